@@ -1,0 +1,48 @@
+# Everything runs in a virtual environment of this checkout, made when it is first needed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench sim clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@echo "PYTHON=/path/to/python makes the environment from another Python (3.11 or newer)."
+
+demo: $(READY) ## run unchanged dask code on dask's threads and on Scaler
+	@$(BIN)/python examples/stdlib_analysis.py
+
+test: $(READY) ## run the tests; PYTEST_ARGS adds arguments
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+check: $(READY) ## lint, formatting, types and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config setup.cfg
+
+format: $(READY) ## rewrite the code as `make check` wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY) ## compare with other engines on this machine
+	$(BIN)/python -m bench
+
+sim: $(READY) ## run the simulator over many seeds (minutes)
+	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim
+
+clean: ## remove the environment and everything that was made
+	rm -rf $(VENV) build dist *.egg-info .coverage* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "make: Scaler needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1 || true)." >&2; \
+	    echo "make: name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "making the environment $(VENV) with $$($(PYTHON) -V) (once; a minute or two) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,bench]'
+	@touch $@

@@ -1,0 +1,90 @@
+"""Scaler: a distributed task engine that existing Python code runs on unchanged.
+
+Names are imported when they are first used (PEP 562): `import scaler` by itself costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+TYPE_CHECKING = False  # type checkers know the name; importing it from typing would cost more than all the rest
+
+if TYPE_CHECKING:
+    from scaler.client import Client, ObjectRef
+    from scaler.cluster import SchedulerClusterCombo
+    from scaler.errors import (
+        AddressError,
+        AddressInUse,
+        ClientClosed,
+        ConnectionFailed,
+        ConnectionTimeout,
+        CycleError,
+        ForkedClient,
+        FunctionNotFound,
+        HandshakeRefused,
+        ObjectLost,
+        ObjectTooLarge,
+        ProtocolError,
+        RemoteTraceback,
+        ScalerError,
+        SerializationError,
+        ShutdownRefused,
+        TaskError,
+        TaskFailed,
+        TaskTimeout,
+        WorkerLost,
+    )
+    from scaler.executor import Executor
+    from scaler.serialize import Serializer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AddressError",
+    "AddressInUse",
+    "Client",
+    "ClientClosed",
+    "ConnectionFailed",
+    "ConnectionTimeout",
+    "CycleError",
+    "Executor",
+    "ForkedClient",
+    "FunctionNotFound",
+    "HandshakeRefused",
+    "ObjectLost",
+    "ObjectRef",
+    "ObjectTooLarge",
+    "ProtocolError",
+    "RemoteTraceback",
+    "ScalerError",
+    "SchedulerClusterCombo",
+    "SerializationError",
+    "Serializer",
+    "ShutdownRefused",
+    "TaskError",
+    "TaskFailed",
+    "TaskTimeout",
+    "WorkerLost",
+    "__version__",
+]
+
+#: where a name comes from; whatever else is in `__all__` is an exception of `scaler.errors`
+_HOMES = {
+    "Client": "scaler.client",
+    "Executor": "scaler.executor",
+    "ObjectRef": "scaler.client",
+    "SchedulerClusterCombo": "scaler.cluster",
+    "Serializer": "scaler.serialize",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES.get(name, "scaler.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""The process of one host: owns its workers, its task queue and its object store."""

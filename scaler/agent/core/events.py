@@ -1,0 +1,110 @@
+"""What an agent's core hears, and what it answers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from scaler.protocol.messages import Message
+
+
+@dataclass(slots=True, frozen=True)
+class FromScheduler:
+    """A message of the scheduler."""
+
+    message: Message
+
+
+@dataclass(slots=True, frozen=True)
+class FromWorker:
+    """A message of a worker: a tuple that begins with its kind."""
+
+    slot: int
+    message: tuple[Any, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class WorkerExited:
+    """A worker's process ended; `begun` is the (handout, row) it had begun last, row -1 for none."""
+
+    slot: int
+    pid: int
+    status: int
+    begun: tuple[int, int]
+
+
+@dataclass(slots=True, frozen=True)
+class Welcomed:
+    """The scheduler accepted this agent; `resumed` if it remembers what the agent holds."""
+
+    resumed: bool
+    heartbeat: float
+
+
+@dataclass(slots=True, frozen=True)
+class Tick:
+    """The time asked for by `WakeAt` has come."""
+
+
+Event = FromScheduler | FromWorker | WorkerExited | Welcomed | Tick
+
+
+@dataclass(slots=True, frozen=True)
+class ToScheduler:
+    """Send this message to the scheduler."""
+
+    message: Message
+
+
+@dataclass(slots=True, frozen=True)
+class ToWorker:
+    """Send this to a worker; with `control` to the thread that listens while user code runs."""
+
+    slot: int
+    message: tuple[Any, ...]
+    control: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class StartWorker:
+    """Fork a worker for this slot."""
+
+    slot: int
+
+
+@dataclass(slots=True, frozen=True)
+class KillWorker:
+    """End a worker's process at once; `WorkerExited` follows."""
+
+    slot: int
+
+
+@dataclass(slots=True, frozen=True)
+class WakeAt:
+    """Send a `Tick` at this time; replaces an earlier one."""
+
+    when: float
+
+
+@dataclass(slots=True, frozen=True)
+class Output:
+    """A task printed this."""
+
+    name: str
+    row: int
+    stream: int
+    text: str
+
+
+@dataclass(slots=True, frozen=True)
+class Stop:
+    """End the agent: the cluster is shut down."""
+
+
+@dataclass(slots=True, frozen=True)
+class Log:
+    """A line for the log."""
+
+    level: str
+    text: str
+
+
+Effect = ToScheduler | ToWorker | StartWorker | KillWorker | WakeAt | Output | Stop | Log

@@ -1,0 +1,180 @@
+"""What an agent knows: rows queued, rows handed to workers, objects.
+
+A row at an agent is in exactly one place: in the queue, or in `left` of one handout of one worker.
+"""
+
+from array import array
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any
+
+from scaler.protocol.messages import EACH, Frame, Task, u64
+
+Key = tuple[int, int]
+
+#: in what a worker is told, the priority stands above the flags
+PRIORITY_SHIFT = 8
+
+#: which moves a worker makes, with what causes them; anything else is a defect
+WORKER_TRANSITIONS: dict[tuple[str, str], str] = {
+    ("starting", "idle"): "it said that it is ready",
+    ("idle", "busy"): "rows were handed to it",
+    ("busy", "idle"): "all its rows are reported",
+    ("idle", "parked"): "a blocked worker goes on, and there is one too many",
+    ("parked", "idle"): "another worker blocked",
+    ("starting", "gone"): "its process ended",
+    ("idle", "gone"): "its process ended",
+    ("busy", "gone"): "its process ended",
+    ("parked", "gone"): "its process ended",
+}
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """Consecutive rows of one batch, as one message of the scheduler brought them."""
+
+    client: int
+    task: Task
+    #: the rows [lo, hi) of the batch
+    lo: int
+    hi: int
+    #: form EACH: size of each row's payload, where it starts in the body (one more for the end), and the body
+    sizes: "array[int] | None" = None
+    offsets: "array[int] | None" = None
+    body: Frame = b""
+    #: per row: (object id, index) of each value it needs
+    needs: list[list[tuple[int, int]]] | None = None
+
+    @property
+    def key(self) -> Key:
+        """(client, batch)."""
+        return self.client, self.task.batch
+
+
+def parts_of(task: Task) -> list[Part]:
+    """The parts that a Task message brings, one for each of its spans."""
+    bounds = task.spans
+    if len(bounds) == 2 and not task.dependency_counts:
+        part = Part(task.client, task, bounds[0], bounds[1])
+        if task.form == EACH:
+            part.sizes, part.body = task.sizes, task.bodies[0]
+            part.offsets = u64(accumulate(task.sizes, initial=0))
+        return [part]
+    parts = []
+    at = dependency = offset = 0
+    view = memoryview(task.bodies[0]) if task.form == EACH else memoryview(b"")
+    for lo, hi in zip(bounds[::2], bounds[1::2], strict=True):
+        part = Part(task.client, task, lo, hi)
+        n = hi - lo
+        if task.form == EACH:
+            part.sizes = task.sizes[at : at + n]
+            part.offsets = u64(accumulate(part.sizes, initial=0))
+            part.body = bytes(view[offset : offset + part.offsets[-1]])
+            offset += part.offsets[-1]
+        if task.dependency_counts:
+            part.needs = []
+            for count in task.dependency_counts[at : at + n]:
+                end = dependency + count
+                part.needs.append(list(zip(task.dependencies[dependency:end], task.indexes[dependency:end], strict=True)))
+                dependency = end
+        at += n
+        parts.append(part)
+    return parts
+
+
+@dataclass(slots=True, eq=False)
+class Handout:
+    """Rows handed to a worker."""
+
+    part: Part
+    #: spans that have not been reported, ascending
+    left: list[tuple[int, int]]
+    #: what all of it should take, microseconds; None while the function is unknown
+    expected: float | None
+    #: when it was handed out, seconds
+    at: float
+
+    @property
+    def rows(self) -> int:
+        """Rows that have not been reported."""
+        return sum(hi - lo for lo, hi in self.left)
+
+    def take(self, lo: int, hi: int) -> bool:
+        """Rows [lo, hi) are reported; False if they are not here."""
+        left = self.left
+        for i, (a, b) in enumerate(left):
+            if a <= lo and hi <= b:
+                left[i : i + 1] = [span for span in ((a, lo), (hi, b)) if span[0] < span[1]]
+                return True
+        return False
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """A worker process."""
+
+    slot: int
+    #: one of the states in WORKER_TRANSITIONS
+    state: str = "starting"
+    #: handout number -> handout, in order of number; empty unless busy
+    handouts: dict[int, Handout] = field(default_factory=dict)
+    #: objects it has
+    objects: set[Key] = field(default_factory=set)
+    #: its task waits for other tasks: its slot is free for another worker
+    blocked: bool = False
+    #: a recall is under way
+    recalling: bool = False
+    #: why it is being killed: (outcome kind, words), for the row it runs
+    sentence: tuple[str, str] | None = None
+
+    def move(self, state: str) -> None:
+        """Change the state; an illegal move is a defect."""
+        if state != self.state:
+            assert (self.state, state) in WORKER_TRANSITIONS, f"worker {self.slot}: {self.state} -> {state}"
+            self.state = state
+
+    @property
+    def expected(self) -> float | None:
+        """Microseconds of work handed to it; None if any of it is unknown."""
+        total = 0.0
+        for handout in self.handouts.values():
+            if handout.expected is None:
+                return None
+            total += handout.expected
+        return total
+
+    @property
+    def rows(self) -> int:
+        """Rows handed to it and not reported."""
+        return sum(handout.rows for handout in self.handouts.values())
+
+
+def run_message(number: int, handout: Handout, objects: dict[Key, Frame], known: set[Key]) -> tuple[Any, ...]:
+    """What a worker is told to run; objects that it doesn't have go along and count as known from now on."""
+    part = handout.part
+    task = part.task
+    (lo, hi) = handout.left[0]
+    client = part.client
+    needed: dict[Key, None] = {(client, task.function): None}
+    if task.arguments:
+        needed[client, task.arguments] = None
+    needs = None
+    if part.needs is not None:
+        needs = []
+        for row in part.needs[lo - part.lo : hi - part.lo]:
+            for object_id, _ in row:
+                needed[client, object_id] = None
+            needs.append([((client, object_id), index) for object_id, index in row])
+    sizes = body = None
+    if part.offsets is not None and part.sizes is not None:
+        a, b = lo - part.lo, hi - part.lo
+        sizes = part.sizes[a:b].tobytes()
+        body = bytes(memoryview(part.body)[part.offsets[a] : part.offsets[b]])
+    news = [(key, objects[key]) for key in needed if key not in known]
+    known.update(needed)
+    arguments = (client, task.arguments) if task.arguments else None
+    return (
+        "run", number, client, task.batch, lo, hi, task.form, (client, task.function), arguments,
+        task.flags | task.priority << PRIORITY_SHIFT, task.name,
+        sizes, body, needs, news,
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Carries out what an agent's core wants: workers started, spoken to and ended, and tells it what they say.
+
+Used by the agent's daemon and, in the same process as the scheduler's core, by a local cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from scaler.agent.core.core import AgentCore
+from scaler.agent.core.events import (
+    Effect,
+    Event,
+    FromWorker,
+    KillWorker,
+    Log,
+    Output,
+    StartWorker,
+    Stop,
+    ToScheduler,
+    ToWorker,
+    WakeAt,
+    WorkerExited,
+)
+from scaler.agent.workers import Exited, WorkerProcess, Zygote
+from scaler.loop import Loop
+from scaler.protocol.messages import Message
+
+logger = logging.getLogger("scaler.agent")
+
+#: slots for workers beyond the configured ones, for blocked tasks
+EXTRA_SLOTS = 600
+
+
+class AgentShell:
+    """See the module's text."""
+
+    def __init__(self, core: AgentCore, zygote: Zygote, loop: Loop, context: dict[str, Any], print_output: Callable[[Output], None]) -> None:
+        self.core = core
+        self._zygote = zygote
+        self._loop = loop
+        self._context = context
+        self._print_output = print_output
+        self._workers: dict[int, WorkerProcess] = {}
+        self._announced: set[int] = set()
+        #: when the core wants to be woken
+        self.wake: float | None = None
+        self.stopped = False
+        loop.watch(zygote.fileno())
+
+    def gather(self) -> list[Event]:
+        """What workers said and did since the last time; never blocks."""
+        events: list[Event] = []
+        for slot, worker in self._workers.items():
+            for message in worker.receive():
+                events.append(FromWorker(slot, message))
+        for report in self._zygote.receive():
+            if isinstance(report, Exited):
+                events += self._exited(report)
+            elif report.slot not in self._announced and report.slot < self.core.target:
+                self._announced.add(report.slot)
+                logger.info("Worker[%d] started", report.slot)
+        if self._zygote.ended and not self.stopped:
+            raise RuntimeError("the process that starts workers is gone")
+        return events
+
+    def _exited(self, report: Exited) -> list[Event]:
+        worker = self._workers.pop(report.slot, None)
+        events: list[Event] = []
+        if worker is not None:
+            events += [FromWorker(report.slot, message) for message in worker.receive()]
+            self._loop.forget(worker.fileno())
+            worker.close()
+        events.append(WorkerExited(report.slot, report.pid, report.status, self._zygote.progress(report.slot)))
+        return events
+
+    def carry_out(self, effects: list[Effect]) -> list[Message]:
+        """Do what the core wants; what it says to the scheduler."""
+        said: list[Message] = []
+        for effect in effects:
+            if isinstance(effect, ToWorker):
+                worker = self._workers.get(effect.slot)
+                if worker is not None:
+                    (worker.control if effect.control else worker.send)(effect.message)
+                    self._watch_writable(worker)
+            elif isinstance(effect, ToScheduler):
+                said.append(effect.message)
+            elif isinstance(effect, WakeAt):
+                self.wake = effect.when
+            elif isinstance(effect, StartWorker):
+                self._start(effect.slot)
+            elif isinstance(effect, KillWorker):
+                worker = self._workers.get(effect.slot)
+                if worker is not None:
+                    worker.kill()
+            elif isinstance(effect, Output):
+                self._print_output(effect)
+            elif isinstance(effect, Log):
+                logger.log(getattr(logging, effect.level), "%s", effect.text)
+            elif isinstance(effect, Stop):
+                self.stopped = True
+        return said
+
+    def _start(self, slot: int) -> None:
+        worker = self._workers[slot] = self._zygote.fork_worker(slot)
+        worker.send(("context", self._context))
+        self._loop.watch(worker.fileno())
+
+    def _watch_writable(self, worker: WorkerProcess) -> None:
+        for fd in worker.want_write():
+            self._loop.watch_writable(fd, lambda: self._flush(worker))
+
+    def _flush(self, worker: WorkerProcess) -> None:
+        if self._workers.get(worker.slot) is worker:
+            worker.flush()
+            self._watch_writable(worker)
+
+    def close(self) -> None:
+        """End all workers; blocks until they are gone."""
+        self.stopped = True
+        self._zygote.close()
+        for worker in self._workers.values():
+            worker.close()
+
+
+def log_output(output: Output) -> None:
+    """Put what a task printed into the log, with the task's name."""
+    level = logging.INFO if output.stream == 1 else logging.WARNING
+    for line in output.text.splitlines():
+        logger.log(level, "%s[%d]: %s", output.name, output.row, line)

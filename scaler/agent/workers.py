@@ -1,0 +1,255 @@
+"""The agent's side of its workers: starting, talking to, killing them, and learning of their deaths.
+
+agent ──commands, SCM_RIGHTS──► zygote ──fork──► worker        the zygote's socket: Started, Exited
+  ▲▲                                               ▲▲
+  │└── task socket: rows, results ─────────────────┘│
+  └─── control socket: recall, forget ──────────────┘
+  one page of memory shared by all: which row each worker has begun
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import NamedTuple
+
+from scaler.agent import zygote
+from scaler.agent.zygote import COMMAND, FORK, KILL, REPORT, STARTED, WorkerOptions
+from scaler.worker.constants import BEGUN_CELL, HANDOUT_CELL, PAGE_CELLS, ROW_CELL
+from scaler.worker.wire import Incoming, Message, Outgoing
+
+__all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote", "describe_exit"]
+
+_SOCKET_BUFFER = 1 << 20
+
+
+class Started(NamedTuple):
+    """A worker has a process; it says ("ready", pid) when it can be given rows."""
+
+    slot: int
+    pid: int
+
+
+class Exited(NamedTuple):
+    """A worker has ended and is reaped; pid is 0 when there never was a process."""
+
+    slot: int
+    pid: int
+    #: as of os.waitpid
+    status: int
+
+
+def describe_exit(status: int) -> str:
+    """Say in words how a process ended.
+
+    >>> describe_exit(11), describe_exit(3 << 8)
+    ('was killed by SIGSEGV', 'ended with exit code 3')
+    """
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+class WorkerProcess:
+    """One worker, as the agent sees it. Nothing here blocks."""
+
+    def __init__(self, slot: int, task: socket.socket, control: socket.socket, zygote: Zygote) -> None:
+        self.slot = slot
+        #: known when Started has been received
+        self.pid: int | None = None
+        #: the worker has closed its end; its Exited follows
+        self.ended = False
+        self._zygote = zygote
+        self._task = task
+        self._control = control
+        self._incoming = Incoming(task)
+        self._tasks_out = Outgoing(task)
+        self._control_out = Outgoing(control)
+
+    def fileno(self) -> int:
+        """Return the task socket, readable when there are messages or the worker has ended."""
+        return self._task.fileno()
+
+    def receive(self) -> list[Message]:
+        """Return all complete messages there are; when the worker has ended, the last ones and then none."""
+        if self.ended:
+            return []
+        try:
+            return self._incoming.read()
+        except (EOFError, OSError):
+            self.ended = True
+            return []
+
+    def send(self, message: Message) -> None:
+        """Send on the task socket, now or when it is writable."""
+        self._tasks_out.send(message)
+
+    def control(self, message: Message) -> None:
+        """Send on the control socket, which the worker reads also while it runs user code."""
+        self._control_out.send(message)
+
+    def want_write(self) -> list[int]:
+        """Return the file descriptors to call `flush` for when one is writable."""
+        both = ((self._tasks_out, self._task), (self._control_out, self._control))
+        return [sock.fileno() for out, sock in both if out]
+
+    def flush(self) -> None:
+        """Send what waits, as far as the sockets take it."""
+        self._tasks_out.flush()
+        self._control_out.flush()
+
+    def kill(self) -> None:
+        """Kill the worker and the processes of its group, at once; its Exited follows."""
+        self._zygote.kill(self)
+
+    def close(self) -> None:
+        """Close the sockets; a worker that still lives ends."""
+        self.ended = True
+        self._task.close()
+        self._control.close()
+
+
+class Zygote:
+    """The process that workers are forked from, as the agent sees it."""
+
+    def __init__(self, pid: int, sock: socket.socket, page: mmap.mmap) -> None:
+        self.pid = pid
+        #: the zygote is gone, and all workers with it; nothing can be forked any more
+        self.ended = False
+        self._socket = sock
+        self._page = memoryview(page).cast("Q")
+        #: the worker of each slot whose Exited was not received yet
+        self._workers: dict[int, WorkerProcess] = {}
+        self._unparsed = b""
+
+    @classmethod
+    def start(cls, slots: int, options: WorkerOptions | None = None) -> Zygote:
+        """Fork the zygote, with room for `slots` workers. Call it before this process has threads, sockets or loops."""
+        page = mmap.mmap(-1, max(1, slots) * PAGE_CELLS * 8)
+        ours, its = socket.socketpair()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                ours.close()
+                zygote.serve(its, page, options or WorkerOptions())
+            finally:
+                os._exit(1)
+        its.close()
+        return cls(pid, ours, page)
+
+    def fork_worker(self, slot: int) -> WorkerProcess:
+        """Begin to start a worker in a free slot. Messages may be sent to it at once.
+
+        Raises ValueError when the slot is in use or there is no such slot, and ConnectionError when the zygote is gone.
+        """
+        if not 0 <= slot < len(self._page) // PAGE_CELLS:
+            raise ValueError(f"slot {slot} is out of range")
+        if slot in self._workers:
+            raise ValueError(f"slot {slot} has a worker already")
+        if self.ended:
+            raise ConnectionError("the zygote is gone")
+        begin = slot * PAGE_CELLS
+        for cell in range(begin, begin + PAGE_CELLS):
+            self._page[cell] = 0
+        pairs = [socket.socketpair() for _ in range(2)]
+        for pair in pairs:
+            for sock in pair:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
+        (task, its_task), (control, its_control) = pairs
+        worker = WorkerProcess(slot, task, control, self)
+        self._workers[slot] = worker
+        descriptors = [its_task.fileno(), its_control.fileno()]
+        with contextlib.suppress(ConnectionError):  # told by `receive`
+            socket.send_fds(self._socket, [COMMAND.pack(FORK, slot)], descriptors)
+        its_task.close()
+        its_control.close()
+        return worker
+
+    def fileno(self) -> int:
+        """Return the zygote's socket, readable when `receive` has something."""
+        return self._socket.fileno()
+
+    def receive(self) -> list[Started | Exited]:
+        """Return what has become of workers, without blocking."""
+        reports: list[Started | Exited] = []
+        if self.ended:
+            return reports
+        while True:
+            try:
+                data = self._socket.recv(4096, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return reports
+            except ConnectionError:
+                data = b""
+            if not data:
+                return reports + self._end()
+            self._unparsed += data
+            whole = len(self._unparsed) // REPORT.size * REPORT.size
+            for what, slot, pid, status in REPORT.iter_unpack(self._unparsed[:whole]):
+                if what == STARTED:
+                    if slot in self._workers:
+                        self._workers[slot].pid = pid
+                    reports.append(Started(slot, pid))
+                else:
+                    self._workers.pop(slot, None)
+                    reports.append(Exited(slot, pid, status))
+            self._unparsed = self._unparsed[whole:]
+
+    def progress(self, slot: int) -> tuple[int, int]:
+        """Return (hand-out, row) that the worker of a slot has begun last, also after its death; row -1 for none."""
+        begin = slot * PAGE_CELLS
+        return self._page[begin + HANDOUT_CELL], self._page[begin + ROW_CELL] - 1
+
+    def begun(self, slot: int) -> int:
+        """Return when that row began, in ns of time.monotonic_ns()."""
+        began: int = self._page[slot * PAGE_CELLS + BEGUN_CELL]
+        return began
+
+    def kill(self, worker: WorkerProcess) -> None:
+        """Kill a worker with its process group."""
+        if self._workers.get(worker.slot) is worker and not self.ended:
+            with contextlib.suppress(ConnectionError):
+                self._socket.sendall(COMMAND.pack(KILL, worker.slot))
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Kill all workers and end the zygote; blocks until they are gone, at most `timeout` seconds."""
+        if not self._socket._closed:  # type: ignore[attr-defined]
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+            deadline = time.monotonic() + timeout
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            while (left := deadline - time.monotonic()) > 0 and not self.ended:
+                poll.poll(left * 1000)
+                self.receive()
+            if not self.ended:
+                os.kill(self.pid, signal.SIGKILL)
+                self._end()
+        self._socket.close()
+
+    def _end(self) -> list[Exited]:
+        """Account for the end of the zygote: its workers died with it."""
+        self.ended = True
+        exits = []
+        for slot, worker in self._workers.items():
+            if worker.pid is not None:
+                with contextlib.suppress(OSError):
+                    os.killpg(worker.pid, signal.SIGKILL)
+            exits.append(Exited(slot, worker.pid or 0, signal.SIGKILL))
+        self._workers.clear()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+        return exits

@@ -1,0 +1,26 @@
+"""`scaler_cluster -n N ADDRESS`, also called `scaler_worker`: runs the workers of this host."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from scaler.cli.command import call, make_command
+from scaler.cli.logs import set_up
+from scaler.config import AgentConfig
+
+
+def run(config: AgentConfig) -> int:
+    """Runs the agent of this host and its workers; returns the exit code."""
+    from scaler.agent import daemon  # `-h` and mistakes are answered without loading the engine
+
+    set_up(config.log_level, config.log_path)
+    return daemon.run(config)
+
+
+command = make_command("cluster", AgentConfig, "Run workers on this host for the scheduler at ADDRESS.", run)
+
+
+def main() -> None:
+    """The programs `scaler_cluster` and `scaler_worker`."""
+    sys.exit(call(command, os.path.basename(sys.argv[0]) or "scaler_cluster"))

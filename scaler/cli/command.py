@@ -1,0 +1,132 @@
+"""Makes a command line from a configuration class.
+
+Click reads the four sources of an option in the order that we promise: flag, environment, configuration file (its
+"default map"), default. All that is said about an option is in `scaler.config`; nothing is repeated here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from scaler.cli.file import FileError, read_section, user_file
+from scaler.config import Config, OptionError, Setting, settings
+from scaler.errors import AddressError, ScalerError
+
+#: what a program returns when it was called wrongly, failed, or was interrupted
+WRONG_USE, FAILURE, INTERRUPTED = 2, 1, 130
+
+C = TypeVar("C", bound=Config)
+
+
+def names(value: object) -> tuple[str, ...]:
+    """A tuple of names without blanks: a list in a configuration file, separated by commas elsewhere."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
+        raise click.BadParameter(f"{value!r} is not a list of names.")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], int]) -> click.Command:
+    """A click command that makes a `config` and calls `run` with it; `name` is its section in a configuration file."""
+    parameters = [_parameter(setting) for setting in settings(config)]
+    arguments = [setting for setting in settings(config) if setting.default is MISSING]
+    described = [f"{setting.name.upper()}: {setting.option.help}. [{setting.env_name}]" for setting in arguments]
+
+    def load(context: click.Context, _parameter: click.Parameter, path: str | None) -> None:
+        try:
+            context.default_map = read_section(Path(path) if path else user_file(), name, bool(path))
+        except FileError as error:
+            raise click.UsageError(str(error)) from error
+
+    def collect(**values: Any) -> int:
+        try:
+            return run(config(**values))
+        except OptionError as error:
+            source = _source_of(error.option, click.get_current_context())
+            raise click.UsageError(f"{error}{source}") from error
+
+    config_option = click.Option(
+        ["--config"],
+        envvar="SCALER_CONFIG",
+        show_envvar=True,
+        is_eager=True,
+        expose_value=False,
+        callback=load,
+        metavar="FILE",
+        help=f"TOML file with options for every program, and for this one under [{name}]  [default: {user_file()}]",
+    )
+    return click.Command(
+        name,
+        params=[*parameters, config_option],
+        callback=collect,
+        help="\n\n".join([help_text, *described]),
+        short_help=help_text,
+        epilog="A flag goes before the environment, the environment before the configuration file.",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )
+
+
+def call(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> int:
+    """Runs a command and returns what the program exits with; whatever goes wrong is one line on standard error."""
+    try:
+        return int(command.main(arguments, prog_name=program, standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return WRONG_USE
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context else program
+        return _complain(program, f"{_sentence(error.format_message())} ({where} -h lists the options)", WRONG_USE)
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except AddressError as error:
+        return _complain(program, str(error), WRONG_USE)
+    except ScalerError as error:
+        return _complain(program, str(error) or type(error).__name__, FAILURE)
+
+
+def _parameter(setting: Setting) -> click.Parameter:
+    """The flag, or the argument when there is no default, that sets one field."""
+    kind: Any = click.Choice(setting.choices, case_sensitive=False) if setting.choices else setting.kind
+    if setting.kind is tuple:
+        kind = names
+    if setting.default is MISSING:
+        return click.Argument([setting.name], type=kind, envvar=setting.env_name)
+    flag = f"--{setting.name.replace('_', '-')}"
+    is_switch = setting.kind is bool
+    return click.Option(
+        [setting.name, flag + (f"/--no-{flag[2:]}" if is_switch else ""), *filter(None, [setting.option.short])],
+        type=kind,
+        default=setting.default,
+        envvar=setting.env_name,
+        show_envvar=True,
+        show_default=setting.default not in (None, ()),
+        help=setting.option.help,
+    )
+
+
+def _source_of(option: str, context: click.Context) -> str:
+    """Where a bad value came from, when that is not the command line that the user sees in front of him."""
+    source = context.get_parameter_source(option)
+    if source is ParameterSource.ENVIRONMENT:
+        return f" (from the environment: SCALER_{option.upper()})"
+    if source is ParameterSource.DEFAULT_MAP:
+        return " (from the configuration file)"
+    return ""
+
+
+def _sentence(text: str) -> str:
+    """Click's message as part of one line."""
+    return " ".join(text.split()).rstrip(".")
+
+
+def _complain(program: str, text: str, exit_code: int) -> int:
+    print(f"{program}: {text}", file=sys.stderr)
+    return exit_code

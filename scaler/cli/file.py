@@ -1,0 +1,70 @@
+"""The configuration file: where it is and what it may say.
+
+    log_level = "WARNING"          # for every program that has such an option
+
+    [scheduler]                    # for one program
+    address = "tcp://0.0.0.0:2345"
+
+    [cluster]
+    workers = 8
+
+A file in the current directory is never read by itself: whoever can write there could otherwise switch off the keys of
+a program that is started there.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from scaler.config import AgentConfig, Config, SchedulerConfig, settings
+
+#: a section of the file and whose options it holds
+SECTIONS: dict[str, type[Config]] = {"scheduler": SchedulerConfig, "cluster": AgentConfig}
+
+
+class FileError(Exception):
+    """A configuration file that cannot be read or says something unknown; the message is one line."""
+
+
+def user_file() -> Path:
+    """The user's own configuration file, read when no other is named; it need not exist."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "scaler" / "config.toml"
+
+
+def read_section(path: Path, section: str, must_exist: bool) -> dict[str, Any]:
+    """The options that the file holds for one program, its own ones before those for every program.
+
+    Raises `FileError` when the file is missing although it `must_exist`, is no TOML, or names an unknown option.
+    """
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except FileNotFoundError:
+        if must_exist:
+            raise FileError(f"there is no configuration file {path}") from None
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FileError(f"cannot read the configuration file {path}: {error}") from error
+    known = {name: [setting.name for setting in settings(config)] for name, config in SECTIONS.items()}
+    common: dict[str, Any] = {}
+    own: dict[str, dict[str, Any]] = {}
+    for name, value in content.items():
+        if name in SECTIONS:
+            own[name] = _refuse_unknown(path, f" under [{name}]", value, known[name])
+        else:
+            common[name] = value
+    _refuse_unknown(path, "", common, sorted({*known["scheduler"], *known["cluster"]}))
+    return {name: value for name, value in common.items() if name in known[section]} | own.get(section, {})
+
+
+def _refuse_unknown(path: Path, where: str, values: object, known: list[str]) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise FileError(f"{path}: expected a table{where}, not {values!r}")
+    for name in values:
+        if name not in known:
+            raise FileError(f"{path}: there is no option {name!r}{where}, only {', '.join(known)}")
+    return values

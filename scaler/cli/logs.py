@@ -1,0 +1,25 @@
+"""The log of a program: lines that people read and scripts grep, such as `[INFO]2023-03-19 12:16:10-0400: text`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+from scaler.config import DEFAULT_LOG_PATH
+from scaler.errors import ScalerError
+
+
+def set_up(level: str, path: str) -> None:
+    """Sends the log of this process to a file, or to standard output for /dev/stdout (which may be a socket).
+
+    Raises `ScalerError` when the file cannot be written.
+    """
+    try:
+        handler = logging.StreamHandler(sys.stdout) if path == DEFAULT_LOG_PATH else logging.FileHandler(path)
+    except OSError as error:
+        raise ScalerError(f"cannot write the log to {path}: {error.strerror or error}") from error
+    handler.setFormatter(logging.Formatter("[%(levelname)s]%(asctime)s: %(message)s", "%Y-%m-%d %H:%M:%S%z"))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    logging.getLogger(__name__).info("logging to %r", (path,))

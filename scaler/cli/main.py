@@ -1,0 +1,24 @@
+"""`scaler SUBCOMMAND`: every program under one name."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+import scaler
+from scaler.cli import cluster, scheduler
+from scaler.cli.command import call
+
+command = click.Group(
+    "scaler",
+    commands={"scheduler": scheduler.command, "cluster": cluster.command, "worker": cluster.command},
+    help="Scaler, a distributed task engine.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+click.version_option(scaler.__version__, prog_name="scaler")(command)
+
+
+def main() -> None:
+    """The program `scaler`."""
+    sys.exit(call(command, "scaler"))

@@ -1,0 +1,27 @@
+"""`scaler_scheduler ADDRESS`: runs a scheduler until it is told to stop."""
+
+from __future__ import annotations
+
+import sys
+
+from scaler.cli.command import call, make_command
+from scaler.cli.logs import set_up
+from scaler.config import SchedulerConfig
+
+
+def run(config: SchedulerConfig) -> int:
+    """Runs the scheduler; returns the exit code."""
+    from scaler.scheduler import server  # `-h` and mistakes are answered without loading the engine
+
+    set_up(config.log_level, config.log_path)
+    return server.run(config)
+
+
+command = make_command(
+    "scheduler", SchedulerConfig, "Run a scheduler, which hands the tasks of clients to the workers of hosts.", run
+)
+
+
+def main() -> None:
+    """The program `scaler_scheduler`."""
+    sys.exit(call(command, "scaler_scheduler"))

@@ -1,0 +1,7 @@
+"""The user's side: clients, futures, references, and the planning of graphs."""
+
+from scaler.client.client import Client
+from scaler.client.future import Future
+from scaler.client.reference import ObjectRef
+
+__all__ = ["Client", "Future", "ObjectRef"]

@@ -1,0 +1,166 @@
+"""A standard future that costs next to nothing until somebody waits for it.
+
+`concurrent.futures.Future` makes a Condition and two lists at once. Here they are made when first looked at, which is
+when somebody waits, adds a callback, or hands the future to `wait` or `as_completed`. The I/O thread that fulfils a future
+writes the value, then the state, then looks whether there is a Condition; who waits makes the Condition, then looks at the
+state: in either order one of them sees the other.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import CancelledError
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scaler.client.client import Client
+
+_first_look = threading.Lock()
+_LAZY: dict[str, Callable[[], Any]] = {"_condition": threading.Condition, "_waiters": list, "_done_callbacks": list}
+
+
+@dataclass(frozen=True, slots=True)
+class ProfilingInfo:
+    """What a task took."""
+
+    #: microseconds in the function
+    duration_us: int
+    #: the most memory its worker had while it ran, bytes (sampled; 0 if not measured)
+    peak_memory: int
+
+
+class Future(concurrent.futures.Future):  # type: ignore[type-arg]
+    """The result of a task, some time. Everything `concurrent.futures.Future` does, and `await`.
+
+    Any thread may use it. `result` and `exception` block, inside a task also: the task's worker then runs the awaited
+    task itself if nobody has begun it, or gives its place to another worker.
+    """
+
+    _state = PENDING
+    _result = None
+    _exception = None
+    #: the client that made it; set on each instance
+    client: Client
+    #: of its row, set by the session when it is sent
+    id = 0
+    _profiling: ProfilingInfo | None = None
+
+    def __init__(self) -> None:
+        """Made by clients only."""
+
+    def __getattr__(self, name: str) -> Any:
+        make = _LAZY.get(name)
+        if make is None:
+            raise AttributeError(name)
+        with _first_look:
+            made = self.__dict__.setdefault(name, make())
+        if name == "_condition" and self._state in (PENDING, RUNNING):
+            self.client.being_awaited(self)
+        return made
+
+    # ---- for users -------------------------------------------------------------------------------------------------
+    def result(self, timeout: float | None = None) -> Any:
+        """The task's value; blocks until it is there, at most `timeout` seconds.
+
+        Raises what the task raised, `CancelledError`, `TimeoutError`, or `WorkerLost` and the like.
+        """
+        if self._state is not FINISHED:
+            timeout = self.client.wait_for(self, timeout)
+        elif self._exception is None:
+            return self._result
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What the task raised, or None; blocks like `result`."""
+        if self._state is not FINISHED:
+            timeout = self.client.wait_for(self, timeout)
+        return super().exception(timeout)
+
+    def cancel(self, force: bool = False) -> bool:
+        """Take the task back; False if it runs or has ended. With `force` a running one is ended with its worker.
+
+        Blocks until the scheduler has answered, which takes about a round trip and at most a few seconds.
+        """
+        if self._state in (CANCELLED, CANCELLED_AND_NOTIFIED):
+            return True
+        if self._state is FINISHED:
+            return False
+        self.client.cancel([self], force=force)
+        return self.cancelled()
+
+    def profiling_info(self) -> ProfilingInfo:
+        """Duration and peak memory of a task submitted with `profiling=True`; raises ValueError before it has ended."""
+        if self._profiling is None:
+            reason = "is not done yet" if not self.done() else "was not submitted with profiling=True"
+            raise ValueError(f"no profiling information: the task {reason}")
+        return self._profiling
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        import asyncio
+
+        return (yield from asyncio.wrap_future(self).__await__())
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Future can't be pickled: pass it to a task as an argument of its own, not inside another value")
+
+    # ---- for the I/O thread ----------------------------------------------------------------------------------------
+    def fulfil(self, value: Any) -> None:
+        """The task returned this."""
+        self._result = value
+        self._state = FINISHED
+        if "_condition" in self.__dict__:
+            self.announce()
+
+    def fail(self, error: BaseException) -> None:
+        """The task ended with this."""
+        if self._state in (CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED):
+            return
+        self._exception = error
+        self._state = FINISHED
+        if "_condition" in self.__dict__:
+            self.announce()
+
+    def begun(self) -> None:
+        """The task runs and can't be cancelled."""
+        if self._state is PENDING:
+            self._state = RUNNING
+
+    def withdrawn(self) -> None:
+        """The task was cancelled."""
+        with self._condition:
+            if self._state in (PENDING, RUNNING):
+                self._state = CANCELLED_AND_NOTIFIED
+                for waiter in self._waiters:
+                    waiter.add_cancelled(self)
+                self._condition.notify_all()
+            else:
+                return
+        self._invoke_callbacks()  # type: ignore[attr-defined]
+
+    def announce(self) -> None:
+        """Tell those who wait."""
+        with self._condition:
+            for waiter in self._waiters:
+                if self._exception is None:
+                    waiter.add_result(self)
+                else:
+                    waiter.add_exception(self)
+            self._condition.notify_all()
+        if self._done_callbacks:
+            self._invoke_callbacks()  # type: ignore[attr-defined]
+
+
+def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:
+    """`fulfil` for many futures, without a call for each."""
+    for future, value in zip(futures, values, strict=True):
+        future._result = value
+        future._state = FINISHED
+        if "_condition" in future.__dict__:
+            future.announce()
+
+
+__all__ = ["CancelledError", "Future", "ProfilingInfo", "fulfil_all"]

@@ -1,0 +1,268 @@
+"""The client's I/O thread and what it owns: connection, channel, session.
+
+    user's threads ──outbox──► I/O thread ──► connection            results: I/O thread ──► futures
+                   ──wake fd─►     │
+                                   └ session core, packer, channel: touched only under `lock`
+
+A thread that submits while nothing is under way sends by itself, under the lock, which saves waking the I/O thread; in a
+burst the I/O thread takes everything queued at once. Results are unpickled and futures fulfilled outside the lock, by the
+I/O thread alone. When the connection closes it is made anew until `patience` seconds are over; then all futures fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from scaler.client import session as s
+from scaler.client.outbox import Call, Packer, Plain
+from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, ScalerError
+from scaler.protocol.channel import Gap
+from scaler.protocol.codec import decode
+from scaler.protocol.messages import Message, Refused, Welcome
+from scaler.protocol.peer import Peer, Refusal
+from scaler.transport import Address, Connection, Security, connect
+
+#: seconds between looks at the time while nothing happens
+IDLE = 0.5
+
+
+class Link:
+    """See the module's text. All methods may be called from any thread."""
+
+    def __init__(self, address: Address, security: Security, name: str, timeout: float, patience: float, react: Callable[[list[s.Effect]], None], failed: Callable[[BaseException], None]) -> None:
+        self.address = address
+        self._security = security
+        self._peer = Peer("client", name)
+        self._patience = patience
+        #: carries out effects for the user's side; called by the I/O thread only, without the lock
+        self._react = react
+        #: told when there is no scheduler any more
+        self._failed = failed
+        self.lock = threading.RLock()
+        self.session = s.SessionCore()
+        self.outbox: deque[Plain | Call] = deque()
+        #: events queued for the session, in order behind the outbox
+        self._events: deque[s.Event] = deque()
+        self.packer = Packer(self.session.take_ids)
+        self._awake = False
+        self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
+        self._closing = False
+        #: why there is no scheduler any more; None while there is one
+        self.failure: BaseException | None = None
+        self._effects: list[s.Effect] = []
+        deadline = time.monotonic() + timeout
+        try:
+            self._connection = self._introduce(deadline)
+        except BaseException:
+            os.close(self._bell)
+            os.close(self._rope)
+            raise
+        self._thread = threading.Thread(target=self._run, name=f"scaler-client-{address}", daemon=True)
+        self._thread.start()
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the scheduler last said of itself."""
+        assert self._peer.welcome is not None
+        return self._peer.welcome
+
+    # ---- sending ---------------------------------------------------------------------------------------------------
+    def submit(self, item: Plain | Call) -> None:
+        """Queue a call; it is on its way when this returns or shortly after."""
+        self.outbox.append(item)
+        if not self._awake:
+            if not self.session.pending and self.lock.acquire(False):
+                try:
+                    self._flush()
+                finally:
+                    self.lock.release()
+                if not self._effects:
+                    return
+            self.wake()
+
+    def tell(self, *events: s.Event) -> None:
+        """Queue events for the session."""
+        self._events.extend(events)
+        if self.lock.acquire(False):
+            try:
+                self._flush()
+            finally:
+                self.lock.release()
+            if not self._effects:
+                return
+        self.wake()
+
+    def later(self, event: s.Event) -> None:
+        """Queue an event without waking anybody; takes no lock."""
+        self._events.append(event)
+
+    def wake(self) -> None:
+        """Make the I/O thread look."""
+        self._awake = True
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.write(self._rope, b"x")
+
+    def _flush(self) -> None:
+        """Send what is queued. Needs the lock."""
+        while self.outbox or self._events:
+            if self.failure is not None:
+                return
+            if self.outbox:
+                self._handle(self.packer.pack(self.outbox))
+            events = []
+            with contextlib.suppress(IndexError):
+                while True:
+                    events.append(self._events.popleft())
+            self._handle(events)
+
+    def _handle(self, events: Iterable[s.Event]) -> None:
+        for effect in self.session.handle(events, time.monotonic()):
+            if type(effect) is s.Transmit:
+                self._transmit(effect.message)
+            else:
+                self._effects.append(effect)
+
+    def _transmit(self, message: Message) -> None:
+        self._connection.send(self._peer.frames(message))
+
+    # ---- the I/O thread --------------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        poll = self._poll()
+        while not self._closing:
+            try:
+                poll.poll(IDLE * 1000)
+                if self._closing:
+                    break
+                with self.lock:
+                    self._awake = False
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._bell, 4096)
+                    self._receive()
+                    self._flush()
+                    self._handle((s.Tick(),))
+                    effects, self._effects = self._effects, []
+                    lost = self._connection.is_closed or self._silent()
+                if effects:
+                    self._react(effects)
+                if lost and not self._closing:
+                    self._reconnect()
+                    poll = self._poll()
+            except BaseException as error:
+                if self._closing:
+                    break
+                self.fail(error if isinstance(error, ScalerError) else ConnectionFailed(f"the client's I/O failed: {error!r}"))
+                break
+        self._end()
+
+    def _poll(self) -> select.poll:
+        poll = select.poll()
+        poll.register(self._connection.fileno(), select.POLLIN)
+        poll.register(self._bell, select.POLLIN)
+        return poll
+
+    def _silent(self) -> bool:
+        return time.monotonic() - self.session.heard > self.welcome.timeout
+
+    def _receive(self) -> None:
+        arrived: list[s.Event] = []
+        for frames in self._connection.receive():
+            try:
+                message = self._peer.accept(frames)
+            except (Gap, Refusal):
+                self._connection.close(0)  # a new connection, and a new Hello, mend it
+                break
+            if message is not None:
+                arrived.append(s.Arrived(message))
+        if arrived:
+            self._handle(arrived)
+            for frames in self._peer.owed_acks():
+                self._connection.send(frames)
+
+    def _reconnect(self) -> None:
+        deadline = time.monotonic() + self._patience
+        reason = self._connection.trouble() or "it fell silent"
+        self._connection.close(0)
+        pause = 0.02
+        while not self._closing:
+            try:
+                self._introduce(deadline)
+            except HandshakeRefused:
+                raise
+            except ConnectionFailed as error:
+                if time.monotonic() + pause > deadline:
+                    raise ConnectionFailed(
+                        f"the scheduler at {self.address} is gone ({reason}) and did not come back within {self._patience:g} s"
+                    ) from error
+                threading.Event().wait(pause)
+                pause = min(2 * pause, 0.5)
+                continue
+            return
+
+    def _introduce(self, deadline: float) -> Connection:
+        """Connect and shake hands; sets `_welcome` and tells the session. Raises ConnectionFailed and its kinds."""
+        connection = connect(self.address, self._security, timeout=max(0.1, deadline - time.monotonic()))
+        try:
+            connection.send(self._peer.hello())
+            welcome = self._await_welcome(connection, deadline)
+        except BaseException:
+            connection.close(0)
+            raise
+        with self.lock:
+            resumed, again = self._peer.welcomed(welcome)
+            for frames in again:
+                connection.send(frames)
+            self._connection = connection
+            self._handle((s.Welcomed(resumed, welcome.heartbeat, welcome.workers),))
+        return connection
+
+    def _await_welcome(self, connection: Connection, deadline: float) -> Welcome:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                trouble = connection.trouble()
+                raise ConnectionTimeout(f"the scheduler at {self.address} did not answer in time{f': {trouble}' if trouble else ''}")
+            poll.poll(min(left, 0.1) * 1000)
+            for frames in connection.receive():
+                try:
+                    message = decode(frames).message
+                except ProtocolError as error:
+                    raise HandshakeRefused(f"what answers at {self.address} is no scheduler of this version: {error}") from None
+                if isinstance(message, Refused):
+                    raise HandshakeRefused(f"the scheduler at {self.address} refused: {message.reason}")
+                if isinstance(message, Welcome):
+                    return message
+            if connection.is_closed:
+                raise ConnectionFailed(connection.trouble() or f"the scheduler at {self.address} closed the connection")
+
+    # ---- the end ---------------------------------------------------------------------------------------------------
+    def fail(self, error: BaseException) -> None:
+        """There is no scheduler any more: everything asked of it ends with this."""
+        with self.lock:
+            self.failure = error
+            effects, self._effects = self._effects, []
+        if effects:
+            self._react(effects)
+        self._failed(error)
+
+    def close(self, linger: float = 1.0) -> None:
+        """End the I/O thread; blocks for at most about `linger` seconds."""
+        self._closing = True
+        self.wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(linger + 1.0)
+
+    def _end(self) -> None:
+        with self.lock:
+            self._connection.close(0.2)
+            os.close(self._bell)
+            os.close(self._rope)
+            self._bell = self._rope = -1

@@ -1,0 +1,166 @@
+"""`SchedulerClusterCombo`: a scheduler and this host's workers, in processes that live as long as the program wants.
+
+One process runs the scheduler's and the agent's cores, its children are the workers. It is started as a fresh
+interpreter, so the program is never imported a second time and needs no `if __name__ == "__main__"`. The two hold the
+ends of a socket: the options and the answer go over it, and when the program ends, however it ends, the other end
+reads the end of file and stops.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+
+from scaler.config import available_cores
+from scaler.errors import AddressInUse, ConnectionFailed, ScalerError
+from scaler.transport import Address, Security, load_or_create
+
+#: seconds that a cluster may take to start
+START_TIMEOUT = 30.0
+#: seconds that a cluster may take to end before it is killed
+STOP_TIMEOUT = 5.0
+
+_running: weakref.WeakSet[SchedulerClusterCombo] = weakref.WeakSet()
+
+
+class SchedulerClusterCombo:
+    """A scheduler with `n_workers` workers on this host (default: one for each core), for as long as this object lives.
+
+    Without an address it takes a free port of the loopback interface; `address` then says which. Blocks until clients can
+    connect. A context manager: leaving it shuts the cluster down; so does the end of the program, whatever ends it.
+
+    `event_loop`: "auto", "builtin" or "uvloop". `protected=False` lets clients shut it down. `capabilities`: names that tasks
+    may ask for. Raises `AddressError`, `AddressInUse`, ValueError for a bad option.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        n_workers: int | None = None,
+        event_loop: str = "auto",
+        *,
+        protected: bool = True,
+        capabilities: tuple[str, ...] = (),
+        client_timeout: float = 10.0,
+        agent_timeout: float = 10.0,
+        retries_on_loss: int = 3,
+        heartbeat_interval: float = 1.0,
+        log_level: str = "WARNING",
+        max_message_bytes: int = 1 << 30,
+    ) -> None:
+        if n_workers is None:
+            n_workers = available_cores()
+        if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
+            raise ValueError(f"n_workers must be 1 or more, not {n_workers!r}: a cluster without workers would run nothing")
+        if event_loop not in ("auto", "builtin", "uvloop"):
+            raise ValueError(f"event_loop must be 'auto', 'builtin' or 'uvloop', not {event_loop!r}")
+        wanted = Address.parse(address) if address is not None else Address("127.0.0.1", 0)
+        self.n_workers = n_workers
+        self.security: Security = load_or_create()
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        options = {
+            "workers": n_workers,
+            "capabilities": list(capabilities),
+            "scheduler": {
+                "address": wanted.url,
+                "event_loop": event_loop,
+                "protected": protected,
+                "client_timeout": client_timeout,
+                "agent_timeout": agent_timeout,
+                "retries_on_loss": retries_on_loss,
+                "heartbeat_interval": heartbeat_interval,
+                "log_level": log_level,
+                "max_message_bytes": max_message_bytes,
+            },
+        }
+        self._socket, theirs = socket.socketpair()
+        try:
+            self._process = _spawn(theirs, self.security)
+            theirs.close()
+            self._address = Address.parse(self._ask(options))
+        except BaseException:
+            self._socket.close()
+            raise
+        _running.add(self)
+
+    def _ask(self, options: dict[str, object]) -> str:
+        self._socket.settimeout(START_TIMEOUT)
+        self._socket.sendall(json.dumps(options).encode() + b"\n")
+        try:
+            line = self._socket.makefile("rb").readline()
+        except TimeoutError:
+            line = b""
+        if not line:
+            self._process.kill()
+            code = self._process.wait()
+            raise ConnectionFailed(f"the local cluster's process did not start (exit code {code}); its errors are on standard error")
+        answer = json.loads(line)
+        if "error" in answer:
+            self._process.wait(STOP_TIMEOUT)
+            kind = {"AddressInUse": AddressInUse, "ValueError": ValueError, "OptionError": ValueError}.get(answer["kind"], ScalerError)
+            raise kind(answer["error"])
+        return str(answer["address"])
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+        return self._address.for_client().url
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs scheduler and agent."""
+        return self._process.pid
+
+    def shutdown(self) -> None:
+        """End scheduler and workers; blocks until they are gone, at most a few seconds. A second call does nothing."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            if self._process.returncode is not None:
+                return
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
+            try:
+                self._process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                self._process.kill()  # its workers see that and end too
+                self._process.wait()
+
+    def __enter__(self) -> SchedulerClusterCombo:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.shutdown()
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.shutdown()
+
+    def __repr__(self) -> str:
+        state = "running" if self._process.poll() is None else "ended"
+        return f"<SchedulerClusterCombo {self.address}, {self.n_workers} workers, {state}>"
+
+
+def _spawn(theirs: socket.socket, security: Security) -> subprocess.Popen[bytes]:
+    """A fresh interpreter that can import what this one can, with the socket as its standard input's neighbour."""
+    program = f"import sys; sys.path[:] = {sys.path!r}; from scaler.cluster.process import main; main({theirs.fileno()})"
+    environment = {**os.environ, **security.to_env()}
+    return subprocess.Popen(
+        [sys.executable, "-c", program], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+    )
+
+
+@atexit.register
+def _shut_down_all() -> None:
+    for cluster in list(_running):
+        with contextlib.suppress(Exception):
+            cluster.shutdown()

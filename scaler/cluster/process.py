@@ -1,0 +1,62 @@
+"""The process of a local cluster: scheduler and agent in one. Started by `SchedulerClusterCombo`, ends with its program."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from scaler.agent.core.core import AgentCore
+from scaler.agent.core.events import Output
+from scaler.agent.shell import EXTRA_SLOTS, AgentShell
+from scaler.agent.workers import Zygote
+from scaler.config import SchedulerConfig
+from scaler.loop import Loop
+from scaler.scheduler.server import Server
+from scaler.transport import Security, listen, load_or_create
+
+
+def main(fd: int) -> None:
+    """Serve the program at the other end of this socket until it closes it."""
+    program = socket.socket(fileno=fd)
+    program.set_inheritable(False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
+    with program.makefile("rb") as lines:
+        options = json.loads(lines.readline() or b"{}")
+    if not options:
+        return
+    try:
+        config = SchedulerConfig(**options["scheduler"])
+        logging.basicConfig(level=config.log_level, format="[%(levelname)s]%(asctime)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S%z")
+        zygote = Zygote.start(options["workers"] + EXTRA_SLOTS)
+        security = Security.from_env(os.environ) or load_or_create()
+        listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
+    except Exception as error:
+        program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
+        return
+    server = Server(config, listener)
+    context = {"address": listener.address.for_client().url, "security": security.to_env()}
+
+    def make_agent(loop: Loop) -> AgentShell:
+        return AgentShell(AgentCore(options["workers"]), zygote, loop, context, print_output)
+
+    server.host_agent(make_agent, tuple(options["capabilities"]))
+    server.loop.watch_with(program.fileno(), server.loop.stop)
+    program.sendall(json.dumps({"address": listener.address.url}).encode() + b"\n")
+    gc.freeze()
+    server.run()
+
+
+def print_output(output: Output) -> None:
+    """What a task prints appears where the program's own output does."""
+    stream: Any = sys.stdout if output.stream == 1 else sys.stderr
+    try:
+        stream.write(output.text)
+        stream.flush()
+    except (OSError, ValueError):
+        pass  # the program closed its output

@@ -1,0 +1,191 @@
+"""What the programs can be told, as one dataclass per program.
+
+Each option is written once, as a field here: its name is the key in a configuration file, `--its-name` the flag and
+`SCALER_ITS_NAME` the environment variable; its `Option` holds the help text and the limits. `scaler.cli` derives the
+command lines from these classes, and Python code makes them directly, so both are checked by the same lines.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+
+DEFAULT_HEARTBEAT_INTERVAL = 1.0
+DEFAULT_MAX_MESSAGE_BYTES = 1 << 30
+DEFAULT_LOG_PATH = "/dev/stdout"
+
+
+class OptionError(ValueError):
+    """A value that an option does not take; `option` is the name of the option."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(f"{option} {message}")
+        self.option = option
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OptionError, (self.option, str(self).removeprefix(f"{self.option} "))
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field of a configuration class says about itself."""
+
+    #: one sentence for `-h`; ends without a full stop
+    help: str
+    #: least value, inclusive; None for no limit
+    minimum: float | None = None
+    #: the one-letter flag, with its dash
+    short: str | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field of a configuration class as others see it."""
+
+    name: str
+    #: the bare type: str, int, float, bool or tuple (of strings)
+    kind: type
+    #: the values it takes, if they are few
+    choices: tuple[str, ...]
+    #: MISSING when it has to be given
+    default: Any
+    option: Option
+
+    @property
+    def env_name(self) -> str:
+        """The environment variable that sets it.
+
+        >>> next(settings(AgentConfig)).env_name
+        'SCALER_ADDRESS'
+        """
+        return f"SCALER_{self.name.upper()}"
+
+
+EventLoop = Annotated[
+    Literal["auto", "builtin", "uvloop"], Option("event loop to run on; auto is uvloop where it is installed")
+]
+HeartbeatInterval = Annotated[float, Option("seconds between two heartbeats", minimum=0.01)]
+MaxMessageBytes = Annotated[int, Option("largest message accepted from a peer, in bytes", minimum=1 << 16)]
+KeyFile = Annotated[
+    str | None, Option("file with the key pair that lets programs talk to each other; the user's own by default")
+]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], Option("least important kind of line to log")]
+LogPath = Annotated[str, Option("file to append the log to")]
+
+
+class Config(Protocol):
+    """Any configuration class of this module."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    """How a scheduler runs. Raises `OptionError`, a ValueError, for a bad value."""
+
+    address: Annotated[str, Option("where to listen, as tcp://host:port; port 0 takes a free one")]
+    _: KW_ONLY
+    protected: Annotated[bool, Option("refuse to be shut down by a client")] = True
+    event_loop: EventLoop = "auto"
+    heartbeat_interval: HeartbeatInterval = DEFAULT_HEARTBEAT_INTERVAL
+    client_timeout: Annotated[float, Option("seconds of silence after which a client counts as gone", minimum=0.05)] = (
+        10.0
+    )
+    agent_timeout: Annotated[
+        float, Option("seconds of silence after which a host counts as gone and its tasks run elsewhere", minimum=0.05)
+    ] = 10.0
+    retries_on_loss: Annotated[int, Option("how often a task runs again after its worker or host died", minimum=0)] = 3
+    max_message_bytes: MaxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES
+    monitor_address: Annotated[
+        str | None, Option("where monitors connect; ipc:///tmp/<host>_<port>_monitor by default")
+    ] = None
+    key_file: KeyFile = None
+    insecure: Annotated[bool, Option("accept anybody, without keys and in the clear")] = False
+    log_level: LogLevel = "INFO"
+    log_path: LogPath = DEFAULT_LOG_PATH
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name in ("client_timeout", "agent_timeout"):
+            if getattr(self, name) < 2 * self.heartbeat_interval:
+                raise OptionError(
+                    name,
+                    f"must be at least twice heartbeat_interval ({self.heartbeat_interval:g}), "
+                    f"not {getattr(self, name):g}",
+                )
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """How the agent of a host and its workers run. Raises `OptionError`, a ValueError, for a bad value."""
+
+    address: Annotated[str, Option("the scheduler's address, as tcp://host:port")]
+    _: KW_ONLY
+    workers: Annotated[
+        int | None, Option("number of workers; one for each core this process may use by default", 1, "-n")
+    ] = None
+    name: Annotated[str | None, Option("what this host is called in logs and monitors; its host name by default")] = (
+        None
+    )
+    capabilities: Annotated[
+        tuple[str, ...], Option("what tasks may ask for that this host has, separated by commas")
+    ] = ()
+    event_loop: EventLoop = "auto"
+    heartbeat_interval: HeartbeatInterval = DEFAULT_HEARTBEAT_INTERVAL
+    prefetch: Annotated[int, Option("most tasks queued on this host for each worker", minimum=1)] = 1000
+    worker_start_timeout: Annotated[
+        float, Option("seconds after which a worker that did not start is replaced", minimum=0.1)
+    ] = 30.0
+    max_message_bytes: MaxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES
+    key_file: KeyFile = None
+    insecure: Annotated[bool, Option("connect without keys and in the clear")] = False
+    log_level: LogLevel = "INFO"
+    log_path: LogPath = DEFAULT_LOG_PATH
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def worker_count(self) -> int:
+        """The number of workers to run: `workers`, or one for each core that this process may use."""
+        return self.workers if self.workers is not None else available_cores()
+
+
+def available_cores() -> int:
+    """The number of cores that this process may run on; at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def settings(config: type[Config]) -> Iterator[Setting]:
+    """The options of a configuration class, in the order of its fields."""
+    annotations = get_type_hints(config, include_extras=True)
+    for field in fields(config):
+        bare, option = get_args(annotations[field.name])
+        if get_origin(bare) in (Union, types.UnionType):
+            bare = next(part for part in get_args(bare) if part is not type(None))
+        choices = get_args(bare) if get_origin(bare) is Literal else ()
+        kind = str if choices else get_origin(bare) or bare
+        yield Setting(field.name, kind, choices, field.default, option)
+
+
+def check(config: Config) -> None:
+    """Raises `OptionError` for the first value that is of the wrong type, not among the choices or too small."""
+    for setting in settings(type(config)):
+        value = getattr(config, setting.name)
+        if value is None and setting.default is None:
+            continue
+        expected = (int, float) if setting.kind is float else setting.kind
+        if not isinstance(value, expected) or (isinstance(value, bool) and setting.kind is not bool):
+            raise OptionError(setting.name, f"must be of type {setting.kind.__name__}, not {value!r}")
+        if setting.choices and value not in setting.choices:
+            raise OptionError(setting.name, f"must be one of {', '.join(setting.choices)}, not {value!r}")
+        minimum = setting.option.minimum
+        if minimum is not None and isinstance(value, int | float) and not value >= minimum:
+            raise OptionError(setting.name, f"must be at least {minimum:g}, not {value:g}")
+        if setting.default is MISSING and not value:
+            raise OptionError(setting.name, "must not be empty")

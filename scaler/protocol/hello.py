@@ -1,0 +1,42 @@
+"""What every process says of itself in `Hello`."""
+
+import os
+import platform
+import sys
+from functools import cache
+from pathlib import Path
+
+from scaler.protocol.messages import PROTOCOL_VERSION, Hello
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+#: packages that have to be the same on both sides, since what one writes the other reads
+PACKAGES = ("scaler", "cloudpickle")
+
+
+@cache
+def packages() -> str:
+    """Their versions, as "name=version name=version"."""
+    import cloudpickle
+
+    from scaler import __version__
+
+    versions = {"scaler": __version__, "cloudpickle": cloudpickle.__version__}
+    return " ".join(f"{name}={versions[name]}" for name in PACKAGES)
+
+
+@cache
+def boot_id() -> str:
+    """The same for all processes that run on this machine since it was started."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
+
+
+def hello_of(
+    role: str, name: str, session: int, epoch: int, received: int, workers: int = 0, capabilities: tuple[str, ...] = ()
+) -> Hello:
+    """A Hello of this process."""
+    return Hello(
+        role, name, session, PROTOCOL_VERSION, PYTHON, packages(), boot_id(), os.getpid(), epoch, received, workers, capabilities
+    )

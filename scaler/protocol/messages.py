@@ -1,0 +1,387 @@
+"""The messages of the protocol as plain data; `scaler.capnp` says the same for other languages.
+
+Columns are `array.array`s: "Q" u64, "I" u32, "i" i32, "B" u8. `bodies` are payload frames, never copied into the header.
+`validate` says what a well-formed message is; the codec calls it on everything that comes from outside.
+"""
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+PROTOCOL_VERSION = 1
+
+Frame = bytes | memoryview
+
+# forms of a batch
+EACH, TOGETHER, GRAPH = 0, 1, 2
+# outcomes of a span
+VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST = 0, 1, 2, 3, 4
+# flags of a batch
+PROFILE, STREAM, KEEP, SPREAD = 1, 2, 4, 8
+
+
+def u64(values: object = ()) -> "array[int]":
+    """A u64 column."""
+    return array("Q", values)  # type: ignore[call-overload, no-any-return]
+
+
+def u32(values: object = ()) -> "array[int]":
+    """A u32 column."""
+    return array("I", values)  # type: ignore[call-overload, no-any-return]
+
+
+def i32(values: object = ()) -> "array[int]":
+    """An i32 column."""
+    return array("i", values)  # type: ignore[call-overload, no-any-return]
+
+
+def u8(values: object = ()) -> "array[int]":
+    """A u8 column."""
+    return array("B", values)  # type: ignore[call-overload, no-any-return]
+
+
+def column(make: Callable[[], "array[int]"]) -> "array[int]":
+    """A dataclass field that is an empty column."""
+    return field(default_factory=make)  # type: ignore[no-any-return]
+
+
+class Malformed(Exception):
+    """A message contradicts itself; the codec turns it into a ProtocolError."""
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise Malformed(what)
+
+
+def _pairs_ok(pairs: "array[int]", rows: int | None = None) -> int:
+    _require(len(pairs) % 2 == 0, "span bounds come in pairs")
+    total = 0
+    for lo, hi in zip(pairs[::2], pairs[1::2], strict=True):
+        _require(lo < hi and (rows is None or hi <= rows), "a span is empty or outside its batch")
+        total += hi - lo
+    return total
+
+
+@dataclass(slots=True)
+class Message:
+    """Base of all messages."""
+
+    #: a message with payload frames has a field `bodies`
+    has_bodies: ClassVar[bool] = False
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+
+
+@dataclass(slots=True)
+class Hello(Message):
+    """The first message on every connection."""
+
+    role: str
+    name: str
+    session: int
+    protocol: int
+    python: str
+    packages: str
+    boot_id: str
+    pid: int
+    epoch: int = 0
+    received: int = 0
+    workers: int = 0
+    capabilities: tuple[str, ...] = ()
+
+    def validate(self) -> None:
+        _require(self.role in ("client", "agent"), f"unknown role {self.role!r}")
+        _require(self.workers <= 100_000, "more than 100,000 workers in an agent")
+
+
+@dataclass(slots=True)
+class Welcome(Message):
+    """The scheduler's answer to `Hello`."""
+
+    epoch: int
+    number: int
+    resumed: bool
+    received: int
+    workers: int
+    protected: bool
+    heartbeat: float
+    timeout: float
+    limit: int
+
+
+@dataclass(slots=True)
+class Refused(Message):
+    """The scheduler's other answer to `Hello`, or its last word to a peer that broke the protocol."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Ack(Message):
+    """Nothing but the header's `ack`."""
+
+
+@dataclass(slots=True)
+class Task(Message):
+    """Rows of one batch to be run, client to scheduler or scheduler to agent."""
+
+    client: int
+    batch: int
+    rows: int
+    form: int
+    flags: int
+    function: int
+    arguments: int
+    name: str
+    priority: int = 0
+    retries: int = 0
+    timeout: float = 0.0
+    capabilities: tuple[str, ...] = ()
+    spans: "array[int]" = column(u32)
+    sizes: "array[int]" = column(u32)
+    dependency_counts: "array[int]" = column(u32)
+    dependencies: "array[int]" = column(u64)
+    indexes: "array[int]" = column(i32)
+    uses: "array[int]" = column(u32)
+    wanted: "array[int]" = column(u8)
+    objects: "array[int]" = column(u64)
+    bodies: list[Frame] = field(default_factory=list)
+    has_bodies: ClassVar[bool] = True
+
+    def validate(self) -> None:
+        _require(self.form in (EACH, TOGETHER, GRAPH), f"unknown form {self.form}")
+        _require(0 < self.rows <= 1 << 31, "a batch has 1 to 2^31 rows")
+        _require(0.0 <= self.timeout < 1e9, "a timeout is a positive number of seconds")
+        meant = _pairs_ok(self.spans, self.rows)
+        bodies = len(self.objects)
+        if self.form == EACH:
+            bodies += 1
+            _require(len(self.sizes) == meant, "a size for each row")
+            _require(len(self.bodies) > 0 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
+        else:
+            _require(len(self.sizes) == 0, "only rows with own payloads have sizes")
+        _require(len(self.bodies) == bodies, "a frame for each object, and one for the payloads")
+        if len(self.dependency_counts):
+            _require(len(self.dependency_counts) == meant, "a dependency count for each row")
+        _require(sum(self.dependency_counts) == len(self.dependencies), "the dependency counts add up")
+        _require(len(self.indexes) in (0, len(self.dependencies)), "an index for each dependency")
+        if self.form == GRAPH:
+            _require(len(self.uses) in (0, self.rows) and len(self.wanted) in (0, self.rows), "graph columns have a value for each row")
+
+
+@dataclass(slots=True)
+class TaskResult(Message):
+    """How spans of one client's rows ended, agent to scheduler to client."""
+
+    client: int
+    batches: "array[int]" = column(u64)
+    spans: "array[int]" = column(u32)
+    outcomes: "array[int]" = column(u8)
+    durations: "array[int]" = column(u32)
+    peaks: "array[int]" = column(u64)
+    sizes: "array[int]" = column(u32)
+    bodies: list[Frame] = field(default_factory=list)
+    has_bodies: ClassVar[bool] = True
+
+    def validate(self) -> None:
+        n = len(self.batches)
+        _pairs_ok(self.spans)
+        _require(len(self.spans) == 2 * n, "bounds for each span")
+        _require(n == len(self.outcomes) == len(self.durations) == len(self.peaks), "columns of one length")
+        sizes = 0
+        for i, outcome in enumerate(self.outcomes):
+            _require(outcome <= LOST, f"unknown outcome {outcome}")
+            rows = self.spans[2 * i + 1] - self.spans[2 * i]
+            _require(outcome not in (ERROR, LOST) or rows == 1, "an error is of one row")
+            sizes += sizes_of(outcome, rows)
+        _require(sizes == len(self.sizes), "sizes as the outcomes have payloads")
+        _require(len(self.bodies) == 1 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
+
+
+def sizes_of(outcome: int, rows: int) -> int:
+    """How many entries of `TaskResult.sizes` a span has."""
+    if outcome == VALUES_EACH:
+        return rows
+    return 0 if outcome == CANCELLED else 1
+
+
+@dataclass(slots=True)
+class Spans(Message):
+    """A list of spans of any clients' batches."""
+
+    clients: "array[int]" = column(u32)
+    batches: "array[int]" = column(u64)
+    spans: "array[int]" = column(u32)
+
+    def add(self, client: int, batch: int, lo: int, hi: int) -> None:
+        """Append one span."""
+        self.clients.append(client)
+        self.batches.append(batch)
+        self.spans.append(lo)
+        self.spans.append(hi)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
+        return zip(self.clients, self.batches, self.spans[::2], self.spans[1::2], strict=True)
+
+    def __bool__(self) -> bool:
+        return len(self.batches) > 0
+
+    def validate(self) -> None:
+        _pairs_ok(self.spans)
+        _require(len(self.clients) == len(self.batches) == len(self.spans) // 2, "columns of one length")
+
+
+class TaskRunning(Spans):
+    """These rows can't be cancelled: they have begun."""
+
+    __slots__ = ()
+
+
+class TaskClaim(Spans):
+    """A client inside a task waits for these rows of its own and offers to run those that have not begun."""
+
+    __slots__ = ()
+
+
+class BalanceResponse(Spans):
+    """These rows, not begun, came back from an agent."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class TaskCancel(Message):
+    """Take these rows out; with `force` even if they run."""
+
+    spans: Spans
+    force: bool = False
+
+    def validate(self) -> None:
+        self.spans.validate()
+
+
+@dataclass(slots=True)
+class TaskClaimResponse(Message):
+    """Granted rows are the claimer's to run, refused ones have begun or ended elsewhere."""
+
+    granted: Spans
+    refused: Spans
+
+    def validate(self) -> None:
+        self.granted.validate()
+        self.refused.validate()
+
+
+@dataclass(slots=True)
+class TaskOutput(Message):
+    """Text that a row printed."""
+
+    client: int
+    row: int
+    name: str
+    stream: int
+    text: str
+
+
+@dataclass(slots=True)
+class BalanceRequest(Message):
+    """Give back this many rows that have not begun."""
+
+    rows: int
+
+
+@dataclass(slots=True)
+class ObjectAnnounce(Message):
+    """Objects of a client, a frame each; a failed one's frame is the error record it failed with."""
+
+    ids: "array[int]" = column(u64)
+    failed: "array[int]" = column(u8)
+    bodies: list[Frame] = field(default_factory=list)
+    has_bodies: ClassVar[bool] = True
+
+    def validate(self) -> None:
+        _require(len(self.ids) == len(self.failed) == len(self.bodies), "a frame for each object")
+
+
+@dataclass(slots=True)
+class Objects(Message):
+    """Names of objects."""
+
+    clients: "array[int]" = column(u32)
+    ids: "array[int]" = column(u64)
+
+    def validate(self) -> None:
+        _require(len(self.clients) == len(self.ids), "columns of one length")
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self.clients, self.ids, strict=True)
+
+
+class ObjectRelease(Objects):
+    """Nobody needs these any more."""
+
+    __slots__ = ()
+
+
+class ObjectRequest(Objects):
+    """The scheduler needs these values from the client that made or received them."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Heartbeat(Message):
+    """Alive, and how busy."""
+
+    clock: float
+    workers: int = 0
+    queued: int = 0
+    running: int = 0
+    cpu: float = 0.0
+    memory: int = 0
+
+
+@dataclass(slots=True)
+class HeartbeatEcho(Message):
+    """The scheduler is alive too; `workers` is the whole cluster's."""
+
+    clock: float
+    workers: int
+
+
+@dataclass(slots=True)
+class ClientDeparture(Message):
+    """A client is gone: agents drop what they hold of it."""
+
+    client: int
+
+
+@dataclass(slots=True)
+class DisconnectRequest(Message):
+    """A client's orderly goodbye."""
+
+
+@dataclass(slots=True)
+class DisconnectResponse(Message):
+    """Everything of the client is dropped."""
+
+
+@dataclass(slots=True)
+class ClientShutdown(Message):
+    """A client asks the whole cluster to end; an agent is told so by the scheduler."""
+
+
+@dataclass(slots=True)
+class ShutdownResponse(Message):
+    """Whether the scheduler will."""
+
+    accepted: bool
+    reason: str
+
+
+@dataclass(slots=True)
+class ClientClear(Message):
+    """Drop all tasks and objects of this client."""

@@ -1,0 +1,111 @@
+@0xc1a7d5b3e2f40917;
+# The Scaler protocol, version 1. docs/protocol.md explains it for implementers in other languages.
+#
+# A message is a list of ZeroMQ frames: this header, then raw payload frames. Columns are packed little-endian arrays:
+# u8, u32, u64 or i32 as the comment behind each says. A span is the rows [lo, hi) of a batch; the id of row i is batch + i.
+
+struct Message {
+  version @0 :UInt16;   # 1
+  seq @1 :UInt64;       # 1, 2, 3 ... within a session; 0 for messages outside the sequence (Hello, Welcome, Refused, Ack)
+  ack @2 :UInt64;       # the sender has received everything up to this seq
+  union {
+    hello @3 :Hello;
+    welcome @4 :Welcome;
+    refused @5 :Refused;
+    ack2 @6 :Void;      # Ack: carries nothing but the header's `ack`
+    task @7 :Task;
+    taskResult @8 :TaskResult;
+    taskCancel @9 :TaskCancel;
+    taskRunning @10 :Spans;
+    taskClaim @11 :Spans;
+    taskClaimResponse @12 :TaskClaimResponse;
+    taskOutput @13 :TaskOutput;
+    balanceRequest @14 :BalanceRequest;
+    balanceResponse @15 :Spans;
+    objectAnnounce @16 :ObjectAnnounce;
+    objectRelease @17 :Objects;
+    objectRequest @18 :Objects;
+    heartbeat @19 :Heartbeat;
+    heartbeatEcho @20 :HeartbeatEcho;
+    clientDeparture @21 :ClientDeparture;
+    disconnectRequest @22 :Void;
+    disconnectResponse @23 :Void;
+    clientShutdown @24 :Void;
+    shutdownResponse @25 :ShutdownResponse;
+    clientClear @26 :Void;
+  }
+}
+
+struct Hello {
+  role @0 :Text;            # "client" or "agent"
+  name @1 :Text;
+  session @2 :UInt64;       # random, made by the sender at its start
+  protocol @3 :UInt16;
+  python @4 :Text;          # "3.11"
+  packages @5 :Text;        # "scaler=0.1.0 cloudpickle=3.1.2"
+  bootId @6 :Text;          # same boot id: same host
+  pid @7 :UInt32;
+  epoch @8 :UInt64;         # of the scheduler this session was last welcomed by; 0 for none
+  received @9 :UInt64;      # highest seq received in this session
+  workers @10 :UInt32;      # agents only
+  capabilities @11 :List(Text);
+}
+
+struct Welcome {
+  epoch @0 :UInt64;         # new at each start of a scheduler
+  number @1 :UInt32;        # of this client or agent at this scheduler
+  resumed @2 :Bool;         # the session goes on where it was; otherwise the peer introduces itself anew
+  received @3 :UInt64;
+  workers @4 :UInt32;       # in the whole cluster, now
+  protected @5 :Bool;
+  heartbeat @6 :Float64;    # seconds between heartbeats
+  timeout @7 :Float64;      # seconds of silence after which a peer is given up
+  limit @8 :UInt64;         # the largest message, bytes
+}
+
+struct Refused { reason @0 :Text; }
+
+struct Task {
+  client @0 :UInt32;
+  batch @1 :UInt64;
+  rows @2 :UInt32;          # in the whole batch
+  form @3 :UInt8;           # 0 each row has own payload, 1 together in one arguments object, 2 graph
+  flags @4 :UInt32;
+  function @5 :UInt64;      # object
+  arguments @6 :UInt64;     # object, form 1 only
+  name @7 :Text;            # of the function, for people
+  priority @8 :Int32;
+  retries @9 :UInt32;
+  timeout @10 :Float64;     # seconds a row may run; 0 for no limit
+  capabilities @11 :List(Text);
+  spans @12 :Data;          # u32 pairs lo, hi: the rows meant
+  sizes @13 :Data;          # u32 per row meant, form 0 only; the payloads are in the first frame
+  dependencyCounts @14 :Data;  # u32 per row meant, or empty
+  dependencies @15 :Data;   # u64 value ids (from clients) or object ids (to agents)
+  indexes @16 :Data;        # i32 per dependency, to agents only: element of a list object, or -1
+  uses @17 :Data;           # u32 per row, graphs from clients only: how many rows depend on it
+  wanted @18 :Data;         # u8 per row, graphs from clients only: does the client want the value
+  objects @19 :Data;        # u64 ids of the objects in the following frames, a frame each
+}
+
+struct TaskResult {
+  client @0 :UInt32;
+  batches @1 :Data;         # u64 per span
+  spans @2 :Data;           # u32 pairs lo, hi
+  outcomes @3 :Data;        # u8 per span: 0 list, 1 each, 2 error, 3 cancelled, 4 lost
+  durations @4 :Data;       # u32 microseconds per span, all its rows together
+  peaks @5 :Data;           # u64 bytes per span, 0 when not profiled
+  sizes @6 :Data;           # u32: one for a list, an error or a loss, one per row for each, none for cancelled; payloads in the first frame
+}
+
+struct Spans { clients @0 :Data; batches @1 :Data; spans @2 :Data; }   # u32, u64, u32 pairs
+struct TaskCancel { spans @0 :Spans; force @1 :Bool; }
+struct TaskClaimResponse { granted @0 :Spans; refused @1 :Spans; }
+struct TaskOutput { client @0 :UInt32; row @1 :UInt64; name @2 :Text; stream @3 :UInt8; text @4 :Text; }
+struct BalanceRequest { rows @0 :UInt32; }
+struct ObjectAnnounce { ids @0 :Data; failed @1 :Data; }               # u64, u8: payload (or error record) frames follow
+struct Objects { clients @0 :Data; ids @1 :Data; }                     # u32, u64
+struct Heartbeat { clock @0 :Float64; workers @1 :UInt32; queued @2 :UInt32; running @3 :UInt32; cpu @4 :Float64; memory @5 :UInt64; }
+struct HeartbeatEcho { clock @0 :Float64; workers @1 :UInt32; }
+struct ClientDeparture { client @0 :UInt32; }
+struct ShutdownResponse { accepted @0 :Bool; reason @1 :Text; }

@@ -1,0 +1,166 @@
+"""The scheduler's side of all sessions: who is behind which connection, and whose message is next.
+
+Pure. The shell tells it of envelopes and closed connections; it answers with events for the core, and turns the core's
+`Send`s into (connection, seq, ack, message). A session outlives its connection for as long as the core keeps the peer, so a
+client or agent that reconnects goes on where it was.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scaler.protocol.channel import Channel, Gap
+from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
+
+
+class Outgoing(NamedTuple):
+    """A message for a connection; `last` if the connection is to be closed behind it."""
+
+    connection: int
+    seq: int
+    ack: int
+    message: Message
+    last: bool = False
+
+
+class NewPeer(NamedTuple):
+    """A session began."""
+
+    number: int
+    hello: Hello
+
+
+class PeerSaid(NamedTuple):
+    """A message of a session, the next in its sequence."""
+
+    number: int
+    message: Message
+
+
+class PeerGone(NamedTuple):
+    """A session can't go on."""
+
+    number: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Terms:
+    """What a scheduler tells each peer in `Welcome`, and what it asks of it."""
+
+    epoch: int
+    protocol: int
+    python: str
+    packages: str
+    protected: bool
+    heartbeat: float
+    timeout: float
+    limit: int
+
+
+@dataclass(slots=True)
+class _Session:
+    number: int
+    id: int
+    connection: int
+    channel: Channel = field(default_factory=Channel)
+
+
+class Sessions:
+    """See the module's text."""
+
+    def __init__(self, terms: Terms, first_number: int = 1) -> None:
+        self._terms = terms
+        self._next_number = first_number
+        self._by_connection: dict[int, _Session] = {}
+        self._by_number: dict[int, _Session] = {}
+        self._by_id: dict[int, _Session] = {}
+        #: what `arrived` and `closed` want sent, beside the core's effects
+        self.outgoing: list[Outgoing] = []
+
+    def arrived(self, connection: int, seq: int, ack: int, message: Message, workers: int) -> Iterable[NewPeer | PeerSaid | PeerGone]:
+        """A message came over a connection."""
+        if isinstance(message, Hello):
+            return self._hello(connection, message, workers)
+        session = self._by_connection.get(connection)
+        if session is None:
+            self._refuse(connection, "this connection has no session: say Hello first")
+            return ()
+        try:
+            if not session.channel.accept(seq, ack):
+                return ()
+        except Gap:
+            self._refuse(connection, "a message is missing: say Hello again")
+            return ()
+        if session.channel.owes_ack:
+            self.outgoing.append(Outgoing(connection, *session.channel.stamp_ack(), Ack()))
+        return () if isinstance(message, Ack) else (PeerSaid(session.number, message),)
+
+    def malformed(self, connection: int, reason: str) -> Iterable[PeerGone]:
+        """Bytes that are no message: this connection is over."""
+        self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last=True))
+        return self.closed(connection, reason)
+
+    def closed(self, connection: int, reason: str = "its connection closed") -> Iterable[PeerGone]:
+        """A connection is gone and does not come back (a process on this host has ended)."""
+        session = self._by_connection.get(connection)
+        return () if session is None else (PeerGone(session.number, reason),)
+
+    def send(self, number: int, message: Message) -> Outgoing | None:
+        """Where and how a message goes; None if the peer is unknown."""
+        session = self._by_number.get(number)
+        if session is None:
+            return None
+        return Outgoing(session.connection, *session.channel.stamp(message), message)
+
+    def forget(self, number: int) -> int | None:
+        """A session is over; the connection it had."""
+        session = self._by_number.pop(number, None)
+        if session is None:
+            return None
+        self._by_id.pop(session.id, None)
+        if self._by_connection.get(session.connection) is session:
+            del self._by_connection[session.connection]
+        return session.connection
+
+    def _refuse(self, connection: int, reason: str, last: bool = False) -> None:
+        self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last))
+
+    def _hello(self, connection: int, hello: Hello, workers: int) -> Iterable[NewPeer]:
+        terms = self._terms
+        difference = differs(hello, terms)
+        if difference:
+            self._refuse(connection, difference, last=True)
+            return
+        session = self._by_id.get(hello.session)
+        resumed = session is not None
+        if session is None:
+            session = _Session(self._next_number, hello.session, connection)
+            self._next_number += 1
+            self._by_number[session.number] = self._by_id[hello.session] = session
+        else:
+            self._by_connection.pop(session.connection, None)
+            session.connection = connection
+        self._by_connection[connection] = session
+        welcome = Welcome(
+            terms.epoch, session.number, resumed, session.channel.received, workers, terms.protected, terms.heartbeat, terms.timeout, terms.limit
+        )  # fmt: skip
+        self.outgoing.append(Outgoing(connection, 0, session.channel.received, welcome))
+        if resumed:
+            self.outgoing += [Outgoing(connection, *rest) for rest in session.channel.resume(hello.received)]
+        else:
+            yield NewPeer(session.number, hello)
+
+
+def differs(hello: Hello, terms: Terms) -> str | None:
+    """In one line, what keeps a peer from working with this scheduler; None if nothing does."""
+    who = f"this {hello.role}"
+    if hello.protocol != terms.protocol:
+        return f"{who} speaks protocol {hello.protocol}, the scheduler {terms.protocol}: install the same scaler on both"
+    if hello.python != terms.python:
+        return f"{who} runs Python {hello.python}, the scheduler Python {terms.python}: functions can't travel between them"
+    theirs, ours = (dict(item.split("=", 1) for item in text.split()) for text in (hello.packages, terms.packages))
+    for name in sorted(ours):
+        if theirs.get(name) != ours[name]:
+            return f"{who} has {name} {theirs.get(name, 'missing')}, the scheduler {name} {ours[name]}: install the same on both"
+    return None

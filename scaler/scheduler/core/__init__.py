@@ -1,0 +1,1 @@
+"""The scheduler's decisions, pure: events in, effects out."""

@@ -1,0 +1,76 @@
+"""What the scheduler's core hears, and what it answers: its one door is `handle(events, now) -> effects`."""
+
+from dataclasses import dataclass
+
+from scaler.protocol.messages import Hello, Message
+
+
+@dataclass(slots=True, frozen=True)
+class Joined:
+    """A client or agent was accepted and has been given its number."""
+
+    number: int
+    hello: Hello
+
+
+@dataclass(slots=True, frozen=True)
+class Received:
+    """A message of a peer that has joined."""
+
+    number: int
+    message: Message
+
+
+@dataclass(slots=True, frozen=True)
+class Lost:
+    """A peer's connection is known to be gone for good, or it broke the protocol."""
+
+    number: int
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
+class Tick:
+    """The time asked for by `WakeAt` has come."""
+
+
+Event = Joined | Received | Lost | Tick
+
+
+@dataclass(slots=True, frozen=True)
+class Send:
+    """Send this message to a peer."""
+
+    number: int
+    message: Message
+
+
+@dataclass(slots=True, frozen=True)
+class Forget:
+    """The peer's session is over: what still comes from it is refused."""
+
+    number: int
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
+class WakeAt:
+    """Send a `Tick` at this time; replaces an earlier one."""
+
+    when: float
+
+
+@dataclass(slots=True, frozen=True)
+class Stop:
+    """End the scheduler's process: a client asked for it and may."""
+
+
+@dataclass(slots=True, frozen=True)
+class Log:
+    """A line for the log."""
+
+    level: str
+    text: str
+
+
+Effect = Send | Forget | WakeAt | Stop | Log

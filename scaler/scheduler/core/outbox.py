@@ -1,0 +1,111 @@
+"""What one `handle` of the scheduler's core is going to send, gathered so that each peer gets few, large messages."""
+
+from itertools import chain
+
+from scaler.protocol.messages import EACH, Frame, ObjectRelease, Task, TaskResult, i32, u32, u64
+from scaler.results import ResultBuilder, SpanResult
+from scaler.scheduler.core.events import Effect, Send
+from scaler.scheduler.core.state import Agent, Batch, Client
+
+
+class Outbox:
+    """Effects in order, with results and tasks grouped by receiver."""
+
+    __slots__ = ("_results", "agents", "effects")
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self._results: dict[int, ResultBuilder] = {}
+        #: agents with something in their own outboxes
+        self.agents: dict[Agent, None] = {}
+
+    def send(self, number: int, message: object) -> None:
+        """Send a message; results gathered for this peer go first."""
+        self.flush_results(number)
+        self.effects.append(Send(number, message))  # type: ignore[arg-type]
+
+    def result(self, client: int, span: SpanResult) -> None:
+        """Add a span to the client's next TaskResult."""
+        builder = self._results.get(client)
+        if builder is None:
+            builder = self._results[client] = ResultBuilder(client)
+        builder.add(span)
+
+    def pass_on(self, client: int, message: TaskResult) -> None:
+        """Send an agent's result message to the client as it is."""
+        self.send(client, message)
+
+    def flush_results(self, client: int) -> None:
+        """Send what was gathered for this client."""
+        builder = self._results.pop(client, None)
+        if builder is not None:
+            self.effects.append(Send(client, builder.build()))
+
+    def flush(self, clients: dict[int, Client]) -> list[Effect]:
+        """All effects; the outbox is empty afterwards."""
+        for client in list(self._results):
+            self.flush_results(client)
+        for agent in self.agents:
+            self._flush_agent(agent, clients)
+        self.agents.clear()
+        effects, self.effects = self.effects, []
+        return effects
+
+    def _flush_agent(self, agent: Agent, clients: dict[int, Client]) -> None:
+        if agent.released:
+            released, agent.released = agent.released, []
+            release = ObjectRelease(u32([c for c, _ in released]), u64([i for _, i in released]))
+            self.effects.append(Send(agent.number, release))
+        if agent.outbox:
+            outbox, agent.outbox = agent.outbox, {}
+            for batch, spans in outbox.items():
+                self.effects.append(Send(agent.number, task_for(agent, clients[batch.client], batch, spans)))
+
+
+def task_for(agent: Agent, client: Client, batch: Batch, spans: list[tuple[int, int]]) -> Task:
+    """The message that gives these rows of a batch, and the objects they need and it lacks, to an agent."""
+    source = batch.task
+    task = Task(
+        client.number, batch.id, batch.rows, source.form, source.flags, source.function, source.arguments, source.name,
+        source.priority, source.retries, source.timeout, source.capabilities, u32(chain.from_iterable(spans)),
+    )  # fmt: skip
+    if source.form == EACH:
+        assert batch.offsets is not None
+        offsets, body = batch.offsets, memoryview(source.bodies[0])
+        if len(spans) == 1:
+            lo, hi = spans[0]
+            task.sizes = source.sizes if hi - lo == batch.rows else source.sizes[lo:hi]
+            payload: Frame = source.bodies[0] if hi - lo == batch.rows else bytes(body[offsets[lo] : offsets[hi]])
+        else:
+            for lo, hi in spans:
+                task.sizes.extend(source.sizes[lo:hi])
+            payload = b"".join(body[offsets[lo] : offsets[hi]] for lo, hi in spans)
+        task.bodies.append(payload)
+    lend(agent, client, task, source.function)
+    if source.arguments:
+        lend(agent, client, task, source.arguments)
+    if batch.needs is not None:
+        located, counts, ids, indexes = client.located, u32(), u64(), i32()
+        for lo, hi in spans:
+            for row in range(lo, hi):
+                needs = batch.needs[row]
+                counts.append(len(needs))
+                for value in needs:
+                    object_id, index = located.get(value) or (value, -1)
+                    ids.append(object_id)
+                    indexes.append(index)
+                    lend(agent, client, task, object_id)
+        task.dependency_counts, task.dependencies, task.indexes = counts, ids, indexes
+    return task
+
+
+def lend(agent: Agent, client: Client, task: Task, object_id: int) -> None:
+    """Put an object into the message if the agent doesn't have it."""
+    key = (client.number, object_id)
+    if key in agent.holds:
+        return
+    item = client.objects[object_id]
+    agent.holds.add(key)
+    item.holders.add(agent.number)
+    task.objects.append(object_id)
+    task.bodies.append(item.payload)

@@ -1,0 +1,192 @@
+"""Which agent gets which rows. Amortised O(1) a span: nothing here looks at all agents or all rows.
+
+Agents of the same capabilities form a flavour, and each flavour keeps its agents in three sets: *idle* (fewer rows than
+workers), *shallow* (fewer than two rows a worker) and *open* (fewer rows than its window). Idle agents are always served.
+Rows beyond what the workers run now are prefetched by a window of about `PREFETCH_US` of work; while a function's
+duration is not known, by one row a worker.
+"""
+
+from itertools import islice
+
+from scaler.scheduler.core.queues import ReadyQueues
+from scaler.scheduler.core.state import AGENT, Agent, Batch
+from scaler.spans import SpanQueue
+
+#: work that an agent should have in hand, microseconds a worker
+PREFETCH_US = 100_000
+#: rows that an agent may have outstanding, whatever they take
+MAX_WINDOW = 40_000
+
+
+class Estimates:
+    """What a row of a function takes, learnt from results: an exponential average per client and function name."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[int, str], float] = {}
+
+    def get(self, batch: Batch) -> float | None:
+        """Microseconds a row, None while unknown."""
+        return self._of.get((batch.client, batch.task.name))
+
+    def learn(self, batch: Batch, rows: int, duration_us: int) -> float:
+        """Take note of finished rows; what they took each."""
+        each = max(duration_us / rows, 0.05)
+        key = (batch.client, batch.task.name)
+        known = self._of.get(key)
+        self._of[key] = each if known is None else known + 0.3 * (each - known)
+        return each
+
+    def forget_client(self, client: int) -> None:
+        """Drop what was learnt of a client's functions."""
+        for key in [key for key in self._of if key[0] == client]:
+            del self._of[key]
+
+
+def window(workers: int, each_us: float | None) -> int:
+    """How many rows an agent may have outstanding."""
+    if each_us is None:
+        return 2 * workers
+    return max(2 * workers, min(MAX_WINDOW, int(workers * PREFETCH_US / each_us)))
+
+
+class Flavour:
+    """The agents with the same capabilities; dicts serve as ordered sets."""
+
+    __slots__ = ("capabilities", "idle", "open", "shallow", "surplus")
+
+    def __init__(self, capabilities: frozenset[str]) -> None:
+        self.capabilities = capabilities
+        self.idle: dict[Agent, None] = {}
+        self.shallow: dict[Agent, None] = {}
+        self.open: dict[Agent, None] = {}
+        #: agents with rows that none of their workers runs yet
+        self.surplus: dict[Agent, None] = {}
+
+    def sort(self, agent: Agent) -> None:
+        """Put an agent into the sets where it belongs now."""
+        outstanding, workers = agent.outstanding, agent.workers
+        for members, belongs in (
+            (self.idle, outstanding < workers),
+            (self.shallow, outstanding < 2 * workers),
+            (self.open, outstanding < agent.window),
+            (self.surplus, outstanding > workers),
+        ):
+            if belongs:
+                members.setdefault(agent)
+            else:
+                members.pop(agent, None)
+
+    def remove(self, agent: Agent) -> None:
+        """Forget an agent."""
+        for members in (self.idle, self.shallow, self.open, self.surplus):
+            members.pop(agent, None)
+
+
+class Placement:
+    """Gives ready rows to agents, and asks for rows back when some idle while others have more than they run."""
+
+    def __init__(self, queues: ReadyQueues, estimates: Estimates, touched: dict[Agent, None]) -> None:
+        self._queues = queues
+        self._estimates = estimates
+        #: agents that were given something, for whoever sends it
+        self._touched = touched
+        self._flavours: dict[frozenset[str], Flavour] = {}
+        #: required capabilities -> the flavours that have them
+        self._matching: dict[tuple[str, ...], list[Flavour]] = {}
+
+    def add(self, agent: Agent) -> None:
+        """An agent joined."""
+        agent.window = window(agent.workers, None)
+        flavour = self._flavours.get(agent.capabilities)
+        if flavour is None:
+            flavour = self._flavours[agent.capabilities] = Flavour(agent.capabilities)
+            self._matching.clear()
+        flavour.sort(agent)
+
+    def remove(self, agent: Agent) -> None:
+        """An agent is gone."""
+        self._flavours[agent.capabilities].remove(agent)
+
+    def changed(self, agent: Agent) -> None:
+        """An agent's outstanding rows or number of workers changed."""
+        self._flavours[agent.capabilities].sort(agent)
+
+    def learnt(self, agent: Agent, each_us: float) -> None:
+        """Results came from an agent: its window follows."""
+        agent.recent = each_us if agent.recent is None else agent.recent + 0.3 * (each_us - agent.recent)
+        agent.window = window(agent.workers, agent.recent)
+
+    def can_ever_run(self, capabilities: tuple[str, ...]) -> bool:
+        """Some agent has these capabilities."""
+        return any(f.idle or f.shallow or f.open or f.surplus for f in self._flavours_for(capabilities))
+
+    def _flavours_for(self, capabilities: tuple[str, ...]) -> list[Flavour]:
+        flavours = self._matching.get(capabilities)
+        if flavours is None:
+            needed = frozenset(capabilities)
+            flavours = self._matching[capabilities] = [f for f in self._flavours.values() if needed <= f.capabilities]
+        return flavours
+
+    def place(self) -> None:
+        """Move ready rows to the outboxes of agents until either runs out."""
+        for (_, capabilities), queue in self._queues.in_order():
+            for flavour in self._flavours_for(capabilities):
+                self._fill(queue, flavour)
+                if not queue.rows:
+                    break
+
+    def _fill(self, queue: SpanQueue[Batch], flavour: Flavour) -> None:
+        while queue.rows and flavour.idle:
+            agent = next(iter(flavour.idle))
+            share = -(-queue.rows // len(flavour.idle))
+            need = agent.workers - agent.outstanding
+            self._give(queue, flavour, agent, share if share < need else max(need, min(share, agent.window - agent.outstanding)))
+        while queue.rows:
+            head = queue.head
+            each = self._estimates.get(head)
+            members = flavour.shallow if each is None else flavour.open
+            if not members:
+                return
+            agent = next(iter(members))
+            credit = min(agent.window, window(agent.workers, each)) - agent.outstanding
+            if credit <= 0:
+                return
+            self._give(queue, flavour, agent, min(credit, max(agent.workers, -(-queue.rows // len(members)))))
+
+    def _give(self, queue: SpanQueue[Batch], flavour: Flavour, agent: Agent, rows: int) -> None:
+        self._touched.setdefault(agent)
+        while rows > 0 and queue.rows:
+            each_known = self._estimates.get(queue.head) is not None
+            limit = rows if each_known else min(rows, max(1, 2 * agent.workers - agent.outstanding))
+            batch, lo, hi = queue.take(limit)
+            n = hi - lo
+            batch.move(lo, hi, AGENT + agent.number)
+            batch.at[agent.number] = batch.at.get(agent.number, 0) + n
+            agent.outstanding += n
+            agent.batches.add(batch)
+            agent.outbox.setdefault(batch, []).append((lo, hi))
+            rows -= n
+            if not each_known and agent.outstanding >= agent.workers:
+                break
+        flavour.remove(agent)
+        flavour.sort(agent)
+
+    def recalls(self) -> list[tuple[Agent, int]]:
+        """Agents to ask for rows back, and how many, because others of their flavour have nothing to do."""
+        asks: list[tuple[Agent, int]] = []
+        for flavour in self._flavours.values():
+            if not flavour.idle or not flavour.surplus:
+                continue
+            wanted = len(flavour.idle)
+            for agent in list(islice(flavour.surplus, wanted + 8)):
+                spare = agent.outstanding - agent.workers
+                if agent.recalling or spare * (agent.recent or 1e6) < 2_000 * agent.workers:
+                    continue
+                agent.recalling = True
+                asks.append((agent, -(-spare // 2)))
+                wanted -= 1
+                if wanted <= 0:
+                    break
+        return asks

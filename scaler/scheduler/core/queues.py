@@ -1,0 +1,63 @@
+"""Rows that are ready and wait for an agent: one queue for each priority and set of required capabilities."""
+
+from bisect import insort
+
+from scaler.scheduler.core.state import Batch
+from scaler.spans import SpanQueue
+
+#: (-priority, required capabilities): the order in which queues are served
+Class = tuple[int, tuple[str, ...]]
+
+
+def class_of(batch: Batch) -> Class:
+    """The queue that a batch's rows belong to."""
+    return -batch.task.priority, batch.task.capabilities
+
+
+class ReadyQueues:
+    """All queues; empty ones go away."""
+
+    __slots__ = ("_order", "_queues")
+
+    def __init__(self) -> None:
+        self._queues: dict[Class, SpanQueue[Batch]] = {}
+        #: the keys of `_queues`, highest priority first
+        self._order: list[Class] = []
+
+    @property
+    def rows(self) -> int:
+        """Rows in all queues."""
+        return sum(queue.rows for queue in self._queues.values())
+
+    def _of(self, batch: Batch) -> SpanQueue[Batch]:
+        key = class_of(batch)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = SpanQueue()
+            insort(self._order, key)
+        return queue
+
+    def append(self, batch: Batch, lo: int, hi: int) -> None:
+        """Queue rows that became ready."""
+        self._of(batch).append(batch, lo, hi)
+
+    def prepend(self, batch: Batch, lo: int, hi: int) -> None:
+        """Queue rows that had a place before."""
+        self._of(batch).prepend(batch, lo, hi)
+
+    def remove(self, batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:
+        """Take out rows; the spans that were here."""
+        queue = self._queues.get(class_of(batch))
+        return [] if queue is None else queue.remove(batch, lo, hi)
+
+    def drop_client(self, client: int) -> None:
+        """Forget all rows of a client."""
+        for queue in self._queues.values():
+            queue.drop_client(client)
+
+    def in_order(self) -> list[tuple[Class, SpanQueue[Batch]]]:
+        """The queues that hold rows, highest priority first."""
+        for key in [key for key in self._order if not self._queues[key].rows]:
+            del self._queues[key]
+            self._order.remove(key)
+        return [(key, self._queues[key]) for key in self._order]

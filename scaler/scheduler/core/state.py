@@ -1,0 +1,166 @@
+"""What the scheduler knows: clients and their batches and objects, agents, and in which place each row is.
+
+A row's place is one number in its batch's `place` column, so that every accepted row is in exactly one place by
+construction: waiting for dependencies, queued, done, or at the agent with that number.
+"""
+
+from array import array
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from scaler.protocol.messages import KEEP, Frame, Task, u32, u64
+
+WAITING, QUEUED, DONE = 0, 1, 2
+#: the place of a row at an agent is the agent's number + this
+AGENT = 16
+
+#: which moves between places are legal, with what causes them; anything else is a defect of the scheduler
+TRANSITIONS: dict[tuple[str, str], str] = {
+    ("waiting", "queued"): "its last dependency is ready",
+    ("waiting", "done"): "cancelled, claimed, or a dependency failed",
+    ("queued", "agent"): "placed",
+    ("queued", "done"): "cancelled or claimed",
+    ("agent", "queued"): "given back, or lost with its worker or agent, or retried after an error",
+    ("agent", "done"): "its result came, or it was cancelled or claimed before it began, or lost once too often",
+}
+
+
+def place_name(place: int) -> str:
+    """The word for a place in `TRANSITIONS`."""
+    return ("waiting", "queued", "done")[place] if place < AGENT else "agent"
+
+
+@dataclass(slots=True)
+class Object:
+    """Immutable bytes that rows need."""
+
+    payload: Frame
+    #: batches and waiting rows that need it, plus one while the client holds it
+    references: int = 0
+    #: the client holds it until it says ObjectRelease
+    held: bool = False
+    #: `references` was set beforehand, from the number of rows that depend on the row whose value this is
+    counted: bool = False
+    #: ids of rows whose values are elements of this list
+    elements: list[int] = field(default_factory=list)
+    #: numbers of the agents that have it
+    holders: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """The rows of one `Task` message, until all of them have ended."""
+
+    client: int
+    id: int
+    rows: int
+    task: Task
+    #: place of each row
+    place: "array[int]"
+    #: rows that have not ended
+    left: int
+    #: number of rows at each agent; no zeros
+    at: dict[int, int] = field(default_factory=dict)
+    #: start of each row's payload in the body (form EACH), one more for the end
+    offsets: "array[int] | None" = None
+    #: per row: ids of the values it needs (None: no row needs any)
+    needs: list[tuple[int, ...]] | None = None
+    #: per row: how many needed values are not there yet
+    missing: "array[int] | None" = None
+    #: rows of other batches that wait for a row of this: row -> [(batch, row)]
+    waiters: dict[int, "list[tuple[Batch, int]]"] = field(default_factory=dict)
+    #: how often a row was lost with its worker, or ended in an error that is retried
+    losses: dict[int, int] = field(default_factory=dict)
+    tries: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, client: int, task: Task) -> "Batch":
+        """A batch whose rows all wait."""
+        batch = cls(client, task.batch, task.rows, task, u32([WAITING]) * task.rows, task.rows)
+        if task.sizes:
+            batch.offsets = u64(accumulate(task.sizes, initial=0))
+        return batch
+
+    @property
+    def keeps(self) -> bool:
+        """Values of its rows may be needed by other rows."""
+        return bool(self.task.flags & KEEP)
+
+    def are(self, lo: int, hi: int, place: int) -> bool:
+        """All rows [lo, hi) are in this place."""
+        if hi - lo == 1:
+            return self.place[lo] == place
+        return self.place[lo:hi] == u32([place]) * (hi - lo)
+
+    def move(self, lo: int, hi: int, place: int) -> None:
+        """Put all rows [lo, hi) in this place."""
+        if hi - lo == 1:
+            self.place[lo] = place
+        else:
+            self.place[lo:hi] = u32([place]) * (hi - lo)
+
+    def spans_in(self, place: int) -> list[tuple[int, int]]:
+        """The rows that are in this place, as spans."""
+        spans = []
+        column, lo = self.place, 0
+        while True:
+            try:
+                lo = column.index(place, lo)
+            except ValueError:
+                return spans
+            hi = lo + 1
+            while hi < self.rows and column[hi] == place:
+                hi += 1
+            spans.append((lo, hi))
+            lo = hi
+
+
+@dataclass(slots=True, eq=False)
+class Client:
+    """A client and all that is scheduled for it."""
+
+    number: int
+    name: str
+    #: time of its last message, seconds
+    seen: float
+    batches: dict[int, Batch] = field(default_factory=dict)
+    objects: dict[int, Object] = field(default_factory=dict)
+    #: row id -> batch, for rows of KEEP batches
+    kept: dict[int, Batch] = field(default_factory=dict)
+    #: row id -> (object id, index), for values that are an element of a list object
+    located: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: value id -> rows that wait for the client to send it
+    requested: dict[int, list[tuple[Batch, int]]] = field(default_factory=dict)
+    #: row id -> [error record, dependents that have not come yet], for failed rows of KEEP batches
+    failed: dict[int, tuple[Frame, int]] = field(default_factory=dict)
+    #: rows that have not ended
+    outstanding: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """A host's agent as the scheduler sees it."""
+
+    number: int
+    name: str
+    workers: int
+    capabilities: frozenset[str]
+    seen: float
+    #: rows sent to it that have not come back
+    outstanding: int = 0
+    #: batches with rows at it
+    batches: set[Batch] = field(default_factory=set)
+    #: objects it has, as (client, id)
+    holds: set[tuple[int, int]] = field(default_factory=set)
+    #: rows it may have outstanding, by what its last results took
+    window: int = 0
+    #: what its rows took lately, microseconds; None before the first result
+    recent: float | None = None
+    #: a BalanceRequest is under way
+    recalling: bool = False
+    #: withdrawals it was asked for and has not answered: (claim?, batch, lo, hi)
+    asked: list[tuple[bool, Batch, int, int]] = field(default_factory=list)
+    #: spans placed by the current `handle`, to be sent at its end
+    outbox: dict[Batch, list[tuple[int, int]]] = field(default_factory=dict)
+    #: objects to be released, to be sent at the end of the current `handle`
+    released: list[tuple[int, int]] = field(default_factory=list)

@@ -1,0 +1,181 @@
+"""The scheduler's process: sockets and time around the core; in a local cluster also this host's agent.
+
+    connections ──► sessions (who is it, is it the next message) ──► scheduler core ──► sessions ──► connections
+                                                                       │    ▲
+                                                                       ▼    │      no hop: same process
+                                                                  agent core and its workers (local cluster)
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from scaler import __version__
+from scaler.agent.core.core import AgentCore
+from scaler.agent.core.events import Event as AgentEvent
+from scaler.agent.core.events import FromScheduler, Tick, Welcomed
+from scaler.agent.shell import AgentShell
+from scaler.config import SchedulerConfig
+from scaler.errors import ObjectTooLarge, ProtocolError, ScalerError
+from scaler.loop import Loop
+from scaler.protocol.codec import decode, encode
+from scaler.protocol.hello import PYTHON, hello_of, packages
+from scaler.protocol.messages import PROTOCOL_VERSION, Message
+from scaler.protocol.sessions import NewPeer, Outgoing, PeerGone, PeerSaid, Sessions, Terms
+from scaler.scheduler.core import events as ev
+from scaler.scheduler.core.core import Limits, SchedulerCore
+from scaler.transport import Listener, Security, listen, load_or_create
+
+logger = logging.getLogger("scaler.scheduler")
+
+#: the number of the agent in the scheduler's own process
+LOCAL_AGENT = 1
+
+
+class Server:
+    """See the module's text."""
+
+    def __init__(self, config: SchedulerConfig, listener: Listener) -> None:
+        self._listener = listener
+        self._core = SchedulerCore(
+            Limits(config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected)
+        )
+        terms = Terms(
+            int.from_bytes(os.urandom(8), "little") | 1, PROTOCOL_VERSION, PYTHON, packages(), config.protected,
+            config.heartbeat_interval, min(config.client_timeout, config.agent_timeout), config.max_message_bytes,
+        )  # fmt: skip
+        self._sessions = Sessions(terms, first_number=LOCAL_AGENT + 1)
+        self._heartbeat = config.heartbeat_interval
+        self.loop = Loop(config.event_loop, self._step)
+        self.loop.watch(listener.fileno())
+        self._agent: AgentShell | None = None
+        self._events: list[ev.Event] = []
+        self._agent_events: list[AgentEvent] = []
+        self._wake: float | None = None
+        self._planned: float | None = None
+        self._stopping = False
+
+    def host_agent(self, make: Callable[[Loop], AgentShell], capabilities: tuple[str, ...] = ()) -> None:
+        """Run this host's agent here."""
+        self._agent = make(self.loop)
+        hello = hello_of("agent", "local", LOCAL_AGENT, 0, 0, self._agent.core.target, capabilities)
+        self._events.append(ev.Joined(LOCAL_AGENT, hello))
+        self._agent_events.append(Welcomed(False, self._heartbeat))
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        self.loop.soon()
+        try:
+            self.loop.run()
+        finally:
+            if self._agent is not None:
+                self._agent.close()
+            self._listener.close(0.2)
+
+    def _step(self) -> None:
+        now = time.monotonic()
+        self._receive()
+        if self._agent is not None:
+            self._agent_events += self._agent.gather()
+        due = first = self._planned is not None and now >= self._planned
+        while True:
+            if self._events or first:
+                events, self._events = self._events, []
+                self._carry_out(self._core.handle(events, now))
+            if self._agent is not None and (self._agent_events or first):
+                agent_events, self._agent_events = self._agent_events or [Tick()], []
+                for message in self._agent.carry_out(self._agent.core.handle(agent_events, now)):
+                    self._events.append(ev.Received(LOCAL_AGENT, message))
+            first = False
+            if not self._events and not self._agent_events:
+                break
+        if self._stopping or (self._agent is not None and self._agent.stopped):
+            self.loop.stop()
+        wakes = [t for t in (self._wake, self._agent.wake if self._agent else None) if t is not None and t > now]
+        if wakes and (due or self._planned is None or min(wakes) != self._planned):
+            self._planned = min(wakes)
+            self.loop.wake_at(self._planned)
+
+    def _receive(self) -> None:
+        sessions = self._sessions
+        for connection, frames in self._listener.receive():
+            try:
+                seq, ack, message = decode(frames)
+            except ProtocolError as error:
+                logger.warning("connection %d sent bytes that are no message: %s", connection, error)
+                said = sessions.malformed(connection, str(error))
+            else:
+                said = sessions.arrived(connection, seq, ack, message, self._core.workers)
+            self._note(said)
+        for connection in self._listener.closed():
+            self._note(sessions.closed(connection))
+        outgoing, sessions.outgoing = sessions.outgoing, []
+        for item in outgoing:
+            self._send(item)
+
+    def _note(self, said: object) -> None:
+        for item in said:  # type: ignore[attr-defined]
+            if isinstance(item, PeerSaid):
+                self._events.append(ev.Received(item.number, item.message))
+            elif isinstance(item, NewPeer):
+                self._events.append(ev.Joined(item.number, item.hello))
+            elif isinstance(item, PeerGone):
+                self._events.append(ev.Lost(item.number, item.reason))
+
+    def _send(self, outgoing: Outgoing) -> None:
+        try:
+            self._listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
+        except ObjectTooLarge as error:
+            logger.error("a message for connection %d can't be sent: %s", outgoing.connection, error)
+            self._note(self._sessions.closed(outgoing.connection, str(error)))
+        if outgoing.last:
+            self._listener.disconnect(outgoing.connection)
+
+    def _carry_out(self, effects: list[ev.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ev.Send):
+                self._deliver(effect.number, effect.message)
+            elif isinstance(effect, ev.WakeAt):
+                self._wake = effect.when
+            elif isinstance(effect, ev.Log):
+                logger.log(getattr(logging, effect.level), "%s", effect.text)
+            elif isinstance(effect, ev.Forget):
+                connection = self._sessions.forget(effect.number)
+                if connection is not None:
+                    self._listener.disconnect(connection)
+            elif isinstance(effect, ev.Stop):
+                self._stopping = True
+
+    def _deliver(self, number: int, message: Message) -> None:
+        if number == LOCAL_AGENT and self._agent is not None:
+            self._agent_events.append(FromScheduler(message))
+            return
+        outgoing = self._sessions.send(number, message)
+        if outgoing is not None:
+            self._send(outgoing)
+
+
+def security_of(key_file: str | None, insecure: bool) -> Security:
+    """The keys that the options of a program ask for."""
+    return Security.none() if insecure else load_or_create(key_file)
+
+
+def run(config: SchedulerConfig) -> int:
+    """The program: serve until SIGTERM, Ctrl-C or a client's shutdown; the exit code."""
+    try:
+        listener = listen(config.address, security_of(config.key_file, config.insecure), max_message_bytes=config.max_message_bytes)
+    except ScalerError as error:
+        logger.error("%s", error)
+        return 1
+    server = Server(config, listener)
+    address = listener.address
+    monitor = config.monitor_address or f"ipc:///tmp/{address.host}_{address.port}_monitor"
+    logger.info("use event loop: %s", server.loop.name)
+    logger.info("Scheduler: monitor address is %s", monitor)
+    logger.info("Scheduler: version %s listens at %s", __version__, address)
+    server.run()
+    logger.info("Scheduler: ended")
+    return 0

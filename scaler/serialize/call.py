@@ -1,0 +1,144 @@
+"""What a task calls, and with which arguments, as payloads: the first byte says how the rest is written.
+
+    P   pickle of (args, kwargs), or of a function
+    S   marshal of parts that a user's Serializer made one by one; of a function also the Serializer itself
+    G   pickle of a list of graph entries, in the place of a function
+
+An argument that is a reference to an object or to another task's result is a `Slot`: its place in the row's list of
+dependencies. Only whole arguments are; nothing looks for them inside other values.
+"""
+
+from __future__ import annotations
+
+import marshal
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scaler.errors import SerializationError
+from scaler.serialize import payload as pickling
+from scaler.serialize.entry import Entry
+from scaler.serialize.payload import PROTOCOL, SCALARS
+from scaler.serialize.serializer import Serializer
+
+AnySerializer = Serializer | type[Serializer]
+
+#: Strings and bytes longer than this are pickled into place, not joined to the first byte afterwards.
+_LONG = 16384
+
+
+class Slot:
+    """Stands for an argument that is the value of a dependency."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        #: place in the row's list of dependencies, from 0
+        self.index = index
+
+    def __reduce__(self) -> tuple[type[Slot], tuple[int]]:
+        return Slot, (self.index,)
+
+    def __repr__(self) -> str:
+        return f"Slot({self.index})"
+
+
+def encode_call(
+    args: tuple[Any, ...], kwargs: dict[str, Any], serializer: AnySerializer | None = None, function: str = ""
+) -> bytes:
+    """Return one row's arguments as bytes; raise SerializationError naming the argument that cannot be written."""
+    if serializer is not None:
+        return _encode_parts(args, kwargs, serializer, function)
+    if not kwargs:
+        for value in args:
+            kind = type(value)
+            if kind not in SCALARS or ((kind is str or kind is bytes) and len(value) > _LONG):
+                break
+        else:
+            return b"P" + pickle.dumps((args, kwargs), PROTOCOL)
+    try:
+        return pickling.dumps((args, kwargs), b"P")
+    except SerializationError as error:
+        raise _name_the_argument(args, kwargs, function, error) from error.__cause__
+
+
+def decode_call(
+    payload: bytes | memoryview, values: Sequence[Any] = (), serializer: AnySerializer | None = None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return (args, kwargs) with each slot filled from `values`; raises what the arguments raise while unpickled."""
+    if payload[0] == 0x50:
+        args, kwargs = pickle.loads(memoryview(payload)[1:])
+        if values:
+            args = tuple([values[arg.index] if type(arg) is Slot else arg for arg in args])
+            if kwargs:
+                kwargs = {name: values[arg.index] if type(arg) is Slot else arg for name, arg in kwargs.items()}
+        return args, kwargs
+    if payload[0] != 0x53 or serializer is None:
+        raise SerializationError(f"arguments of an unknown form {bytes(payload[:1])!r}")
+    arg_parts, kwarg_parts = marshal.loads(memoryview(payload)[1:])
+    load = serializer.deserialize
+    return (
+        tuple([values[part] if type(part) is int else load(part) for part in arg_parts]),
+        {name: values[part] if type(part) is int else load(part) for name, part in kwarg_parts.items()},
+    )
+
+
+def encode_function(function: Callable[..., Any], serializer: AnySerializer | None = None) -> bytes:
+    """Return a function as bytes, with the serializer of its arguments and results where there is one."""
+    if serializer is None:
+        return pickling.dumps(function, b"P")
+    return b"S" + marshal.dumps((pickling.dumps(serializer), _part(function, serializer, pickling.describe(function))))
+
+
+def encode_entries(entries: list[tuple[Any, ...]]) -> bytes:
+    """Return the entries of a run of graph rows as bytes, in the place of a function; see `scaler.serialize.entry`."""
+    return pickling.dumps(entries, b"G")
+
+
+def decode_function(payload: bytes | memoryview) -> tuple[Any, AnySerializer | None]:
+    """Return (function or list of `Entry`, serializer); raises whatever their modules raise while imported."""
+    form, body = payload[0], memoryview(payload)[1:]
+    if form == 0x50:
+        return pickle.loads(body), None
+    if form == 0x47:
+        return [Entry(parts) for parts in pickle.loads(body)], None
+    if form != 0x53:
+        raise SerializationError(f"a function of an unknown form {bytes(payload[:1])!r}")
+    serializer_part, function_part = marshal.loads(body)
+    serializer: AnySerializer = pickle.loads(serializer_part)
+    return serializer.deserialize(function_part), serializer
+
+
+def _encode_parts(args: tuple[Any, ...], kwargs: dict[str, Any], serializer: AnySerializer, function: str) -> bytes:
+    where = f" of {function}" if function else ""
+    arg_parts = [
+        arg.index if type(arg) is Slot else _part(arg, serializer, f"argument {position}{where}")
+        for position, arg in enumerate(args)
+    ]
+    kwarg_parts = {
+        name: arg.index if type(arg) is Slot else _part(arg, serializer, f"argument {name!r}{where}")
+        for name, arg in kwargs.items()
+    }
+    return b"S" + marshal.dumps((arg_parts, kwarg_parts))
+
+
+def _part(value: Any, serializer: AnySerializer, what: str) -> bytes:
+    try:
+        return bytes(serializer.serialize(value))
+    except Exception as error:
+        kind = type(value).__qualname__
+        text = f"{what}, a {kind}, cannot be serialised: {type(error).__name__}: {error}"
+        raise SerializationError(text) from error
+
+
+def _name_the_argument(
+    args: tuple[Any, ...], kwargs: dict[str, Any], function: str, whole: SerializationError
+) -> SerializationError:
+    """Return the error of the first argument that cannot be pickled alone."""
+    where = f" of {function}" if function else ""
+    for name, value in [*enumerate(args), *kwargs.items()]:
+        try:
+            pickling.dumps(value)
+        except SerializationError as error:
+            return SerializationError(f"argument {name!r}{where}: {error}")
+    return SerializationError(f"the arguments{where}: {whole}")

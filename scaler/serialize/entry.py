@@ -1,0 +1,116 @@
+"""What one row of a graph runs: plain tuples that pickle at C speed, and the object a worker makes of them.
+
+A *step* is a call written out:
+
+    (key, function)                        function(*values)
+    (key, function, args, fill, inner)     args with some places filled, then function(*args)
+
+`fill` is flat: place, index of a value, place, index, ... `inner` holds (place, (function, args, fill, inner)): an
+argument that is a call itself, such as a list of values or a nested task.
+
+An *entry* is a step, or (key, None, steps) for a chain in which each step after the first is called with the result
+of the one before as its only value. `key` is the graph's, kept for the note that an error gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+class Entry:
+    """One row of a graph, ready to run."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: tuple[Any, ...]) -> None:
+        #: the tuple described above
+        self._parts = parts
+
+    @property
+    def key(self) -> Any:
+        """The key in the user's graph; of a chain, that of its last step."""
+        return self._parts[0]
+
+    def run(self, values: Sequence[Any]) -> Any:
+        """Return the row's value; `values` are those of its dependencies, in order.
+
+        Raises what the user's function raises, with a note that names the key.
+        """
+        parts = self._parts
+        if parts[1] is None:
+            for step in parts[2]:
+                values = (_run_step(step, values),)
+            return values[0]
+        return _run_step(parts, values)
+
+
+def fill_in(
+    function: Callable[..., Any], args: Sequence[Any], fill: Sequence[int], inner: Any, values: Sequence[Any]
+) -> Any:
+    """Call `function` with `args`, in which some places are filled by values and by inner calls."""
+    filled = list(args)
+    places = iter(fill)
+    for place in places:
+        filled[place] = values[next(places)]
+    for place, (inner_function, inner_args, inner_fill, deeper) in inner:
+        filled[place] = fill_in(inner_function, inner_args, inner_fill, deeper, values)
+    return function(*filled)
+
+
+def _run_step(step: tuple[Any, ...], values: Sequence[Any]) -> Any:
+    try:
+        if len(step) == 2:
+            return step[1](*values)
+        _, function, args, fill, inner = step
+        return fill_in(function, args, fill, inner, values)
+    except BaseException as error:
+        try:
+            error.add_note(f"while computing {step[0]!r}")
+        except Exception:  # the error matters more than its note
+            pass
+        raise
+
+
+# The functions of steps that the user did not write. They live here since they travel by reference.
+
+
+def as_list(*items: Any) -> list[Any]:
+    """Return the arguments as a list."""
+    return list(items)
+
+
+def as_tuple(*items: Any) -> tuple[Any, ...]:
+    """Return the arguments as a tuple."""
+    return items
+
+
+def as_set(*items: Any) -> set[Any]:
+    """Return the arguments as a set."""
+    return set(items)
+
+
+def as_frozenset(*items: Any) -> frozenset[Any]:
+    """Return the arguments as a frozenset."""
+    return frozenset(items)
+
+
+def as_dict(*items: Any) -> dict[Any, Any]:
+    """Return a dict of the arguments: key, value, key, value, ..."""
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def itself(value: Any) -> Any:
+    """Return the argument."""
+    return value
+
+
+def with_keywords(function: Callable[..., Any], names: tuple[str, ...], *args: Any) -> Any:
+    """Call `function` with the last arguments as keyword arguments of these names."""
+    split = len(args) - len(names)
+    return function(*args[:split], **dict(zip(names, args[split:], strict=True)))
+
+
+def call_node(node: Callable[[Mapping[Any, Any]], Any], keys: tuple[Any, ...], *values: Any) -> Any:
+    """Call a node object with a mapping of its dependencies' values."""
+    return node(dict(zip(keys, values, strict=True)))

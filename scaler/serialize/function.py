@@ -1,0 +1,181 @@
+"""Capturing functions: a payload and a token for each, the same ones for as long as nothing about it has changed.
+
+A client captures a function each time it is submitted and sends it only when the token is new. Three cases:
+
+* it travels by reference (a module-level function of an importable module, a builtin): known by its identity, for good;
+* a function or class that travels by value (`__main__`, a lambda, a closure): known by its identity as long as its
+  code, its defaults, its closure and the globals it names are bound as they were (see `watch`); so is
+  a partial of any function, if its arguments are plain numbers, strings and bytes;
+* any other callable (an instance, a bound method, another partial) has state that changes unseen: pickled each time.
+
+In every case equal bytes give the token they had before, so a function that changes back, a lambda made anew in a loop
+or a bound method costs the pickling and no message. All is bounded: what was not used lately is forgotten, and gets a
+new token if it comes back.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from types import FunctionType
+from typing import Any, Generic, TypeVar
+
+from scaler.errors import SerializationError
+from scaler.serialize import payload
+from scaler.serialize.call import AnySerializer, encode_function
+from scaler.serialize.payload import LruCache
+from scaler.serialize.watch import MISSING, Binding, bindings, is_current, travels_by_reference
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class Captured:
+    """A function as it was when it was submitted."""
+
+    __slots__ = ("by_reference", "name", "payload", "token")
+
+    def __init__(self, token: int, payload: bytes, name: str, by_reference: bool) -> None:
+        #: unique among the captures of one cache; another one as soon as the payload is another
+        self.token = token
+        #: what `decode_function` reads
+        self.payload = payload
+        #: module and qualified name, for messages
+        self.name = name
+        #: whether the payload only names the function
+        self.by_reference = by_reference
+
+
+class _Known:
+    """A function that can be recognised, with what has to be as it was."""
+
+    __slots__ = ("captured", "code", "defaults", "function", "kwdefaults", "watched")
+
+    def __init__(self, function: Any, captured: Captured, watched: list[Binding]) -> None:
+        #: kept alive so that its id stays its own
+        self.function = function
+        self.captured = captured
+        #: what it takes along; nothing if it travels by reference
+        self.watched = watched
+        #: of a function by value, checked without a detour; else None
+        self.code = function.__code__ if watched and type(function) is FunctionType else None
+        self.defaults = function.__defaults__ if self.code else None
+        self.kwdefaults = function.__kwdefaults__ if self.code else None
+        if self.code:
+            del watched[:3]  # these three
+
+
+class FunctionCache:
+    """Captures functions, and recognises those it captured before. Any thread may call it.
+
+    >>> cache = FunctionCache()
+    >>> cache.capture(len).token == cache.capture(len).token, cache.capture(len).name
+    (True, 'builtins.len')
+    """
+
+    def __init__(self, serializer: AnySerializer | None = None, limit: int = 1024) -> None:
+        self._serializer = serializer
+        self._tokens = itertools.count(1)
+        #: by id of the function
+        self._known: _Recent[int, _Known] = _Recent(limit)
+        #: by payload
+        self._captured: _Recent[bytes, Captured] = _Recent(limit)
+
+    def capture(self, function: Callable[..., Any]) -> Captured:
+        """Return the function as it is now; raises SerializationError naming what cannot be pickled."""
+        known = self._known.fresh.get(id(function)) or self._known.get(id(function))
+        if known is not None:
+            code = known.code
+            if code is None:
+                if not known.watched or is_current(known.watched):
+                    return known.captured
+            elif (
+                function.__code__ is code
+                and function.__defaults__ is known.defaults
+                and function.__kwdefaults__ is known.kwdefaults
+                and (not known.watched or is_current(known.watched))
+            ):
+                return known.captured
+        return self._capture_anew(function)
+
+    def _capture_anew(self, function: Callable[..., Any]) -> Captured:
+        by_reference = travels_by_reference(function)
+        recognisable = by_reference or _is_recognisable(function)
+        watched = [] if by_reference or not recognisable else bindings(function)
+        captured = self._captured_as(function, watched, by_reference)
+        if recognisable:
+            self._known.put(id(function), _Known(function, captured, watched))
+        return captured
+
+    def _captured_as(self, function: Callable[..., Any], watched: list[Binding], by_reference: bool) -> Captured:
+        name = name_of(function)
+        try:
+            encoded = encode_function(function, self._serializer)
+        except SerializationError as error:
+            culprit = _culprit(watched)
+            raise SerializationError(f"function {name}: {culprit or error}") from error.__cause__
+        captured = self._captured.get(encoded)
+        if captured is None:
+            captured = Captured(next(self._tokens), encoded, name, by_reference)
+            self._captured.put(encoded, captured)
+        return captured
+
+
+def _is_recognisable(function: Any) -> bool:
+    """Say whether all that such a callable takes along is seen by `bindings`."""
+    if type(function) is partial:
+        values = (*function.args, *function.keywords.values())
+        return all(type(value) in payload.SCALARS for value in values) and (
+            _is_recognisable(function.func) or travels_by_reference(function.func)
+        )
+    return isinstance(function, (FunctionType, LruCache, type))
+
+
+def name_of(function: Any) -> str:
+    """Return module and qualified name of a callable, for messages; of an instance, those of its class.
+
+    >>> from functools import partial
+    >>> name_of(partial(len)), name_of([].append)
+    ('builtins.len', 'list.append')
+    """
+    function = getattr(function, "func", function)
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    module = getattr(function, "__module__", None)
+    return f"{module}.{name}" if isinstance(module, str) else str(name)
+
+
+def _culprit(watched: list[Binding]) -> str | None:
+    """Return which of the names that a function takes along cannot be pickled."""
+    for _, name, value in watched:
+        if value is MISSING or name.startswith("__") or isinstance(value, (FunctionType, type)):
+            continue
+        try:
+            payload.dumps(value)
+        except SerializationError as error:
+            return f"{'a value in its closure' if name == 'cell_contents' else f'its {name!r}'}: {error}"
+    return None
+
+
+class _Recent(Generic[_K, _V]):
+    """A mapping that forgets what was not used lately: at most two generations of `limit` entries."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        #: entries used since the last turn of generations
+        self.fresh: dict[_K, _V] = {}
+        self._stale: dict[_K, _V] = {}
+
+    def get(self, key: _K) -> _V | None:
+        value = self.fresh.get(key)
+        if value is None:
+            value = self._stale.get(key)
+            if value is not None:
+                self.put(key, value)
+        return value
+
+    def put(self, key: _K, value: _V) -> None:
+        if len(self.fresh) >= self._limit:
+            self._stale = self.fresh
+            self.fresh = {}
+        self.fresh[key] = value

@@ -1,0 +1,80 @@
+"""Which modules another process can import, so that what they define may travel by reference.
+
+That a module is in `sys.modules` proves nothing: it may be `__main__`, or made by hand with `types.ModuleType`, or
+loaded from a file that is on no path. So a finder of `sys.meta_path` has to find it again, and find the same file.
+A positive answer is kept as long as `sys.modules` holds the same module object; negative ones are not kept, since
+`sys.path` may grow.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import cloudpickle
+
+#: modules found once, by name
+_found: dict[str, ModuleType] = {}
+
+
+def is_importable(name: object) -> bool:
+    """Say whether what a module of this name defines may travel by reference.
+
+    That is, another process can import the module, and the user has not asked cloudpickle to send it by value.
+    """
+    if not can_be_imported(name):
+        return False
+    by_value = cloudpickle.list_registry_pickle_by_value()
+    return not by_value or not _is_registered(str(name), by_value)
+
+
+def can_be_imported(name: object) -> bool:
+    """Say whether a module of this name is loaded here and another process can import the same one."""
+    if not isinstance(name, str):
+        return False
+    module = sys.modules.get(name)
+    if module is None:
+        return False
+    if _found.get(name) is not module:
+        if name == "__main__" or not _can_be_found(name, module):
+            return False
+        _found[name] = module
+    return True
+
+
+def _is_registered(name: str, by_value: set[str]) -> bool:
+    """Say whether the user wants this module, or a package around it, to travel by value."""
+    while name not in by_value:
+        name, dot, _ = name.rpartition(".")
+        if not dot:
+            return False
+    return True
+
+
+def _can_be_found(name: str, module: ModuleType) -> bool:
+    if name in sys.builtin_module_names:
+        return True
+    parent, _, _ = name.rpartition(".")
+    path = None
+    if parent:
+        parent_module = sys.modules.get(parent)
+        if parent_module is None or not can_be_imported(parent):
+            return False
+        path = getattr(parent_module, "__path__", None)
+    for finder in list(sys.meta_path):
+        try:
+            found = finder.find_spec(name, path)
+        except Exception:  # a finder of somebody else: what it cannot find may be found by the next
+            continue
+        if found is not None:
+            return _same_file(getattr(module, "__spec__", None), found)
+    return False
+
+
+def _same_file(loaded: ModuleSpec | None, found: ModuleSpec) -> bool:
+    """Say whether a loaded module came from where a finder would take it again; yes if there is no file to compare."""
+    if loaded is None or not loaded.has_location or not found.has_location:
+        return True
+    return os.path.realpath(loaded.origin or "") == os.path.realpath(found.origin or "")

@@ -1,0 +1,143 @@
+"""Python values to bytes and back: the C pickler where references are safe, cloudpickle where they are not.
+
+`pickle` writes a class or function as "module, name", which is small and fast, and wrong when the other process has no
+such module: `__main__`, a module made by hand. `cloudpickle` writes those by value, at 10 to 50 times the cost. So
+the fast pickler goes first. It is C throughout for builtin values; for anything else it asks `reducer_override`, which
+looks at the module of every class, function and otherwise named object, and gives up as soon as one is out of reach.
+Then, or on any other failure, cloudpickle has the last word. It is told about modules made by hand, and about the few
+named things of `__main__` that it would send by reference.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import sys
+import typing
+from types import FunctionType, ModuleType
+from typing import Any
+from weakref import WeakSet
+
+import cloudpickle
+
+from scaler.errors import SerializationError
+from scaler.serialize.importable import can_be_imported, is_importable
+
+PROTOCOL = 5
+
+#: Exact types whose values are immutable and are written by the C pickler alone.
+SCALARS = frozenset({int, float, str, bytes, bool, type(None), complex})
+
+loads = pickle.loads
+
+LruCache = type(functools.lru_cache(len))
+
+
+class _OutOfReach(Exception):
+    """Something inside has to travel by value."""
+
+
+class _ReferencePickler(pickle.Pickler):
+    """The C pickler, as long as all that it would write by reference can be imported elsewhere."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind = type(obj)
+        module = getattr(obj, "__module__", None)
+        if kind is FunctionType or isinstance(obj, type):
+            if not is_importable(module):
+                raise _OutOfReach
+        # Decorated functions, type variables and the like have a module of their own and are written as names too.
+        elif module is not None and module != kind.__module__ and not is_importable(module):
+            raise _OutOfReach
+        return NotImplemented
+
+
+class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """cloudpickle, also for modules that were put into `sys.modules` by hand and for named objects of `__main__`."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, (FunctionType, type)):
+            _travel_by_value_if_made_by_hand(obj.__module__)
+        elif isinstance(obj, ModuleType):
+            _travel_by_value_if_made_by_hand(obj.__name__)
+        elif isinstance(obj, LruCache) and not is_importable(obj.__module__):
+            return _cached, (obj.__wrapped__, obj.cache_parameters())
+        elif isinstance(obj, typing.NewType) and not is_importable(obj.__module__):
+            return typing.NewType, (obj.__name__, obj.__supertype__)
+        reduced = super().reducer_override(obj)
+        if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
+            if obj not in _foreign:
+                _own.add(obj)
+            return *reduced[:2], (reduced[5], reduced[2]), None, None, _set_up_class
+        return reduced
+
+
+#: classes that went by value from here to others, and those that came by value from others
+_own: WeakSet[type] = WeakSet()
+_foreign: WeakSet[type] = WeakSet()
+
+
+def _set_up_class(kind: type, state: tuple[Any, Any]) -> type:
+    """Give a class that came by value its attributes, unless it was ours all along and only comes back.
+
+    cloudpickle would set them again, so that methods of the user's class would be copies that see other globals.
+    """
+    set_state, attributes = state
+    if kind not in _own:
+        _foreign.add(kind)
+        set_state(kind, attributes)
+    return kind
+
+
+def _travel_by_value_if_made_by_hand(module: object) -> None:
+    if isinstance(module, str) and module != "__main__" and not can_be_imported(module):
+        loaded = sys.modules.get(module)
+        if isinstance(loaded, ModuleType) and loaded.__name__ == module:
+            cloudpickle.register_pickle_by_value(loaded)
+
+
+def _cached(function: Any, parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def dumps(obj: Any, prefix: bytes = b"") -> bytes:
+    """Return `prefix` and the pickle of `obj` as one bytes object; raise SerializationError where that cannot be.
+
+    >>> loads(dumps([1, "two"]))
+    [1, 'two']
+    """
+    if not prefix and type(obj) in SCALARS:
+        return pickle.dumps(obj, PROTOCOL)
+    buffer = io.BytesIO()
+    if prefix:
+        buffer.write(prefix)
+    try:
+        _ReferencePickler(buffer, PROTOCOL).dump(obj)
+    except Exception:
+        return dumps_by_value(obj, prefix)
+    return buffer.getvalue()
+
+
+def dumps_by_value(obj: Any, prefix: bytes = b"") -> bytes:
+    """Do as `dumps`, by cloudpickle at once: for what is known to need it."""
+    buffer = io.BytesIO()
+    buffer.write(prefix)
+    try:
+        ValuePickler(buffer, PROTOCOL).dump(obj)
+    except Exception as error:
+        raise SerializationError(f"{describe(obj)} cannot be pickled: {type(error).__name__}: {error}") from error
+    return buffer.getvalue()
+
+
+def describe(obj: Any) -> str:
+    """Return the type of `obj`, or the name of a function or class, for a message."""
+    name = getattr(obj, "__qualname__", None)
+    if isinstance(name, str):
+        return f"{getattr(obj, '__module__', None)}.{name}"
+    return f"an object of type {name_of_type(type(obj))}"
+
+
+def name_of_type(kind: type) -> str:
+    """Return the name of a class for a message, with its module unless that is builtins."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

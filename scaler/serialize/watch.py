@@ -1,0 +1,138 @@
+"""What a function that travels by value was made of, as a flat list that tells cheaply whether any of it was rebound.
+
+A function travels by value with its code, defaults, closure and the globals that it names, and with the functions and
+classes among those that travel by value themselves, and so on. Each of these bindings is one `Binding`: how to read
+it, its name, and the value it had. They are compared by identity. That a value was changed in place is not seen.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from scaler.serialize.importable import is_importable
+from scaler.serialize.payload import LruCache
+
+#: what reading a binding gives where there is none
+MISSING: Any = object()
+
+#: read(name, MISSING) gives the value bound now; the name; the value at capture
+Binding = tuple[Callable[[str, Any], Any], str, Any]
+
+#: set in `type.__flags__` of a class that Python code made; the others cannot be changed
+_HEAP_TYPE = 1 << 9
+
+_names: WeakKeyDictionary[CodeType, tuple[str, ...]] = WeakKeyDictionary()
+
+
+def travels_by_reference(obj: Any) -> bool:
+    """Say whether "module, qualified name" leads another process to this very function, class or other named object."""
+    module = getattr(obj, "__module__", None)
+    name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
+    if not isinstance(name, str) or not is_importable(module):
+        return False
+    found: Any = sys.modules[str(module)]
+    for part in name.split("."):
+        found = getattr(found, part, MISSING)
+    return found is obj
+
+
+def bindings(root: Any) -> list[Binding]:
+    """Return everything that a function or class which travels by value takes along by name."""
+    found: list[Binding] = []
+    todo = [root]
+    seen: set[int] = set()
+    while todo:
+        obj = todo.pop()
+        if id(obj) in seen:
+            continue
+        seen.add(id(obj))
+        for binding in _bindings_of(obj):
+            found.append(binding)
+            todo.append(binding[2])
+        todo.extend(_parts_of(obj))
+    return found
+
+
+def is_current(watched: list[Binding]) -> bool:
+    """Say whether all is still bound as it was."""
+    try:
+        for read, name, value in watched:
+            if read(name, MISSING) is not value:
+                return False
+    except ValueError:  # a closure cell that was emptied
+        return False
+    return True
+
+
+def names_of_globals(code: CodeType) -> tuple[str, ...]:
+    """Return the names of the globals that a piece of code, or a function or class body inside it, reads or writes."""
+    names = _names.get(code)
+    if names is None:
+        found = dict.fromkeys(
+            str(step.argval) for step in dis.get_instructions(code) if step.opname.endswith(("_GLOBAL", "_NAME"))
+        )
+        for inner in code.co_consts:
+            if isinstance(inner, CodeType):
+                found.update(dict.fromkeys(names_of_globals(inner)))
+        names = _names[code] = tuple(found)
+    return names
+
+
+def _bindings_of(obj: Any) -> Iterator[Binding]:
+    """Yield what the object itself binds, if it travels by value."""
+    if isinstance(obj, FunctionType):
+        if travels_by_reference(obj):
+            return
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            yield partial(getattr, obj), name, getattr(obj, name)
+        for scope in (obj.__kwdefaults__ or {}, obj.__dict__):
+            for name, value in scope.items():
+                yield scope.get, name, value
+        for cell in obj.__closure__ or ():
+            yield _binding_of_cell(cell)
+        read = obj.__globals__.get
+        for name in names_of_globals(obj.__code__):
+            yield read, name, read(name, MISSING)
+    elif isinstance(obj, partial):
+        for name, value in obj.keywords.items():
+            yield obj.keywords.get, name, value
+    elif isinstance(obj, type) and obj.__flags__ & _HEAP_TYPE and not travels_by_reference(obj):
+        for name, value in list(vars(obj).items()):
+            yield vars(obj).get, name, value
+
+
+def _binding_of_cell(cell: CellType) -> Binding:
+    try:
+        return partial(getattr, cell), "cell_contents", cell.cell_contents
+    except ValueError:
+        return partial(_read_empty, cell), "cell_contents", MISSING
+
+
+def _read_empty(cell: CellType, _: str, default: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return default
+
+
+def _parts_of(obj: Any) -> tuple[Any, ...]:
+    """Return what an object is made of that cannot be rebound, but may itself bind things."""
+    if isinstance(obj, type):
+        return obj.__bases__
+    if isinstance(obj, FunctionType) or obj is MISSING:
+        return ()
+    if isinstance(obj, LruCache):
+        return (obj.__wrapped__,)
+    if isinstance(obj, partial):
+        return (obj.func,)
+    if isinstance(obj, (MethodType, staticmethod, classmethod)):
+        return obj.__func__, getattr(obj, "__self__", None)
+    if isinstance(obj, property):
+        return obj.fget, obj.fset, obj.fdel
+    return (type(obj),)

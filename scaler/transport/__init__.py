@@ -1,0 +1,26 @@
+"""Messages between processes: `listen` and `connect`, and the port they implement.
+
+Only this package knows sockets and ZeroMQ. Importing it loads neither: ZeroMQ is loaded by a listener and by a client
+whose scheduler is on another machine.
+"""
+
+from scaler.transport.address import Address
+from scaler.transport.connecting import connect
+from scaler.transport.listening import listen
+from scaler.transport.port import MAX_MESSAGE_BYTES, Connection, Frame, Listener, Message, Sendable
+from scaler.transport.security import KeyFileError, Security, load_or_create
+
+__all__ = [
+    "MAX_MESSAGE_BYTES",
+    "Address",
+    "Connection",
+    "Frame",
+    "KeyFileError",
+    "Listener",
+    "Message",
+    "Security",
+    "Sendable",
+    "connect",
+    "listen",
+    "load_or_create",
+]

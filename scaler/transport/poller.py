@@ -1,0 +1,122 @@
+"""Many descriptors behind one: an event loop watches `fileno`, whatever happens inside.
+
+On Linux this is an epoll instance, which is itself a descriptor that can be watched; elsewhere a kqueue through
+`selectors`, which can be too.
+"""
+
+from __future__ import annotations
+
+import select
+import selectors
+import socket
+import sys
+from typing import Protocol
+
+#: Bits of the events that `poll` reports; errors and hang-ups count as readable.
+READABLE = 1
+WRITABLE = 4
+
+
+class Poller(Protocol):
+    """Level-triggered readiness of a set of descriptors."""
+
+    def fileno(self) -> int:
+        """Readable while any descriptor of the set is ready."""
+
+    def add(self, fd: int) -> None:
+        """Watch for readability."""
+
+    def want_write(self, fd: int, wanted: bool) -> None:
+        """Watch for writability too, or no longer. May be called from any thread."""
+
+    def remove(self, fd: int) -> None:
+        """Forget a descriptor; to be called before it is closed."""
+
+    def poll(self, timeout: float = 0.0) -> list[tuple[int, int]]:
+        """(descriptor, READABLE | WRITABLE) of those that are ready, waiting at most `timeout` seconds for one."""
+
+    def close(self) -> None:
+        """Forget all."""
+
+
+if sys.platform == "linux":
+
+    class _EpollPoller:
+        def __init__(self) -> None:
+            self._epoll = select.epoll()
+            self.fileno = self._epoll.fileno
+            self.close = self._epoll.close
+
+        def add(self, fd: int) -> None:
+            self._epoll.register(fd, select.EPOLLIN)
+
+        def want_write(self, fd: int, wanted: bool) -> None:
+            self._epoll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+
+        def remove(self, fd: int) -> None:
+            self._epoll.unregister(fd)
+
+        def poll(self, timeout: float = 0.0) -> list[tuple[int, int]]:
+            # EPOLLIN is 1 and EPOLLOUT is 4; EPOLLERR and EPOLLHUP are learnt by reading.
+            return [
+                (fd, mask | READABLE if mask & (select.EPOLLERR | select.EPOLLHUP) else mask)
+                for fd, mask in self._epoll.poll(timeout)
+            ]
+
+
+class _SelectorPoller:
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self.close = self._selector.close
+
+    def fileno(self) -> int:
+        return int(self._selector.fileno())
+
+    def add(self, fd: int) -> None:
+        self._selector.register(fd, selectors.EVENT_READ)
+
+    def want_write(self, fd: int, wanted: bool) -> None:
+        self._selector.modify(fd, selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0))
+
+    def remove(self, fd: int) -> None:
+        self._selector.unregister(fd)
+
+    def poll(self, timeout: float = 0.0) -> list[tuple[int, int]]:
+        return [
+            (
+                key.fd,
+                (READABLE if mask & selectors.EVENT_READ else 0) | (WRITABLE if mask & selectors.EVENT_WRITE else 0),
+            )
+            for key, mask in self._selector.select(timeout)
+        ]
+
+
+def new_poller() -> Poller:
+    """A poller of the best kind that the platform has."""
+    return _EpollPoller() if sys.platform == "linux" else _SelectorPoller()
+
+
+class Waker:
+    """A descriptor that its owner makes readable: "look again, though no socket says so". One thread at a time."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._raised = False
+        self.fileno = self._reader.fileno
+
+    def wake(self) -> None:
+        """Make the descriptor readable."""
+        if not self._raised:
+            self._raised = True
+            self._writer.send(b"\0")
+
+    def clear(self) -> None:
+        """Make it unreadable again."""
+        if self._raised:
+            self._raised = False
+            self._reader.recv(1)
+
+    def close(self) -> None:
+        """Close both ends."""
+        self._reader.close()
+        self._writer.close()

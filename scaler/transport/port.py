@@ -1,0 +1,87 @@
+"""The port: all that the rest of the engine knows about moving messages between processes.
+
+A message is a list of frames (at least one). A connection is one session: messages arrive in order, all of them or the
+connection is closed. It never comes back by itself: the layer above calls `connect` again and introduces itself anew,
+so that a lost message always shows as a lost connection.
+
+Both ends have one descriptor that an event loop (or `select`) watches for readability and nothing else: it becomes
+readable when messages arrived, when a peer left, and also when bytes that could not be sent at once can be sent now.
+Whoever sees it readable calls `receive`, which does all three without blocking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+from scaler.transport.address import Address
+
+#: What arrives: small frames as bytes, large ones as read-only views that keep the memory of their message alive.
+Frame: TypeAlias = bytes | memoryview
+Message: TypeAlias = list[Frame]
+#: What can be sent. It is not copied at once, so nobody may change it afterwards.
+Sendable: TypeAlias = bytes | bytearray | memoryview
+
+#: Largest message either end accepts unless told otherwise, in bytes.
+MAX_MESSAGE_BYTES = 1 << 30
+#: What the engine's own headers may add to the user's bytes.
+SLACK_BYTES = 1 << 20
+
+
+class Connection(Protocol):
+    """The client's or agent's end. One thread receives; any thread sends."""
+
+    #: The address it was made for.
+    address: Address
+    #: "unix" or "tcp".
+    kind: str
+
+    @property
+    def is_closed(self) -> bool:
+        """True once the peer is gone and every message that came before was received."""
+
+    def fileno(self) -> int:
+        """The descriptor to watch for readability. Always the same."""
+
+    def receive(self) -> list[Message]:
+        """Everything that has arrived (at most a few megabytes a call). Never blocks."""
+
+    def send(self, frames: Sequence[Sendable]) -> None:
+        """Send or queue one message. Never blocks; dropped if the connection is closed.
+
+        Raises `ObjectTooLarge` if it is over the limit.
+        """
+
+    def trouble(self) -> str | None:
+        """Why the connection is closed, in words for people; None while it is well."""
+
+    def close(self, linger: float = 1.0) -> None:
+        """Close, after at most `linger` seconds of sending what is queued. Blocks for that long; can be repeated."""
+
+
+class Listener(Protocol):
+    """The scheduler's end. Belongs to one thread. Peers are numbers of its own, never used twice."""
+
+    #: Where it listens, with the real port.
+    address: Address
+
+    def fileno(self) -> int:
+        """The descriptor to watch for readability. Always the same."""
+
+    def receive(self) -> list[tuple[int, Message]]:
+        """Everything that has arrived (at most a few megabytes a peer and call), with who sent it. Never blocks."""
+
+    def send(self, peer: int, frames: Sequence[Sendable]) -> None:
+        """Send or queue one message. Never blocks; dropped if the peer is gone.
+
+        Raises `ObjectTooLarge` if it is over the limit.
+        """
+
+    def closed(self) -> list[int]:
+        """Peers that left since the last call; their last messages were received before."""
+
+    def disconnect(self, peer: int) -> None:
+        """Forget a peer; nothing of it arrives any more, and it is not reported by `closed`."""
+
+    def close(self, linger: float = 1.0) -> None:
+        """Close, after at most `linger` seconds of sending what is queued. Blocks for that long; can be repeated."""

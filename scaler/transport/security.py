@@ -1,0 +1,149 @@
+"""Who may talk to whom: one key pair per user, found by every program of that user without being told.
+
+All programs of a user hold the same pair. A scheduler proves with it that it is the user's, and accepts only those who
+prove the same. Another host takes part when it has a copy of the key file. The file is readable by its user alone, and
+one that others can read is refused, because whoever reads it can run code as that user.
+
+The pair is that of CURVE (Curve25519), written in Z85: 40 characters each.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scaler.errors import ScalerError
+
+#: Holds the pair itself: public and secret key, 80 characters. For the children of a program, never for a shell.
+KEY_VARIABLE = "SCALER_KEY"
+#: Names the key file instead of the default place.
+KEY_FILE_VARIABLE = "SCALER_KEY_FILE"
+
+_KEY_LENGTH = 40
+_Z85 = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
+
+
+class KeyFileError(ScalerError):
+    """A key that cannot be used: readable by others, damaged, or it cannot be made where it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What a connection needs to know about keys."""
+
+    #: Z85, empty if insecure.
+    public: bytes
+    #: Z85, empty if insecure.
+    secret: bytes = field(repr=False)
+    #: True: no encryption and anybody is accepted, because the user said so.
+    insecure: bool = False
+    #: Where the pair comes from, for messages: a path, the name of a variable, or "memory".
+    origin: str = field(default="memory", compare=False)
+
+    @staticmethod
+    def ephemeral() -> Security:
+        """A pair that nobody else has: for a program and its children (see `to_env`)."""
+        import zmq  # only needed by whoever makes a key, once per user
+
+        public, secret = zmq.curve_keypair()
+        return Security(public, secret)
+
+    @staticmethod
+    def none() -> Security:
+        """No keys: everybody who reaches the port may use it. To be asked for, never a default."""
+        return Security(b"", b"", insecure=True, origin="--insecure")
+
+    def to_env(self) -> dict[str, str]:
+        """Variables that give the same security to a child process."""
+        return {KEY_VARIABLE: "insecure" if self.insecure else (self.public + self.secret).decode("ascii")}
+
+    @staticmethod
+    def from_env(environ: Mapping[str, str]) -> Security | None:
+        """What `to_env` of the parent said, None if it said nothing. Raises `KeyFileError`."""
+        text = environ.get(KEY_VARIABLE)
+        if not text:
+            return None
+        if text == "insecure":
+            return Security.none()
+        return _parse(text.encode("utf-8", "replace"), f"${KEY_VARIABLE}")
+
+
+def load_or_create(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Security:
+    """The user's key pair, made if there is none.
+
+    Without `path`: what $SCALER_KEY holds, else the file $SCALER_KEY_FILE, else the user's own,
+    $XDG_CONFIG_HOME/scaler/key or ~/.config/scaler/key. Any number of programs may start at once: all get the same.
+
+    If the default file can neither be read nor made (no home, a read-only one), an ephemeral pair is returned (`origin`
+    is "memory"): a local cluster works with it, and a program that others should find ought to say so. A file asked for
+    by name must work. Raises `KeyFileError`.
+    """
+    named = path or environ.get(KEY_FILE_VARIABLE)
+    if path is None:
+        inherited = Security.from_env(environ)
+        if inherited is not None:
+            return inherited
+    file = os.fspath(named) if named else _default_file(environ)
+    try:
+        try:
+            return _read(file)
+        except FileNotFoundError:
+            return _create(file)
+    except (OSError, RuntimeError) as error:
+        if named:
+            raise KeyFileError(f"the key file {file} can neither be read nor made: {error}") from error
+        return Security.ephemeral()
+
+
+def _default_file(environ: Mapping[str, str]) -> str:
+    config = environ.get("XDG_CONFIG_HOME")
+    if not config:
+        config = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
+    return os.path.join(config, "scaler", "key")
+
+
+def _read(file: str) -> Security:
+    with open(file, "rb") as stream:
+        status = os.fstat(stream.fileno())
+        content = stream.read(4096)
+    if status.st_uid not in (os.geteuid(), 0):
+        raise KeyFileError(f"the key file {file} belongs to another user (uid {status.st_uid}): it is not used")
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        raise KeyFileError(
+            f"the key file {file} can be read or written by others, who could run code as you: chmod 600 {file} "
+            "(and remove it to get a new key if somebody may have read it)"
+        )
+    return _parse(content, file)
+
+
+def _create(file: str) -> Security:
+    """Write a new pair beside the file, then give it the name: whoever is first wins, and nobody sees half a file."""
+    made = Security.ephemeral()
+    os.makedirs(os.path.dirname(os.path.abspath(file)), mode=0o700, exist_ok=True)
+    draft = f"{file}.{os.getpid()}.{os.urandom(4).hex()}"
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(made.public + made.secret + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        try:
+            os.link(draft, file)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links
+            os.rename(draft, file)
+    finally:
+        try:
+            os.unlink(draft)
+        except OSError:
+            pass
+    return _read(file)
+
+
+def _parse(content: bytes, origin: str) -> Security:
+    text = content.strip()
+    if len(text) != 2 * _KEY_LENGTH or not _Z85.issuperset(text):
+        raise KeyFileError(f"{origin} does not hold a key pair: remove it, and a new one is made at the next start")
+    return Security(text[:_KEY_LENGTH], text[_KEY_LENGTH:], origin=origin)

@@ -1,0 +1,400 @@
+"""Programs on other machines: ZeroMQ over tcp with CURVE, a ROUTER here and a DEALER there.
+
+What ZeroMQ leaves out is added so that both transports look alike:
+
+* Who may enter is decided by the listener itself: ZeroMQ asks (protocol ZAP, one request a handshake, over a socket
+  inside the process) and gets "yes" for the user's own key alone.
+* A dealer does not reconnect; its end shows, and the layer above makes a new one and introduces itself again.
+* A router does not say who left. Its monitor tells the descriptors of connections that came and went, and every message
+  carries the descriptor that it came through.
+* ZeroMQ's own descriptor is edge-triggered: it falls silent after any call that looked at the socket, even if messages
+  are waiting. `receive` therefore drains, and whoever stops early or sends looks again and raises a flag of our own (a
+  `Waker`).
+
+Every end has a context (an I/O thread) of its own: ZAP is per context, and closing one end never waits for another.
+ZeroMQ sockets belong to one thread at a time, which a lock ensures where a caller may send from any thread. A forked
+child must not touch them; `close` there does nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import struct
+import time
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+import zmq
+import zmq.utils.z85
+
+from scaler.errors import AddressError, AddressInUse, ConnectionFailed, ConnectionTimeout, HandshakeRefused
+from scaler.transport.address import Address
+from scaler.transport.framing import LARGE, check_size, size_of
+from scaler.transport.poller import Poller, Waker, new_poller
+from scaler.transport.port import SLACK_BYTES, Message, Sendable
+from scaler.transport.security import Security
+
+_log = logging.getLogger(__name__)
+
+_ZAP_ENDPOINT = "inproc://zeromq.zap.01"
+_ZAP_DOMAIN = b"scaler"
+#: Messages and bytes one call of `receive` takes before others have their turn.
+_PASS_MESSAGES = 1024
+_PASS_BYTES = 1 << 24
+#: A peer that says nothing useful for this long while shaking hands is dropped, in milliseconds.
+_HANDSHAKE_MILLISECONDS = 10_000
+_MONITORED = (
+    zmq.EVENT_ACCEPTED
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_CLOSED
+    | zmq.EVENT_DISCONNECTED
+)
+
+
+class ZeroMQConnection:
+    """The client's end (see `port.Connection`)."""
+
+    kind = "tcp"
+
+    def __init__(
+        self, address: Address, numeric: Address, security: Security, limit: int, deadline: float | None
+    ) -> None:
+        """Connect to `numeric` and wait until the handshake is done.
+
+        Raises `HandshakeRefused`, `ConnectionTimeout` after `deadline` (of the monotonic clock), `ConnectionFailed`.
+        """
+        self.address = address
+        self._limit = limit
+        self._pid = os.getpid()
+        #: Why nothing arrives any more; None while all is well.
+        self._reason: str | None = None
+        #: True once the other side has left; messages it sent before may still be unread.
+        self._ended = False
+        #: Guards every use of `_dealer`.
+        self._lock = Lock()
+        self._context = zmq.Context()
+        self._dealer = _make_socket(self._context, zmq.DEALER, numeric, limit)
+        self._dealer.setsockopt(zmq.RECONNECT_IVL, -1)
+        if not security.insecure:
+            self._dealer.curve_serverkey = security.public
+            self._dealer.curve_publickey = security.public
+            self._dealer.curve_secretkey = security.secret
+        self._monitor = _monitor(self._dealer)
+        self._waker = Waker()
+        self._poller = new_poller()
+        self.fileno = self._poller.fileno
+        try:
+            self._dealer.connect(numeric.url)
+            self._await_handshake(deadline, security)
+            for fd in (self._dealer.fileno(), self._monitor.fileno(), self._waker.fileno()):
+                self._poller.add(fd)
+        except BaseException:
+            self.close(0)
+            raise
+
+    @property
+    def is_closed(self) -> bool:
+        """See `port.Connection`."""
+        return self._reason is not None
+
+    def receive(self) -> list[Message]:
+        """See `port.Connection`."""
+        messages: list[Message] = []
+        with self._lock:
+            if self._reason is not None:
+                return messages
+            self._waker.clear()
+            # First: when the end has been told, all that came before it can be received.
+            if any(event == zmq.EVENT_DISCONNECTED for event, _ in _events(self._monitor)):
+                self._ended = True
+            if _drain(self._dealer, lambda: self._receive_one(messages)):
+                self._waker.wake()
+            elif self._ended:
+                self._reason = "the other side closed the connection"
+        return messages
+
+    def send(self, frames: Sequence[Sendable]) -> None:
+        """See `port.Connection`."""
+        check_size(sum(map(size_of, frames)), self._limit)
+        with self._lock:
+            if self._reason is None:
+                _send(self._dealer, frames)
+                if _has_input(self._dealer):
+                    self._waker.wake()
+
+    def trouble(self) -> str | None:
+        """See `port.Connection`."""
+        return self._reason
+
+    def close(self, linger: float = 1.0) -> None:
+        """See `port.Connection`."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            if self._context.closed:
+                return
+            unsent = self._reason is None
+            self._reason = self._reason or "closed by this side"
+            self._poller.close()
+            _close(self._context, [self._dealer], [self._monitor], linger if unsent else 0)
+            self._waker.close()
+
+    def _receive_one(self, messages: list[Message]) -> int:
+        messages.append(_receive_rest(self._dealer))
+        return sum(map(len, messages[-1]))
+
+    def _await_handshake(self, deadline: float | None, security: Security) -> None:
+        url = self.address.url
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not self._monitor.poll(None if left is None else int(left * 1000)):
+                raise ConnectionTimeout(f"{url} accepts connections but does not answer: is it a scaler scheduler?")
+            for event, _ in _events(self._monitor):
+                if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                    return
+                if event == zmq.EVENT_CLOSED:
+                    raise ConnectionFailed(f"the connection to {url} could not be made")
+                how = "no key (insecure)" if security.insecure else f"the key of {security.origin}"
+                raise HandshakeRefused(
+                    f"{url} does not accept {how}: it was started with another key (copy the key file of the user who "
+                    "runs it to this host, or name it in SCALER_KEY_FILE), or it is no scaler scheduler"
+                )
+
+
+class ZeroMQPeers:
+    """The listener's end: binds, admits, and numbers its peers."""
+
+    def __init__(
+        self, address: Address, security: Security, poller: Poller, new_peer: Callable[[], int], limit: int
+    ) -> None:
+        """Bind the numeric `address`. Raises `AddressInUse`, `AddressError`."""
+        self._new_peer = new_peer
+        self._limit = limit
+        self._poller = poller
+        #: Routing id of each peer and back.
+        self._routes: dict[int, bytes] = {}
+        self._peers: dict[bytes, int] = {}
+        #: Routing ids of peers that were disconnected here: what still comes from them is dropped.
+        self._unwanted: set[bytes] = set()
+        #: Descriptors of open connections with the routing id that was seen on each (None: nothing arrived yet).
+        self._connections: dict[int, bytes | None] = {}
+        #: Routing ids whose connection ended but whose last messages may not have been read.
+        self._ending: list[bytes] = []
+        #: Peers that left by themselves since the shell last asked.
+        self.closed: list[int] = []
+        self._context = zmq.Context()
+        self._admission = self._context.socket(zmq.REP)
+        self._admitted = b"" if security.insecure else zmq.utils.z85.decode(security.public)
+        self._router = _make_socket(self._context, zmq.ROUTER, address, limit)
+        self._monitor = _monitor(self._router)
+        self._waker = Waker()
+        try:
+            if not security.insecure:
+                self._admission.bind(_ZAP_ENDPOINT)
+                self._router.setsockopt(zmq.ZAP_DOMAIN, _ZAP_DOMAIN)
+                self._router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+                self._router.curve_server = True
+                self._router.curve_publickey = security.public
+                self._router.curve_secretkey = security.secret
+            self.port = _bind(self._router, address)
+        except BaseException:
+            _close(self._context, [self._router], [self._admission, self._monitor], 0)
+            self._waker.close()
+            raise
+        self._fds = [each.fileno() for each in (self._router, self._monitor, self._admission, self._waker)]
+        for fd in self._fds:
+            poller.add(fd)
+
+    def receive(self, inbox: list[tuple[int, Message]]) -> None:
+        """Admit, receive and note who left."""
+        self._waker.clear()
+        while _has_input(self._admission):
+            self._admission.send_multipart(self._admit(self._admission.recv_multipart()))
+        self._read_monitor()
+        more = _drain(self._router, lambda: self._receive_one(inbox))
+        if more:
+            self._waker.wake()
+        else:
+            for route in self._ending:
+                self._forget(route)
+            self._ending.clear()
+
+    def send(self, peer: int, frames: Sequence[Sendable]) -> bool:
+        """Send or queue; False if the peer is none of ours."""
+        route = self._routes.get(peer)
+        if route is None:
+            return False
+        check_size(sum(map(size_of, frames)), self._limit)
+        _send(self._router, (route, *frames))
+        if _has_input(self._router):
+            self._waker.wake()
+        return True
+
+    def disconnect(self, peer: int) -> bool:
+        """Listen to a peer no longer; False if it is none of ours."""
+        route = self._routes.pop(peer, None)
+        if route is None:
+            return False
+        del self._peers[route]
+        self._unwanted.add(route)
+        return True
+
+    def close(self, linger: float) -> None:
+        """Send what is queued for at most `linger` seconds, close."""
+        for fd in self._fds:
+            self._poller.remove(fd)
+        _close(self._context, [self._router], [self._admission, self._monitor], linger)
+        self._waker.close()
+
+    def _admit(self, request: list[bytes]) -> list[bytes]:
+        """The answer to ZeroMQ's question whether the holder of a key may enter."""
+        admitted = len(request) == 7 and request[5] == b"CURVE" and request[6] == self._admitted
+        if not admitted:
+            _log.warning("refused a connection from %s: it has another key", request[3].decode("ascii", "replace"))
+        status, text = (b"200", b"OK") if admitted else (b"400", b"another key")
+        return [request[0], request[1], status, text, b"", b""]
+
+    def _receive_one(self, inbox: list[tuple[int, Message]]) -> int:
+        route = self._router.recv(zmq.NOBLOCK)
+        peer = self._peers.get(route)
+        if peer is not None:
+            message = _receive_rest(self._router)
+        else:
+            first = self._router.recv(zmq.NOBLOCK, copy=False)
+            message = _receive_rest(self._router, first)
+            if route in self._unwanted:
+                return 0
+            peer = self._welcome(route, int(first.get("__fd")))
+        inbox.append((peer, message))
+        return sum(map(len, message))
+
+    def _welcome(self, route: bytes, fd: int) -> int:
+        """A number for the peer behind `route`, whose first message came through the connection `fd`."""
+        self._read_monitor()  # so that `fd` is known as the connection it is now, not one that had the number before
+        if fd not in self._connections:
+            self._ending.append(route)
+        else:
+            before = self._connections[fd]
+            if before is not None:
+                self._ending.append(before)
+            self._connections[fd] = route
+        peer = self._peers[route] = self._new_peer()
+        self._routes[peer] = route
+        return peer
+
+    def _read_monitor(self) -> None:
+        for event, value in _events(self._monitor):
+            if event == zmq.EVENT_ACCEPTED:
+                self._connections[value] = None
+            elif event == zmq.EVENT_DISCONNECTED:
+                route = self._connections.pop(value, None)
+                if route is not None:
+                    self._ending.append(route)
+
+    def _forget(self, route: bytes) -> None:
+        self._unwanted.discard(route)
+        peer = self._peers.pop(route, None)
+        if peer is not None:
+            del self._routes[peer]
+            self.closed.append(peer)
+
+
+def _make_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, address: Address, limit: int) -> zmq.Socket[bytes]:
+    made = context.socket(kind)
+    made.setsockopt(zmq.LINGER, 0)
+    made.setsockopt(zmq.SNDHWM, 0)
+    made.setsockopt(zmq.RCVHWM, 0)
+    made.setsockopt(zmq.MAXMSGSIZE, limit + SLACK_BYTES)
+    made.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MILLISECONDS)
+    made.setsockopt(zmq.IPV6, int(":" in address.host))
+    # A machine that vanished is noticed by the kernel within half a minute; the engine's heartbeats may be faster.
+    made.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 15)
+    made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 5)
+    made.setsockopt(zmq.TCP_KEEPALIVE_CNT, 3)
+    return made
+
+
+def _monitor(observed: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+    monitor = observed.get_monitor_socket(_MONITORED)
+    monitor.setsockopt(zmq.LINGER, 0)
+    return monitor
+
+
+def _events(monitor: zmq.Socket[bytes]) -> list[tuple[int, int]]:
+    """(event, value) of everything the monitor has to tell."""
+    events: list[tuple[int, int]] = []
+    while _has_input(monitor):
+        event, value = struct.unpack("=hi", monitor.recv_multipart()[0])
+        events.append((event & 0xFFFF, value))
+    return events
+
+
+def _has_input(asked: zmq.Socket[bytes]) -> bool:
+    """True if something can be received; asking also silences the descriptor (see the top of this file)."""
+    return bool(int(asked.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
+
+def _drain(via: zmq.Socket[bytes], receive_one: Callable[[], int]) -> bool:
+    """Call `receive_one` (it returns the bytes taken) until nothing is left; True if it stopped before that."""
+    taken = 0
+    for _ in range(_PASS_MESSAGES):
+        try:
+            taken += receive_one()
+        except zmq.Again:
+            return False
+        if taken > _PASS_BYTES:
+            break
+    return True
+
+
+def _bind(router: zmq.Socket[bytes], address: Address) -> int:
+    try:
+        router.bind(address.url if address.port else f"{address.url[:-1]}*")
+    except zmq.ZMQError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(f"another program listens at {address.url}: choose another port") from None
+        if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+            raise AddressError(f"{address.url}: {address.host} is no address of this machine") from None
+        raise AddressError(f"cannot listen at {address.url}: {error}") from None
+    endpoint = str(router.getsockopt_string(zmq.LAST_ENDPOINT))
+    return int(endpoint.rpartition(":")[2])
+
+
+def _send(via: zmq.Socket[bytes], frames: Sequence[Sendable]) -> None:
+    try:
+        via.send_multipart(frames, zmq.NOBLOCK)
+    except zmq.Again:
+        pass  # nobody is there any more
+
+
+def _receive_rest(via: zmq.Socket[bytes], frame: zmq.Frame | None = None) -> Message:
+    """All frames of the message that has begun (with `frame`, if that was read already)."""
+    message: Message = []
+    if frame is None:
+        frame = via.recv(zmq.NOBLOCK, copy=False)
+    while True:
+        message.append(frame.bytes if len(frame) < LARGE else memoryview(frame.buffer).toreadonly())
+        if not frame.more:
+            return message
+        frame = via.recv(zmq.NOBLOCK, copy=False)
+
+
+def _close(
+    context: zmq.Context[zmq.Socket[bytes]],
+    talking: list[zmq.Socket[bytes]],
+    inner: list[zmq.Socket[bytes]],
+    linger: float,
+) -> None:
+    """Close the sockets and wait for the context to end: `linger` seconds at most, and the port is free afterwards."""
+    for each in talking:
+        each.disable_monitor()
+        each.close(int(linger * 1000))
+    for each in inner:
+        each.close(0)
+    context.term()

@@ -1,0 +1,1 @@
+"""The process that runs user code: a child of the agent's zygote, one row at a time."""

@@ -1,0 +1,128 @@
+"""What a running task can know of itself: for clients made inside a task, and for those who wait inside one.
+
+Only the main thread of a worker runs tasks, so only there is a current task; other threads of the user, and processes
+that a task forks, have none, but know the `surroundings`, which is what a client needs to connect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+_BLOCKED, _UNBLOCKED = ("blocked",), ("unblocked",)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TaskContext:
+    """The task that the calling code is part of."""
+
+    #: client session and row id: together the key of the row
+    client: int
+    row: int
+    #: of the function, for messages
+    name: str
+    #: tasks made inside inherit it
+    priority: int = 0
+    #: how many tasks around this one wait in the same thread; 0 for a row the agent handed out
+    depth: int = 0
+    #: the client wants to see what is printed
+    stream: bool = False
+
+
+class _Worker:
+    """The worker that this process is."""
+
+    def __init__(self, task: Callable[[], TaskContext | None], send: Callable[[tuple[Any, ...]], None]) -> None:
+        self.main = threading.get_ident()
+        #: the row that the main thread runs for the agent
+        self.task = task
+        self.send = send
+        #: rows that run inside the wait of another one, innermost last
+        self.inline: list[TaskContext] = []
+        self.lock = threading.Lock()
+        #: calls of `blocked` without their `unblocked`
+        self.blocked = 0
+
+
+_worker: _Worker | None = None
+_surroundings: Mapping[str, Any] | None = None
+
+
+def install(task: Callable[[], TaskContext | None], send: Callable[[tuple[Any, ...]], None]) -> None:
+    """Make this process a worker whose main thread is the calling one."""
+    global _worker
+    _worker = _Worker(task, send)
+
+
+def uninstall() -> None:
+    """Make this process one like any other: it was forked from a worker."""
+    global _worker
+    _worker = None
+
+
+def set_surroundings(surroundings: Mapping[str, Any]) -> None:
+    """Keep what the agent said about the cluster."""
+    global _surroundings
+    _surroundings = surroundings
+
+
+def surroundings() -> Mapping[str, Any] | None:
+    """Return what a client made in this process needs to join the cluster around it, or None outside of workers."""
+    return _surroundings
+
+
+def current() -> TaskContext | None:
+    """Return the task that the calling thread runs, or None."""
+    worker = _worker
+    if worker is None or threading.get_ident() != worker.main:
+        return None
+    return innermost()
+
+
+def innermost() -> TaskContext | None:
+    """Return the task that the main thread runs, whatever thread asks, or None."""
+    worker = _worker
+    if worker is None:
+        return None
+    inline = worker.inline
+    return inline[-1] if inline else worker.task()
+
+
+def blocked() -> None:
+    """Tell the agent that this worker waits, from the first caller on; thread-safe, nothing outside of workers."""
+    _count(1)
+
+
+def unblocked() -> None:
+    """Take back one `blocked`; the last one tells the agent."""
+    _count(-1)
+
+
+def _count(change: int) -> None:
+    worker = _worker
+    if worker is None:
+        return
+    with worker.lock:
+        before, worker.blocked = worker.blocked, worker.blocked + change
+        if not before:
+            worker.send(_BLOCKED)
+        elif not worker.blocked:
+            worker.send(_UNBLOCKED)
+
+
+@contextlib.contextmanager
+def entered(task: TaskContext) -> Iterator[None]:
+    """Make `task` the current one of the main thread, inside the one that waits there."""
+    worker = _worker
+    if worker is None:
+        yield
+        return
+    depth = len(worker.inline) + 1
+    worker.inline.append(dataclasses.replace(task, depth=depth))
+    try:
+        yield
+    finally:
+        del worker.inline[depth - 1 :]

@@ -1,0 +1,172 @@
+"""What became of the rows that were begun: the exact account behind "every row is reported once".
+
+Rows of a part are begun in order, and each leaves one value in `values` or one error, so the account needs no mark per
+row: rows before `start` are reported, rows from there are in `values`, and if fewer values are there than rows begun,
+the last row begun is the one that runs. The main thread appends to `values` without a lock. Everything else happens
+under `lock`: the control thread may come at any moment and carry away what is finished, `values[:n]` at a time.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from scaler.serialize.payload import PROTOCOL
+from scaler.serialize.record import encode_error, exception_record
+from scaler.worker import peak
+from scaler.worker.constants import (
+    BEGUN_CELL,
+    CANCELLED,
+    ERROR,
+    HANDOUT_CELL,
+    KEEP,
+    PROFILE,
+    ROW_CELL,
+    VALUES_EACH,
+    VALUES_LIST,
+)
+from scaler.worker.handout import Part
+from scaler.worker.objects import Failed
+from scaler.worker.wire import LARGEST_PAYLOAD
+
+#: (handout, client, batch, lo, hi, outcome, duration in us, peak in bytes, sizes as u32, body)
+Result = tuple[int, int, int, int, int, int, int, int, bytes, bytes]
+
+Clock = Callable[[], int]
+
+
+class Ledger:
+    """The account of the part that runs, and the results that were not sent yet."""
+
+    def __init__(self, page: memoryview, clock: Clock = time.monotonic_ns) -> None:
+        self.lock = threading.RLock()
+        self._page = page
+        self._clock = clock
+        self._part: Part | None = None
+        #: rows of the part before this one are reported
+        self._start = 0
+        #: when the row `_start` began, ns
+        self._since = 0
+        #: values of rows from `_start` on: builtin scalars, or their pickles when `pickled`
+        self.values: list[Any] = []
+        self.pickled = False
+        self._results: list[Result] = []
+        self._done: list[int] = []
+
+    def open(self, part: Part) -> None:
+        """Begin the account of a part, before its first row begins."""
+        with self.lock:
+            self._part = part
+            self._start = part.lo
+            self.pickled = bool(part.handout.flags & KEEP)
+            self._page[HANDOUT_CELL] = part.handout.number
+            # While the function is decoded, its first row is at risk.
+            self._page[ROW_CELL] = part.lo + 1
+            self._since = self._page[BEGUN_CELL] = self._clock()
+
+    def close(self) -> None:
+        """End the account of the part: all its rows are finished or were taken back."""
+        with self.lock:
+            part = self._part
+            assert part is not None
+            assert not part.rows
+            self.cut()
+            self._part = None
+            self._page[ROW_CELL] = 0
+            part.handout.parts -= 1
+            if not part.handout.parts:
+                self._done.append(part.handout.number)
+
+    def pickle_from_here(self) -> None:
+        """From the next value on, `values` takes pickles."""
+        with self.lock:
+            self.cut()
+            self.pickled = True
+
+    def begin_span(self) -> None:
+        """Count the time of the next span from now."""
+        with self.lock:
+            self.cut()
+            self._since = self._page[BEGUN_CELL] = self._clock()
+
+    def cut(self, peak_bytes: int = 0) -> None:
+        """Make results of all finished rows."""
+        with self.lock:
+            count = len(self.values)
+            if not count:
+                return
+            values = self.values[:count]
+            del self.values[:count]
+            lo = self._start
+            self._start = hi = lo + count
+            # The row that runs, if one does, began when these ended.
+            begun = self._page[ROW_CELL] - 1
+            now: int = self._page[BEGUN_CELL] if begun >= hi else self._clock()
+            if self.pickled:
+                sizes, body = array("I", map(len, values)).tobytes(), b"".join(values)
+                self._add(lo, hi, VALUES_EACH, now, peak_bytes, sizes, body)
+            else:
+                body = pickle.dumps(values, PROTOCOL)  # builtin scalars alone
+                if len(body) > LARGEST_PAYLOAD:
+                    for row in range(lo, hi):
+                        self._add(row, row + 1, ERROR, now, peak_bytes, b"", too_large(len(body)).record)
+                else:
+                    self._add(lo, hi, VALUES_LIST, now, peak_bytes, array("I", [len(body)]).tobytes(), body)
+
+    def settle(self, error: BaseException) -> bool:
+        """Account for the row that was running when `error` came up; say whether there was one."""
+        with self.lock:
+            part = self._part
+            assert part is not None
+            if self._start + len(self.values) >= part.next_row():
+                return False
+            profiled = bool(part.handout.flags & PROFILE)
+            self.cut()
+            record = error.record if isinstance(error, Failed) else exception_record(error, part.handout.name)
+            row = self._start
+            self._start = row + 1
+            size = array("I", [len(record)]).tobytes()
+            self._add(row, row + 1, ERROR, self._clock(), peak.read() if profiled else 0, size, record)
+            return True
+
+    def cancelled(self, part: Part, lo: int, hi: int) -> None:
+        """Report rows that were forgotten before they began."""
+        handout = part.handout
+        with self.lock:
+            self._results.append((handout.number, handout.client, handout.batch, lo, hi, CANCELLED, 0, 0, b"", b""))
+
+    def running(self) -> tuple[int, int] | None:
+        """Return (handout, row) of the row that runs."""
+        with self.lock:
+            part = self._part
+            if part is None:
+                return None
+            begun = part.next_row()
+            return (part.handout.number, begun - 1) if self._start + len(self.values) < begun else None
+
+    def take(self) -> tuple[list[Result], list[int]]:
+        """Return the results not sent yet, and the hand-outs that are finished since the last call."""
+        with self.lock:
+            self.cut()
+            results, self._results = self._results, []
+            done, self._done = self._done, []
+            return results, done
+
+    def _add(self, lo: int, hi: int, outcome: int, now: int, peak_bytes: int, sizes: bytes, body: bytes) -> None:
+        assert self._part is not None
+        handout = self._part.handout
+        microseconds = max(0, now - self._since) // 1000
+        self._since = now
+        self._results.append(
+            (handout.number, handout.client, handout.batch, lo, hi, outcome, microseconds, peak_bytes, sizes, body)
+        )
+
+
+def too_large(size: int) -> Failed:
+    """Return the failure of a row whose result is larger than a message to the agent can be."""
+    text = f"the result takes {size:,} bytes as a pickle; {LARGEST_PAYLOAD:,} is the most a task can return"
+    return Failed(encode_error("serialization", "SerializationError", text))

@@ -1,0 +1,145 @@
+"""What a freshly forked worker does: becomes a process fit for user code, and runs rows until told to quit.
+
+main thread       waits for the task socket, runs rows
+control thread    waits for the control socket, so that rows come back while user code runs;
+                  ends the process when the agent is gone
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import gc
+import multiprocessing
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import NoReturn, TextIO
+
+from scaler.worker import context, run
+from scaler.worker.output import Output
+from scaler.worker.run import Runner
+from scaler.worker.wire import Incoming, Message, Speaker
+
+#: Python ignores the first two in every program; nobody can change the others.
+_LEFT_ALONE = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP}
+
+
+def serve(slot: int, task: socket.socket, control: socket.socket, page: memoryview) -> NoReturn:
+    """Be worker number `slot` until the process ends; `page` is its part of the progress page."""
+    code = 1
+    try:
+        _become_a_usual_process(f"ScalerWorker-{slot}")
+        speaker = Speaker(task)
+        runner = Runner(speaker.send, _reader(task), page)
+        outputs = _replace_outputs(speaker)
+        context.install(runner.task, speaker.send)
+        run.install(runner)
+
+        def flush_outputs() -> None:
+            for output in outputs:
+                if output.dirty:
+                    with contextlib.suppress(Exception):  # whoever read it is gone; that is no task's fault
+                        output.flush()
+
+        runner.before_flush = flush_outputs
+        os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
+        threading.Thread(target=_obey, args=(control, runner), name="scaler-control", daemon=True).start()
+        speaker.send(("ready", os.getpid()))
+        poll = select.poll()
+        poll.register(task, select.POLLIN)
+        runner.run(poll.poll)
+        code = 0
+        _end_as_a_usual_process()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
+def _reader(task: socket.socket) -> run.Read:
+    incoming = Incoming(task)
+
+    def read() -> list[Message]:
+        try:
+            return incoming.read()
+        except EOFError:
+            os._exit(0)
+
+    return read
+
+
+def _obey(control: socket.socket, runner: Runner) -> None:
+    """Do what the agent says on the control socket."""
+    try:
+        incoming = Incoming(control)
+        poll = select.poll()
+        poll.register(control, select.POLLIN)
+        while True:
+            poll.poll()
+            for message in incoming.read():
+                if message[0] == "recall":
+                    runner.recall(message[1], message[2])
+                elif message[0] == "forget":
+                    runner.forget(message[1])
+    except EOFError:
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _become_a_usual_process(name: str) -> None:
+    """Undo what the zygote has that a program of the user would not have."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if number not in _LEFT_ALONE and signal.getsignal(number) not in (signal.SIG_DFL, None):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    atexit._clear()
+    multiprocessing.current_process().name = name
+    gc.enable()
+
+
+def _end_as_a_usual_process() -> None:
+    """Do what the interpreter does at the end of a program: wait for threads, call atexit functions."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+
+
+def _replace_outputs(speaker: Speaker) -> list[Output]:
+    outputs = []
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        plain = _plain(number, getattr(sys, name))
+        setattr(sys, f"__{name}__", plain)
+        output = Output(plain, number, speaker.send)
+        setattr(sys, name, output)
+        outputs.append(output)
+    faulthandler.enable(file=2)
+    return outputs
+
+
+def _plain(number: int, old: TextIO | None) -> TextIO:
+    """Return a line-buffered stream for a file descriptor, with the encoding that the agent's had."""
+    encoding = getattr(old, "encoding", None) or "utf-8"
+    errors = "backslashreplace" if number == 2 else getattr(old, "errors", None)
+    return open(number, "w", buffering=1, encoding=encoding, errors=errors, closefd=False)
+
+
+def _leave(runner: Runner, outputs: list[Output], task: socket.socket, control: socket.socket) -> None:
+    """Stop being a worker: this is a process that a task has just forked."""
+    context.uninstall()
+    run.install(None)
+    runner.abandon()
+    for output in outputs:
+        output.detach_from_agent()
+    task.close()
+    control.close()

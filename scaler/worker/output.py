@@ -1,0 +1,149 @@
+"""`sys.stdout` and `sys.stderr` of a worker: to the agent's own, or to the client that wants to see its tasks print.
+
+Lines are sent when they are complete. The rest of a line is sent when another task writes, or before the results of its
+row go out, so no row pays for asking whether it has printed.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO
+
+from scaler.worker.context import TaskContext, innermost
+
+
+class Output(io.TextIOBase):
+    """One of the two streams."""
+
+    def __init__(self, plain: TextIO, number: int, send: Callable[[tuple[Any, ...]], None]) -> None:
+        """`plain` writes to the file descriptor `number`, 1 or 2."""
+        self._plain = plain
+        self._number = number
+        self._send: Callable[[tuple[Any, ...]], None] | None = send
+        self._lock = threading.RLock()
+        #: the beginning of a line, and the task that wrote it
+        self._text: list[str] = []
+        self._task: TaskContext | None = None
+        #: something was written since the last flush
+        self.dirty = False
+        self._binary = _Binary(self, plain)
+
+    def write(self, text: str) -> int:
+        task = innermost()
+        if task is None or not task.stream or self._send is None:
+            self.dirty = True
+            return self._plain.write(text)
+        with self._lock:
+            if self._task != task:
+                self.flush()
+            self._task = task
+            self.dirty = True
+            end = text.rfind("\n") + 1
+            if end:
+                lines = "".join([*self._text, text[:end]])
+                self._text.clear()
+                self._tell(lines)
+            if end < len(text):
+                self._text.append(text[end:])
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
+        self.write("".join(lines))
+
+    def flush(self) -> None:
+        """Send or write what waits."""
+        with self._lock:
+            self.dirty = False
+            if self._text and self._task is not None and self._send is not None:
+                text = "".join(self._text)
+                self._text.clear()
+                self._tell(text)
+        self._plain.flush()
+
+    def detach_from_agent(self) -> None:
+        """Write plainly from now on: this is a process that a task forked."""
+        self._send = None
+        self._lock = threading.RLock()
+        self._text.clear()
+
+    def _tell(self, text: str) -> None:
+        assert self._task is not None
+        assert self._send is not None
+        self._send(("output", self._task.client, self._task.row, self._task.name, self._number, text))
+
+    @property
+    def buffer(self) -> io.BufferedIOBase:
+        """The stream for bytes."""
+        return self._binary
+
+    def streams(self) -> bool:
+        """Say whether what is written now goes to a client."""
+        task = innermost()
+        return task is not None and task.stream and self._send is not None
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._plain.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self._plain.errors
+
+    @property
+    def name(self) -> str:
+        return "<stdout>" if self._number == 1 else "<stderr>"
+
+    @property
+    def line_buffering(self) -> bool:
+        return True
+
+    def reconfigure(self, **_options: Any) -> None:
+        """Accept the options of a usual stream; encoding and buffering stay."""
+
+    def fileno(self) -> int:
+        return self._number
+
+    def isatty(self) -> bool:
+        return self._plain.isatty()
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.flush()
+
+
+class _Binary(io.BufferedIOBase):
+    """Takes bytes for an Output."""
+
+    def __init__(self, text: Output, plain: TextIO) -> None:
+        self._text = text
+        self._plain = plain
+        self._decoder = codecs.getincrementaldecoder(plain.encoding or "utf-8")("replace")
+
+    def write(self, data: Any) -> int:
+        if self._text.streams():
+            self._text.write(self._decoder.decode(bytes(data)))
+        else:
+            self._plain.flush()
+            self._plain.buffer.write(data)
+            self._plain.buffer.flush()
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        self._text.flush()
+
+    def fileno(self) -> int:
+        return self._text.fileno()
+
+    def isatty(self) -> bool:
+        return self._text.isatty()
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.flush()

@@ -1,0 +1,75 @@
+"""`scaler_get`: a scheduler function for dask collections that computes their graphs on Scaler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from dask import _task_spec as spec
+from dask.callbacks import local_callbacks
+from dask.local import nested_get
+from dask.order import order
+
+from scaler_dask.connection import client_for
+from scaler_dask.progress import Progress
+from scaler_dask.translate import translate
+
+#: seconds to wait for one key before looking whether another one has failed
+_PATIENCE = 0.5
+
+
+def scaler_get(
+    dsk: Any, keys: Any, *, address: str | None = None, client: Any = None, callbacks: Any = None, **kwargs: Any
+) -> Any:
+    """Compute `keys` of a dask graph; pass it as `scheduler=` to any dask collection, or to `dask.config.set`.
+
+    `dsk` is a mapping, of tuples or of dask's own nodes, or whatever has `__dask_graph__()`; `keys` is one key or a
+    list of keys, which may be nested. Returns the value of the one key, or tuples of values in the shape of the lists.
+
+    The scheduler is the one at `address`, else at dask's `scaler.address` setting, else that of the task around the
+    call, else at SCALER_ADDRESS, else one embedded in this process, which starts when it is first needed and ends
+    with it. A `client` that is at hand may be given instead. Other keyword arguments are those of other schedulers,
+    and are ignored. Dask's callbacks see the keys that are asked for, not those in between.
+
+    Blocks until all is computed; raises what a task raises as soon as it fails, and then cancels the rest.
+
+    >>> scaler_get({"a": 1, "b": (abs, "a")}, [["a"], "b"])  # doctest: +SKIP
+    ((1,), 1)
+    """
+    graph = dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__()
+    wanted = list(dict.fromkeys(_flatten(keys)))
+    graph = spec.cull(spec.convert_legacy_graph(graph), wanted)
+    with local_callbacks(callbacks) as active, Progress(active, graph, wanted) as progress:
+        nodes = translate(graph)
+        session = client or client_for(address)
+        futures = session.submit_nodes(nodes, wanted, order(graph))
+        try:
+            values = {}
+            for key, future in zip(wanted, futures, strict=True):
+                values[key] = progress.finished(key, _value(future, futures))
+        except BaseException as error:
+            session.cancel(futures, force=not isinstance(error, Exception))
+            raise
+    return nested_get(keys, values)  # type: ignore[no-untyped-call]
+
+
+def _value(future: Future[Any], others: Sequence[Future[Any]]) -> Any:
+    """Return a future's value; raise what another one has failed with in the meantime."""
+    while True:
+        try:
+            return future.result(None if future.done() else _PATIENCE)
+        except TimeoutError:
+            if future.done():
+                raise
+        for other in others:
+            if other.done():
+                other.result()
+
+
+def _flatten(keys: Any) -> Iterable[Any]:
+    if not isinstance(keys, list):
+        yield keys
+        return
+    for key in keys:
+        yield from _flatten(key)

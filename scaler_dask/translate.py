@@ -1,0 +1,136 @@
+"""Dask's graph nodes to Scaler's, so that the planner sees through them.
+
+Done for the exact classes of `dask._task_spec` that we know; a node of any other class runs as it is. It is also what
+makes rows small: a dask Task pickles with nine attributes, ours as a tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dask import _task_spec as spec
+
+from scaler.client.nodes import Alias, Constant, Nested, Node, Reference, call_of
+from scaler.serialize import entry
+
+#: subgraphs with more tasks than this are left to dask: nested calls are as deep as the chain is long
+_DEEPEST = 64
+
+_CONTAINERS: dict[type, Callable[..., Any]] = {
+    spec.List: entry.as_list,
+    spec.Tuple: entry.as_tuple,
+    spec.Set: entry.as_set,
+}
+
+_CASTS: dict[Any, Callable[..., Any]] = {
+    list: entry.as_list,
+    tuple: entry.as_tuple,
+    set: entry.as_set,
+    frozenset: entry.as_frozenset,
+}
+
+#: what a key that is referred to means
+_Resolve = Callable[[Any], Any]
+
+
+def translate(graph: Mapping[Any, Any]) -> dict[Any, Node]:
+    """Return a graph of dask's nodes as nodes for `plan`; what is not a node is a value."""
+    return {key: _node(node) for key, node in graph.items()}
+
+
+def _node(node: Any) -> Node:
+    kind = type(node)
+    if kind is spec.DataNode:
+        return Constant(node.value)
+    if kind is spec.Alias:
+        return Alias(_target(node))
+    if not isinstance(node, spec.GraphNode):
+        return Constant(node)
+    meaning = _read(node, Reference)
+    return call_of(meaning) if type(meaning) is Nested else Constant(meaning)
+
+
+def _read(arg: Any, resolve: _Resolve) -> Any:
+    """Return what an argument of a dask task means: a Nested for a call, a Reference for a key, or the value itself."""
+    kind = type(arg)
+    if kind is spec.TaskRef:
+        return resolve(arg.key)
+    if kind is spec.Task:
+        return _task(arg, resolve)
+    if kind is spec.Alias:
+        return resolve(_target(arg))
+    if kind is spec.DataNode:
+        return arg.value
+    if kind in _CONTAINERS:
+        return Nested(_CONTAINERS[kind], [_read(item, resolve) for item in arg.args])
+    if kind is spec.Dict:
+        return Nested(entry.as_dict, [_read(item, resolve) for item in _flat(arg.args)])
+    if isinstance(arg, spec.TaskRef):  # a future of another library
+        return resolve(arg.key)
+    if isinstance(arg, spec.GraphNode):  # a class we do not know
+        keys = tuple(arg.dependencies)
+        return Nested(entry.call_node, [arg, keys, *map(resolve, keys)])
+    return arg
+
+
+def _task(task: Any, resolve: _Resolve) -> Nested:
+    function, args, keywords = task.func, task.args, task.kwargs
+    if function is spec._execute_subgraph:
+        unfolded = _unfold(args, resolve)
+        if unfolded is not None:
+            return unfolded
+    if function is spec._identity_cast and len(keywords) == 1:
+        cast = _CASTS.get(_read(keywords["typ"], resolve))
+        if cast is not None:
+            return Nested(cast, [_read(arg, resolve) for arg in args])
+    return Nested(
+        function,
+        [_read(arg, resolve) for arg in args],
+        {name: _read(arg, resolve) for name, arg in keywords.items()} if keywords else None,
+    )
+
+
+def _unfold(args: tuple[Any, ...], resolve: _Resolve) -> Nested | None:
+    """Return the subgraph of a fused task as nested calls, or None where a value inside is used twice.
+
+    Dask would put the subgraph into order anew each time it is called, at several times the cost of a small task.
+    """
+    inner, output, inputs, *outer = args
+    if isinstance(inputs, spec.GraphNode) or len(inputs) != len(outer) or len(inner) > _DEEPEST:
+        return None
+    given = dict(zip(inputs, outer, strict=True))
+    seen: set[Any] = set()
+
+    def resolve_inside(key: Any) -> Any:
+        if key in given:
+            return _read(given[key], resolve)
+        if key in seen:
+            raise _UsedTwice
+        seen.add(key)
+        return _read(inner[key], resolve_inside)
+
+    try:
+        meaning = resolve_inside(output)
+    except (_UsedTwice, KeyError):
+        return None
+    if len(seen) != len(inner):
+        return None
+    return meaning if type(meaning) is Nested else Nested(entry.itself, [meaning])
+
+
+class _UsedTwice(Exception):
+    """A value inside a subgraph is needed in two places."""
+
+
+def _target(alias: Any) -> Any:
+    """Return the key that an alias stands for; it was wrapped in 2024."""
+    target = alias.target
+    return target.key if isinstance(target, spec.TaskRef) else target
+
+
+def _flat(items: tuple[Any, ...]) -> list[Any]:
+    """Return keys and values of a Dict in turn; in 2024 they came as Tuples of two."""
+    if items and all(type(item) is spec.Tuple for item in items) and not issubclass(spec.Dict, Mapping):
+        return [part for item in items for part in item.args]
+    return list(items)

@@ -1,0 +1,316 @@
+"""dask collections and graphs under `scaler_get`: on a fake client that encodes and decodes for real, and for real."""
+
+import functools
+import operator
+import threading
+from concurrent.futures import Future
+
+import dask
+import numpy
+import pytest
+from dask import _task_spec as spec
+from dask.callbacks import Callback
+from dask.delayed import delayed
+
+from scaler.client.graph import plan
+from scaler.errors import CycleError
+from scaler.serialize.call import decode_function, encode_entries
+from scaler_dask import scaler_get
+from scaler_dask.translate import translate
+
+
+class InProcess:
+    """A client that runs everything here and now, through the encodings of the wire."""
+
+    def __init__(self):
+        self.plans = []
+        self.cancelled = []
+
+    def submit_nodes(self, nodes, keys, order=None):
+        made = plan(nodes, keys, order)
+        self.plans.append(made)
+        outcomes = []
+        for run in made.runs:
+            entries, _ = decode_function(encode_entries(run.entries))
+            for entry, needed in zip(entries, run.dependencies, strict=True):
+                future = Future()
+                try:
+                    future.set_result(entry.run([made.shared[-1 - n] if n < 0 else outcomes[n].result() for n in needed]))
+                except Exception as error:
+                    future.set_exception(error)
+                outcomes.append(future)
+        return [outcomes[made.rows_of_keys[key]] if key in made.rows_of_keys else self.done(made.constants[key]) for key in keys]
+
+    def done(self, value):
+        future = Future()
+        future.set_result(value)
+        return future
+
+    def cancel(self, futures, force=False):
+        self.cancelled.append(force)
+
+    @property
+    def rows(self):
+        return sum(len(run.entries) for run in self.plans[-1].runs)
+
+
+@pytest.fixture
+def fake():
+    return InProcess()
+
+
+@pytest.fixture(params=["in process", "embedded"])
+def get(request, fake):
+    if request.param == "in process":
+        return functools.partial(scaler_get, client=fake)
+    pytest.importorskip("scaler.cluster.embedded")
+    return scaler_get
+
+
+def inc(x):
+    return x + 1
+
+
+def add(x, y):
+    return x + y
+
+
+def fail(x):
+    raise LookupError(f"no {x}")
+
+
+GRAPH = {"x": 1, "y": (inc, "x"), "z": (add, "x", "y"), "l": (sum, ["x", "y", (inc, "z")]), "again": "z", "list": ["x", "z"]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "values"),
+    [
+        ("z", 3),
+        (["z"], (3,)),
+        (["x", "y", "x"], (1, 2, 1)),
+        ([["x"], [["z", "l"], []]], ((1,), ((3, 7), ()))),
+        ("again", 3),
+        (["again", "z", "list"], (3, 3, [1, 3])),
+        ([], ()),
+    ],
+)
+def test_values_have_the_shape_of_the_keys(get, keys, values):
+    assert get(GRAPH, keys) == values
+
+
+def test_keys_may_be_tuples_and_numbers(get):
+    assert get({("x", 0): 1, 5: (inc, ("x", 0)), "k": (add, 5, ("x", 0))}, [("x", 0), 5, "k"]) == (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        (dict, [["a", "x"], ["b", "y"]]),
+        (sorted, ["z", "y", "x"]),
+        (add, (inc, (inc, "x")), 10),
+        (functools.partial(add, 1), "z"),
+        (functools.partial(int, base=2), "101"),
+        (len, {"k": 1}),
+        (operator.getitem, ["x", "y", "z"], 1),
+        (lambda *a: a, "x", None, True, 2.5, "text", ("x", "y")),
+    ],
+)
+def test_tuples_mean_what_they_mean_to_dask(get, task):
+    graph = {**GRAPH, "task": task}
+    assert get(graph, "task") == dask.get(graph, "task")
+
+
+def test_a_missing_key_is_a_key_error(get):
+    with pytest.raises(KeyError, match="nowhere"):
+        get(GRAPH, ["x", "nowhere"])
+
+
+def test_a_cycle_is_named(get):
+    with pytest.raises(CycleError, match="a -> b -> a|b -> a -> b"):
+        get({"a": (inc, "b"), "b": (inc, "a")}, "a")
+
+
+def test_a_tasks_exception_comes_back_as_itself(get):
+    with pytest.raises(LookupError, match="no 3") as caught:
+        get({**GRAPH, "bad": (fail, "z"), "after": (inc, "bad")}, ["x", "after"])
+    assert any("'bad'" in note for note in caught.value.__notes__)
+
+
+def test_what_is_left_is_cancelled_after_a_failure(fake):
+    with pytest.raises(LookupError):
+        scaler_get({"bad": (fail, 1), "x": (inc, 1)}, ["bad", "x"], client=fake)
+    assert fake.cancelled == [False]
+
+
+def test_a_failure_is_noticed_while_another_key_is_awaited(fake, monkeypatch):
+    monkeypatch.setattr("scaler_dask.get._PATIENCE", 0.01)
+    never, failed = Future(), Future()
+    failed.set_exception(LookupError("early"))
+    monkeypatch.setattr(fake, "submit_nodes", lambda *_: [never, failed])
+    with pytest.raises(LookupError, match="early"):
+        scaler_get(GRAPH, ["x", "y"], client=fake)
+
+
+def test_a_task_that_raises_timeout_error_is_not_waited_for_again(fake):
+    def late():
+        raise TimeoutError("by the task")
+
+    with pytest.raises(TimeoutError, match="by the task"):
+        scaler_get({"x": (late,)}, "x", client=fake)
+
+
+def test_delayed(get):
+    @delayed
+    def double(x, *, plus=0):
+        return 2 * x + plus
+
+    numbers = [double(i, plus=double(1)) for i in range(10)]
+    assert delayed(sum)(numbers).compute(scheduler=get) == sum(2 * i + 2 for i in range(10))
+    assert dask.compute(numbers, {"k": (numbers[3],)}, scheduler=get) == ([2 * i + 2 for i in range(10)], {"k": (8,)})
+
+
+def test_delayed_with_all_kinds_of_containers(get):
+    one = delayed(1)
+    total = delayed(lambda *args, **kwargs: (args, kwargs))([one, {"k": one}], (one,), {one}, slice(one), key=one)
+    assert total.compute(scheduler=get) == total.compute(scheduler="sync")
+
+
+def test_arrays(get):
+    array = pytest.importorskip("dask.array")
+    x = array.arange(10_000, chunks=1000).reshape(100, 100)
+    y = (x + x.T).sum(axis=0)[::2].mean()
+    assert y.compute(scheduler=get) == y.compute(scheduler="sync")
+    assert (x.compute(scheduler=get) == numpy.arange(10_000).reshape(100, 100)).all()
+
+
+def test_dataframes(get):
+    pandas = pytest.importorskip("pandas")
+    dataframe = pytest.importorskip("dask.dataframe")
+    frame = pandas.DataFrame({"k": [i % 3 for i in range(100)], "v": range(100)})
+    made = dataframe.from_pandas(frame, npartitions=5)
+    pandas.testing.assert_series_equal(
+        made.groupby("k").v.sum().compute(scheduler=get).sort_index(), frame.groupby("k").v.sum()
+    )
+    pandas.testing.assert_frame_equal(made[made.v > 50].compute(scheduler=get), frame[frame.v > 50])
+
+
+def test_bags(get):
+    bag = pytest.importorskip("dask.bag").from_sequence(range(100), npartitions=7)
+    assert bag.map(inc).filter(lambda x: x % 2).sum().compute(scheduler=get) == sum(range(1, 101, 2))
+    assert dict(bag.groupby(lambda x: x % 3).map(lambda kv: (kv[0], len(kv[1]))).compute(scheduler=get)) == {
+        0: 34,
+        1: 33,
+        2: 33,
+    }
+
+
+def test_it_is_a_setting_of_dask_too(get):
+    with dask.config.set(scheduler=get):
+        assert delayed(inc)(1).compute() == 2
+
+
+def test_callbacks_see_the_keys_that_were_asked_for(get):
+    seen = []
+
+    class Watch(Callback):
+        def _start(self, dsk):
+            seen.append(("start", len(dsk)))
+
+        def _start_state(self, dsk, state):
+            seen.append(("state", len(state["running"])))
+
+        def _pretask(self, key, dsk, state):
+            seen.append(("before", key))
+
+        def _posttask(self, key, value, dsk, state, worker):
+            seen.append(("after", key, value, len(state["finished"])))
+
+        def _finish(self, dsk, state, failed):
+            seen.append(("finish", failed))
+
+    with Watch():
+        get({"x": 1, "y": (inc, "x")}, ["y"])
+        assert seen == [("start", 2), ("state", 1), ("before", "y"), ("after", "y", 2, 1), ("finish", False)]
+        seen.clear()
+        with pytest.raises(LookupError):
+            get({"y": (fail, 1)}, ["y"])
+    assert seen[-1] == ("finish", True)
+
+
+def test_the_progress_bar_works(get, capsys):
+    from dask.diagnostics import ProgressBar
+
+    with ProgressBar(dt=0.01):
+        get({("x", i): (inc, i) for i in range(10)}, [("x", i) for i in range(10)])
+    assert "100% Completed" in capsys.readouterr().out
+
+
+def test_threads_may_compute_at_once(get):
+    results = []
+    threads = [threading.Thread(target=lambda i=i: results.append(get({"x": (inc, i)}, "x"))) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == [1, 2, 3, 4]
+
+
+def test_a_chain_is_one_row_and_a_large_array_is_sent_once(fake):
+    graph = {"big": numpy.ones(100_000), "x0": (numpy.sum, "big")} | {f"x{i}": (inc, f"x{i - 1}") for i in range(1, 50)}
+    assert scaler_get(graph, "x49", client=fake) == 100_049
+    assert fake.rows == 1
+    assert len(fake.plans[-1].shared) == 1
+
+
+def fused(*tasks):
+    return spec.Task.fuse(*tasks)
+
+
+def test_a_fused_chain_is_unfolded(fake):
+    tasks = [
+        spec.Task("a", inc, spec.TaskRef("x")),
+        spec.Task("b", add, spec.TaskRef("a"), spec.TaskRef("x")),
+        spec.Task("c", add, spec.TaskRef("b"), 10),
+    ]
+    graph = {"x": spec.Task("x", inc, 1), "c": fused(*tasks)}
+    assert scaler_get(graph, "c", client=fake) == 15
+    functions = [step[1].__name__ for entry in fake.plans[-1].runs[0].entries for step in (entry[2] if entry[1] is None else [entry])]
+    assert functions == ["inc", "add"]
+
+
+def test_a_fused_graph_in_which_a_value_is_used_twice_is_left_to_dask(fake):
+    tasks = [spec.Task("a", inc, spec.TaskRef("x")), spec.Task("b", add, spec.TaskRef("a"), spec.TaskRef("a"))]
+    graph = {"x": spec.Task("x", inc, 1), "b": fused(*tasks)}
+    assert scaler_get(graph, "b", client=fake) == 6
+
+
+class Odd(spec.Task):
+    """A class of node we know nothing of."""
+
+    __slots__ = ()
+
+    def __call__(self, values=()):
+        return super().__call__(values) + 100
+
+
+def test_a_node_of_an_unknown_class_runs_as_it_is(fake):
+    graph = {"x": spec.Task("x", inc, 1), "y": Odd("y", inc, spec.TaskRef("x")), "z": spec.Task("z", inc, Odd(None, inc, spec.TaskRef("x")))}
+    assert scaler_get(graph, ["y", "z"], client=fake) == (103, 104)
+
+
+@pytest.mark.parametrize("container", [spec.List, spec.Tuple, spec.Set])
+def test_containers_of_dask(fake, container):
+    graph = {"x": spec.DataNode("x", 5), "c": spec.Task("c", sorted, container(spec.TaskRef("x"), 7))}
+    assert scaler_get(graph, "c", client=fake) == [5, 7]
+
+
+def test_dicts_of_dask(fake):
+    graph = {"x": spec.DataNode("x", 5), "c": spec.Task("c", dict.items, spec.Dict({"a": spec.TaskRef("x"), "b": [1]}))}
+    assert list(scaler_get(graph, "c", client=fake)) == [("a", 5), ("b", [1])]
+
+
+def test_translated_nodes_do_what_dasks_do():
+    graph = spec.convert_legacy_graph(GRAPH)
+    values = {key: dask.get(GRAPH, key) for key in GRAPH}
+    for key, node in translate(graph).items():
+        assert node({name: values[name] for name in node.dependencies}) == values[key]

@@ -1,0 +1,215 @@
+import functools
+import json
+import math
+import threading
+
+import pytest
+
+from scaler.errors import SerializationError
+from scaler.serialize import Serializer
+from scaler.serialize.call import decode_function
+from scaler.serialize.function import FunctionCache, name_of
+
+
+class Program:
+    """Source text run as a module of its own, whose functions travel by value."""
+
+    def __init__(self, source):
+        self.names = {"__name__": "__main__"}
+        self.run(source)
+
+    def run(self, source):
+        exec(source, self.names)
+
+    def __getitem__(self, name):
+        return self.names[name]
+
+
+@pytest.fixture
+def cache():
+    return FunctionCache()
+
+
+def call(captured, *args):
+    return decode_function(captured.payload)[0](*args)
+
+
+@pytest.mark.parametrize("function", [json.dumps, len, math.sqrt, json.JSONDecoder, functools.lru_cache])
+def test_what_can_be_imported_travels_by_reference_under_one_token(cache, function):
+    captured = cache.capture(function)
+    assert captured.by_reference
+    assert len(captured.payload) < 100
+    assert cache.capture(function) is captured
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(x): return x + 1",
+        "f = lambda x: x + 1",
+        "ONE = 1\ndef f(x): return x + ONE",
+        "def g(x): return x + 1\ndef f(x): return g(x)",
+        "def make():\n  one = 1\n  def f(x): return x + one\n  return f\nf = make()",
+        "import functools\ndef add(x, y): return x + y\nf = functools.partial(add, y=1)",
+        "import functools\n@functools.cache\ndef f(x): return x + 1",
+        "class f:\n  def __new__(cls, x): return x + 1",
+        "def f(x): return x + 1 if x < 5 else f(x - 1)",
+    ],
+)
+def test_an_unchanged_function_is_recognised_without_pickling_it_again(cache, source, monkeypatch):
+    f = Program(source)["f"]
+    captured = cache.capture(f)
+    assert call(captured, 1) == 2
+    assert not captured.by_reference
+    monkeypatch.setattr(cache, "_capture_anew", None)
+    assert cache.capture(f) is captured
+
+
+@pytest.mark.parametrize(
+    ("source", "change", "result"),
+    [
+        ("def f(): return 1", "f.__code__ = (lambda: 2).__code__", 2),
+        ("def f(x=1): return x", "f.__defaults__ = (2,)", 2),
+        ("def f(*, x=1): return x", "f.__kwdefaults__ = {'x': 2}", 2),
+        ("def f(*, x=1): return x", "f.__kwdefaults__['x'] = 2", 2),
+        ("X = 1\ndef f(): return X", "X = 2", 2),
+        ("def f(): return len([])", "len = lambda _: 2", 2),
+        ("def f(): return X", "X = 2", 2),
+        ("def g(): return 1\ndef f(): return g()", "def g(): return 2", 2),
+        ("X = 1\ndef g(): return X\ndef f(): return g()", "X = 2", 2),
+        ("X = 1\ndef f(): return [X for _ in 'a'][0]", "X = 2", 2),
+        ("X = 1\ndef f(): return (lambda: X)()", "X = 2", 2),
+        ("class C:\n  def m(self): return 1\ndef f(): return C().m()", "C.m = lambda self: 2", 2),
+        ("class C:\n  x = 1\nc = C()\ndef f(): return c.x", "C.x = 2", 2),
+        ("class B:\n  x = 1\nclass C(B): pass\ndef f(): return C.x", "B.x = 2", 2),
+        (
+            "def make():\n  x = 1\n  def f(): return x\n  def set(y):\n    nonlocal x\n    x = y\n  return f, set\nf, set = make()",
+            "set(2)",
+            2,
+        ),
+        ("X = 1\ndef deco(g):\n  def f(): return g()\n  return f\n@deco\ndef f(): return X", "X = 2", 2),
+        ("import functools\nX = 1\ndef g(): return X\nf = functools.partial(g)", "X = 2", 2),
+        ("import functools\ndef g(x): return x\nf = functools.partial(g, x=1)", "f.keywords['x'] = 2", 2),
+        ("import functools\nX = 1\n@functools.cache\ndef f(): return X", "X = 2; f.cache_clear()", 2),
+        ("class F:\n  x = 1\n  def __call__(self): return self.x\nf = F()", "f.x = 2", 2),
+        ("class F:\n  x = 1\n  def m(self): return self.x\na = F()\nf = a.m", "a.x = 2", 2),
+    ],
+)  # fmt: skip
+def test_a_function_is_captured_anew_once_anything_it_names_is_rebound(cache, source, change, result):
+    program = Program(source)
+    before = cache.capture(program["f"])
+    program.run(change)
+    after = cache.capture(program["f"])
+    assert after.token != before.token
+    assert call(after) == result == program["f"]()
+    assert cache.capture(program["f"]) is after
+
+
+def test_a_function_defined_again_is_another_one(cache):
+    program = Program("def f(): return 1")
+    before = cache.capture(program["f"])
+    program.run("def f(): return 2")
+    assert call(cache.capture(program["f"])) == 2
+    assert cache.capture(program["f"]).token != before.token
+
+
+def test_what_a_function_does_not_name_may_change_freely(cache):
+    program = Program("X = 1\ndef f(): return 1")
+    before = cache.capture(program["f"])
+    program.run("X = 2; Y = 3")
+    assert cache.capture(program["f"]) is before
+
+
+def test_a_function_that_changes_back_has_its_old_token_again(cache):
+    program = Program("X = 1\ndef f(): return X")
+    tokens = []
+    for source in ("X = 1", "X = 2", "X = 1"):
+        program.run(source)
+        tokens.append(cache.capture(program["f"]).token)
+    assert tokens[0] == tokens[2] != tokens[1]
+
+
+def test_a_lambda_made_anew_in_a_loop_keeps_its_token(cache):
+    assert len({cache.capture(lambda: 1).token for _ in range(5)}) == 1
+
+
+def test_bound_methods_and_instances_in_the_same_state_keep_their_token(cache):
+    program = Program("class C:\n  def m(self): return 1\nc = C()")
+    assert cache.capture(program["c"].m).token == cache.capture(program["c"].m).token
+
+
+def test_an_emptied_closure_cell_is_noticed(cache):
+    program = Program("def make():\n  x = 1\n  def f(): return x\n  return f\nf = make()")
+    before = cache.capture(program["f"])
+    del program["f"].__closure__[0].cell_contents
+    assert cache.capture(program["f"]).token != before.token
+
+
+def test_forgotten_functions_are_captured_again(cache):
+    cache = FunctionCache(limit=2)
+    first = Program("def f(): return 0")["f"]
+    token = cache.capture(first).token
+    for number in range(1, 6):
+        cache.capture(Program(f"def f(): return {number}")["f"])
+    assert call(cache.capture(first)) == 0
+    assert cache.capture(first).token != token
+
+
+def test_functions_in_use_are_not_forgotten():
+    cache = FunctionCache(limit=2)
+    first = Program("def f(): return 0")["f"]
+    token = cache.capture(first).token
+    for number in range(1, 20):
+        cache.capture(Program(f"def f(): return {number}")["f"])
+        assert cache.capture(first).token == token
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import threading\nguard = threading.Lock()\ndef f(): return guard", r"function __main__\.f: its 'guard'"),
+        ("import threading\ndef make():\n  l = threading.Lock()\n  return lambda: l\nf = make()", "a value in its closure"),
+    ],
+)  # fmt: skip
+def test_the_value_that_keeps_a_function_from_travelling_is_named(cache, source, words):
+    with pytest.raises(SerializationError, match=words):
+        cache.capture(Program(source)["f"])
+
+
+def test_a_serializer_of_the_users_writes_the_function():
+    class Reversed(Serializer):
+        @staticmethod
+        def serialize(obj):
+            return Serializer.serialize(obj)[::-1]
+
+        @staticmethod
+        def deserialize(payload):
+            return Serializer.deserialize(payload[::-1])
+
+    function, serializer = decode_function(FunctionCache(Reversed).capture(math.sqrt).payload)
+    assert function(4) == 2
+    assert serializer.deserialize(serializer.serialize("x")) == "x"
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (json.dumps, "json.dumps"),
+        (functools.partial(json.dumps, indent=1), "json.dumps"),
+        (json.JSONDecoder().decode, "json.decoder.JSONDecoder.decode"),
+        (functools.partial(functools.partial(len)), "builtins.len"),
+    ],
+)
+def test_names_are_for_people(function, name):
+    assert name_of(function) == name
+
+
+def test_threads_may_capture_at_once(cache):
+    f = Program("def f(): return 1")["f"]
+    tokens = set()
+    threads = [threading.Thread(target=lambda: tokens.add(cache.capture(f).token)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cache.capture(f).token in tokens

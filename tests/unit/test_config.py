@@ -1,0 +1,268 @@
+"""The options of the programs: where they come from, what they refuse, and what `-h` says."""
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import scaler
+from scaler import errors
+from scaler.cli import cluster, logs, scheduler
+from scaler.cli import main as umbrella
+from scaler.cli.command import call, make_command
+from scaler.config import AgentConfig, OptionError, SchedulerConfig, available_cores, settings
+
+ADDRESS = "tcp://127.0.0.1:2345"
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch, tmp_path):
+    """No option comes from the machine that runs the tests."""
+    for config in (SchedulerConfig, AgentConfig):
+        for setting in settings(config):
+            monkeypatch.delenv(setting.env_name, raising=False)
+    monkeypatch.delenv("SCALER_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def parse():
+    """Parses a command line and returns the configuration that the program would run with."""
+
+    def parse(config, section, *arguments):
+        seen = []
+        command = make_command(section, config, "Help.", lambda value: seen.append(value) or 0)
+        assert call(command, section, arguments) == 0
+        return seen[0]
+
+    return parse
+
+
+@pytest.fixture
+def complaint(capsys):
+    """Runs a program with a mistake and returns the one line it prints before it exits with 2."""
+
+    def complaint(command, program, *arguments):
+        assert call(command, program, arguments) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.count("\n") == 1
+        return err.strip()
+
+    return complaint
+
+
+def test_defaults_of_a_command_line_are_those_of_the_class(parse):
+    assert parse(SchedulerConfig, "scheduler", ADDRESS) == SchedulerConfig(ADDRESS)
+    assert parse(AgentConfig, "cluster", ADDRESS) == AgentConfig(ADDRESS)
+
+
+def test_every_option_can_be_a_flag(parse):
+    assert parse(
+        AgentConfig,
+        "cluster",
+        *("-n", "3", "--name", "box", "--capabilities", "gpu, big", "--event-loop", "builtin"),
+        *("--heartbeat-interval", "0.5", "--prefetch", "7"),
+        *("--worker-start-timeout", "2", "--max-message-bytes", "70000"),
+        *("--key-file", "key", "--insecure", "--log-level", "debug", "--log-path", "log", ADDRESS),
+    ) == AgentConfig(
+        ADDRESS,
+        workers=3,
+        name="box",
+        capabilities=("gpu", "big"),
+        event_loop="builtin",
+        heartbeat_interval=0.5,
+        prefetch=7,
+        worker_start_timeout=2.0,
+        max_message_bytes=70000,
+        key_file="key",
+        insecure=True,
+        log_level="DEBUG",
+        log_path="log",
+    )
+
+
+def test_flags_go_before_the_environment_and_that_before_the_file(parse, monkeypatch, tmp_path):
+    file = tmp_path / "scaler.toml"
+    file.write_text(
+        'address = "tcp://file:1"\nlog_level = "ERROR"\n[cluster]\nworkers = 5\nprefetch = 5\nname = "file"\n'
+    )
+    monkeypatch.setenv("SCALER_CONFIG", str(file))
+    monkeypatch.setenv("SCALER_PREFETCH", "6")
+    monkeypatch.setenv("SCALER_NAME", "environment")
+    config = parse(AgentConfig, "cluster", "--name", "flag")
+    assert (config.address, config.log_level, config.workers) == ("tcp://file:1", "ERROR", 5)
+    assert (config.prefetch, config.name) == (6, "flag")
+
+
+def test_the_address_may_come_from_the_environment(parse, monkeypatch):
+    monkeypatch.setenv("SCALER_ADDRESS", ADDRESS)
+    assert parse(SchedulerConfig, "scheduler").address == ADDRESS
+
+
+def test_switches_and_lists_come_from_a_file_and_the_environment(parse, monkeypatch, tmp_path):
+    file = tmp_path / "scaler.toml"
+    file.write_text('[scheduler]\nprotected = false\n[cluster]\ncapabilities = ["gpu", "big"]\n')
+    assert parse(SchedulerConfig, "scheduler", "--config", str(file), ADDRESS).protected is False
+    assert parse(AgentConfig, "cluster", "--config", str(file), ADDRESS).capabilities == ("gpu", "big")
+    monkeypatch.setenv("SCALER_PROTECTED", "0")
+    assert parse(SchedulerConfig, "scheduler", ADDRESS).protected is False
+
+
+def test_a_section_goes_before_what_is_said_for_every_program(parse, tmp_path):
+    file = tmp_path / "scaler.toml"
+    file.write_text('log_level = "ERROR"\nworkers = 2\n[scheduler]\nlog_level = "DEBUG"\n')
+    assert parse(SchedulerConfig, "scheduler", "--config", str(file), ADDRESS).log_level == "DEBUG"
+    config = parse(AgentConfig, "cluster", "--config", str(file), ADDRESS)
+    assert (config.log_level, config.workers) == ("ERROR", 2)
+
+
+def test_the_users_own_file_is_read_and_one_in_the_current_directory_is_not(parse, monkeypatch, tmp_path):
+    (tmp_path / "scaler.toml").write_text("insecure = true\n")
+    monkeypatch.chdir(tmp_path)
+    assert parse(AgentConfig, "cluster", ADDRESS) == AgentConfig(ADDRESS)
+    (tmp_path / "config" / "scaler").mkdir(parents=True)
+    (tmp_path / "config" / "scaler" / "config.toml").write_text("workers = 9\n")
+    assert parse(AgentConfig, "cluster", ADDRESS).workers == 9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "Missing argument 'ADDRESS'"),
+        (["-n", "0", ADDRESS], "workers must be at least 1, not 0"),
+        (["-n", "many", ADDRESS], "'many' is not a valid integer"),
+        (["--event-loop", "twisted", ADDRESS], "'twisted' is not one of"),
+        (["--wrokers", "1", ADDRESS], "Did you mean '--workers'?"),
+        (["--config", "/no/such/file", ADDRESS], "there is no configuration file /no/such/file"),
+        ([""], "address must not be empty"),
+    ],
+)
+def test_a_mistake_is_one_line(complaint, arguments, text):
+    assert text in complaint(cluster.command, "scaler_cluster", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("[cluster]\nwrokers = 1\n", "no option 'wrokers' under [cluster]"),
+        ("wrokers = 1\n", "no option 'wrokers', only"),
+        ("cluster = 3\n", "expected a table under [cluster]"),
+        ("workers = \n", "cannot read the configuration file"),
+        ("[cluster]\nworkers = 0\n", "workers must be at least 1, not 0 (from the configuration file)"),
+        ('[cluster]\nworkers = "many"\n', "'many' is not a valid integer"),
+        ("[cluster]\ncapabilities = 3\n", "--capabilities"),
+        ("[cluster]\ncapabilities = [3]\n", "--capabilities"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_line(complaint, tmp_path, content, text):
+    file = tmp_path / "scaler.toml"
+    file.write_text(content)
+    assert text in complaint(cluster.command, "scaler_cluster", "--config", str(file), ADDRESS)
+
+
+def test_a_bad_value_in_the_environment_names_the_variable(complaint, monkeypatch):
+    monkeypatch.setenv("SCALER_WORKERS", "-2")
+    assert "SCALER_WORKERS" in complaint(cluster.command, "scaler_cluster", ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"), [(errors.AddressError("bad"), 2), (errors.AddressInUse("taken"), 1), (KeyboardInterrupt(), 130)]
+)
+def test_what_a_program_raises_becomes_its_exit_code(raised, code, capsys):
+    def run(config):
+        raise raised
+
+    assert call(make_command("cluster", AgentConfig, "Help.", run), "scaler_cluster", [ADDRESS]) == code
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "config"), [(scheduler.command, SchedulerConfig), (cluster.command, AgentConfig)])
+def test_help_shows_every_option_with_its_variable_and_default(command, config):
+    text = " ".join(CliRunner().invoke(command, ["-h"], terminal_width=120).output.split())
+    for setting in settings(config):
+        assert setting.option.help.split(";")[0] in text
+        assert setting.env_name in text
+        if setting.kind in (int, float) and setting.default is not None:
+            assert f"default: {setting.default}" in text
+
+
+def test_the_umbrella_has_every_program(capsys):
+    assert call(umbrella.command, "scaler", ["--version"]) == 0
+    assert scaler.__version__ in capsys.readouterr().out
+    for program in ("scheduler", "cluster", "worker"):
+        assert call(umbrella.command, "scaler", [program, "-h"]) == 0
+        assert "ADDRESS" in capsys.readouterr().out
+
+
+def test_the_umbrella_alone_shows_what_there_is(capsys):
+    assert call(umbrella.command, "scaler", []) == 2
+    assert "cluster" in capsys.readouterr().err
+
+
+def test_classes_refuse_what_command_lines_refuse():
+    with pytest.raises(OptionError, match="workers must be at least 1, not 0"):
+        AgentConfig(ADDRESS, workers=0)
+    with pytest.raises(ValueError, match="event_loop must be one of auto, builtin, uvloop, not 'twisted'"):
+        SchedulerConfig(ADDRESS, event_loop="twisted")
+    with pytest.raises(OptionError, match="workers must be of type int, not True"):
+        AgentConfig(ADDRESS, workers=True)
+    with pytest.raises(OptionError, match="client_timeout must be at least"):
+        SchedulerConfig(ADDRESS, client_timeout=float("nan"))
+    with pytest.raises(OptionError, match=r"agent_timeout must be at least twice heartbeat_interval \(6\), not 10"):
+        SchedulerConfig(ADDRESS, heartbeat_interval=6.0, client_timeout=20.0)
+
+
+def test_an_option_error_travels():
+    error = pickle.loads(pickle.dumps(OptionError("workers", "must be at least 1, not 0")))
+    assert (error.option, str(error)) == ("workers", "workers must be at least 1, not 0")
+
+
+def test_workers_are_one_for_each_core_unless_said():
+    assert AgentConfig(ADDRESS).worker_count == available_cores() >= 1
+    assert AgentConfig(ADDRESS, workers=3).worker_count == 3
+
+
+def test_a_configuration_does_not_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        AgentConfig(ADDRESS).workers = 3
+
+
+def test_log_lines_look_as_scripts_expect(tmp_path):
+    log = tmp_path / "log"
+    subprocess.run(
+        [sys.executable, "-c", f"from scaler.cli.logs import set_up; set_up('INFO', {str(log)!r})"],
+        check=True,
+        timeout=30,
+    )
+    (line,) = log.read_text().splitlines()
+    stamp, _, text = line.partition(": ")
+    assert text == f"logging to ({str(log)!r},)"
+    assert stamp.startswith("[INFO]2")
+    assert stamp[-5] in "+-"
+
+
+def test_a_log_that_cannot_be_written_is_said():
+    with pytest.raises(errors.ScalerError, match="cannot write the log to /no/such/log"):
+        logs.set_up("INFO", "/no/such/log")
+
+
+def test_importing_the_package_loads_nothing_else():
+    code = "import sys; before = set(sys.modules); import scaler; print(*set(sys.modules) - before)"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=30).stdout
+    loaded = {name.partition(".")[0] for name in out.split() if name != "scaler"}
+    assert not loaded - set(sys.stdlib_module_names)
+
+
+def test_the_package_exports_every_public_exception():
+    public = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+    assert public <= set(scaler.__all__)
+    assert scaler.TaskError is errors.TaskError
+
+
+def test_an_unknown_name_of_the_package_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'Clinet'"):
+        _ = scaler.Clinet

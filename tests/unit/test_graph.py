@@ -1,0 +1,228 @@
+import operator
+
+import pytest
+
+from scaler.client.graph import from_tuples, plan
+from scaler.client.nodes import Call, Constant
+from scaler.errors import CycleError
+from scaler.serialize.call import decode_function, encode_entries
+
+
+def inc(x):
+    return x + 1
+
+
+def add(*values):
+    return sum(values)
+
+
+def run(made):
+    """Run a plan as the cluster would: encoded, row by row, each with its dependencies' values."""
+    values = []
+    for part in made.runs:
+        entries, _ = decode_function(encode_entries(part.entries))
+        for entry, needed in zip(entries, part.dependencies, strict=True):
+            assert all(number < len(values) for number in needed)
+            values.append(entry.run([made.shared[-1 - n] if n < 0 else values[n] for n in needed]))
+    return made.constants | {key: values[row] for key, row in made.rows_of_keys.items()}
+
+
+def computed(graph, keys, **options):
+    return run(plan(from_tuples(graph), keys, **options))
+
+
+def rows(made):
+    return sum(len(part.entries) for part in made.runs)
+
+
+def test_the_example_of_the_documents():
+    graph = {"a": 2, "b": 2, "c": (inc, "a"), "d": (add, "a", "b"), "e": (operator.sub, "d", "c")}
+    assert computed(graph, ["e"]) == {"e": 1}
+    assert computed(graph, ["a", "c", "e"]) == {"a": 2, "c": 3, "e": 1}
+
+
+@pytest.mark.parametrize(
+    ("task", "value"),
+    [
+        ((sum, ["a", "b", 10]), 16),
+        ((sum, [(inc, "a"), (inc, (inc, "b"))]), 9),
+        ((sum, ("a", "b")), 6),
+        ((sum, [["a"], ["b"]][0]), 2),
+        ((len, [["a"], ["b"]]), 2),
+        ((sorted, {"a", "b"}), [2, 4]),
+        ((max, frozenset(["a", "b"])), 4),
+        ((add, "a", "a", "b", "a"), 10),
+        ((add, 1, "b", 2, "a"), 9),
+        ((str, "nowhere"), "nowhere"),
+        ((dict, [("k", "a")]), {"k": 2}),
+        ((len, {"x": "a"}), 1),
+        ((list, ["a", ["b", ["a"]]]), [2, [4, [2]]]),
+        ((add,), 0),
+        ("a", 2),
+        (["a", "b", 7], [2, 4, 7]),
+        ("text", "text"),
+        ([1, 2], [1, 2]),
+        ("task", "task"),
+    ],
+)
+def test_tuples_are_read_at_any_depth(task, value):
+    assert computed({"a": 2, "b": (add, 2, "a"), "task": task}, ["task"]) == {"task": value}
+
+
+@pytest.mark.parametrize("key", [1, 2.5, ("x", 0), b"k", frozenset([1]), None])
+def test_keys_are_of_any_hashable_type(key):
+    assert computed({key: 5, "y": (inc, key)}, ["y", key]) == {"y": 6, key: 5}
+
+
+def test_rows_that_are_not_needed_are_left_out():
+    nodes = from_tuples({"a": 1, "b": (inc, "a"), "c": (inc, "a"), "d": (add, "b", "b")})
+    made = plan(nodes, ["d"])
+    assert [entry[0] for part in made.runs for entry in part.entries] == ["d"]
+
+
+def test_a_chain_becomes_one_row():
+    graph = {"x0": (add, 1)} | {f"x{i}": (inc, f"x{i - 1}") for i in range(1, 10)}
+    made = plan(from_tuples(graph), ["x9"])
+    assert rows(made) == 1
+    assert run(made) == {"x9": 10}
+
+
+def test_a_chain_is_cut_where_the_user_or_another_row_looks():
+    graph = {"a": (add, 1), "b": (inc, "a"), "c": (inc, "b"), "d": (inc, "c"), "e": (add, "d", "b")}
+    made = plan(from_tuples(graph), ["c", "e"])
+    keys = [entry[0] for part in made.runs for entry in part.entries]
+    assert keys == ["b", "c", "e"] or sorted(keys) == ["b", "c", "d", "e"]
+    assert run(made) == {"c": 3, "e": 6}
+
+
+def test_a_row_that_uses_a_value_twice_continues_the_chain():
+    made = plan(from_tuples({"a": (add, 3), "b": (add, "a", "a")}), ["b"])
+    assert rows(made) == 1
+    assert run(made) == {"b": 6}
+
+
+def test_several_names_of_one_value_are_one_row():
+    made = plan(from_tuples({"a": (add, 3), "b": "a", "c": "b", "d": (add, "a", "b", "c")}), ["c", "b", "d"])
+    assert rows(made) == 2
+    assert run(made) == {"b": 3, "c": 3, "d": 9}
+
+
+def test_very_long_chains_and_very_deep_graphs_do_not_recurse():
+    length = 100_000
+    chain = {"k0": (add, 0)} | {f"k{i}": (inc, f"k{i - 1}") for i in range(1, length)}
+    assert computed(chain, [f"k{length - 1}"]) == {f"k{length - 1}": length - 1}
+    ladder = {"k0": (add, 0)} | {f"k{i}": (max, f"k{i - 1}", f"k{i // 2}") for i in range(1, length)}
+    assert rows(plan(from_tuples(ladder), [f"k{length - 1}"])) == length - 1
+
+
+def test_runs_are_of_the_length_asked_for():
+    graph = {f"k{i}": (inc, i) for i in range(10)}
+    made = plan(from_tuples(graph), list(graph), run_length=4)
+    assert [len(part.entries) for part in made.runs] == [4, 4, 2]
+
+
+def test_the_order_given_is_the_order_of_the_rows():
+    graph = {key: (add, 1) for key in "abcde"}
+    made = plan(from_tuples(graph), list(graph), {key: -ord(key) for key in "abcde"})
+    assert [made.rows_of_keys[key] for key in "abcde"] == [4, 3, 2, 1, 0]
+
+
+def test_an_order_against_the_dependencies_is_ignored():
+    graph = {"a": (add, 1), "b": (add, "a", 1), "c": (add, "a", "b")}
+    assert computed(graph, ["c"], order={"c": 0, "b": 1, "a": 2}) == {"c": 3}
+
+
+@pytest.mark.parametrize(
+    ("graph", "words"),
+    [
+        ({"a": (inc, "a")}, "a -> a"),
+        ({"a": (inc, "b"), "b": (inc, "c"), "c": (inc, "a")}, "a -> b -> c -> a"),
+        ({"x": (add, "a", "b"), "a": (inc, "b"), "b": [1, "a"]}, "a -> b -> a"),
+    ],
+)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_cycle_is_named(graph, words, ordered):
+    order = {key: index for index, key in enumerate(graph)} if ordered else None
+    with pytest.raises(CycleError, match=words):
+        plan(from_tuples(graph), [next(iter(graph))], order)
+
+
+def test_a_long_cycle_is_named_in_short():
+    graph = {i: (inc, (i + 1) % 1000) for i in range(1000)}
+    with pytest.raises(CycleError, match=r"0 -> 1 -> .* -> \.\.\. -> .* -> 999 -> 0") as caught:
+        plan(from_tuples(graph), [0])
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("order", [None, {"a": 0, "nowhere": 1}])
+def test_a_missing_key_is_named(order):
+    with pytest.raises(KeyError, match="nowhere"):
+        plan(from_tuples({"a": 1}), ["a", "nowhere"], order)
+    with pytest.raises(KeyError, match="nowhere"):
+        plan({"a": Call(inc, ("nowhere",))}, ["a"], order)
+
+
+def test_a_large_constant_is_shared_and_copied_into_no_row():
+    large = b"x" * 100_000
+    graph = {"big": large} | {("byte", i): (operator.getitem, "big", i) for i in range(200)}
+    made = plan(from_tuples(graph), [("byte", i) for i in range(200)])
+    assert len(made.shared) == 1
+    assert made.shared[0] is large
+    assert all(part.dependencies[0] == [-1] for part in made.runs)
+    assert sum(len(encode_entries(part.entries)) for part in made.runs) < 10_000
+    assert run(made)["byte", 7] == ord("x")
+
+
+def test_a_large_argument_is_shared_even_when_nested_and_mixed():
+    numpy = pytest.importorskip("numpy")
+    array = numpy.ones(100_000)
+    graph = {"n": 2, "a": (add, 1), "s": (add, (numpy.sum, array), "n", "a", (len, [array, "a"]))}
+    made = plan(from_tuples(graph), ["s"])
+    assert len(made.shared) == 1
+    assert run(made) == {"s": 100_000 + 2 + 1 + 2}
+
+
+def test_a_wanted_large_constant_is_just_given_back():
+    made = plan(from_tuples({"big": b"x" * 100_000}), ["big"])
+    assert (made.runs, made.shared) == ([], [])
+    assert run(made) == {"big": b"x" * 100_000}
+
+
+def test_a_failing_link_of_a_chain_is_named():
+    made = plan(from_tuples({"a": (add, 1), "b": (len, "a"), "c": (inc, "b")}), ["c"])
+    with pytest.raises(TypeError) as caught:
+        run(made)
+    assert caught.value.__notes__ == ["while computing 'b'"]
+
+
+class Strange:
+    """A node of a kind the planner does not know."""
+
+    dependencies = frozenset({"a", "b"})
+
+    def __call__(self, values):
+        return values["a"] * 10 + values["b"]
+
+
+def test_nodes_of_other_kinds_run_as_they_are():
+    nodes = {**from_tuples({"a": 1, "b": (add, 2)}), "c": Strange()}
+    assert run(plan(nodes, ["c"])) == {"c": 12}
+
+
+def test_nodes_can_be_called_directly():
+    nodes = from_tuples({"a": 1, "b": "a", "c": (add, "a", 5)})
+    assert isinstance(nodes["a"], Constant)
+    assert nodes["a"]({}) == 1
+    assert nodes["b"]({"a": 1}) == 1
+    assert nodes["c"]({"a": 1}) == 6
+
+
+def test_a_run_names_its_functions_for_messages():
+    made = plan(from_tuples({"a": (add, 1), "b": (abs, "a"), "c": (add, "b", "a")}), ["c"])
+    assert made.runs[0].names == "add, abs"
+
+
+def test_runs_are_small():
+    graph = {("inc-8a3b5cf1", i): (inc, i) for i in range(6400)}
+    made = plan(from_tuples(graph), list(graph))
+    assert sum(len(encode_entries(part.entries)) for part in made.runs) < 25 * 6400

@@ -1,0 +1,106 @@
+"""The user's key: made once, found by all, readable by nobody else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaler.transport import KeyFileError, Security, load_or_create
+
+
+def test_the_key_is_made_once_and_found_again(tmp_path: Path) -> None:
+    environ = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    made = load_or_create(environ=environ)
+    file = tmp_path / "config" / "scaler" / "key"
+    assert made.origin == str(file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(file.parent) == ["key"]
+    assert load_or_create(environ=environ) == made
+    assert load_or_create(file, environ={}) == made
+    assert load_or_create(environ={"SCALER_KEY_FILE": str(file)}) == made
+    assert len(made.public) == len(made.secret) == 40
+
+
+def test_the_default_place_is_in_the_home_directory(tmp_path: Path) -> None:
+    made = load_or_create(environ={"HOME": str(tmp_path)})
+    assert made.origin == str(tmp_path / ".config" / "scaler" / "key")
+
+
+def test_programs_that_start_at_once_get_the_same_key(tmp_path: Path) -> None:
+    code = "import sys; from scaler.transport import load_or_create; sys.stdin.read(); print(load_or_create().secret)"
+    environ = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    environ.pop("SCALER_KEY", None)
+    environ.pop("SCALER_KEY_FILE", None)
+    pipe_out, pipe_in = os.pipe()  # all of them wait for its end
+    programs = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=pipe_out, stdout=subprocess.PIPE, env=environ)
+        for _ in range(4)
+    ]
+    os.close(pipe_out)
+    os.close(pipe_in)
+    try:
+        secrets = {program.communicate(timeout=30)[0] for program in programs}
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+    assert len(secrets) == 1
+    assert secrets != {b""}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o777])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "key"
+    load_or_create(file)
+    file.chmod(mode)
+    with pytest.raises(KeyFileError, match=f"chmod 600 {file}"):
+        load_or_create(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 80, b"a" * 79, b"a" * 81, b" " * 80])
+def test_a_damaged_key_is_not_replaced_silently(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "key"
+    file.touch(mode=0o600)
+    file.write_bytes(content)
+    with pytest.raises(KeyFileError, match="does not hold a key pair"):
+        load_or_create(file)
+    assert file.read_bytes() == content
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of another user")
+def test_a_key_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "key"
+    load_or_create(file)
+    os.chown(file, 12345, 12345)
+    with pytest.raises(KeyFileError, match="another user"):
+        load_or_create(file)
+
+
+def test_without_a_writable_home_the_key_stays_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    nowhere = str(tmp_path / "file" / "below")  # cannot be made, not even by root
+    made = load_or_create(environ={"HOME": nowhere})
+    assert made.origin == "memory"
+    assert load_or_create(environ={"HOME": nowhere}) != made
+    with pytest.raises(KeyFileError, match="neither be read nor made"):
+        load_or_create(environ={"SCALER_KEY_FILE": nowhere})
+
+
+def test_children_get_the_key_by_the_environment() -> None:
+    made = Security.ephemeral()
+    assert Security.from_env(made.to_env()) == made
+    assert load_or_create(environ={**made.to_env(), "HOME": "/nowhere"}) == made
+    assert Security.from_env({}) is None
+    nobody = Security.from_env(Security.none().to_env())
+    assert nobody is not None
+    assert nobody.insecure
+    with pytest.raises(KeyFileError, match="SCALER_KEY"):
+        Security.from_env({"SCALER_KEY": "é"})
+
+
+def test_the_secret_is_not_shown() -> None:
+    made = Security.ephemeral()
+    assert made.secret.decode() not in repr(made)

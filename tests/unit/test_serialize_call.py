@@ -1,0 +1,110 @@
+import pickle
+import threading
+
+import pytest
+
+from scaler.errors import SerializationError
+from scaler.serialize import Serializer
+from scaler.serialize.call import (
+    Slot,
+    decode_call,
+    decode_function,
+    encode_call,
+    encode_entries,
+    encode_function,
+)
+
+
+class Counting(Serializer):
+    """Says what it was given."""
+
+    @staticmethod
+    def serialize(obj):
+        if isinstance(obj, type(threading.Lock())):
+            raise ValueError("no locks")
+        return b"X" + pickle.dumps(obj)
+
+    @staticmethod
+    def deserialize(payload):
+        assert payload[:1] == b"X"
+        return pickle.loads(payload[1:])
+
+
+def add(a, b=0):
+    return a + b
+
+
+@pytest.mark.parametrize("serializer", [None, Counting])
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((), {}), ((1, "two", None), {}), (([1, [2]],), {"k": {"x": 1}}), ((b"x" * 100_000, "y" * 100_000), {})],
+)
+def test_a_call_comes_back_as_it_was(args, kwargs, serializer):
+    assert decode_call(encode_call(args, kwargs, serializer), (), serializer) == (args, kwargs)
+
+
+@pytest.mark.parametrize("serializer", [None, Counting])
+def test_slots_are_filled_with_the_values_of_dependencies(serializer):
+    encoded = encode_call((Slot(1), "plain", Slot(0)), {"k": Slot(1), "l": 5}, serializer)
+    assert decode_call(encoded, ["zero", "one"], serializer) == (("one", "plain", "zero"), {"k": "one", "l": 5})
+
+
+def test_a_payload_may_be_a_view_of_a_larger_message():
+    message = b"..." + encode_call((1, [2]), {})
+    assert decode_call(memoryview(message)[3:]) == ((1, [2]), {})
+
+
+def test_a_slot_inside_another_value_is_left_alone():
+    (inside,), _ = decode_call(encode_call(([Slot(0)],), {}), ["value"])
+    assert type(inside[0]) is Slot
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "words"),
+    [
+        ((1, threading.Lock()), {}, "argument 1 of m.f: an object of type _thread.lock"),
+        ((1,), {"guard": threading.Lock()}, "argument 'guard' of m.f: an object of type _thread.lock"),
+    ],
+)
+def test_the_argument_that_cannot_be_pickled_is_named(args, kwargs, words):
+    with pytest.raises(SerializationError, match=words):
+        encode_call(args, kwargs, None, "m.f")
+
+
+def test_the_argument_that_a_serializer_refuses_is_named():
+    with pytest.raises(SerializationError, match=r"argument 1 of m\.f, a lock, cannot be serialised: ValueError: no locks"):
+        encode_call((1, threading.Lock()), {}, Counting, "m.f")
+
+
+def test_a_function_comes_back_callable():
+    function, serializer = decode_function(encode_function(add))
+    assert (function(1, 2), serializer) == (3, None)
+
+
+def test_a_serializer_travels_with_the_function():
+    function, serializer = decode_function(encode_function(add, Counting))
+    assert function(1, 2) == 3
+    assert serializer.deserialize(serializer.serialize(5)) == 5
+
+
+def test_entries_come_back_ready_to_run():
+    entries, serializer = decode_function(encode_entries([("k", add), ("l", None, [("a", add), ("l", add, (None, 5), (0, 0), ())])]))
+    assert serializer is None
+    assert [entry.key for entry in entries] == ["k", "l"]
+    assert entries[0].run([1, 2]) == 3
+    assert entries[1].run([1, 2]) == 8
+
+
+def test_a_failing_entry_names_its_key():
+    (entry,), _ = decode_function(encode_entries([("total", None, [("parts", add), ("total", len)])]))
+    with pytest.raises(TypeError) as caught:
+        entry.run([1, 2])
+    assert caught.value.__notes__ == ["while computing 'total'"]
+
+
+@pytest.mark.parametrize("payload", [b"Zxx", b"Q"])
+def test_an_unknown_form_is_refused(payload):
+    with pytest.raises(SerializationError):
+        decode_call(payload)
+    with pytest.raises(SerializationError):
+        decode_function(payload)

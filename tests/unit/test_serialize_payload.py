@@ -1,0 +1,265 @@
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import importlib.util
+import pathlib
+import pickle
+import subprocess
+import sys
+import threading
+import types
+import typing
+
+import cloudpickle
+import pytest
+
+import scaler
+from scaler.errors import SerializationError
+from scaler.serialize import Serializer, payload
+from scaler.serialize.importable import is_importable
+
+ROOT = str(pathlib.Path(scaler.__file__).parents[1])
+
+
+def python(code, data=b""):
+    """Run a script as another process's `__main__`; it reads `data` and gives back what it prints."""
+    prologue = f"import sys; sys.path.insert(0, {ROOT!r}); data = sys.stdin.buffer.read()\n"
+    done = subprocess.run([sys.executable, "-I", "-c", prologue + code], input=data, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def elsewhere(pickled, expression):
+    """Unpickle `value` in another process and return what it makes of it."""
+    return python(f"import pickle; value = pickle.loads(data); print(({expression}))", pickled).decode().strip()
+
+
+def from_main(code):
+    """Return what `dumps` makes of `value`, in a process where `code` is `__main__`."""
+    end = "\nfrom scaler.serialize import payload; sys.stdout.buffer.write(payload.dumps(value))"
+    return python(code + end)
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+def is_by_reference(pickled):
+    return b"cloudpickle" not in pickled
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        3,
+        "text",
+        b"bytes",
+        [1, (2.5, {"k": {1, 2}})],
+        datetime.datetime(2024, 2, 29, 12),
+        decimal.Decimal("1.5"),
+        collections.OrderedDict(a=1),
+        collections.Counter("aab"),
+        pathlib.PurePosixPath("/x"),
+        inspect_parameter := __import__("inspect").Parameter.POSITIONAL_ONLY,
+        len,
+        datetime.date,
+        functools.partial(int, base=2).func,
+        typing.List[int],  # noqa: UP006
+        list[int],
+    ],
+    ids=repr,
+)
+def test_what_others_can_import_travels_by_reference_and_comes_back_equal(value):
+    pickled = payload.dumps(value)
+    assert payload.loads(pickled) == value
+    assert is_by_reference(pickled)
+
+
+def test_a_prefix_stands_before_the_pickle():
+    assert payload.dumps([1], b"P")[:1] == b"P"
+    assert payload.loads(memoryview(payload.dumps([1], b"P"))[1:]) == [1]
+    assert payload.dumps(lambda: 1, b"P")[:1] == b"P"
+
+
+@pytest.mark.parametrize(
+    ("code", "expression", "result"),
+    [
+        ("def value(x): return x + 1", "value(1)", "2"),
+        ("value = lambda x: x + 1", "value(1)", "2"),
+        ("class C:\n  def m(self): return 7\nvalue = [C()]", "value[0].m()", "7"),
+        ("class C:\n  def m(self): return 7\nvalue = {'f': C().m}", "value['f']()", "7"),
+        ("import enum\nclass C(enum.Enum):\n  A = 5\nvalue = (C.A,)", "value[0].value", "5"),
+        ("import collections\nC = collections.namedtuple('C', 'a')\nvalue = C(4)", "value.a", "4"),
+        ("import dataclasses\n@dataclasses.dataclass\nclass C:\n  a: int\nvalue = C(3)", "value.a", "3"),
+        ("import functools\n@functools.cache\ndef value(x): return x + 1", "value(1), value.cache_info().misses", "(2, 1)"),
+        ("import functools\n@functools.cache\ndef value(x): return x < 2 or value(x - 1) + value(x - 2)", "value(60) > 1", "True"),
+        ("import typing\nId = typing.NewType('Id', int)\ndef value(x: Id): return x", "value(Id := 1)", "1"),
+        ("import typing\nT = typing.TypeVar('T')\nvalue = [T]", "value[0].__name__", "T"),
+        ("import typing\nT = typing.TypeVar('T')\nclass C(typing.Generic[T]): pass\nvalue = C[int]", "value.__args__", "(<class 'int'>,)"),
+        ("def f(): pass\nimport functools\nvalue = functools.partial(f)", "value()", "None"),
+        ("def value():\n  return g()\ndef g(): return 2", "value()", "2"),
+    ],
+)  # fmt: skip
+def test_what_main_defines_travels_by_value(code, expression, result):
+    assert elsewhere(from_main(code), expression) == result
+
+
+def test_a_class_of_main_comes_back_as_the_very_class():
+    code = """
+from scaler.serialize import payload
+class C(Exception): pass
+there = payload.loads(payload.dumps(C))
+print(there is C)
+"""
+    assert python(code).split() == [b"True"]
+
+
+def test_a_class_that_comes_back_keeps_its_own_methods():
+    code = """
+from scaler.serialize import payload
+count = 0
+class C:
+    def m(self):
+        global count
+        count += 1
+method = C.m
+payload.loads(payload.dumps(C())).m()
+print(C.m is method, count)
+"""
+    assert python(code).split() == [b"True", b"1"]
+
+
+def test_a_class_that_was_changed_is_changed_where_it_went():
+    code = """
+from scaler.serialize import payload
+class C:
+    x = 1
+first = payload.dumps(C)
+C.x = 2
+sys.stdout.buffer.write(payload.dumps([first, payload.dumps(C)]))
+"""
+    assert elsewhere(python(code), "[pickle.loads(part).x for part in value]") == "[1, 2]"
+
+
+@pytest.fixture
+def handmade():
+    module = types.ModuleType("handmade_module")
+    exec("class C:\n  a = 1\ndef f(x): return x * 2\ndef g(x): return f(x)", module.__dict__)
+    sys.modules["handmade_module"] = module
+    yield module
+    del sys.modules["handmade_module"]
+
+
+def test_a_module_made_by_hand_is_not_importable_and_what_it_defines_travels_by_value(handmade):
+    assert not is_importable("handmade_module")
+    assert elsewhere(payload.dumps([handmade.C(), handmade.g]), "value[0].a, value[1](2)") == "(1, 4)"
+
+
+def test_a_module_loaded_from_a_file_that_is_on_no_path_travels_by_value(tmp_path, monkeypatch):
+    (tmp_path / "loose_module.py").write_text("def f(x): return x + 10\n")
+    spec = importlib.util.spec_from_file_location("loose_module", tmp_path / "loose_module.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "loose_module", module)
+    spec.loader.exec_module(module)
+    assert elsewhere(payload.dumps(module.f), "value(1)") == "11"
+
+
+def test_a_module_travels_by_reference_as_soon_as_it_is_on_the_path(tmp_path, monkeypatch):
+    (tmp_path / "found_module.py").write_text("def f(x): return x + 10\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import found_module
+
+    monkeypatch.setitem(sys.modules, "found_module", found_module)
+    assert is_importable("found_module")
+    assert is_by_reference(payload.dumps(found_module.f))
+
+
+def test_another_module_of_the_same_name_as_one_on_the_path_travels_by_value(tmp_path, monkeypatch):
+    for place in ("on_path", "loaded"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "twin_module.py").write_text(f"def f(): return {place!r}\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "on_path"))
+    spec = importlib.util.spec_from_file_location("twin_module", tmp_path / "loaded" / "twin_module.py")
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "twin_module", module)
+    spec.loader.exec_module(module)
+    assert elsewhere(payload.dumps(module.f), "value()") == "loaded"
+
+
+def test_the_users_wish_that_a_package_travels_by_value_is_heard():
+    import json.decoder
+
+    assert is_by_reference(payload.dumps(json.decoder.JSONDecoder))
+    cloudpickle.register_pickle_by_value(json)
+    try:
+        assert not is_importable("json.decoder")
+        assert not is_by_reference(payload.dumps(json.decoder.JSONDecoder))
+    finally:
+        cloudpickle.unregister_pickle_by_value(json)
+    assert is_by_reference(payload.dumps(json.decoder.JSONDecoder))
+
+
+def test_a_function_whose_name_leads_to_another_one_travels_by_value(tmp_path, monkeypatch):
+    (tmp_path / "shadowed_module.py").write_text("def f(): return 1\nfirst = f\ndef f(): return 2\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import shadowed_module
+
+    assert elsewhere(payload.dumps(shadowed_module.first), "value()") == "1"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+def test_local_and_test_classes_travel():
+    class Local:
+        def __init__(self):
+            self.x = 4
+
+    assert elsewhere(payload.dumps([Local(), Point(5)]), "value[0].x, value[1].x") == "(4, 5)"
+
+
+class Refuses:
+    def __reduce__(self):
+        raise LookupError("not me")
+
+
+def deep():
+    value = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (threading.Lock(), "an object of type _thread.lock cannot be pickled: TypeError"),
+        ([threading.Lock()], "an object of type list cannot be pickled"),
+        (Refuses(), "LookupError: not me"),
+        (deep(), "recursion"),
+        ((n for n in ()), "generator"),
+    ],
+)
+def test_what_cannot_be_pickled_is_one_error_that_says_so(value, words):
+    with pytest.raises(SerializationError, match=words) as caught:
+        payload.dumps(value)
+    assert isinstance(caught.value, pickle.PicklingError)
+    assert caught.value.__cause__ is not None
+
+
+def test_a_large_array_is_not_blown_up():
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(100_000)
+    pickled = payload.dumps({"a": array})
+    assert len(pickled) < array.nbytes + 500
+    assert (payload.loads(pickled)["a"] == array).all()
+
+
+def test_the_default_serializer_is_this_one():
+    assert Serializer.deserialize(Serializer.serialize(Point(3))).x == 3

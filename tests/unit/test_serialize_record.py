@@ -1,0 +1,216 @@
+import concurrent.futures
+import threading
+
+import pytest
+
+from scaler import errors
+from scaler.serialize.record import decode_error, encode_error, exception_record
+
+
+def travelled(raiser):
+    """Return the exception as a client gets it."""
+    try:
+        raiser()
+    except BaseException as error:
+        return decode_error(exception_record(error, "m.f"), "task 3 (m.f)")
+    raise AssertionError("nothing was raised")
+
+
+class TwoArguments(Exception):
+    def __init__(self, code, reason):
+        super().__init__(f"{code}: {reason}")
+        self.code = code
+
+
+class Garbling(Exception):
+    def __init__(self, code=3):
+        super().__init__(f"code {code}")
+
+
+class KeywordOnly(OSError):
+    def __init__(self, *, path):
+        super().__init__(2, "gone", path)
+
+
+class BadText(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+class WithOwnReduce(Exception):
+    def __init__(self, a):
+        super().__init__("fixed text")
+        self.a = a
+
+    def __reduce__(self):
+        return WithOwnReduce, (self.a,)
+
+
+def raising(error):
+    def raiser():
+        raise error
+
+    return raiser
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("wrong"),
+        KeyError("k"),
+        FileNotFoundError(2, "No such file", "/x"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        StopIteration(4),
+        concurrent.futures.CancelledError(),
+        TwoArguments(7, "why"),
+        Garbling(9),
+        KeywordOnly(path="/x"),
+        WithOwnReduce(5),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_exception_comes_back_as_its_own_type_with_its_text(error):
+    back = travelled(raising(error))
+    assert type(back) is type(error)
+    assert (str(back), back.args) == (str(error), error.args)
+
+
+def test_attributes_and_notes_come_back():
+    error = TwoArguments(7, "why")
+    error.add_note("a note")
+    back = travelled(raising(error))
+    assert back.code == 7
+    assert back.__notes__[0] == "a note"
+
+
+def test_the_remote_traceback_is_the_cause_and_starts_at_the_users_frames():
+    def raiser():
+        raise ValueError("here")
+
+    cause = travelled(raiser).__cause__
+    assert type(cause) is errors.RemoteTraceback
+    assert 'raise ValueError("here")' in cause.text
+    assert cause.text.startswith("Traceback (most recent call last)")
+
+
+def test_frames_of_the_engine_above_the_users_are_left_out():
+    from scaler.serialize.entry import Entry
+
+    def user_function():
+        raise ValueError
+
+    text = travelled(lambda: Entry(("k", user_function)).run([])).__cause__.text
+    assert "user_function" in text
+    (entry,) = [Entry(("k", user_function))]
+    try:
+        entry.run([])
+    except ValueError as error:
+        error.__traceback__ = error.__traceback__.tb_next
+        text = decode_error(exception_record(error, "m.f")).__cause__.text
+    assert "user_function" in text
+    assert "entry.py" not in text
+
+
+def test_a_cause_of_the_users_own_is_kept_and_the_traceback_becomes_a_note():
+    def raiser():
+        try:
+            raise Garbling(5)
+        except Garbling as error:
+            raise ValueError("outer") from error
+
+    back = travelled(raiser)
+    assert type(back.__cause__) is Garbling
+    assert str(back.__cause__) == "code 5"
+    assert "Remote traceback" in back.__notes__[-1]
+    assert "code 5" in back.__notes__[-1]
+
+
+def test_the_context_is_kept():
+    def raiser():
+        try:
+            raise KeyError("first")
+        except KeyError:
+            raise ValueError("second")  # noqa: B904
+
+    assert repr(travelled(raiser).__context__) == "KeyError('first')"
+
+
+def test_exceptions_that_cause_each_other_travel():
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    back = travelled(raising(first))
+    assert back.__cause__.__cause__ is back
+
+
+def test_a_group_comes_back_with_all_its_members():
+    back = travelled(raising(ExceptionGroup("several", [TwoArguments(1, "x"), Garbling(2), KeyError("k")])))
+    assert type(back) is ExceptionGroup
+    assert [repr(error) for error in back.exceptions] == ["TwoArguments('1: x')", "Garbling('code 2')", "KeyError('k')"]
+    assert back.exceptions[0].code == 1
+
+
+def test_arguments_and_attributes_that_cannot_travel_become_their_repr():
+    error = ValueError("text", threading.Lock())
+    error.lock, error.number = threading.Lock(), 5
+    back = travelled(raising(error))
+    assert type(back) is ValueError
+    assert back.args[0] == "text"
+    assert "lock" in back.args[1]
+    assert "lock" in back.lock
+    assert back.number == 5
+
+
+def test_an_exception_that_cannot_travel_comes_back_as_text():
+    class Unpicklable(Exception):
+        lock = threading.Lock()
+
+    back = travelled(raising(Unpicklable("the text")))
+    assert type(back) is errors.TaskError
+    assert back.type_name.endswith("Unpicklable")
+    assert "the text" in str(back)
+    assert "task 3 (m.f)" in str(back)
+    assert "the text" in back.traceback
+    assert type(back.__cause__) is errors.RemoteTraceback
+
+
+def test_an_exception_without_text_still_gives_a_record():
+    back = travelled(raising(BadText()))
+    assert isinstance(back, (BadText, errors.TaskError))
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("lost", errors.WorkerLost),
+        ("timeout", errors.TaskTimeout),
+        ("serialization", errors.SerializationError),
+        ("function", errors.FunctionNotFound),
+        ("object", errors.ObjectLost),
+        ("cancelled", concurrent.futures.CancelledError),
+        ("of a later version", errors.TaskError),
+    ],
+)
+def test_the_engines_own_errors_name_the_task_once(kind, expected):
+    error = decode_error(encode_error(kind, message="killed by SIGKILL"), "task 3 (m.f)")
+    assert type(error) is expected
+    assert str(error) == "task 3 (m.f): killed by SIGKILL"
+    error = decode_error(encode_error(kind, message="task 3 (m.f) was killed"), "task 3 (m.f)")
+    assert str(error) == "task 3 (m.f) was killed"
+
+
+def test_what_is_unpickled_badly_comes_back_as_text():
+    record = encode_error("raised", "m.Odd", "text", "Traceback", "m.f", b"not a pickle")
+    error = decode_error(record, "task 3")
+    assert type(error) is errors.TaskError
+    assert "cannot be unpickled here" in str(error)
+
+
+@pytest.mark.parametrize("record", [b"", b"x", b"\xff\xff", b"N", b"(\x00\x00\x00\x00", bytes(range(200))])
+def test_bytes_that_are_no_record_give_an_error_and_no_exception(record):
+    assert type(decode_error(record, "task 3")) is errors.TaskError
+
+
+def test_lone_surrogates_in_a_message_travel_as_escapes():
+    assert type(travelled(raising(ValueError("\udc80")))) in (ValueError, errors.TaskError)

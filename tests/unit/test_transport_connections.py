@@ -1,0 +1,458 @@
+"""Both transports keep the same promises: order, size, ends that show, and clear words when there is nobody."""
+
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from scaler.errors import AddressError, AddressInUse, ConnectionFailed, ConnectionTimeout, ObjectTooLarge
+from scaler.transport import Address, Connection, Listener, Security, connect, listen
+
+_DEADLINE = 20.0
+_SECURITY = Security.ephemeral()
+_linux = pytest.mark.skipif(sys.platform != "linux", reason="local sockets are abstract names, which Linux has")
+_KINDS = [pytest.param("unix", marks=_linux), "tcp"]
+
+
+class Link:
+    """A listener and its clients, all served by the test's thread."""
+
+    def __init__(self, address: str = "tcp://127.0.0.1:0", **options: int) -> None:
+        self.options = options
+        self.listener: Listener = listen(address, _SECURITY, **options)
+        self.inbox: list[tuple[int, list[bytes]]] = []
+        self.closed: list[int] = []
+        self.clients: list[Connection] = []
+
+    def step(self) -> None:
+        self.inbox += [(peer, [bytes(frame) for frame in message]) for peer, message in self.listener.receive()]
+        self.closed += self.listener.closed()
+
+    def until(self, condition: Callable[[], object], *clients: Connection) -> None:
+        """Serve the listener until `condition`; the descriptors alone say when to look again."""
+        deadline = time.monotonic() + _DEADLINE
+        while not condition():
+            left = deadline - time.monotonic()
+            assert left > 0, "the condition did not come true"
+            if select.select([self.listener, *clients], [], [], min(left, 0.5))[0]:
+                self.step()
+
+    def connect(self, kind: str, **options: object) -> Connection:
+        """A client; its handshake needs the listener, so it is made by another thread."""
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(
+                connect, self.listener.address, _SECURITY, shortcut=kind == "unix", **{**self.options, **options}
+            )
+            self.until(made.done)
+        client = made.result()
+        self.clients.append(client)
+        assert client.kind == kind
+        return client
+
+    def receive(self, client: Connection, count: int = 1) -> list[list[bytes]]:
+        """The next `count` messages of a client."""
+        messages: list[list[bytes]] = []
+
+        def enough() -> bool:
+            messages.extend([bytes(frame) for frame in message] for message in client.receive())
+            return len(messages) >= count
+
+        self.until(enough, client)
+        return messages
+
+    def peer_of(self, client: Connection) -> int:
+        """The number of a client that has not said anything yet."""
+        client.send([b"introduction"])
+        self.until(lambda: self.inbox)
+        peer, message = self.inbox.pop()
+        assert message == [b"introduction"]
+        assert not self.inbox
+        return peer
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close(0)
+        self.listener.close(0)
+
+
+@pytest.fixture
+def link() -> Iterator[Link]:
+    made = Link()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_messages_arrive_whole_and_in_order_both_ways(link: Link, kind: str) -> None:
+    client = link.connect(kind)
+    messages = [[b"%d" % number, b"", b"x" * (number * 37 % 5000)] for number in range(500)]
+    for message in messages:
+        client.send(message)
+    link.until(lambda: len(link.inbox) == len(messages))
+    assert [message for _, message in link.inbox] == messages
+    (peer,) = {peer for peer, _ in link.inbox}
+    for message in messages:
+        link.listener.send(peer, message)
+    assert link.receive(client, len(messages)) == messages
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("size", [1 << 16, 1_000_003, 100 << 20])
+def test_a_large_frame_arrives_while_nobody_blocks(link: Link, kind: str, size: int) -> None:
+    client = link.connect(kind)
+    body = os.urandom(1 << 16) * (size // (1 << 16) + 1)
+    view = memoryview(body)[:size]
+    client.send([b"head", view, b"", b"tail"])  # returns although nobody reads
+    client.send([b"after"])
+    link.until(lambda: client.receive() == [] and len(link.inbox) == 2, client)
+    assert link.inbox[0][1] == [b"head", bytes(view), b"", b"tail"]
+    assert link.inbox[1][1] == [b"after"]
+    link.listener.send(link.inbox[0][0], [view])
+    assert link.receive(client) == [[bytes(view)]]
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_message_of_very_many_frames(link: Link, kind: str) -> None:
+    client = link.connect(kind)
+    message = [b"%d" % number * 20 for number in range(3000)]
+    client.send(message)
+    link.until(lambda: client.receive() == [] and link.inbox, client)
+    assert link.inbox[0][1] == message
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_many_threads_may_send_while_one_receives(link: Link, kind: str) -> None:
+    client = link.connect(kind)
+
+    def talk(speaker: int) -> None:
+        for number in range(200):
+            client.send([b"%d" % speaker, b"%d" % number, b"x" * 3000])
+
+    threads = [threading.Thread(target=talk, args=(speaker,)) for speaker in range(4)]
+    for thread in threads:
+        thread.start()
+    echoes: list[list[bytes]] = []
+
+    def echo() -> bool:
+        while link.inbox:
+            peer, message = link.inbox.pop(0)
+            link.listener.send(peer, message)
+        echoes.extend([bytes(frame) for frame in message] for message in client.receive())
+        return len(echoes) == 800
+
+    link.until(echo, client)
+    for thread in threads:
+        thread.join()
+    for speaker in range(4):
+        heard = [int(number) for who, number, _ in echoes if who == b"%d" % speaker]
+        assert heard == list(range(200))
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_the_listener_learns_of_a_client_that_left_after_its_last_words(link: Link, kind: str) -> None:
+    leaving, staying = link.connect(kind), link.connect(kind)
+    peer = link.peer_of(leaving)
+    other = link.peer_of(staying)
+    assert peer != other
+    for number in range(100):
+        leaving.send([b"%d" % number, bytes(10_000)])
+    with ThreadPoolExecutor(1) as pool:
+        gone = pool.submit(leaving.close, _DEADLINE)
+        link.until(lambda: gone.done() and link.closed)
+    assert link.closed == [peer]
+    assert len(link.inbox) == 100
+    link.listener.send(peer, [b"too late"])
+    link.listener.send(other, [b"hello"])
+    assert link.receive(staying) == [[b"hello"]]
+    leaving.send([b"closed"])
+    assert leaving.is_closed
+    assert leaving.receive() == []
+    leaving.close()
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_client_learns_that_the_listener_left_after_its_last_words(link: Link, kind: str) -> None:
+    client = link.connect(kind)
+    peer = link.peer_of(client)
+    assert client.trouble() is None
+    for number in range(100):
+        link.listener.send(peer, [b"%d" % number])
+    with ThreadPoolExecutor(1) as pool:
+        gone = pool.submit(link.listener.close, _DEADLINE)
+        heard: list[object] = []
+        deadline = time.monotonic() + _DEADLINE
+        while not client.is_closed and time.monotonic() < deadline:
+            select.select([client], [], [], 0.5)
+            heard += client.receive()
+        gone.result()
+    assert client.is_closed
+    assert len(heard) == 100
+    assert client.trouble() == "the other side closed the connection"
+    client.send([b"nobody"])
+    with pytest.raises(ConnectionFailed, match="nothing listens"):
+        connect(link.listener.address, _SECURITY)
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_killed_client_is_noticed(link: Link, kind: str) -> None:
+    code = (
+        "import sys; from scaler.transport import *; import os\n"
+        "c = connect(sys.argv[1], Security.from_env(os.environ), shortcut=sys.argv[2] == 'unix')\n"
+        "c.send([b'here']); sys.stdin.read()"
+    )
+    environ = {**os.environ, **_SECURITY.to_env(), "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = subprocess.Popen(
+        [sys.executable, "-c", code, link.listener.address.url, kind], stdin=subprocess.PIPE, env=environ
+    )
+    try:
+        link.until(lambda: link.inbox)
+        program.kill()
+        link.until(lambda: link.closed)
+    finally:
+        program.kill()
+        program.communicate()
+    assert link.closed == [link.inbox[0][0]]
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_nothing_more_arrives_from_a_disconnected_peer(link: Link, kind: str) -> None:
+    unwanted, wanted = link.connect(kind), link.connect(kind)
+    peer = link.peer_of(unwanted)
+    link.listener.disconnect(peer)
+    link.listener.disconnect(peer)
+    unwanted.send([b"still here"])
+    unwanted.close()
+    wanted.send([b"me too"])
+    link.until(lambda: link.inbox)
+    link.listener.send(peer, [b"nobody"])
+    assert [message for _, message in link.inbox] == [[b"me too"]]
+    assert link.closed == []
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_two_hundred_clients(link: Link, kind: str) -> None:
+    clients = [link.connect(kind) for _ in range(200)]
+    for number, client in enumerate(clients):
+        client.send([b"%d" % number])
+    link.until(lambda: len(link.inbox) == 200)
+    assert len({peer for peer, _ in link.inbox}) == 200
+    for peer, message in link.inbox:
+        link.listener.send(peer, message)
+    for number, client in enumerate(clients):
+        assert link.receive(client) == [[b"%d" % number]]
+    for client in clients[::2]:
+        client.close()
+    link.until(lambda: len(link.closed) == 100)
+    gone = {peer for peer, message in link.inbox if int(message[0]) % 2 == 0}
+    assert set(link.closed) == gone
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_message_over_the_limit_is_refused_by_its_sender(kind: str) -> None:
+    link = Link(max_message_bytes=1000)
+    try:
+        client = link.connect(kind)
+        peer = link.peer_of(client)
+        with pytest.raises(ObjectTooLarge, match="max_message_bytes"):
+            client.send([bytes(3 << 20)])
+        with pytest.raises(ObjectTooLarge, match="max_message_bytes"):
+            link.listener.send(peer, [bytes(3 << 20)])
+        client.send([b"fine"])
+        link.until(lambda: link.inbox)
+    finally:
+        link.close()
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_peer_with_too_large_messages_is_dropped_alone(kind: str) -> None:
+    link = Link(max_message_bytes=1000)
+    try:
+        wild = link.connect(kind, max_message_bytes=1 << 30)
+        tame = link.connect(kind)
+        peer = link.peer_of(wild)
+        wild.send([bytes(3 << 20)])
+        link.until(lambda: wild.receive() == [] and link.closed, wild)
+        assert link.closed == [peer]
+        assert not link.inbox
+        link.until(lambda: wild.receive() == [] and wild.is_closed, wild)
+        link.peer_of(tame)
+    finally:
+        link.close()
+
+
+def test_a_slow_reader_holds_up_nobody(link: Link) -> None:
+    with ExitStack() as stack:
+        slow = link.connect("tcp" if sys.platform != "linux" else "unix")
+        quick = link.connect(slow.kind)
+        stack.callback(slow.close, 0)
+        slow_peer, quick_peer = link.peer_of(slow), link.peer_of(quick)
+        for number in range(100):
+            link.listener.send(slow_peer, [b"%d" % number, bytes(1 << 20)])
+        link.listener.send(quick_peer, [b"now"])
+        assert link.receive(quick) == [[b"now"]]
+        assert [int(message[0]) for message in link.receive(slow, 100)] == list(range(100))
+
+
+def test_the_port_is_picked_and_belongs_to_one_listener(link: Link) -> None:
+    address = link.listener.address
+    assert address.host == "127.0.0.1"
+    assert address.port > 0
+    with pytest.raises(AddressInUse, match=f"listens at {address.url}"):
+        listen(address, _SECURITY)
+    link.listener.close()
+    link.listener.close()
+    again = listen(address, _SECURITY)  # at once, without waiting
+    again.close()
+
+
+def test_a_port_of_a_foreign_program_is_in_use() -> None:
+    with socket.socket() as foreign:
+        foreign.bind(("127.0.0.1", 0))
+        foreign.listen()
+        with pytest.raises(AddressInUse, match="choose another port"):
+            listen(Address("127.0.0.1", foreign.getsockname()[1]), _SECURITY)
+
+
+def test_an_address_of_another_machine_cannot_be_listened_at() -> None:
+    with pytest.raises(AddressError, match="no address of this machine"):
+        listen("tcp://203.0.113.7:0", _SECURITY)
+
+
+@_linux
+@pytest.mark.parametrize("kind", _KINDS)
+def test_listeners_of_one_port_on_two_hosts_are_told_apart(kind: str) -> None:
+    first = Link("tcp://127.0.0.1:0")
+    try:
+        second = Link(first.listener.address.url.replace("127.0.0.1", "127.0.0.2"))
+    except AddressInUse:
+        first.close()
+        pytest.skip("another program took the port of 127.0.0.2")
+    try:
+        first.connect(kind).send([b"first"])
+        second.connect(kind).send([b"second"])
+        first.until(lambda: first.inbox)
+        second.until(lambda: second.inbox)
+        assert [message for _, message in first.inbox] == [[b"first"]]
+        assert [message for _, message in second.inbox] == [[b"second"]]
+    finally:
+        first.close()
+        second.close()
+
+
+@_linux
+@pytest.mark.parametrize("kind", _KINDS)
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.9", "0.0.0.0", "localhost"])
+def test_a_listener_of_every_address_is_found_at_each(kind: str, host: str) -> None:
+    link = Link("tcp://0.0.0.0:0")
+    try:
+        address = Address(host, link.listener.address.port)
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(connect, address, _SECURITY, shortcut=kind == "unix")
+            link.until(made.done)
+        link.clients.append(made.result())
+        assert made.result().kind == kind
+        assert made.result().address == address
+    finally:
+        link.close()
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_listener_may_have_an_ipv6_address(kind: str) -> None:
+    try:
+        link = Link("tcp://[::1]:0")
+    except AddressError:
+        pytest.skip("this machine has no IPv6")
+    try:
+        link.peer_of(link.connect(kind))
+    finally:
+        link.close()
+
+
+def _free_address() -> Address:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return Address("127.0.0.1", probe.getsockname()[1])
+
+
+def test_nothing_listens_is_said_at_once() -> None:
+    address = _free_address()
+    begun = time.monotonic()
+    with pytest.raises(ConnectionFailed, match=f"nothing listens at {address.url}; start one with: scaler_scheduler"):
+        connect(address, _SECURITY)
+    assert time.monotonic() - begun < 1.0
+    with pytest.raises(ConnectionFailed, match="nothing listens"):
+        connect(address, _SECURITY, timeout=0.05, retry=True)
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_program_may_start_before_its_scheduler(kind: str) -> None:
+    address = _free_address()
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(connect, address, _SECURITY, _DEADLINE, retry=True, shortcut=kind == "unix")
+        with pytest.raises(TimeoutError):
+            made.result(0.05)
+        link = Link(address.url)
+        try:
+            link.until(made.done)
+            link.clients.append(made.result())
+            assert made.result().kind == kind
+        finally:
+            link.close()
+
+
+def test_a_program_that_accepts_and_says_nothing_times_out() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        with pytest.raises(ConnectionTimeout, match="does not answer"):
+            connect(Address("127.0.0.1", silent.getsockname()[1]), _SECURITY, timeout=0.2)
+
+
+def test_importing_the_package_and_connecting_locally_does_not_load_zeromq(link: Link) -> None:
+    code = (
+        "import sys; from scaler.transport import *\n"
+        "made = sys.argv[1] and connect(sys.argv[1], Security.none())\n"
+        "assert made.kind == 'unix'; assert 'zmq' not in sys.modules"
+    )
+    if sys.platform != "linux":
+        code = "import sys, scaler.transport; assert 'zmq' not in sys.modules"
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code, link.listener.address.url], check=True, env=environ, timeout=_DEADLINE)
+
+
+@_linux
+def test_a_forked_child_keeps_nothing_open(link: Link) -> None:
+    client = link.connect("unix")
+    peer = link.peer_of(client)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(writer)
+            fine = client.is_closed and client.receive() == []
+            client.send([b"from the child"])
+            client.close()
+            link.listener.close()
+            os.read(reader, 1)  # lives until the parent has seen what it wanted
+            os._exit(0 if fine else 1)
+        finally:
+            os._exit(2)
+    os.close(reader)
+    try:
+        link.listener.send(peer, [b"still"])
+        assert link.receive(client) == [[b"still"]]  # the parent's own is untouched
+        client.close()
+        link.until(lambda: link.closed)  # though the child lives
+        assert not link.inbox
+    finally:
+        os.close(writer)
+        _, status = os.waitpid(child, 0)
+    assert status == 0

@@ -1,0 +1,636 @@
+import marshal
+import pickle
+import random
+import sys
+import threading
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from scaler.errors import SerializationError
+from scaler.serialize import payload
+from scaler.serialize.call import encode_call, encode_entries, encode_function
+from scaler.serialize.record import decode_error
+from scaler.serialize.serializer import Serializer
+from scaler.worker import context, run
+from scaler.worker.constants import (
+    BEGUN_CELL,
+    EACH,
+    ERROR,
+    GRAPH,
+    KEEP,
+    PAGE_CELLS,
+    PRIORITY_SHIFT,
+    PROFILE,
+    ROW_CELL,
+    SPREAD,
+    TOGETHER,
+    VALUES_EACH,
+    VALUES_LIST,
+)
+from scaler.worker.context import TaskContext
+from scaler.worker.run import Runner
+
+CLIENT, BATCH = 7, 1000
+FORGOTTEN = "forgotten"
+FUNCTION, ARGUMENTS = (CLIENT, 1), (CLIENT, 2)
+
+
+class Agent:
+    """The other end of a runner: what it would have written is read, what it sends is kept."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+        self.inbox: list[tuple[Any, ...]] = []
+        self.page = memoryview(bytearray(PAGE_CELLS * 8)).cast("Q")
+        self.runner = Runner(self.sent.append, self._read, self.page)
+        #: what to do when the runner has nothing to do
+        self.when_idle: Callable[[], None] = self.quit
+        context.install(self.runner.task, self.sent.append)
+        run.install(self.runner)
+
+    def _read(self) -> list[tuple[Any, ...]]:
+        messages, self.inbox = self.inbox, []
+        return messages
+
+    def quit(self) -> None:
+        self.inbox.append(("quit",))
+
+    def run(self) -> None:
+        self.runner.run(lambda: self.when_idle())
+
+    def hand_out(
+        self,
+        number: int,
+        function: Any,
+        rows: range,
+        *,
+        form: int = TOGETHER,
+        arguments: list[Any] | None = None,
+        calls: list[bytes] | None = None,
+        deps: list[list[tuple[tuple[int, int], int]]] | None = None,
+        flags: int = 0,
+        objects: tuple[tuple[tuple[int, int], bytes], ...] = (),
+    ) -> None:
+        """Write a hand-out of rows; the function is its payload or something to make one of."""
+        function = function if isinstance(function, bytes) else encode_function(function)
+        there = [(FUNCTION, function), *objects]
+        if arguments is not None:
+            there.append((ARGUMENTS, payload.dumps(arguments)))
+        sizes = body = None
+        if calls is not None:
+            sizes, body = array("I", map(len, calls)).tobytes(), b"".join(calls)
+        key = None if arguments is None else ARGUMENTS
+        self.inbox.append(
+            ("run", number, CLIENT, BATCH, rows.start, rows.stop, form, FUNCTION, key, flags,
+             "mod.fn", sizes, body, deps, there)
+        )  # fmt: skip
+
+    def spans(self) -> list[tuple[Any, ...]]:
+        return [result for message in self.sent if message[0] == "results" for result in message[1]]
+
+    def done(self) -> list[int]:
+        return [number for message in self.sent if message[0] == "results" for number in message[2]]
+
+    def returned(self) -> list[tuple[Any, ...]]:
+        return [message for message in self.sent if message[0] == "returned"]
+
+    def outcomes(self) -> dict[int, Any]:
+        """Return value or exception by row; fails when a row is reported twice."""
+        rows: dict[int, Any] = {}
+        for _, client, batch, lo, hi, outcome, _, _, sizes, body in self.spans():
+            assert (client, batch) == (CLIENT, BATCH)
+            if outcome == VALUES_LIST:
+                values = pickle.loads(body)
+                assert array("I", sizes).tolist() == [len(body)]
+            elif outcome == VALUES_EACH:
+                values, at = [], 0
+                for size in array("I", sizes):
+                    values.append(pickle.loads(body[at : at + size]))
+                    at += size
+            elif outcome == ERROR:
+                values = [decode_error(body, "a task")]
+            else:
+                values = [FORGOTTEN] * (hi - lo)
+            assert len(values) == hi - lo
+            for row, value in zip(range(lo, hi), values, strict=True):
+                assert row not in rows
+                rows[row] = value
+        return rows
+
+
+@pytest.fixture
+def agent() -> Iterator[Agent]:
+    yield Agent()
+    context.uninstall()
+    run.install(None)
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+def pair(x: int) -> list[int]:
+    return [x, x]
+
+
+def odd_raises(x: int) -> int:
+    if x % 2:
+        raise IndexError(x)
+    return x
+
+
+def test_rows_together_give_one_pickled_list(agent: Agent) -> None:
+    agent.hand_out(1, double, range(3, 8), arguments=[(i,) for i in range(8)])
+    agent.run()
+    assert agent.outcomes() == {row: 2 * row for row in range(3, 8)}
+    assert [span[3:6] for span in agent.spans()] == [(3, 8, VALUES_LIST)]
+    assert agent.done() == [1]
+
+
+def test_spread_items_are_single_arguments(agent: Agent) -> None:
+    agent.hand_out(1, pair, range(2), arguments=[(1, 2), 3], flags=SPREAD)
+    agent.run()
+    assert agent.outcomes() == {0: [(1, 2), (1, 2)], 1: [3, 3]}
+
+
+def test_an_error_splits_the_span_and_the_other_rows_run(agent: Agent) -> None:
+    agent.hand_out(1, odd_raises, range(5), arguments=[(i,) for i in range(5)])
+    agent.run()
+    outcomes = agent.outcomes()
+    assert [outcomes[row] for row in (0, 2, 4)] == [0, 2, 4]
+    assert [(type(outcomes[row]), outcomes[row].args) for row in (1, 3)] == [(IndexError, (1,)), (IndexError, (3,))]
+    assert agent.done() == [1]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_no_exception_of_a_task_ends_the_worker(agent: Agent, kind: type[BaseException]) -> None:
+    def fail(x: int) -> int:
+        if x == 0:
+            raise kind
+        return x
+
+    agent.hand_out(1, fail, range(2), arguments=[(0,), (1,)])
+    agent.run()
+    outcomes = agent.outcomes()
+    assert isinstance(outcomes[0], BaseException)
+    assert outcomes[1] == 1
+
+
+def test_mutable_results_are_pickled_at_once(agent: Agent) -> None:
+    shared: list[int] = []
+
+    def grow(x: int) -> Any:
+        if x == 0:
+            return "first"
+        collected.append(x)
+        return collected
+
+    collected = shared
+    agent.hand_out(1, grow, range(4), arguments=[(i,) for i in range(4)])
+    agent.run()
+    assert agent.outcomes() == {0: "first", 1: [1], 2: [1, 2], 3: [1, 2, 3]}
+    assert [span[5] for span in agent.spans()] == [VALUES_LIST, VALUES_EACH]
+
+
+def test_kept_results_come_one_by_one(agent: Agent) -> None:
+    agent.hand_out(1, double, range(3), arguments=[(i,) for i in range(3)], flags=KEEP)
+    agent.run()
+    assert agent.outcomes() == {0: 0, 1: 2, 2: 4}
+    assert {span[5] for span in agent.spans()} == {VALUES_EACH}
+
+
+def test_large_results_are_sent_before_the_handout_ends(agent: Agent) -> None:
+    sent_before: list[int] = []
+
+    def large(x: int) -> bytearray:
+        sent_before.append(len(agent.sent))
+        return bytearray(1 << 20)
+
+    agent.runner._objects._functions[FUNCTION] = (large, None)
+    agent.hand_out(1, b"", range(3), arguments=[(i,) for i in range(3)])
+    agent.run()
+    assert sent_before == [0, 1, 2]
+
+
+def test_rows_with_their_own_arguments(agent: Agent) -> None:
+    calls = [encode_call((1,), {"base": 10}), encode_call(("101",), {"base": 2}), encode_call(("x",), {"base": 2})]
+    agent.hand_out(1, int, range(4, 7), form=EACH, calls=calls)
+    agent.run()
+    outcomes = agent.outcomes()
+    assert isinstance(outcomes[4], TypeError)
+    assert outcomes[5] == 5
+    assert isinstance(outcomes[6], ValueError)
+
+
+class Explosive:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return divmod, (1, 0)
+
+
+def test_an_argument_that_raises_while_unpickled_fails_its_row_alone(agent: Agent) -> None:
+    calls = [encode_call((1,), {}), b"P" + pickle.dumps(((Explosive(),), {})), encode_call((3,), {})]
+    agent.hand_out(1, double, range(3), form=EACH, calls=calls)
+    agent.run()
+    outcomes = agent.outcomes()
+    assert (outcomes[0], outcomes[2]) == (2, 6)
+    assert isinstance(outcomes[1], SerializationError)
+    assert "ZeroDivisionError" in str(outcomes[1])
+
+
+def test_dependencies_are_whole_objects_or_elements_of_lists(agent: Agent) -> None:
+    from scaler.serialize.call import Slot
+
+    whole, listed = (CLIENT, 50), (CLIENT, 51)
+    agent.hand_out(
+        1,
+        divmod,
+        range(2),
+        form=EACH,
+        calls=[encode_call((Slot(0), Slot(1)), {}), encode_call((Slot(0), 4), {})],
+        deps=[[(whole, -1), (listed, 1)], [(listed, 2)]],
+        objects=((whole, payload.dumps(17)), (listed, payload.dumps([0, 5, 9]))),
+    )
+    agent.run()
+    assert agent.outcomes() == {0: (3, 2), 1: (2, 1)}
+
+
+def test_a_missing_object_is_named(agent: Agent) -> None:
+    agent.hand_out(1, double, range(1), form=EACH, calls=[encode_call((), {})], deps=[[((CLIENT, 99), -1)]])
+    agent.run()
+    assert "object 99" in str(agent.outcomes()[0])
+
+
+def add_up(*values: int) -> int:
+    return sum(values)
+
+
+def test_graph_rows_run_their_entry_with_the_values_of_their_dependencies(agent: Agent) -> None:
+    agent.hand_out(
+        1,
+        encode_entries([("a", divmod), ("b", add_up), ("c", add_up)]),
+        range(1, 3),
+        form=GRAPH,
+        deps=[[], [((CLIENT, 60), -1), ((CLIENT, 61), 0)]],
+        objects=(((CLIENT, 60), payload.dumps(10)), ((CLIENT, 61), payload.dumps([100]))),
+        flags=KEEP,
+    )
+    agent.run()
+    assert agent.outcomes() == {1: 0, 2: 110}
+
+
+def test_a_function_of_a_missing_module_fails_its_rows_only_and_names_the_module(agent: Agent) -> None:
+    agent.hand_out(1, b"Pcno_such_module\nf\n.", range(2), arguments=[(1,), (2,)])
+    agent.run()
+    for error in agent.outcomes().values():
+        assert type(error).__name__ == "FunctionNotFound"
+        assert "no_such_module" in str(error)
+    assert agent.done() == [1]
+
+
+def test_results_that_cannot_be_pickled_are_reported(agent: Agent) -> None:
+    agent.hand_out(1, threading.Lock, range(1), arguments=[()])
+    agent.run()
+    error = agent.outcomes()[0]
+    assert isinstance(error, SerializationError)
+    assert "the result of mod.fn" in str(error)
+
+
+class Tagged(Serializer):
+    @staticmethod
+    def serialize(obj: Any) -> bytes:
+        return pickle.dumps(("tag", obj) if isinstance(obj, int) else obj)
+
+    @staticmethod
+    def deserialize(payload: bytes) -> Any:
+        obj = pickle.loads(payload)
+        return obj[1] if isinstance(obj, tuple) else obj
+
+
+def test_a_serializer_of_the_user_writes_and_reads_everything(agent: Agent) -> None:
+    from scaler.serialize.call import Slot
+
+    agent.hand_out(
+        1,
+        encode_function(divmod, Tagged),
+        range(1),
+        form=EACH,
+        calls=[encode_call((Slot(0), 4), {}, Tagged)],
+        deps=[[((CLIENT, 5), -1)]],
+        objects=(((CLIENT, 5), Tagged.serialize(9)),),
+    )
+    agent.run()
+    assert agent.outcomes() == {0: (2, 1)}
+
+
+def test_profiled_rows_are_reported_one_by_one_with_duration_and_peak(agent: Agent) -> None:
+    def allocate(size: int) -> int:
+        return len(bytearray(size))
+
+    agent.hand_out(1, allocate, range(2), arguments=[(64 << 20,), (1,)], flags=PROFILE)
+    agent.run()
+    first, second = agent.spans()
+    assert agent.outcomes() == {0: 64 << 20, 1: 1}
+    assert first[6] > 0
+    assert first[7] > second[7] + (32 << 20)
+
+
+def test_the_context_is_of_the_row_that_runs_and_of_the_main_thread_alone(agent: Agent) -> None:
+    seen: list[TaskContext | None] = []
+
+    def look(x: int) -> None:
+        seen.append(context.current())
+        thread = threading.Thread(target=lambda: seen.append(context.current()))
+        thread.start()
+        thread.join()
+
+    agent.runner._objects._functions[FUNCTION] = (look, None)
+    agent.hand_out(1, b"", range(1, 2), arguments=[(0,), (1,)], flags=-3 << PRIORITY_SHIFT)
+    agent.run()
+    assert seen == [TaskContext(CLIENT, BATCH + 1, "mod.fn", -3), None]
+    assert context.current() is None
+
+
+def test_an_inline_row_runs_as_its_own_task(agent: Agent) -> None:
+    inner = TaskContext(CLIENT, 77, "inner")
+    seen: list[Any] = []
+
+    def look(fail: bool) -> int:
+        seen.append(context.current())
+        if fail:
+            raise SystemExit(3)
+        return 5
+
+    def outer(_: int) -> None:
+        outcome, body = run.run_inline(inner, look, (False,))
+        seen.append((outcome, pickle.loads(body)))
+        outcome, body = run.run_inline(inner, look, kwargs={"fail": True})
+        seen.append((outcome, type(decode_error(body, "x"))))
+        seen.append(context.current())
+
+    agent.runner._objects._functions[FUNCTION] = (outer, None)
+    agent.hand_out(1, b"", range(1), arguments=[(0,)])
+    agent.run()
+    deeper = TaskContext(CLIENT, 77, "inner", 0, 1)
+    assert seen == [deeper, (VALUES_EACH, 5), deeper, (ERROR, SystemExit), TaskContext(CLIENT, BATCH, "mod.fn")]
+
+
+def test_blocked_is_said_once_however_many_wait(agent: Agent) -> None:
+    context.blocked()
+    context.blocked()
+    context.unblocked()
+    assert agent.sent == [("blocked",)]
+    context.unblocked()
+    assert agent.sent == [("blocked",), ("unblocked",)]
+
+
+def in_row(agent: Agent, row: int, act: Callable[[], None]) -> Callable[[int], int]:
+    """Return a function that calls `act` while `row` runs."""
+
+    def function(x: int) -> int:
+        if x == row:
+            act()
+        return x
+
+    agent.runner._objects._functions[FUNCTION] = (function, None)
+    return function
+
+
+def in_control_thread(act: Callable[[], None]) -> Callable[[], None]:
+    def call() -> None:
+        thread = threading.Thread(target=act)
+        thread.start()
+        thread.join()
+
+    return call
+
+
+def test_a_recall_inside_a_row_sends_what_is_finished_and_returns_the_rest(agent: Agent) -> None:
+    in_row(agent, 3, in_control_thread(lambda: agent.runner.recall(9, 2)))
+    agent.hand_out(1, b"", range(10), arguments=[(i,) for i in range(10)])
+    agent.run()
+    assert [message[0] for message in agent.sent] == ["results", "returned", "results"]
+    assert [span[3:5] for span in agent.sent[0][1]] == [(0, 3)]
+    assert agent.sent[1] == ("returned", 9, [(1, CLIENT, BATCH, 6, 10)], (1, 3))
+    assert sorted(agent.outcomes()) == list(range(6))
+    assert agent.done() == [1]
+
+
+def test_a_recall_reaches_handouts_that_were_not_read_yet(agent: Agent) -> None:
+    def act() -> None:
+        agent.hand_out(2, b"", range(50, 60), arguments=[(i,) for i in range(60)])
+        agent.runner.recall(1, 0)
+
+    in_row(agent, 1, in_control_thread(act))
+    agent.hand_out(1, b"", range(5), arguments=[(i,) for i in range(60)])
+    agent.run()
+    assert agent.returned() == [
+        ("returned", 1, [(2, CLIENT, BATCH, 50, 60), (1, CLIENT, BATCH, 2, 5)], (1, 1)),
+    ]
+    assert sorted(agent.done()) == [1, 2]
+
+
+def test_a_recall_is_answered_when_nothing_can_be_returned(agent: Agent) -> None:
+    agent.runner.recall(4, 0)
+    assert agent.sent == [("returned", 4, [], None)]
+
+
+def test_a_waiting_task_gives_back_the_rows_behind_it(agent: Agent) -> None:
+    in_row(agent, 0, run.give_back_unbegun)
+    agent.hand_out(1, b"", range(3), arguments=[(i,) for i in range(3)])
+    agent.run()
+    assert agent.returned() == [("returned", 0, [(1, CLIENT, BATCH, 1, 3)], (1, 0))]
+    assert agent.outcomes() == {0: 0}
+
+
+def test_forgotten_rows_are_cancelled_and_those_around_them_run(agent: Agent) -> None:
+    in_row(agent, 2, in_control_thread(lambda: agent.runner.forget([(CLIENT, BATCH, 1, 6), (CLIENT, BATCH + 1, 0, 9)])))
+    agent.hand_out(1, b"", range(10), arguments=[(i,) for i in range(10)])
+    agent.run()
+    outcomes = agent.outcomes()
+    assert [row for row in outcomes if outcomes[row] == FORGOTTEN] == [3, 4, 5]
+    assert {row: outcomes[row] for row in (0, 1, 2, 6, 7, 8, 9)} == {row: row for row in (0, 1, 2, 6, 7, 8, 9)}
+    assert agent.done() == [1]
+
+
+def test_a_long_row_is_not_charged_to_the_short_ones_before_it(agent: Agent) -> None:
+    ticks = iter(range(0, 10**15, 1000))
+    clock = agent.runner._clock = agent.runner._ledger._clock = lambda: next(ticks)
+    agent.runner._loops._clock = clock
+
+    def act() -> None:
+        for _ in range(5000):  # the row takes 5 s
+            next(ticks)
+        agent.runner.recall(1, 0)
+
+    in_row(agent, 3, act)
+    agent.hand_out(1, b"", range(6), arguments=[(i,) for i in range(6)])
+    agent.run()
+    short, long = agent.spans()
+    assert short[3:5] == (0, 3)
+    assert short[6] < 20
+    assert long[3:5] == (3, 4)
+    assert long[6] >= 5000
+
+
+def test_an_exception_of_a_signal_handler_between_rows_harms_no_row(
+    agent: Agent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = iter([None, None, TimeoutError("late")])
+
+    def flush() -> None:
+        if error := next(late, None):
+            raise error
+
+    agent.runner.before_flush = flush
+    agent.runner._loops.flush_at = 0
+
+    def always_flush(x: int) -> int:
+        agent.runner._loops.flush_at = 0
+        return x
+
+    agent.runner._objects._functions[FUNCTION] = (always_flush, None)
+    agent.hand_out(1, b"", range(6), arguments=[(i,) for i in range(6)])
+    agent.run()
+    outcomes = agent.outcomes()
+    assert len(outcomes) == 6
+    assert [type(value) for value in outcomes.values()].count(TimeoutError) == 1
+
+
+def test_the_progress_page_names_the_row_that_runs(agent: Agent) -> None:
+    seen: list[list[int]] = []
+
+    def look(x: int) -> None:
+        seen.append(agent.page.tolist()[:2])
+
+    agent.runner._objects._functions[FUNCTION] = (look, None)
+    agent.hand_out(5, b"", range(1, 3), arguments=[(0,), (1,), (2,)])
+    agent.run()
+    assert seen == [[5, 2], [5, 3]]
+    assert agent.page[ROW_CELL] == 0
+    assert agent.page[BEGUN_CELL] > 0
+
+
+def test_messages_between_host_processes_are_marshallable(agent: Agent) -> None:
+    agent.hand_out(1, odd_raises, range(5), arguments=[(i,) for i in range(5)])
+    inbox = list(agent.inbox)
+    agent.run()
+    assert marshal.loads(marshal.dumps(inbox)) == inbox
+    assert marshal.loads(marshal.dumps(agent.sent)) == agent.sent
+
+
+class Switches:
+    """Makes two threads take turns at random bytecodes of the worker's code, where the interpreter rarely would."""
+
+    def __init__(self, agent: Agent, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.agent = agent
+        self.turn, self.acted, self.ran = (threading.Semaphore(0) for _ in range(3))
+
+    def main(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Trace the main thread: let the control thread act here, and sometimes go on meanwhile."""
+        return self._trace(frame, self.main, self._let_control_act)
+
+    def control(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Trace the control thread: let the main thread run a row, if it can without the lock."""
+        return self._trace(frame, self.control, lambda: self.ran.acquire(timeout=0.0002))
+
+    def _trace(self, frame: FrameType, again: Any, switch: Callable[[], object]) -> Any:
+        if "/scaler/worker/" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if self.rng.random() < 0.02:
+            switch()
+        return again
+
+    def _let_control_act(self) -> None:
+        if not self.agent.runner._lock._is_owned():  # type: ignore[attr-defined]
+            self.turn.release()
+            if self.rng.random() < 0.7:
+                self.acted.acquire(timeout=0.002)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_row_is_reported_exactly_once_whatever_the_interleaving(agent: Agent, seed: int) -> None:
+    rng = random.Random(seed)
+    handouts, rows = 100, 40
+    given = 0
+    over = threading.Event()
+    switches = Switches(agent, seed)
+
+    def function(x: int) -> Any:
+        switches.ran.release()
+        if x % 13 == 5:
+            raise ValueError(x)
+        return [x] if x % 7 == 3 else x
+
+    agent.runner._objects._functions[FUNCTION] = (function, None)
+    arguments = payload.dumps([(i,) for i in range(handouts * rows)])
+
+    def read() -> list[tuple[Any, ...]]:
+        nonlocal given
+        if given == handouts:
+            return [("quit",)]
+        if rng.random() < 0.5:
+            return []
+        lo, given = given * rows, given + 1
+        flags = rng.choice([0, 0, KEEP])
+        return [
+            ("run", given, CLIENT, BATCH, lo, lo + rows, TOGETHER, FUNCTION, ARGUMENTS, flags,
+             "f", None, None, None, [(ARGUMENTS, arguments)])
+        ]  # fmt: skip
+
+    agent.runner._read = read
+
+    def control() -> None:
+        token = 0
+        while not over.is_set():
+            switches.turn.acquire(timeout=0.01)
+            token += 1
+            sys.settrace(switches.control)
+            if token % 3:
+                agent.runner.recall(token, rng.choice([0, 1, 2, 10, 30, 100]))
+            else:
+                lo = max(0, given * rows - rng.randint(1, 3 * rows))
+                agent.runner.forget([(CLIENT, BATCH, lo, lo + rng.randint(1, 20))])
+            sys.settrace(None)
+            switches.acted.release()
+
+    before = sys.gettrace()
+    thread = threading.Thread(target=control)
+    thread.start()
+    sys.settrace(switches.main)
+    try:
+        agent.runner.run(lambda: None)
+    finally:
+        sys.settrace(before)
+        over.set()
+        thread.join(10)
+    outcomes = agent.outcomes()  # fails for a row that has two results
+    back = Counter(row for message in agent.returned() for _, _, _, lo, hi in message[2] for row in range(lo, hi))
+    assert set(back.values()) == {1}
+    assert not back.keys() & outcomes.keys()
+    assert back.keys() | outcomes.keys() == set(range(handouts * rows))
+    assert sorted(agent.done()) == list(range(1, handouts + 1))
+    finished = {row: value for row, value in outcomes.items() if value != FORGOTTEN}
+    assert len(finished) < len(outcomes)
+    for row, value in finished.items():
+        if row % 13 == 5:
+            assert isinstance(value, ValueError)
+        else:
+            assert value == ([row] if row % 7 == 3 else row)
+    # What was said to be running is reported later, and is neither given back nor cancelled.
+    reported: set[int] = set()
+    asked = 0
+    for message in agent.sent:
+        if message[0] == "results":
+            reported.update(row for result in message[1] for row in range(result[3], result[4]))
+        elif message[3] is not None:
+            asked += 1
+            assert message[3][1] not in reported
+            assert message[3][1] in finished
+    assert asked
