@@ -43,7 +43,7 @@ def scaler_get(
     with local_callbacks(callbacks) as active, Progress(active, graph, wanted) as progress:
         nodes = translate(graph)
         session = client or client_for(address)
-        futures = session.submit_nodes(nodes, wanted, order(graph))
+        futures = session.submit_nodes(nodes, wanted, _order(graph))
         try:
             values = {}
             for key, future in zip(wanted, futures, strict=True):
@@ -52,6 +52,13 @@ def scaler_get(
             session.cancel(futures, force=not isinstance(error, Exception))
             raise
     return nested_get(keys, values)  # type: ignore[no-untyped-call]
+
+
+def _order(graph: dict[Any, Any]) -> dict[Any, Any] | None:
+    try:
+        return order(graph)  # type: ignore[no-any-return]
+    except RuntimeError:  # a cycle; the planner names it
+        return None
 
 
 def _value(future: Future[Any], others: Sequence[Future[Any]]) -> Any:

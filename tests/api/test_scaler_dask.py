@@ -35,11 +35,16 @@ class InProcess:
             for entry, needed in zip(entries, run.dependencies, strict=True):
                 future = Future()
                 try:
-                    future.set_result(entry.run([made.shared[-1 - n] if n < 0 else outcomes[n].result() for n in needed]))
+                    future.set_result(
+                        entry.run([made.shared[-1 - n] if n < 0 else outcomes[n].result() for n in needed])
+                    )
                 except Exception as error:
                     future.set_exception(error)
                 outcomes.append(future)
-        return [outcomes[made.rows_of_keys[key]] if key in made.rows_of_keys else self.done(made.constants[key]) for key in keys]
+        return [
+            outcomes[made.rows_of_keys[key]] if key in made.rows_of_keys else self.done(made.constants[key])
+            for key in keys
+        ]
 
     def done(self, value):
         future = Future()
@@ -79,7 +84,14 @@ def fail(x):
     raise LookupError(f"no {x}")
 
 
-GRAPH = {"x": 1, "y": (inc, "x"), "z": (add, "x", "y"), "l": (sum, ["x", "y", (inc, "z")]), "again": "z", "list": ["x", "z"]}
+GRAPH = {
+    "x": 1,
+    "y": (inc, "x"),
+    "z": (add, "x", "y"),
+    "l": (sum, ["x", "y", (inc, "z")]),
+    "again": "z",
+    "list": ["x", "z"],
+}
 
 
 @pytest.mark.parametrize(
@@ -274,7 +286,11 @@ def test_a_fused_chain_is_unfolded(fake):
     ]
     graph = {"x": spec.Task("x", inc, 1), "c": fused(*tasks)}
     assert scaler_get(graph, "c", client=fake) == 15
-    functions = [step[1].__name__ for entry in fake.plans[-1].runs[0].entries for step in (entry[2] if entry[1] is None else [entry])]
+    functions = [
+        step[1].__name__
+        for entry in fake.plans[-1].runs[0].entries
+        for step in (entry[2] if entry[1] is None else [entry])
+    ]
     assert functions == ["inc", "add"]
 
 
@@ -294,7 +310,11 @@ class Odd(spec.Task):
 
 
 def test_a_node_of_an_unknown_class_runs_as_it_is(fake):
-    graph = {"x": spec.Task("x", inc, 1), "y": Odd("y", inc, spec.TaskRef("x")), "z": spec.Task("z", inc, Odd(None, inc, spec.TaskRef("x")))}
+    graph = {
+        "x": spec.Task("x", inc, 1),
+        "y": Odd("y", inc, spec.TaskRef("x")),
+        "z": spec.Task("z", inc, Odd(None, inc, spec.TaskRef("x"))),
+    }
     assert scaler_get(graph, ["y", "z"], client=fake) == (103, 104)
 
 

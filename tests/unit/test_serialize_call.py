@@ -72,7 +72,9 @@ def test_the_argument_that_cannot_be_pickled_is_named(args, kwargs, words):
 
 
 def test_the_argument_that_a_serializer_refuses_is_named():
-    with pytest.raises(SerializationError, match=r"argument 1 of m\.f, a lock, cannot be serialised: ValueError: no locks"):
+    with pytest.raises(
+        SerializationError, match=r"argument 1 of m\.f, a lock, cannot be serialised: ValueError: no locks"
+    ):
         encode_call((1, threading.Lock()), {}, Counting, "m.f")
 
 
@@ -88,7 +90,9 @@ def test_a_serializer_travels_with_the_function():
 
 
 def test_entries_come_back_ready_to_run():
-    entries, serializer = decode_function(encode_entries([("k", add), ("l", None, [("a", add), ("l", add, (None, 5), (0, 0), ())])]))
+    entries, serializer = decode_function(
+        encode_entries([("k", add), ("l", None, [("a", add), ("l", add, (None, 5), (0, 0), ())])])
+    )
     assert serializer is None
     assert [entry.key for entry in entries] == ["k", "l"]
     assert entries[0].run([1, 2]) == 3

@@ -1,0 +1,188 @@
+"""The agent's process on a host without the scheduler: its connection, its core, its workers.
+
+When the connection closes it is made anew for as long as it takes; the scheduler decides whether the session goes on or
+the agent begins anew. The connection is made by a thread, since that may block, while the workers go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import threading
+import time
+
+from scaler.agent.core.core import AgentCore
+from scaler.agent.core.events import Event, FromScheduler, Tick, Welcomed
+from scaler.agent.shell import EXTRA_SLOTS, AgentShell, log_output
+from scaler.agent.workers import Zygote
+from scaler.config import AgentConfig
+from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError
+from scaler.loop import Loop
+from scaler.protocol.channel import Gap
+from scaler.protocol.codec import decode
+from scaler.protocol.messages import Message, Refused, Welcome
+from scaler.protocol.peer import Peer, Refusal
+from scaler.transport import Address, Connection, Security, connect, load_or_create
+
+logger = logging.getLogger("scaler.agent")
+
+#: what the documents call it; objects are released by reference counting, so nothing waits for it
+OBJECT_RETENTION_SECONDS = 3600
+
+
+class Daemon:
+    """See the module's text."""
+
+    def __init__(self, config: AgentConfig, address: Address, security: Security, zygote: Zygote) -> None:
+        self._address = address
+        self._security = security
+        self._limit = config.max_message_bytes
+        self._peer = Peer("agent", config.name or os.uname().nodename, config.worker_count, config.capabilities)
+        self.loop = Loop(config.event_loop, self._step)
+        context = {"address": address.for_client().url, "security": security.to_env()}
+        self._shell = AgentShell(AgentCore(config.worker_count), zygote, self.loop, context, log_output)
+        self._connection: Connection | None = None
+        #: a connection that was made and waits for the loop's attention
+        self._made: Connection | None = None
+        self._welcomed = False
+        self._bell, self._rope = os.pipe()
+        self.loop.watch(self._bell)
+        self._planned: float | None = None
+        #: when the scheduler was last heard, seconds
+        self._heard = time.monotonic()
+        self._told = False
+        #: why the agent can't go on
+        self.failure: str | None = None
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        self._reconnect()
+        self.loop.soon()
+        try:
+            self.loop.run()
+        finally:
+            if self._connection is not None and self._welcomed:
+                for message in self._shell.carry_out(self._shell.core.leave()):
+                    self._connection.send(self._peer.frames(message))
+                self._connection.close(0.3)
+            self._shell.close()
+
+    # ---- the connection --------------------------------------------------------------------------------------------
+    def _reconnect(self) -> None:
+        self._welcomed = False
+        threading.Thread(target=self._connect, name="scaler-connect", daemon=True).start()
+
+    def _connect(self) -> None:
+        while self.failure is None:
+            try:
+                self._made = connect(self._address, self._security, 5.0, max_message_bytes=self._limit)
+                break
+            except HandshakeRefused as error:
+                self.failure = str(error)
+            except ConnectionFailed as error:
+                if not self._told:
+                    self._told = True
+                    logger.warning("%s; trying until it is there", error)
+                time.sleep(0.2)
+        with contextlib.suppress(OSError):
+            os.write(self._rope, b"x")
+
+    def _take_connection(self) -> None:
+        made, self._made = self._made, None
+        if made is None:
+            return
+        os.read(self._bell, 4096)
+        self._connection = made
+        self._heard = time.monotonic()
+        made.send(self._peer.hello())
+        self.loop.watch(made.fileno())
+
+    def _drop_connection(self, reason: str) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            logger.warning("the connection to the scheduler at %s is lost: %s", self._address, reason)
+            self._told = False
+            self.loop.forget(connection.fileno())
+            connection.close(0)
+            self._reconnect()
+
+    def _receive(self) -> list[Event]:
+        events: list[Event] = []
+        connection = self._connection
+        if connection is None:
+            return events
+        try:
+            for frames in connection.receive():
+                self._heard = time.monotonic()
+                if self._welcomed:
+                    message = self._peer.accept(frames)
+                    if message is not None:
+                        events.append(FromScheduler(message))
+                else:
+                    events += self._answered(connection, decode(frames).message)
+            for frames in self._peer.owed_acks():
+                connection.send(frames)
+        except (Gap, Refusal, ProtocolError) as error:
+            self._drop_connection(str(error))
+        else:
+            timeout = self._peer.welcome.timeout if self._peer.welcome else 10.0
+            if connection.is_closed:
+                self._drop_connection(connection.trouble() or "it was closed")
+            elif time.monotonic() - self._heard > timeout:
+                self._drop_connection(f"nothing was heard for {timeout:g} s")
+        return events
+
+    def _answered(self, connection: Connection, message: Message) -> list[Event]:
+        if isinstance(message, Refused):
+            self.failure = f"the scheduler at {self._address} refused: {message.reason}"
+        if not isinstance(message, Welcome):
+            return []
+        resumed, again = self._peer.welcomed(message)
+        self._welcomed = True
+        for frames in again:
+            connection.send(frames)
+        logger.info("connected to the scheduler at %s", self._address)
+        return [Welcomed(resumed, message.heartbeat)]
+
+    # ---- the loop --------------------------------------------------------------------------------------------------
+    def _step(self) -> None:
+        if self.failure is not None:
+            self.loop.stop()
+            return
+        now = time.monotonic()
+        self._take_connection()
+        events = self._receive() + self._shell.gather()
+        due = self._planned is not None and now >= self._planned
+        if events or due or self._planned is None:
+            for message in self._shell.carry_out(self._shell.core.handle(events or [Tick()], now)):
+                if self._connection is not None and self._welcomed:
+                    self._connection.send(self._peer.frames(message))
+                elif self._peer.welcome is not None:
+                    self._peer.frames(message)  # kept by the session's channel, and sent when it goes on
+        if self._shell.stopped:
+            self.loop.stop()
+        wake = self._shell.wake if self._shell.wake is not None and self._shell.wake > now else now + 1.0
+        if due or wake != self._planned:
+            self._planned = wake
+            self.loop.wake_at(wake)
+
+
+def run(config: AgentConfig) -> int:
+    """The program: serve until SIGTERM, Ctrl-C or the cluster's shutdown; the exit code."""
+    address = Address.parse(config.address)
+    logger.info(
+        "ClusterProcess: starting %d workers, heartbeat_interval_seconds=%g, object_retention_seconds=%d",
+        config.worker_count, config.heartbeat_interval, OBJECT_RETENTION_SECONDS,
+    )  # fmt: skip
+    zygote = Zygote.start(config.worker_count + EXTRA_SLOTS)
+    security = Security.none() if config.insecure else load_or_create(config.key_file)
+    daemon = Daemon(config, address, security, zygote)
+    gc.freeze()
+    daemon.run()
+    if daemon.failure is not None:
+        logger.error("%s", daemon.failure)
+        return 1
+    logger.info("ClusterProcess: ended")
+    return 0
