@@ -35,13 +35,21 @@ class Loop:
     def __init__(self, choice: str, step: Callable[[], None]) -> None:
         self._loop, self.name = make_event_loop(choice)
         self._step = step
+        #: sources that were readable since `step` last ran, in order; `step` takes them out
+        self.ready: dict[object, None] = {}
         self._due = False
         self._timer: asyncio.TimerHandle | None = None
         self._failure: BaseException | None = None
 
-    def watch(self, fd: int) -> None:
-        """Run `step` when this descriptor is readable."""
-        self._loop.add_reader(fd, self.soon)
+    def watch(self, fd: int, source: object) -> None:
+        """When this descriptor is readable, put `source` into `ready` and run `step`."""
+        ready, soon = self.ready, self.soon
+
+        def readable() -> None:
+            ready[source] = None
+            soon()
+
+        self._loop.add_reader(fd, readable)
 
     def watch_with(self, fd: int, callback: Callable[[], None]) -> None:
         """Call this when the descriptor is readable."""

@@ -48,7 +48,7 @@ class Daemon:
         self._made: Connection | None = None
         self._welcomed = False
         self._bell, self._rope = os.pipe()
-        self.loop.watch(self._bell)
+        self.loop.watch(self._bell, self)
         self._planned: float | None = None
         #: when the scheduler was last heard, seconds
         self._heard = time.monotonic()
@@ -97,7 +97,7 @@ class Daemon:
         self._connection = made
         self._heard = time.monotonic()
         made.send(self._peer.hello())
-        self.loop.watch(made.fileno())
+        self.loop.watch(made.fileno(), self)
 
     def _drop_connection(self, reason: str) -> None:
         connection, self._connection = self._connection, None
@@ -152,6 +152,7 @@ class Daemon:
             self.loop.stop()
             return
         now = time.monotonic()
+        self.loop.ready.pop(self, None)
         self._take_connection()
         events = self._receive() + self._shell.gather()
         due = self._planned is not None and now >= self._planned

@@ -48,14 +48,24 @@ class AgentShell:
         #: when the core wants to be woken
         self.wake: float | None = None
         self.stopped = False
-        loop.watch(zygote.fileno())
+        loop.watch(zygote.fileno(), zygote)
 
     def gather(self) -> list[Event]:
         """What workers said and did since the last time; never blocks."""
         events: list[Event] = []
-        for slot, worker in self._workers.items():
-            for message in worker.receive():
-                events.append(FromWorker(slot, message))
+        ready = self._loop.ready
+        for source in list(ready):
+            if type(source) is WorkerProcess:
+                del ready[source]
+                for message in source.receive():
+                    events.append(FromWorker(source.slot, message))
+        if self._zygote in ready:
+            del ready[self._zygote]
+            events += self._reports()
+        return events
+
+    def _reports(self) -> list[Event]:
+        events: list[Event] = []
         for report in self._zygote.receive():
             if isinstance(report, Exited):
                 events += self._exited(report)
@@ -72,6 +82,7 @@ class AgentShell:
         if worker is not None:
             events += [FromWorker(report.slot, message) for message in worker.receive()]
             self._loop.forget(worker.fileno())
+            self._loop.ready.pop(worker, None)
             worker.close()
         events.append(WorkerExited(report.slot, report.pid, report.status, self._zygote.progress(report.slot)))
         return events
@@ -106,7 +117,7 @@ class AgentShell:
     def _start(self, slot: int) -> None:
         worker = self._workers[slot] = self._zygote.fork_worker(slot)
         worker.send(("context", self._context))
-        self._loop.watch(worker.fileno())
+        self._loop.watch(worker.fileno(), worker)
 
     def _watch_writable(self, worker: WorkerProcess) -> None:
         for fd in worker.want_write():

@@ -1,9 +1,9 @@
 """A standard future that costs next to nothing until somebody waits for it.
 
 `concurrent.futures.Future` makes a Condition and two lists at once. Here they are made when first looked at, which is
-when somebody waits, adds a callback, or hands the future to `wait` or `as_completed`. The I/O thread that fulfils a future
-writes the value, then the state, then looks whether there is a Condition; who waits makes the Condition, then looks at the
-state: in either order one of them sees the other.
+when somebody adds a callback or hands the future to `wait` or `as_completed`; `result` makes do with a bare lock. The I/O
+thread that fulfils a future writes the value, then the state, then looks whether it is `_watched`; who waits sets
+`_watched`, then looks at the state: in either order one of them sees the other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from scaler.client.client import Client
 
 _first_look = threading.Lock()
-_LAZY: dict[str, Callable[[], Any]] = {"_condition": threading.Condition, "_waiters": list, "_done_callbacks": list}
+_LAZY: dict[str, Callable[[], Any]] = {
+    "_condition": threading.Condition,
+    "_waiters": list,
+    "_done_callbacks": list,
+    "_gates": list,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     #: of its row, set by the session when it is sent
     id = 0
     _profiling: ProfilingInfo | None = None
+    #: somebody waits, or wants to be called
+    _watched = False
 
     def __init__(self) -> None:
         """Made by clients only."""
@@ -58,6 +65,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
             raise AttributeError(name)
         with _first_look:
             made = self.__dict__.setdefault(name, make())
+            self._watched = True
         if name == "_condition" and self._state in (PENDING, RUNNING):
             self.client.being_awaited(self)
         return made
@@ -70,15 +78,27 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         """
         if self._state is not FINISHED:
             timeout = self.client.wait_for(self, timeout)
-        elif self._exception is None:
+            if self._state in (PENDING, RUNNING):
+                self._wait(timeout)
+        if self._state is FINISHED and self._exception is None:
             return self._result
-        return super().result(timeout)
+        return super().result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised, or None; blocks like `result`."""
         if self._state is not FINISHED:
             timeout = self.client.wait_for(self, timeout)
-        return super().exception(timeout)
+            if self._state in (PENDING, RUNNING):
+                self._wait(timeout)
+        return super().exception(0)
+
+    def _wait(self, timeout: float | None) -> None:
+        gate = threading.Lock()
+        gate.acquire()
+        self._gates.append(gate)
+        if self._state in (PENDING, RUNNING):
+            gate.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX))
+        self._gates.remove(gate)
 
     def cancel(self, force: bool = False) -> bool:
         """Take the task back; False if it runs or has ended. With `force` a running one is ended with its worker.
@@ -112,7 +132,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         """The task returned this."""
         self._result = value
         self._state = FINISHED
-        if "_condition" in self.__dict__:
+        if self._watched:
             self.announce()
 
     def fail(self, error: BaseException) -> None:
@@ -121,7 +141,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
             return
         self._exception = error
         self._state = FINISHED
-        if "_condition" in self.__dict__:
+        if self._watched:
             self.announce()
 
     def begun(self) -> None:
@@ -139,10 +159,14 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
                 self._condition.notify_all()
             else:
                 return
+        self._open_gates()
         self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def announce(self) -> None:
         """Tell those who wait."""
+        self._open_gates()
+        if "_condition" not in self.__dict__:
+            return
         with self._condition:
             for waiter in self._waiters:
                 if self._exception is None:
@@ -153,13 +177,18 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         if self._done_callbacks:
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
+    def _open_gates(self) -> None:
+        for gate in self.__dict__.get("_gates", ()):
+            if gate.locked():
+                gate.release()
+
 
 def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:
     """`fulfil` for many futures, without a call for each."""
     for future, value in zip(futures, values, strict=True):
         future._result = value
         future._state = FINISHED
-        if "_condition" in future.__dict__:
+        if future._watched:
             future.announce()
 
 

@@ -137,18 +137,23 @@ class Link:
         poll = self._poll()
         while not self._closing:
             try:
-                poll.poll(IDLE * 1000)
+                ready = poll.poll(IDLE * 1000)
                 if self._closing:
                     break
                 with self.lock:
                     self._awake = False
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(self._bell, 4096)
-                    self._receive()
-                    self._flush()
-                    self._handle((s.Tick(),))
+                    rung = not ready
+                    for fd, _ in ready:
+                        if fd == self._bell:
+                            os.read(fd, 4096)
+                            rung = True
+                        else:
+                            self._receive()
+                    if rung or self.outbox or self._events:
+                        self._flush()
+                        self._handle(())
                     effects, self._effects = self._effects, []
-                    lost = self._connection.is_closed or self._silent()
+                    lost = self._connection.is_closed or (not ready and self._silent())
                 if effects:
                     self._react(effects)
                 if lost and not self._closing:

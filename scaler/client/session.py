@@ -124,12 +124,7 @@ class Welcomed:
     workers: int
 
 
-@dataclass(slots=True)
-class Tick:
-    """Time went by."""
-
-
-Event = Submit | Announce | Release | Cancel | Claim | Say | Arrived | Welcomed | Tick
+Event = Submit | Announce | Release | Cancel | Claim | Say | Arrived | Welcomed
 
 
 # ---- effects -------------------------------------------------------------------------------------------------------
@@ -254,7 +249,6 @@ class SessionCore:
             Say: self._say,
             Welcomed: self._welcomed,
             Arrived: lambda event: self._of_message[type(event.message)](event.message),
-            Tick: lambda event: (),
         }
         self._of_message: dict[type, Callable[[Any], Iterable[Effect]]] = {
             TaskResult: self._task_result,

@@ -50,7 +50,7 @@ class Server:
         self._sessions = Sessions(terms, first_number=LOCAL_AGENT + 1)
         self._heartbeat = config.heartbeat_interval
         self.loop = Loop(config.event_loop, self._step)
-        self.loop.watch(listener.fileno())
+        self.loop.watch(listener.fileno(), listener)
         self._agent: AgentShell | None = None
         self._events: list[ev.Event] = []
         self._agent_events: list[AgentEvent] = []
@@ -77,7 +77,8 @@ class Server:
 
     def _step(self) -> None:
         now = time.monotonic()
-        self._receive()
+        if self.loop.ready.pop(self._listener, self) is None:
+            self._receive()
         if self._agent is not None:
             self._agent_events += self._agent.gather()
         due = first = self._planned is not None and now >= self._planned

@@ -75,7 +75,9 @@ def names_of_globals(code: CodeType) -> tuple[str, ...]:
     names = _names.get(code)
     if names is None:
         found = dict.fromkeys(
-            str(step.argval) for step in dis.get_instructions(code) if step.opname.endswith(("_GLOBAL", "_NAME"))
+            str(step.argval)
+            for step in dis.get_instructions(code)
+            if step.opname.endswith(("_GLOBAL", "_GLOBALS", "_NAME"))
         )
         for inner in code.co_consts:
             if isinstance(inner, CodeType):

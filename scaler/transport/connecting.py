@@ -67,7 +67,9 @@ def _find_listening(wanted: Address, candidates: list[Address], deadline: float 
     failure: ConnectionFailed | None = None
     for numeric in candidates:
         try:
-            with socket.create_connection((numeric.host, numeric.port), timeout=_left(deadline)) as probe:
+            with socket.socket(socket.AF_INET6 if ":" in numeric.host else socket.AF_INET) as probe:
+                probe.settimeout(_left(deadline))
+                probe.connect((numeric.host, numeric.port))
                 if probe.getsockname() != probe.getpeername():  # a free port of the ephemeral range can meet itself
                     return numeric
                 raise ConnectionRefusedError

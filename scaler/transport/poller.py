@@ -64,7 +64,9 @@ if sys.platform == "linux":
             ]
 
 
-class _SelectorPoller:
+class SelectorPoller:
+    """The portable one."""
+
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self.close = self._selector.close
@@ -93,7 +95,7 @@ class _SelectorPoller:
 
 def new_poller() -> Poller:
     """A poller of the best kind that the platform has."""
-    return _EpollPoller() if sys.platform == "linux" else _SelectorPoller()
+    return _EpollPoller() if sys.platform == "linux" else SelectorPoller()
 
 
 class Waker:

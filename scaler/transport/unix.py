@@ -3,9 +3,6 @@
 An abstract name is no file: it needs no directory, leaves nothing behind, is gone with its socket, and belongs to the
 network namespace as tcp ports do. Anybody may connect to one or take one, so both ends ask the kernel for the user id
 of the other (SO_PEERCRED), the listener when it accepts and the client before it says a word.
-
-A forked child would keep connections open that its parent, or the death of its parent, should close. The sockets are
-therefore closed in every forked child.
 """
 
 from __future__ import annotations
@@ -13,158 +10,21 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import select
 import socket
 import struct
 import sys
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from threading import Lock
-from typing import Protocol
-from weakref import WeakSet
+from collections.abc import Callable, Sequence
 
-from scaler.errors import AddressInUse, ProtocolError
+from scaler.errors import AddressInUse
 from scaler.transport.address import Address
-from scaler.transport.framing import Decoder, encode
 from scaler.transport.poller import READABLE, WRITABLE, Poller, new_poller
 from scaler.transport.port import Message, Sendable
+from scaler.transport.stream import Stream, flush_all, forget_in_children
 
 #: False where there are no abstract names: everything goes over tcp.
 AVAILABLE = sys.platform == "linux"
 
 _log = logging.getLogger(__name__)
-
-#: Bytes asked for in one `recv`.
-_READ_BYTES = 1 << 18
-#: Bytes of large messages that one call of `receive` takes before others have their turn.
-_PASS_BYTES = 1 << 23
-#: Wanted size of the kernel's buffer, so that a message of a megabyte leaves at once (the kernel may give less).
-_SOCKET_BUFFER_BYTES = 4 << 20
-#: Buffers in one `sendmsg`; the kernel's limit is 1024.
-_SEND_BUFFERS = 512
-
-
-class Stream:
-    """One established socket with its buffers, at either end. One thread receives, any thread sends."""
-
-    __slots__ = ("__weakref__", "_decoder", "_limit", "_lock", "_on_backlog", "_socket", "_unsent", "fd", "reason")
-
-    def __init__(self, connected: socket.socket, limit: int, on_backlog: Callable[[int, bool], None]) -> None:
-        connected.setblocking(False)
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
-        self._socket = connected
-        self._decoder = Decoder(limit)
-        self._limit = limit
-        #: Called with (descriptor, True) when bytes are left to send, with False when they are gone.
-        self._on_backlog = on_backlog
-        #: What the kernel did not take yet, in order, without empty buffers. Guarded by `_lock`.
-        self._unsent: deque[memoryview] = deque()
-        self._lock = Lock()
-        self.fd = connected.fileno()
-        #: Why nothing arrives any more; None while the stream is well.
-        self.reason: str | None = None
-        _open_sockets.add(self)
-
-    def receive(self, messages: list[Message]) -> None:
-        """Append what has arrived; sets `reason` when the stream has ended."""
-        decoder = self._decoder
-        taken = 0
-        try:
-            while taken < _PASS_BYTES:
-                wanted = decoder.wanted
-                if wanted is None:
-                    data = self._socket.recv(_READ_BYTES)
-                    if not data:
-                        self.reason = "the other side closed the connection"
-                        return
-                    messages += decoder.feed(data)
-                    if decoder.wanted is None:
-                        return
-                    taken += len(data)
-                    continue
-                count = self._socket.recv_into(wanted)
-                if not count:
-                    self.reason = "the other side closed the connection in the middle of a message"
-                    return
-                message = decoder.filled(count)
-                if message is not None:
-                    messages.append(message)
-                    return
-                taken += count
-        except BlockingIOError:
-            return
-        except ProtocolError as error:
-            self.reason = f"the other side broke the protocol: {error}"
-        except (OSError, MemoryError) as error:
-            self.reason = f"the connection broke: {error}"
-
-    def send(self, frames: Sequence[Sendable]) -> None:
-        """Give one message to the kernel, keep what it does not take."""
-        buffers = encode(frames, self._limit)
-        with self._lock:
-            if self.reason is not None:
-                return
-            if self._unsent:
-                self._unsent.extend(memoryview(buffer).cast("B") for buffer in buffers)
-                return
-            try:
-                sent = self._socket.sendmsg(buffers[:_SEND_BUFFERS], (), socket.MSG_NOSIGNAL)
-            except BlockingIOError:
-                sent = 0
-            except OSError:
-                return  # the peer is gone; `receive` will find the end after its last words
-            if len(buffers) == 1 and sent == len(buffers[0]):
-                return
-            self._unsent.extend(memoryview(buffer).cast("B") for buffer in buffers)
-            self._consume(sent)
-            if self._unsent:
-                self._on_backlog(self.fd, True)
-
-    def flush(self) -> bool:
-        """Give the kernel more of what is queued; True when nothing is left."""
-        with self._lock:
-            while self._unsent and self.reason is None:
-                try:
-                    buffers = [self._unsent[index] for index in range(min(len(self._unsent), _SEND_BUFFERS))]
-                    self._consume(self._socket.sendmsg(buffers, (), socket.MSG_NOSIGNAL))
-                except BlockingIOError:
-                    return False
-                except OSError:
-                    self._unsent.clear()
-            self._unsent.clear()
-            if self.fd >= 0:
-                self._on_backlog(self.fd, False)
-            return True
-
-    def _consume(self, sent: int) -> None:
-        unsent = self._unsent
-        while sent:
-            size = len(unsent[0])
-            if size > sent:
-                unsent[0] = unsent[0][sent:]
-                return
-            sent -= size
-            unsent.popleft()
-
-    @property
-    def has_backlog(self) -> bool:
-        """True while bytes wait for the kernel to take them."""
-        return bool(self._unsent)
-
-    def close(self, reason: str = "closed by this side") -> None:
-        """Close at once."""
-        with self._lock:
-            self.reason = self.reason or reason
-            self._unsent.clear()
-            self.fd = -1
-            self._socket.close()
-
-    def abandon(self) -> None:
-        """In a forked child: drop this copy of the descriptor, the parent's connection is untouched."""
-        self.reason = "the connection belongs to the parent of this forked process"
-        self.fd = -1
-        self._socket.close()
 
 
 class UnixConnection:
@@ -202,7 +62,7 @@ class UnixConnection:
         """See `port.Connection`."""
         if self._stream.fd < 0:
             return
-        _flush_all([self._stream], linger)
+        flush_all([self._stream], linger)
         self._stream.close()
         self._poller.close()
 
@@ -231,7 +91,7 @@ class UnixPeers:
         #: Peers that left by themselves since the shell last asked.
         self.closed: list[int] = []
         poller.add(self._listening.fileno())
-        _open_sockets.add(self)
+        forget_in_children(self)
 
     def handle(self, fd: int, events: int, inbox: list[tuple[int, Message]]) -> bool:
         """Deal with a ready descriptor; False if it is none of ours."""
@@ -276,7 +136,7 @@ class UnixPeers:
             self._poller.remove(self._listening.fileno())
         self._listening.close()
         self._accepting = True
-        _flush_all(self._streams.values(), linger)
+        flush_all(self._streams.values(), linger)
         for peer in list(self._streams):
             self._forget(peer)
 
@@ -377,33 +237,3 @@ def _limit_waiting(attempt: socket.socket, seconds: float) -> None:
     microseconds = int(seconds * 1e6)
     value = struct.pack("ll", microseconds // 1_000_000, microseconds % 1_000_000)
     attempt.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
-
-
-def _flush_all(streams: Iterable[Stream], linger: float) -> None:
-    """Send what is queued until it is gone or `linger` seconds have passed."""
-    deadline = time.monotonic() + linger
-    pending = {stream.fd: stream for stream in streams if stream.has_backlog}
-    writable = select.poll()
-    for fd in pending:
-        writable.register(fd, select.POLLOUT)
-    while pending and (left := deadline - time.monotonic()) > 0:
-        for fd, _ in writable.poll(left * 1000):
-            if pending[fd].flush():
-                del pending[fd]
-                writable.unregister(fd)
-
-
-class _Abandonable(Protocol):
-    def abandon(self) -> None: ...
-
-
-_open_sockets: WeakSet[_Abandonable] = WeakSet()
-
-
-def _abandon_in_child() -> None:
-    for opened in list(_open_sockets):
-        opened.abandon()
-
-
-if AVAILABLE:
-    os.register_at_fork(after_in_child=_abandon_in_child)

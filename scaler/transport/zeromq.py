@@ -18,10 +18,8 @@ child must not touch them; `close` there does nothing.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-import struct
 import time
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -29,31 +27,31 @@ from threading import Lock
 import zmq
 import zmq.utils.z85
 
-from scaler.errors import AddressError, AddressInUse, ConnectionFailed, ConnectionTimeout, HandshakeRefused
+from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused
 from scaler.transport.address import Address
-from scaler.transport.framing import LARGE, check_size, size_of
+from scaler.transport.framing import check_size, size_of
 from scaler.transport.poller import Poller, Waker, new_poller
-from scaler.transport.port import SLACK_BYTES, Message, Sendable
+from scaler.transport.port import Message, Sendable
 from scaler.transport.security import Security
+from scaler.transport.zeromq_sockets import (
+    bind,
+    close_all,
+    drain,
+    events_of,
+    has_input,
+    make_socket,
+    monitor_of,
+    receive_rest,
+    send_message,
+)
 
 _log = logging.getLogger(__name__)
 
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 _ZAP_DOMAIN = b"scaler"
-#: Messages and bytes one call of `receive` takes before others have their turn.
-_PASS_MESSAGES = 1024
-_PASS_BYTES = 1 << 24
-#: A peer that says nothing useful for this long while shaking hands is dropped, in milliseconds.
-_HANDSHAKE_MILLISECONDS = 10_000
-_MONITORED = (
-    zmq.EVENT_ACCEPTED
-    | zmq.EVENT_HANDSHAKE_SUCCEEDED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-    | zmq.EVENT_CLOSED
-    | zmq.EVENT_DISCONNECTED
-)
+#: A dealer that may not reconnect at all (-1) drops what it has received when the other side leaves; one that would
+#: wait for days keeps it until it is read.
+_NEVER_MILLISECONDS = 7 * 86_400_000
 
 
 class ZeroMQConnection:
@@ -78,13 +76,13 @@ class ZeroMQConnection:
         #: Guards every use of `_dealer`.
         self._lock = Lock()
         self._context = zmq.Context()
-        self._dealer = _make_socket(self._context, zmq.DEALER, numeric, limit)
-        self._dealer.setsockopt(zmq.RECONNECT_IVL, -1)
+        self._dealer = make_socket(self._context, zmq.DEALER, numeric, limit)
+        self._dealer.setsockopt(zmq.RECONNECT_IVL, _NEVER_MILLISECONDS)
         if not security.insecure:
             self._dealer.curve_serverkey = security.public
             self._dealer.curve_publickey = security.public
             self._dealer.curve_secretkey = security.secret
-        self._monitor = _monitor(self._dealer)
+        self._monitor = monitor_of(self._dealer)
         self._waker = Waker()
         self._poller = new_poller()
         self.fileno = self._poller.fileno
@@ -110,9 +108,9 @@ class ZeroMQConnection:
                 return messages
             self._waker.clear()
             # First: when the end has been told, all that came before it can be received.
-            if any(event == zmq.EVENT_DISCONNECTED for event, _ in _events(self._monitor)):
+            if any(event == zmq.EVENT_DISCONNECTED for event, _ in events_of(self._monitor)):
                 self._ended = True
-            if _drain(self._dealer, lambda: self._receive_one(messages)):
+            if drain(self._dealer, lambda: self._receive_one(messages)):
                 self._waker.wake()
             elif self._ended:
                 self._reason = "the other side closed the connection"
@@ -123,8 +121,8 @@ class ZeroMQConnection:
         check_size(sum(map(size_of, frames)), self._limit)
         with self._lock:
             if self._reason is None:
-                _send(self._dealer, frames)
-                if _has_input(self._dealer):
+                send_message(self._dealer, frames)
+                if has_input(self._dealer):
                     self._waker.wake()
 
     def trouble(self) -> str | None:
@@ -141,11 +139,11 @@ class ZeroMQConnection:
             unsent = self._reason is None
             self._reason = self._reason or "closed by this side"
             self._poller.close()
-            _close(self._context, [self._dealer], [self._monitor], linger if unsent else 0)
+            close_all(self._context, [self._dealer], [self._monitor], linger if unsent else 0)
             self._waker.close()
 
     def _receive_one(self, messages: list[Message]) -> int:
-        messages.append(_receive_rest(self._dealer))
+        messages.append(receive_rest(self._dealer))
         return sum(map(len, messages[-1]))
 
     def _await_handshake(self, deadline: float | None, security: Security) -> None:
@@ -154,7 +152,7 @@ class ZeroMQConnection:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._monitor.poll(None if left is None else int(left * 1000)):
                 raise ConnectionTimeout(f"{url} accepts connections but does not answer: is it a scaler scheduler?")
-            for event, _ in _events(self._monitor):
+            for event, _ in events_of(self._monitor):
                 if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                     return
                 if event == zmq.EVENT_CLOSED:
@@ -190,8 +188,8 @@ class ZeroMQPeers:
         self._context = zmq.Context()
         self._admission = self._context.socket(zmq.REP)
         self._admitted = b"" if security.insecure else zmq.utils.z85.decode(security.public)
-        self._router = _make_socket(self._context, zmq.ROUTER, address, limit)
-        self._monitor = _monitor(self._router)
+        self._router = make_socket(self._context, zmq.ROUTER, address, limit)
+        self._monitor = monitor_of(self._router)
         self._waker = Waker()
         try:
             if not security.insecure:
@@ -201,9 +199,9 @@ class ZeroMQPeers:
                 self._router.curve_server = True
                 self._router.curve_publickey = security.public
                 self._router.curve_secretkey = security.secret
-            self.port = _bind(self._router, address)
+            self.port = bind(self._router, address)
         except BaseException:
-            _close(self._context, [self._router], [self._admission, self._monitor], 0)
+            close_all(self._context, [self._router], [self._admission, self._monitor], 0)
             self._waker.close()
             raise
         self._fds = [each.fileno() for each in (self._router, self._monitor, self._admission, self._waker)]
@@ -213,10 +211,10 @@ class ZeroMQPeers:
     def receive(self, inbox: list[tuple[int, Message]]) -> None:
         """Admit, receive and note who left."""
         self._waker.clear()
-        while _has_input(self._admission):
+        while has_input(self._admission):
             self._admission.send_multipart(self._admit(self._admission.recv_multipart()))
         self._read_monitor()
-        more = _drain(self._router, lambda: self._receive_one(inbox))
+        more = drain(self._router, lambda: self._receive_one(inbox))
         if more:
             self._waker.wake()
         else:
@@ -230,8 +228,8 @@ class ZeroMQPeers:
         if route is None:
             return False
         check_size(sum(map(size_of, frames)), self._limit)
-        _send(self._router, (route, *frames))
-        if _has_input(self._router):
+        send_message(self._router, (route, *frames))
+        if has_input(self._router):
             self._waker.wake()
         return True
 
@@ -248,7 +246,7 @@ class ZeroMQPeers:
         """Send what is queued for at most `linger` seconds, close."""
         for fd in self._fds:
             self._poller.remove(fd)
-        _close(self._context, [self._router], [self._admission, self._monitor], linger)
+        close_all(self._context, [self._router], [self._admission, self._monitor], linger)
         self._waker.close()
 
     def _admit(self, request: list[bytes]) -> list[bytes]:
@@ -263,10 +261,10 @@ class ZeroMQPeers:
         route = self._router.recv(zmq.NOBLOCK)
         peer = self._peers.get(route)
         if peer is not None:
-            message = _receive_rest(self._router)
+            message = receive_rest(self._router)
         else:
             first = self._router.recv(zmq.NOBLOCK, copy=False)
-            message = _receive_rest(self._router, first)
+            message = receive_rest(self._router, first)
             if route in self._unwanted:
                 return 0
             peer = self._welcome(route, int(first.get("__fd")))
@@ -288,7 +286,7 @@ class ZeroMQPeers:
         return peer
 
     def _read_monitor(self) -> None:
-        for event, value in _events(self._monitor):
+        for event, value in events_of(self._monitor):
             if event == zmq.EVENT_ACCEPTED:
                 self._connections[value] = None
             elif event == zmq.EVENT_DISCONNECTED:
@@ -302,99 +300,3 @@ class ZeroMQPeers:
         if peer is not None:
             del self._routes[peer]
             self.closed.append(peer)
-
-
-def _make_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, address: Address, limit: int) -> zmq.Socket[bytes]:
-    made = context.socket(kind)
-    made.setsockopt(zmq.LINGER, 0)
-    made.setsockopt(zmq.SNDHWM, 0)
-    made.setsockopt(zmq.RCVHWM, 0)
-    made.setsockopt(zmq.MAXMSGSIZE, limit + SLACK_BYTES)
-    made.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MILLISECONDS)
-    made.setsockopt(zmq.IPV6, int(":" in address.host))
-    # A machine that vanished is noticed by the kernel within half a minute; the engine's heartbeats may be faster.
-    made.setsockopt(zmq.TCP_KEEPALIVE, 1)
-    made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 15)
-    made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 5)
-    made.setsockopt(zmq.TCP_KEEPALIVE_CNT, 3)
-    return made
-
-
-def _monitor(observed: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
-    monitor = observed.get_monitor_socket(_MONITORED)
-    monitor.setsockopt(zmq.LINGER, 0)
-    return monitor
-
-
-def _events(monitor: zmq.Socket[bytes]) -> list[tuple[int, int]]:
-    """(event, value) of everything the monitor has to tell."""
-    events: list[tuple[int, int]] = []
-    while _has_input(monitor):
-        event, value = struct.unpack("=hi", monitor.recv_multipart()[0])
-        events.append((event & 0xFFFF, value))
-    return events
-
-
-def _has_input(asked: zmq.Socket[bytes]) -> bool:
-    """True if something can be received; asking also silences the descriptor (see the top of this file)."""
-    return bool(int(asked.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
-
-
-def _drain(via: zmq.Socket[bytes], receive_one: Callable[[], int]) -> bool:
-    """Call `receive_one` (it returns the bytes taken) until nothing is left; True if it stopped before that."""
-    taken = 0
-    for _ in range(_PASS_MESSAGES):
-        try:
-            taken += receive_one()
-        except zmq.Again:
-            return False
-        if taken > _PASS_BYTES:
-            break
-    return True
-
-
-def _bind(router: zmq.Socket[bytes], address: Address) -> int:
-    try:
-        router.bind(address.url if address.port else f"{address.url[:-1]}*")
-    except zmq.ZMQError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(f"another program listens at {address.url}: choose another port") from None
-        if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
-            raise AddressError(f"{address.url}: {address.host} is no address of this machine") from None
-        raise AddressError(f"cannot listen at {address.url}: {error}") from None
-    endpoint = str(router.getsockopt_string(zmq.LAST_ENDPOINT))
-    return int(endpoint.rpartition(":")[2])
-
-
-def _send(via: zmq.Socket[bytes], frames: Sequence[Sendable]) -> None:
-    try:
-        via.send_multipart(frames, zmq.NOBLOCK)
-    except zmq.Again:
-        pass  # nobody is there any more
-
-
-def _receive_rest(via: zmq.Socket[bytes], frame: zmq.Frame | None = None) -> Message:
-    """All frames of the message that has begun (with `frame`, if that was read already)."""
-    message: Message = []
-    if frame is None:
-        frame = via.recv(zmq.NOBLOCK, copy=False)
-    while True:
-        message.append(frame.bytes if len(frame) < LARGE else memoryview(frame.buffer).toreadonly())
-        if not frame.more:
-            return message
-        frame = via.recv(zmq.NOBLOCK, copy=False)
-
-
-def _close(
-    context: zmq.Context[zmq.Socket[bytes]],
-    talking: list[zmq.Socket[bytes]],
-    inner: list[zmq.Socket[bytes]],
-    linger: float,
-) -> None:
-    """Close the sockets and wait for the context to end: `linger` seconds at most, and the port is free afterwards."""
-    for each in talking:
-        each.disable_monitor()
-        each.close(int(linger * 1000))
-    for each in inner:
-        each.close(0)
-    context.term()

@@ -29,7 +29,7 @@ class Handout:
         """Read a ("run", ...) message."""
         (
             _, self.number, self.client, self.batch, self.first, _, self.form, self.function, self.arguments, flags,
-            self.name, sizes, self.body, self.deps, _,
+            self.name, sizes, self.body, self.deps, _, _,
         ) = message  # fmt: skip
         self.flags: int = flags & ((1 << PRIORITY_SHIFT) - 1)
         self.priority: int = flags >> PRIORITY_SHIFT

@@ -161,6 +161,7 @@ class Runner:
             kind = message[0]
             if kind == "run":
                 handout = Handout(message)
+                self._objects.drop(message[15])
                 self._objects.add(message[14])
                 self._parts.append(Part(handout, message[4], message[5]))
             elif kind == "drop":

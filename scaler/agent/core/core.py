@@ -186,6 +186,10 @@ class AgentCore:
     def _beat(self) -> None:
         if self._heartbeat is not None and self._now >= self._next_heartbeat:
             self._next_heartbeat = self._now + self._heartbeat
+            for worker in self.workers.values():
+                if worker.stale:
+                    self._effects.append(ToWorker(worker.slot, ("drop", worker.stale)))
+                    worker.stale = []
             self._say(Heartbeat(self._now, self.target, self.queued, self.running))
 
     def _plan_wake(self) -> None:
@@ -274,6 +278,10 @@ class AgentCore:
         was, how = worker.state, describe_exit(event.status)
         worker.move("gone")
         number, begun = event.begun
+        if number not in worker.handouts and worker.handouts:
+            # It died between rows, or while it loaded the next function: that row is the one to suspect.
+            number = next(iter(worker.handouts))
+            begun = worker.handouts[number].left[0][0] if worker.handouts[number].left else -1
         for handout_number, handout in worker.handouts.items():
             part = handout.part
             running = begun if handout_number == number else -1
@@ -393,7 +401,7 @@ class AgentCore:
         handout = Handout(part, [(lo, hi)], None if each is None else each * (hi - lo), self._now)
         worker.handouts[number] = handout
         worker.move("busy")
-        self._effects.append(ToWorker(worker.slot, run_message(number, handout, self._objects, worker.objects)))
+        self._effects.append(ToWorker(worker.slot, run_message(number, handout, self._objects, worker)))
 
     def _recall_for_idle(self) -> None:
         """A worker has nothing to do while rows wait behind another's: take them back. Also ends rows past their timeout."""
@@ -575,7 +583,7 @@ class AgentCore:
             known = gone & worker.objects
             if known:
                 worker.objects -= known
-                self._effects.append(ToWorker(worker.slot, ("drop", list(known))))
+                worker.stale += known
 
     def _client_departure(self, message: ClientDeparture) -> None:
         client = message.client

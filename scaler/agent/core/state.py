@@ -120,6 +120,8 @@ class Worker:
     handouts: dict[int, Handout] = field(default_factory=dict)
     #: objects it has
     objects: set[Key] = field(default_factory=set)
+    #: objects it has and need not keep, to be told with the next rows
+    stale: list[Key] = field(default_factory=list)
     #: its task waits for other tasks: its slot is free for another worker
     blocked: bool = False
     #: a recall is under way
@@ -149,8 +151,10 @@ class Worker:
         return sum(handout.rows for handout in self.handouts.values())
 
 
-def run_message(number: int, handout: Handout, objects: dict[Key, Frame], known: set[Key]) -> tuple[Any, ...]:
+def run_message(number: int, handout: Handout, objects: dict[Key, Frame], worker: Worker) -> tuple[Any, ...]:
     """What a worker is told to run; objects that it doesn't have go along and count as known from now on."""
+    known = worker.objects
+    stale, worker.stale = worker.stale, []
     part = handout.part
     task = part.task
     (lo, hi) = handout.left[0]
@@ -176,5 +180,5 @@ def run_message(number: int, handout: Handout, objects: dict[Key, Frame], known:
     return (
         "run", number, client, task.batch, lo, hi, task.form, (client, task.function), arguments,
         task.flags | task.priority << PRIORITY_SHIFT, task.name,
-        sizes, body, needs, news,
+        sizes, body, needs, news, stale,
     )  # fmt: skip

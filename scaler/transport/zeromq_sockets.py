@@ -1,0 +1,130 @@
+"""ZeroMQ sockets the way both ends want them: options, monitors, draining, closing."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from scaler.errors import AddressError, AddressInUse
+from scaler.transport.address import Address
+from scaler.transport.framing import LARGE
+from scaler.transport.port import SLACK_BYTES, Message, Sendable
+
+#: Messages and bytes one call of `receive` takes before others have their turn.
+_PASS_MESSAGES = 1024
+_PASS_BYTES = 1 << 24
+#: A peer that says nothing useful for this long while shaking hands is dropped, in milliseconds.
+_HANDSHAKE_MILLISECONDS = 10_000
+#: What monitors tell of: connections that come and go, and how handshakes end.
+_MONITORED = (
+    zmq.EVENT_ACCEPTED
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_CLOSED
+    | zmq.EVENT_DISCONNECTED
+)
+
+
+def make_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, address: Address, limit: int) -> zmq.Socket[bytes]:
+    """A socket with our options: no limits on queues, one on the size of frames, keep-alive."""
+    made = context.socket(kind)
+    made.setsockopt(zmq.LINGER, 0)
+    made.setsockopt(zmq.SNDHWM, 0)
+    made.setsockopt(zmq.RCVHWM, 0)
+    made.setsockopt(zmq.MAXMSGSIZE, limit + SLACK_BYTES)
+    made.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MILLISECONDS)
+    made.setsockopt(zmq.IPV6, int(":" in address.host))
+    # A machine that vanished is noticed by the kernel within half a minute; the engine's heartbeats may be faster.
+    made.setsockopt(zmq.TCP_KEEPALIVE, 1)
+    made.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 15)
+    made.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 5)
+    made.setsockopt(zmq.TCP_KEEPALIVE_CNT, 3)
+    return made
+
+
+def monitor_of(observed: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+    """A socket that tells of connections and handshakes of `observed`."""
+    monitor = observed.get_monitor_socket(_MONITORED)
+    monitor.setsockopt(zmq.LINGER, 0)
+    return monitor
+
+
+def events_of(monitor: zmq.Socket[bytes]) -> list[tuple[int, int]]:
+    """(event, value) of everything the monitor has to tell."""
+    events: list[tuple[int, int]] = []
+    while has_input(monitor):
+        event, value = struct.unpack("=hi", monitor.recv_multipart()[0])
+        events.append((event & 0xFFFF, value))
+    return events
+
+
+def has_input(asked: zmq.Socket[bytes]) -> bool:
+    """True if something can be received; asking also silences the descriptor (see the top of zeromq.py)."""
+    return bool(int(asked.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
+
+def drain(via: zmq.Socket[bytes], receive_one: Callable[[], int]) -> bool:
+    """Call `receive_one` (it returns the bytes taken) until nothing is left; True if it stopped before that."""
+    taken = 0
+    for _ in range(_PASS_MESSAGES):
+        try:
+            taken += receive_one()
+        except zmq.Again:
+            return False
+        if taken > _PASS_BYTES:
+            break
+    return True
+
+
+def bind(router: zmq.Socket[bytes], address: Address) -> int:
+    """Bind and return the port. Raises `AddressInUse`, `AddressError`."""
+    try:
+        router.bind(address.url if address.port else f"{address.url[:-1]}*")
+    except zmq.ZMQError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(f"another program listens at {address.url}: choose another port") from None
+        if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
+            raise AddressError(f"{address.url}: {address.host} is no address of this machine") from None
+        raise AddressError(f"cannot listen at {address.url}: {error}") from None
+    endpoint = str(router.getsockopt_string(zmq.LAST_ENDPOINT))
+    return int(endpoint.rpartition(":")[2])
+
+
+def send_message(via: zmq.Socket[bytes], frames: Sequence[Sendable]) -> None:
+    """Send or queue; dropped if nobody is there."""
+    try:
+        via.send_multipart(frames, zmq.NOBLOCK)
+    except zmq.Again:
+        pass
+
+
+def receive_rest(via: zmq.Socket[bytes], frame: zmq.Frame | None = None) -> Message:
+    """All frames of the message that has begun (with `frame`, if that was read already)."""
+    message: Message = []
+    if frame is None:
+        frame = via.recv(zmq.NOBLOCK, copy=False)
+    while True:
+        message.append(frame.bytes if len(frame) < LARGE else memoryview(frame.buffer).toreadonly())
+        if not frame.more:
+            return message
+        frame = via.recv(zmq.NOBLOCK, copy=False)
+
+
+def close_all(
+    context: zmq.Context[zmq.Socket[bytes]],
+    talking: list[zmq.Socket[bytes]],
+    inner: list[zmq.Socket[bytes]],
+    linger: float,
+) -> None:
+    """Close the sockets and wait for the context to end: `linger` seconds at most, and the port is free afterwards."""
+    for each in talking:
+        each.disable_monitor()
+        each.close(int(linger * 1000))
+    for each in inner:
+        each.close(0)
+    context.term()
