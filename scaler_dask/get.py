@@ -56,7 +56,7 @@ def scaler_get(
 
 def _order(graph: dict[Any, Any]) -> dict[Any, Any] | None:
     try:
-        return order(graph)  # type: ignore[no-any-return]
+        return order(graph)
     except RuntimeError:  # a cycle; the planner names it
         return None
 

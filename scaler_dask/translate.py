@@ -97,9 +97,12 @@ def _unfold(args: tuple[Any, ...], resolve: _Resolve) -> Nested | None:
     Dask would put the subgraph into order anew each time it is called, at several times the cost of a small task.
     """
     inner, output, inputs, *outer = args
-    if isinstance(inputs, spec.GraphNode) or len(inputs) != len(outer) or len(inner) > _DEEPEST:
+    if isinstance(inputs, (dict, spec.Dict)):  # two mappings, in 2024
+        given = {key: value for part in (inputs, *outer) for key, value in _items(part)}
+    else:
+        given = dict(zip(inputs, outer, strict=True))
+    if len(inner) > _DEEPEST:
         return None
-    given = dict(zip(inputs, outer, strict=True))
     seen: set[Any] = set()
 
     def resolve_inside(key: Any) -> Any:
@@ -127,6 +130,14 @@ def _target(alias: Any) -> Any:
     """Return the key that an alias stands for; it was wrapped in 2024."""
     target = alias.target
     return target.key if isinstance(target, spec.TaskRef) else target
+
+
+def _items(mapping: Any) -> list[tuple[Any, Any]]:
+    """Return the items of a dict, or of dask's Dict."""
+    if isinstance(mapping, dict):
+        return list(mapping.items())
+    flat = _flat(mapping.args)
+    return list(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _flat(items: tuple[Any, ...]) -> list[Any]:

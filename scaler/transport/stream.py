@@ -20,8 +20,8 @@ from scaler.errors import ProtocolError
 from scaler.transport.framing import Decoder, encode
 from scaler.transport.port import Message, Sendable
 
-#: Bytes asked for in one `recv`.
-_READ_BYTES = 1 << 18
+#: Bytes asked for in one `recv`; more would make malloc map and unmap the buffer each time.
+_READ_BYTES = 1 << 16
 #: Bytes of large messages that one call of `receive` takes before others have their turn.
 _PASS_BYTES = 1 << 23
 #: Wanted size of the kernel's buffer, so that a message of a megabyte leaves at once (the kernel may give less).

@@ -138,7 +138,7 @@ def test_a_missing_key_is_a_key_error(get):
 
 
 def test_a_cycle_is_named(get):
-    with pytest.raises(CycleError, match="a -> b -> a|b -> a -> b"):
+    with pytest.raises(CycleError, match=r"a -> b -> a|b -> a -> b"):
         get({"a": (inc, "b"), "b": (inc, "a")}, "a")
 
 

@@ -83,7 +83,8 @@ def test_an_unchanged_function_is_recognised_without_pickling_it_again(cache, so
         ("class C:\n  x = 1\nc = C()\ndef f(): return c.x", "C.x = 2", 2),
         ("class B:\n  x = 1\nclass C(B): pass\ndef f(): return C.x", "B.x = 2", 2),
         (
-            "def make():\n  x = 1\n  def f(): return x\n  def set(y):\n    nonlocal x\n    x = y\n  return f, set\nf, set = make()",
+            "def make():\n  x = 1\n  def f(): return x\n  def set(y):\n    nonlocal x\n    x = y\n"
+            "  return f, set\nf, set = make()",
             "set(2)",
             2,
         ),
@@ -168,7 +169,7 @@ def test_functions_in_use_are_not_forgotten():
     ("source", "words"),
     [
         ("import threading\nguard = threading.Lock()\ndef f(): return guard", r"function __main__\.f: its 'guard'"),
-        ("import threading\ndef make():\n  l = threading.Lock()\n  return lambda: l\nf = make()", "a value in its closure"),
+        ("import threading\ndef make(x):\n  return lambda: x\nf = make(threading.Lock())", "a value in its closure"),
     ],
 )  # fmt: skip
 def test_the_value_that_keeps_a_function_from_travelling_is_named(cache, source, words):

@@ -122,7 +122,7 @@ def test_runs_are_of_the_length_asked_for():
 
 
 def test_the_order_given_is_the_order_of_the_rows():
-    graph = {key: (add, 1) for key in "abcde"}
+    graph = dict.fromkeys("abcde", (add, 1))
     made = plan(from_tuples(graph), list(graph), {key: -ord(key) for key in "abcde"})
     assert [made.rows_of_keys[key] for key in "abcde"] == [4, 3, 2, 1, 0]
 

@@ -55,8 +55,10 @@ def test_a_wrong_address_is_explained_with_the_right_form(text: str, complaint: 
 
 @pytest.mark.parametrize(
     ("host", "loopback"),
-    [("localhost", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True)]
-    + [("0.0.0.0", False), ("127.example.org", False), ("10.0.0.1", False), ("::", False)],
+    [
+        *[("localhost", True), ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True)],
+        *[("0.0.0.0", False), ("127.example.org", False), ("10.0.0.1", False), ("::", False)],
+    ],
 )
 def test_loopback_is_what_no_other_machine_reaches(host: str, loopback: bool) -> None:
     assert Address(host, 1).is_loopback is loopback

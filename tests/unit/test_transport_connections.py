@@ -1,6 +1,7 @@
 """Both transports keep the same promises: order, size, ends that show, and clear words when there is nobody."""
 
 import os
+import resource
 import select
 import socket
 import subprocess
@@ -8,13 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
 from scaler.errors import AddressError, AddressInUse, ConnectionFailed, ConnectionTimeout, ObjectTooLarge
-from scaler.transport import Address, Connection, Listener, Security, connect, listen
+from scaler.transport import Address, Connection, Listener, Security, connect, listen, listening, poller, unix, zeromq
 
 _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
@@ -31,6 +33,7 @@ class Link:
         self.inbox: list[tuple[int, list[bytes]]] = []
         self.closed: list[int] = []
         self.clients: list[Connection] = []
+        self._nudge, self._nudged = socket.socketpair()
 
     def step(self) -> None:
         self.inbox += [(peer, [bytes(frame) for frame in message]) for peer, message in self.listener.receive()]
@@ -42,8 +45,18 @@ class Link:
         while not condition():
             left = deadline - time.monotonic()
             assert left > 0, "the condition did not come true"
-            if select.select([self.listener, *clients], [], [], min(left, 0.5))[0]:
-                self.step()
+            waiting = select.poll()
+            for each in (self.listener, self._nudged, *clients):
+                waiting.register(each, select.POLLIN)
+            ready = dict(waiting.poll(left * 1000))
+            if self._nudged.fileno() in ready:
+                self._nudged.recv(1)
+            self.step()
+
+    def until_done(self, future: Future[Any]) -> None:
+        """Serve the listener until another thread has done its work."""
+        future.add_done_callback(lambda _: self._nudge.send(b"x"))
+        self.until(future.done)
 
     def connect(self, kind: str, **options: object) -> Connection:
         """A client; its handshake needs the listener, so it is made by another thread."""
@@ -51,7 +64,7 @@ class Link:
             made = pool.submit(
                 connect, self.listener.address, _SECURITY, shortcut=kind == "unix", **{**self.options, **options}
             )
-            self.until(made.done)
+            self.until_done(made)
         client = made.result()
         self.clients.append(client)
         assert client.kind == kind
@@ -81,6 +94,8 @@ class Link:
         for client in self.clients:
             client.close(0)
         self.listener.close(0)
+        self._nudge.close()
+        self._nudged.close()
 
 
 @pytest.fixture
@@ -239,6 +254,10 @@ def test_nothing_more_arrives_from_a_disconnected_peer(link: Link, kind: str) ->
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_two_hundred_clients(link: Link, kind: str) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < 4096:
+        pytest.skip("200 clients in one process need some 2,500 descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     clients = [link.connect(kind) for _ in range(200)]
     for number, client in enumerate(clients):
         client.send([b"%d" % number])
@@ -356,7 +375,7 @@ def test_a_listener_of_every_address_is_found_at_each(kind: str, host: str) -> N
         address = Address(host, link.listener.address.port)
         with ThreadPoolExecutor(1) as pool:
             made = pool.submit(connect, address, _SECURITY, shortcut=kind == "unix")
-            link.until(made.done)
+            link.until_done(made)
         link.clients.append(made.result())
         assert made.result().kind == kind
         assert made.result().address == address
@@ -401,7 +420,7 @@ def test_a_program_may_start_before_its_scheduler(kind: str) -> None:
             made.result(0.05)
         link = Link(address.url)
         try:
-            link.until(made.done)
+            link.until_done(made)
             link.clients.append(made.result())
             assert made.result().kind == kind
         finally:
@@ -456,3 +475,23 @@ def test_a_forked_child_keeps_nothing_open(link: Link) -> None:
         os.close(writer)
         _, status = os.waitpid(child, 0)
     assert status == 0
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_the_poller_of_other_systems_does_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (listening, unix, zeromq):
+        monkeypatch.setattr(module, "new_poller", poller.SelectorPoller)
+    link = Link()
+    try:
+        client = link.connect(kind)
+        peer = link.peer_of(client)
+        body = bytes(20 << 20)
+        client.send([body])
+        link.until(lambda: client.receive() == [] and link.inbox, client)
+        assert link.inbox[0][1] == [body]
+        link.listener.send(peer, [body])
+        assert link.receive(client) == [[body]]
+        client.close()
+        link.until(lambda: link.closed)
+    finally:
+        link.close()

@@ -1,0 +1,34 @@
+"""What is measured. A case is a function that yields samples; it runs in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bench.cases import core, faults, graphs, memory, tasks
+from bench.results import Sample
+
+
+@dataclass(frozen=True)
+class Case:
+    """A measurement and the engines that it is for."""
+
+    #: called with the engine's name and how often to repeat; yields samples
+    measure: Callable[[str, int], Iterator[Sample]]
+    engines: tuple[str, ...]
+    #: rounds in which an engine takes part, when fewer than all: its figures are no close call, and they take long
+    rounds: Mapping[str, int] = field(default_factory=dict)
+
+
+TASKS = ("scaler", "processpool", "pool", "distributed", "threads")
+CASES: dict[str, Case] = {
+    "submit": Case(tasks.submit, TASKS, {"distributed": 2}),
+    "map": Case(tasks.map_, TASKS, {"distributed": 2}),
+    "latency": Case(tasks.latency, ("scaler", "processpool", "daemons", "pool", "distributed", "threads"), {"distributed": 2}),
+    "efficiency": Case(tasks.efficiency, TASKS[:4], {"processpool": 2, "pool": 2, "distributed": 1}),
+    "startup": Case(tasks.startup, ("scaler", "daemons", *TASKS[1:]), {"distributed": 2}),
+    "replace": Case(faults.replace, TASKS[:4], {"scaler": 2, "processpool": 1, "pool": 1, "distributed": 1}),
+    "graphs": Case(graphs.graphs, ("scaler", "distributed", "dask-threads", "dask-sync"), {"distributed": 1}),
+    "memory": Case(memory.memory, ("daemons",), {"daemons": 1}),
+    "core": Case(core.core, ("scaler",), {"scaler": 1}),
+}

@@ -1,0 +1,91 @@
+"""Does a task cost the scheduler more in a large cluster? Its core alone, without processes, network or clock."""
+
+from __future__ import annotations
+
+import gc
+import time
+from array import array
+from collections import deque
+from collections.abc import Iterator
+
+from bench.results import Sample
+from scaler.protocol.messages import EACH, PROTOCOL_VERSION, VALUES_LIST, Hello, Task, TaskResult, u8, u32, u64
+from scaler.scheduler.core.core import Limits, SchedulerCore
+from scaler.scheduler.core.events import Effect, Event, Joined, Received, Send
+
+#: a host's workers, and what a task takes them
+WORKERS, TASK_US = 4, 10_000
+ROWS, ROWS_OF_A_MESSAGE = 400_000, 4_000
+#: messages that the scheduler finds when it looks, at most
+MESSAGES = 10
+CLIENT = 1
+NEVER = Limits(client_timeout=1e9, agent_timeout=1e9)
+
+
+def core(name: str, repetitions: int) -> Iterator[Sample]:
+    """Microseconds a task, from submission to its result, that the scheduler's core takes with few and with many agents."""
+    for _ in range(repetitions):
+        yield Sample("core_10", name, _cost(10), ROWS)
+        yield Sample("core_10000", name, _cost(10_000), ROWS)
+
+
+def _hello(role: str, number: int, workers: int = 0) -> Joined:
+    return Joined(number, Hello(role, f"{role}-{number}", number, PROTOCOL_VERSION, "", "", "", 1, workers=workers))
+
+
+def _task(first: int, n: int) -> Task:
+    task = Task(0, first, n, EACH, 0, 1 << 40, 0, "noop", spans=u32([0, n]), sizes=u32([4]) * n)
+    if first == 1:
+        task.objects = u64([1 << 40])
+        task.bodies = [b"f"]
+    task.bodies = [b"1234" * n, *task.bodies] if first > 1 else [*task.bodies, b"1234" * n]
+    return task
+
+
+def _cost(agents: int) -> float:
+    """Agents that answer in turn, each with what came in one message to it."""
+    gc.collect()
+    scheduler = SchedulerCore(NEVER)
+    scheduler.handle([_hello("client", CLIENT), *(_hello("agent", 2 + i, WORKERS) for i in range(agents))], 0.0)
+    inbox: deque[Event] = deque()
+    first = 1
+    while first <= ROWS:
+        inbox.append(Received(CLIENT, _task(first, ROWS_OF_A_MESSAGE)))
+        first += ROWS_OF_A_MESSAGE
+    spent, now, finished = 0.0, 0.0, 0
+    while inbox:
+        events = [inbox.popleft() for _ in range(min(MESSAGES, len(inbox)))]
+        now += 0.001
+        start = time.process_time()
+        effects = scheduler.handle(events, now)
+        spent += time.process_time() - start
+        finished += _answer(effects, inbox)
+    if finished != ROWS:
+        raise AssertionError(f"{finished:,} of {ROWS:,} rows finished with {agents:,} agents")
+    return spent / ROWS * 1e6
+
+
+def _answer(effects: list[Effect], inbox: deque[Event]) -> int:
+    """What the agents say to what they were sent; how many rows the client heard of."""
+    heard = 0
+    for effect in effects:
+        if not isinstance(effect, Send):
+            continue
+        message = effect.message
+        if isinstance(message, TaskResult):
+            heard += _total(message.spans)
+        elif isinstance(message, Task):
+            pairs = message.spans
+            for lo, hi in zip(pairs[::2], pairs[1::2], strict=True):
+                inbox.append(Received(effect.number, _result(message, lo, hi)))
+    return heard
+
+
+def _result(task: Task, lo: int, hi: int) -> TaskResult:
+    return TaskResult(
+        task.client, u64([task.batch]), u32([lo, hi]), u8([VALUES_LIST]), u32([(hi - lo) * TASK_US]), u64([0]), u32([2]), [b"v1"]
+    )
+
+
+def _total(pairs: array[int]) -> int:
+    return sum(pairs[1::2]) - sum(pairs[::2])

@@ -1,0 +1,354 @@
+"""A client's process: the real SessionCore, and what its user asks of it; checks every row's end."""
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scaler.client import session as s
+from scaler.protocol.messages import (
+    EACH,
+    GRAPH,
+    KEEP,
+    TOGETHER,
+    DisconnectRequest,
+    DisconnectResponse,
+    HeartbeatEcho,
+    Task,
+    u8,
+    u32,
+    u64,
+)
+from scaler.protocol.peer import Peer
+from scaler.serialize.record import encode_error
+from simulator.checks import Wrong, check_session
+from simulator.jobs import Block, Constant, Job, ends_of
+from simulator.network import Line
+from simulator.world import TICK, Process
+
+
+class SimClient(Process):
+    """See the module's text. `cluster` is the run it belongs to."""
+
+    def __init__(self, cluster: Any, name: str, kind: str, host: str) -> None:
+        super().__init__(cluster.world, name)
+        self.cluster = cluster
+        self.session = s.SessionCore()
+        self.line = Line(self, cluster.network, kind, host, Peer("client", name))
+        self._begun = False
+        self._later: list[Callable[[], None]] = []
+        #: tokens that have not ended
+        self.waiting: dict[int, Any] = {}
+        self.jobs: list[Job] = []
+        self.constants: list[Constant] = []
+        self.functions: dict[str, int] = {}
+        self.left = False
+        self.gone = False
+        #: rows that this client promised to run itself
+        self.claimed = 0
+        self._pulse()
+
+    def _pulse(self) -> None:
+        if self.alive:
+            self.post(TICK)
+            self.world.after(0.5, self._pulse)
+
+    # ---- the loop --------------------------------------------------------------------------------------------------
+    def user(self, call: Callable[[], None]) -> None:
+        """The user does something; a process that is stopped does it when it goes on."""
+        self.post(("user", call))
+
+    def step(self, items: list[Any]) -> None:
+        """Like `Link._run`."""
+        for is_welcome, what in self.line.receive(items):
+            if is_welcome:
+                welcome = self.line.peer.welcome
+                assert welcome is not None
+                self._handle(s.Welcomed(what, welcome.heartbeat, welcome.workers))
+                self._begun = True
+            else:
+                if not isinstance(what, HeartbeatEcho):
+                    self.world.note(self.name, ("hears", what))
+                self._handle(s.Arrived(what))
+        self._later += [item[1] for item in items if item[0] == "user"]
+        if self._begun:
+            calls, self._later = self._later, []
+            for call in calls:
+                if not self.left:
+                    call()
+            self._handle(s.Tick())
+        check_session(self.world, self)
+
+    def _handle(self, *events: s.Event) -> None:
+        for effect in self.session.handle(events, self.world.now):
+            if isinstance(effect, s.Transmit):
+                self.line.send(effect.message)
+            elif isinstance(effect, s.Resolve):
+                self._resolve(effect)
+            elif isinstance(effect, s.Granted):
+                self._granted(effect)
+            elif isinstance(effect, s.ClaimRefused):
+                for token in effect.tokens:
+                    self._answered(token, "claim")
+            elif isinstance(effect, s.Unwithdrawable):
+                for token in effect.tokens:
+                    self._answered(token, "cancel")
+            elif isinstance(effect, s.Supply):
+                self._supply(effect.id)
+            elif isinstance(effect, s.Answered) and isinstance(effect.message, DisconnectResponse):
+                self.gone = True
+                self.line.close()
+                self.alive = False
+
+    def _answered(self, token: Any, what: str) -> None:
+        if isinstance(token, Job):
+            token.asked.pop(what, None)
+        if what == "claim" and token is not None:
+            self.refused(token)
+
+    def refused(self, token: Any) -> None:
+        """A claim was refused."""
+
+    def changed(self) -> None:
+        """Some token ended."""
+
+    # ---- what ends -------------------------------------------------------------------------------------------------
+    def _resolve(self, effect: s.Resolve) -> None:
+        ends = ends_of(effect.span)
+        tokens = list(effect.tokens)
+        if tokens and isinstance(tokens[0], Block):
+            tokens = tokens[0].jobs[effect.span.lo : effect.span.hi]
+        if len(tokens) != len(ends):
+            raise Wrong(f"{len(tokens)} tokens for {len(ends)} rows of {effect.span}")
+        for job, end in zip(tokens, ends, strict=True):
+            if job is not None:
+                self._end(job, end)
+
+    def _end(self, job: Job, end: tuple[Any, ...]) -> None:
+        problem = job.ended(end, self.world.losses)
+        if problem is not None:
+            raise Wrong(problem, f"job-{job.uid}.", f"batch={job.id}", str(job.id))
+        job.asked.clear()
+        self.waiting.pop(job.uid, None)
+        self.changed()
+
+    # ---- what the user does ----------------------------------------------------------------------------------------
+    def function(self, name: str) -> int:
+        """The id of a function object that the scheduler has."""
+        if name not in self.functions:
+            self.functions[name] = self.session.take_ids(1)
+            self._handle(s.Announce(self.functions[name], b"function " + name.encode()))
+        return self.functions[name]
+
+    def announce(self, number: int) -> Constant:
+        """`send_object`."""
+        constant = Constant(self.session.take_ids(1), number)
+        self.constants.append(constant)
+        self._handle(s.Announce(constant.id, pickle.dumps(number)))
+        return constant
+
+    def release(self, constant: Constant) -> None:
+        """The user's reference is gone."""
+        self.constants.remove(constant)
+        self._handle(s.Release([constant.id]))
+
+    def _await(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self.jobs.append(job)
+            self.waiting[job.uid] = job
+            self.cluster.jobs[job.uid] = job
+
+    def _task(self, name: str, rows: int, form: int, first: Job, options: dict[str, Any]) -> Task:
+        flags = options.get("flags", 0)
+        task = Task(
+            0, self.session.take_ids(rows), rows, form, flags, 0, 0, name, options.get("priority", 0), first.retries, first.timeout,
+            options.get("capabilities", ()), u32([0, rows]),
+        )  # fmt: skip
+        return task
+
+    def submit(self, name: str, jobs: list[Job], **options: Any) -> None:
+        """Calls with payloads of their own; what they need and has ended is sent along."""
+        if "again" not in options:
+            self._await(jobs)
+        function = self.function(name)
+        sent_needs: list[list[Any]] = []
+        payloads = []
+        for job in jobs:
+            values = []
+            if not any(isinstance(need, Job) and need.end is not None and need.end[0] != "value" for need in job.needs):
+                values = [need for need in job.needs if not (isinstance(need, Job) and need.end is not None)]
+            if len(values) != len(job.needs):  # values that are there: as arguments; the order is part of the job
+                values = job.needs = values
+                job._value = None
+            sent_needs.append(list(values))
+            payloads.append(pickle.dumps(job.spec))
+        task = self._task(name, len(jobs), EACH, jobs[0], options)
+        task.function = function
+        task.sizes = u32(map(len, payloads))
+        task.bodies = [b"".join(payloads)]
+        if any(sent_needs):
+            for needs in sent_needs:
+                task.dependency_counts.append(len(needs))
+                task.dependencies.extend([need.id for need in needs])
+        self._handle(s.Submit(task, jobs, needs=sent_needs if any(sent_needs) else (), recipe=(name, options)))
+
+    def map(self, name: str, jobs: list[Job], whole: bool, **options: Any) -> None:
+        """Calls whose arguments travel together."""
+        self._await(jobs)
+        function = self.function(name)
+        arguments = self.session.take_ids(1)
+        task = self._task(name, len(jobs), TOGETHER, jobs[0], options)
+        task.function, task.arguments = function, arguments
+        task.objects = u64([arguments])
+        task.bodies = [pickle.dumps([job.spec for job in jobs])]
+        self._handle(s.Submit(task, [Block(jobs)] if whole else jobs, whole=whole, recipe=(name, options)))
+
+    def graph(self, runs: list[list[Job]], wanted: set[int], release: list[Constant], **options: Any) -> None:
+        """Rows that depend on each other, in runs; `wanted` are the uids of those whose values are asked for."""
+        everything = [job for run in runs for job in run]
+        for job in everything:
+            job.grouped = True
+            self.cluster.jobs[job.uid] = job
+        self._await([job for job in everything if job.uid in wanted])
+        functions = [self.session.take_ids(1) for _ in runs]
+        first = self.session.take_ids(len(everything))
+        ids = {job.uid: first + i for i, job in enumerate(everything)}
+        uses = dict.fromkeys(ids, 0)
+        for job in everything:
+            for need in job.needs:
+                if isinstance(need, Job):
+                    uses[need.uid] += 1
+        group = s.Group(len(wanted))
+        events: list[s.Event] = []
+        for run, function in zip(runs, functions, strict=True):
+            start = ids[run[0].uid]
+            task = Task(
+                0, start, len(run), GRAPH, KEEP, function, 0, "graph", options.get("priority", 0), options.get("retries", 0), 0.0,
+                options.get("capabilities", ()), u32([0, len(run)]),
+            )  # fmt: skip
+            task.dependency_counts = u32([len(job.needs) for job in run])
+            task.dependencies = u64([ids[n.uid] if isinstance(n, Job) else n.id for job in run for n in job.needs])
+            task.uses = u32([uses[job.uid] for job in run])
+            task.wanted = u8([job.uid in wanted for job in run])
+            task.objects = u64([function])
+            task.bodies = [pickle.dumps([job.spec for job in run])]
+            events.append(s.Submit(task, [job if job.uid in wanted else None for job in run], group=group))
+        if release:
+            events.append(s.Release([constant.id for constant in release]))
+            for constant in release:
+                self.constants.remove(constant)
+        self._handle(*events)
+
+    def cancel(self, tokens: list[Any], force: bool) -> None:
+        """Cancel what has not ended."""
+        for token in tokens:
+            for job in token.jobs if isinstance(token, Block) else [token]:
+                job.cancelled = True
+                if job.end is None and isinstance(token, Job):
+                    job.asked.setdefault("cancel", self.world.now)
+        self._handle(s.Cancel(tokens, force))
+
+    def claim(self, token: Any) -> None:
+        """Offer to run it here."""
+        if isinstance(token, Job) and token.end is None:
+            token.asked.setdefault("claim", self.world.now)
+        self._handle(s.Claim(token))
+
+    def _granted(self, effect: s.Granted) -> None:
+        token = effect.token
+        job = token.jobs[effect.row] if isinstance(token, Block) else token
+        job.asked.pop("claim", None)
+        if job.behaviour in ("poison", "deadly", "nest") or self.world.random.random() < 0.3 or job.timeout:
+            self.world.note(self.name, f"resubmits job-{job.uid}.")
+            name, options = effect.recipe
+            self.submit(name, [job], again=True, **options)
+        else:
+            self.claimed += 1
+            self.world.note(self.name, f"runs claimed job-{job.uid}. itself")
+            self.world.after(job.us * 1e-6, self._run_claimed, job)
+
+    def _run_claimed(self, job: Job) -> None:
+        if not self.alive:
+            return
+        if any(isinstance(need, Job) and need.end is None for need in job.needs):
+            self.world.after(0.01, self._run_claimed, job)
+            return
+        self.claimed -= 1
+        bad = [need.end for need in job.needs if isinstance(need, Job) and need.end[0] != "value"]
+        if bad:
+            self._end(job, bad[0])
+        elif job.behaviour == "fail" or (job.behaviour == "flaky" and job.parameter > 0):
+            if job.behaviour == "flaky":
+                job.retries = -1
+            self._end(job, ("raised", f"job {job.uid}"))
+        else:
+            self._end(job, ("value", job.value()))
+
+    def _supply(self, value_id: int) -> None:
+        token = self.session.needed(value_id)
+        if isinstance(token, Job) and token.end is None:
+            if self.alive:
+                self.world.after(0.01, lambda: self.user(lambda: self._supply(value_id)))
+        elif isinstance(token, Job):
+            if token.end[0] == "value":
+                self._handle(s.Announce(value_id, pickle.dumps(token.end[1])))
+            else:
+                self._handle(s.Announce(value_id, encode_error(token.end[0], message="an argument"), failed=True))
+        else:
+            self._handle(s.Announce(value_id, encode_error("object", message=f"{value_id} is unknown here"), failed=True))
+
+    def disconnect(self) -> None:
+        """An orderly goodbye: what is pending is cancelled by its user's side."""
+        self.left = True
+        self._handle(s.Say(DisconnectRequest()))
+
+    def die(self) -> None:
+        """The process is killed."""
+        super().die()
+        self.gone = True
+        self.line.close()
+
+
+class NestedClient(SimClient):
+    """A client inside a task: submits, claims or waits, and ends."""
+
+    def __init__(self, cluster: Any, worker: Any, parent: Job, then: Callable[[], None], kind: str, host: str) -> None:
+        super().__init__(cluster, f"nested-{parent.uid}", kind, host)
+        self._worker = worker
+        self._then = then
+        self._blocked = False
+        self.depth = parent.parameter
+        self.user(self._begin)
+
+    def _begin(self) -> None:
+        cluster, depth = self.cluster, self.depth
+        jobs = []
+        for _ in range(self.world.random.randint(1, 3)):
+            behaviour = "nest" if depth > 0 else "value"
+            jobs.append(Job(self.world.next_id(), self.world.random.choice((20, 300, 5000)), behaviour, depth - 1))
+        if not cluster.calm and self.world.random.random() < 0.5:
+            self.map("nested", jobs, whole=False)
+        else:
+            self.submit("nested", jobs)
+        self._wait()
+
+    def _wait(self) -> None:
+        pending = next((job for job in self.jobs if job.end is None), None)
+        if pending is None:
+            if self._blocked:
+                self._worker.blocked(False)
+            self.disconnect()
+            self._then()
+        elif not self.claimed and not pending.asked and not self._blocked:
+            self.claim(pending)
+
+    def refused(self, token: Any) -> None:
+        """It runs elsewhere: give the slot away."""
+        if not self._blocked:
+            self._blocked = True
+            self._worker.blocked(True)
+
+    def changed(self) -> None:
+        """On with the next one."""
+        if self._blocked and any(job.end is None for job in self.jobs):
+            return
+        self.user(self._wait)

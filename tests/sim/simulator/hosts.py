@@ -1,0 +1,157 @@
+"""An agent's process: the real AgentCore, simulated workers, and a line to the scheduler unless it is in that process."""
+
+from typing import Any
+
+from scaler.agent.core import events as ev
+from scaler.agent.core.core import AgentCore
+from scaler.protocol.messages import Message
+from scaler.protocol.peer import Peer
+from simulator.checks import check_agent
+from simulator.network import Line
+from simulator.workers import SimWorker
+from simulator.world import TICK, Process, World
+
+HEARTBEAT = 1.0
+
+
+class Host(Process):
+    """See the module's text. `cluster` is the run it belongs to."""
+
+    def __init__(self, cluster: Any, name: str, workers: int, capabilities: tuple[str, ...], kind: str | None) -> None:
+        super().__init__(cluster.world, name)
+        self.cluster = cluster
+        self.capabilities = capabilities
+        self.core = AgentCore(workers)
+        self.workers: dict[int, SimWorker] = {}
+        #: chance that a worker ends while it starts
+        self.bad_starts = 0.0
+        self._timer_wish: float | None = None
+        self.kind = kind
+        self.line = None
+        if kind is not None:
+            self.line = Line(self, cluster.network, kind, name, Peer("agent", name, workers, capabilities))
+            self._pulse()
+
+    def _pulse(self) -> None:
+        """The shell wakes at least once a second."""
+        if self.alive:
+            self.post(TICK)
+            self.world.after(1.0, self._pulse)
+
+    # ---- events ----------------------------------------------------------------------------------------------------
+    def welcomed_event(self, resumed: bool) -> Any:
+        """For whoever runs the agent in its own process."""
+        return ev.Welcomed(resumed, HEARTBEAT)
+
+    def scheduler_event(self, message: Message) -> Any:
+        """For whoever runs the agent in its own process."""
+        return ev.FromScheduler(message)
+
+    def _event(self, event: Any) -> None:
+        if self.line is None:
+            self.cluster.server.post(("local", event))
+        else:
+            self.post(("worker", event))
+
+    def step(self, items: list[Any]) -> None:
+        """Like `Daemon._step` of the shell."""
+        assert self.line is not None
+        events: list[Any] = []
+        for is_welcome, what in self.line.receive(items):
+            events.append(ev.Welcomed(what, HEARTBEAT) if is_welcome else ev.FromScheduler(what))
+        events += [item[1] for item in items if item[0] == "worker"]
+        for message in self.handle(events or [ev.Tick()]):
+            if self.line.peer.welcome is not None:
+                self.line.send(message)
+
+    def handle(self, events: list[Any]) -> list[Message]:
+        """Let the core decide, carry out what it wants; what it says to the scheduler."""
+        said: list[Message] = []
+        effects = self.core.handle(events or [ev.Tick()], self.world.now)
+        check_agent(self.world, self.name, self.core)
+        for effect in effects:
+            if isinstance(effect, ev.ToScheduler):
+                said.append(effect.message)
+            elif isinstance(effect, ev.ToWorker):
+                worker = self.workers.get(effect.slot)
+                if worker is not None:
+                    worker.tell(effect.message, effect.control)
+            elif isinstance(effect, ev.StartWorker):
+                self._start(effect.slot)
+            elif isinstance(effect, ev.KillWorker):
+                worker = self.workers.get(effect.slot)
+                self.world.note(self.name, f"kills worker {effect.slot}")
+                if worker is not None:
+                    self.world.after(self.world.random.uniform(1e-5, 1e-3), self._killed, worker)
+            elif isinstance(effect, ev.WakeAt):
+                self._wish(effect.when)
+            elif isinstance(effect, ev.Log):
+                self.world.note(self.name, effect.text)
+        return said
+
+    def _wish(self, when: float) -> None:
+        self._timer_wish = when
+        self.world.after(max(when - self.world.now, 1e-6), self._wished, when)
+
+    def _wished(self, when: float) -> None:
+        if self._timer_wish == when and self.alive:
+            self._timer_wish = None
+            if self.line is None:
+                self.cluster.server.post(TICK)
+            else:
+                self.post(TICK)
+
+    # ---- workers ---------------------------------------------------------------------------------------------------
+    def _start(self, slot: int) -> None:
+        assert slot not in self.workers, "two workers in one slot"
+        worker = self.workers[slot] = SimWorker(self, slot, self.world.next_id())
+        if self.world.random.random() < self.bad_starts:
+            self.world.after(0.001, worker.die, 1 << 8)
+        else:
+            self.world.after(self.world.random.uniform(0.001, 0.03), self._ready, worker)
+
+    def _ready(self, worker: SimWorker) -> None:
+        if worker.alive:
+            self.from_worker(worker, ("ready", worker.pid))
+
+    @staticmethod
+    def _killed(worker: SimWorker) -> None:
+        if worker.current is not None and worker.alive:
+            worker.current[2].deaths -= 1  # it is told why: not one that was lost
+        worker.die(9)
+
+    def from_worker(self, worker: SimWorker, message: tuple[Any, ...]) -> None:
+        """A worker said something."""
+        if self.alive and self.workers.get(worker.slot) is worker:
+            self.world.after(30e-6, self._hear, worker, message)
+
+    def _hear(self, worker: SimWorker, message: tuple[Any, ...]) -> None:
+        if self.alive:
+            self._event(ev.FromWorker(worker.slot, message))
+
+    def worker_ended(self, worker: SimWorker, status: int) -> None:
+        """What it said before comes first."""
+        self.world.after(60e-6, self._reap, worker, status)
+
+    def _reap(self, worker: SimWorker, status: int) -> None:
+        if self.alive and self.workers.get(worker.slot) is worker:
+            del self.workers[worker.slot]
+            self._event(ev.WorkerExited(worker.slot, worker.pid, status, worker.begun))
+
+    def die(self) -> None:
+        """With it go its workers."""
+        if not self.alive:
+            return
+        super().die()
+        for worker in list(self.workers.values()):
+            worker.die(9)
+        if self.line is not None:
+            self.line.close()
+
+    def leave(self) -> None:
+        """An orderly end."""
+        if self.line is not None and self.line.welcomed and not self.stopped:
+            for effect in self.core.leave():
+                if isinstance(effect, ev.ToScheduler):
+                    self.line.send(effect.message)
+        self.die()

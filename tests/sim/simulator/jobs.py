@@ -1,0 +1,151 @@
+"""What a row does when it runs, what its value is, and which ends are right for it."""
+
+import marshal
+import pickle
+from dataclasses import dataclass, field
+from typing import Any
+
+from scaler.protocol.messages import CANCELLED, ERROR, VALUES_LIST, Frame
+from scaler.results import SpanResult, values_of
+
+#: what travels: (number of the job, microseconds, behaviour, parameter, needs a constant instead of a slot)
+Spec = tuple[int, int, str, int, int]
+
+
+@dataclass(eq=False, slots=True)
+class Constant:
+    """An object that a client announced; a `needs` of jobs."""
+
+    id: int
+    number: int
+
+    def value(self) -> int:
+        """What every job that needs it sees."""
+        return self.number
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """One row, as its user knows it; also the token that the session is given for it."""
+
+    uid: int
+    us: int
+    behaviour: str = "value"
+    parameter: int = 0
+    #: jobs and constants whose values it takes
+    needs: list[Any] = field(default_factory=list)
+    #: values it takes that were there already
+    extra: int = 0
+    retries: int = 0
+    timeout: float = 0.0
+    #: given by the session
+    id: int = 0
+    #: the user gave up on it
+    cancelled: bool = False
+    #: another row of its graph may take it along
+    grouped: bool = False
+    #: how it ended: ("value", v) or (kind of error,)
+    end: tuple[Any, ...] | None = None
+    #: answers that its user waits for: cancellations and claims
+    asked: dict[str, float] = field(default_factory=dict)
+    runs: int = 0
+    #: how often it ran in a worker that died, or was at an agent that was lost
+    deaths: int = 0
+    _value: int | None = None
+
+    @property
+    def spec(self) -> Spec:
+        """What travels."""
+        return (self.uid, self.us, self.behaviour, self.parameter, self.extra)
+
+    def value(self) -> int:
+        """What it returns if all goes well."""
+        if self._value is None:
+            stack = [self]
+            while stack:
+                job = stack[-1]
+                open_needs = [need for need in job.needs if isinstance(need, Job) and need._value is None]
+                if open_needs:
+                    stack += open_needs
+                    continue
+                job._value = mix(job.spec, [need.value() for need in job.needs])
+                stack.pop()
+            assert self._value is not None
+        return self._value
+
+    def errors(self, losses: int) -> set[str]:
+        """The kinds of error that are right for it, if that many agents were lost."""
+        kinds: set[str] = set()
+        stack: list[Any] = [self]
+        seen: set[int] = set()
+        while stack:
+            job = stack.pop()
+            if not isinstance(job, Job) or job.uid in seen:
+                continue
+            seen.add(job.uid)
+            if job.behaviour == "fail" or (job.behaviour == "flaky" and job.parameter > job.retries):
+                kinds.add("raised")
+            if job.deaths and job.deaths + losses > 3:
+                kinds.add("lost")
+            if job.timeout:
+                kinds.add("timeout")
+            if job.cancelled or job.grouped:
+                kinds.add("cancelled")
+            stack += job.needs
+        return kinds
+
+    def ended(self, end: tuple[Any, ...], losses: int) -> str | None:
+        """It ended; what is wrong with that, None if nothing."""
+        if self.end is not None:
+            return f"job {self.uid} (row {self.id}) ended twice: {self.end}, then {end}"
+        self.end = end
+        if end[0] == "value":
+            value = self.value()
+            return None if end[1] == value else f"job {self.uid} (row {self.id}) returned {end[1]}, not {value}"
+        right = self.errors(losses)
+        if end[0] not in right:
+            return f"job {self.uid} (row {self.id}) failed with {end}, but only {right or 'a value'} would be right"
+        return None
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """The token of a whole batch: a map's."""
+
+    jobs: list[Job]
+    id: int = 0
+
+    @property
+    def end(self) -> Any:
+        """All rows have ended."""
+        return None if any(job.end is None for job in self.jobs) else ("block",)
+
+
+def mix(spec: Spec, values: list[int]) -> int:
+    """The function that all rows compute."""
+    uid, _, _, _, extra = spec
+    result = uid * 1_000_003 + extra * 7919
+    for value in values:
+        result = (result * 31 + value) % (1 << 61)
+    return result
+
+
+def ends_of(span: SpanResult) -> list[tuple[Any, ...]]:
+    """How the rows of a span ended."""
+    rows = span.hi - span.lo
+    if span.outcome == CANCELLED:
+        return [("cancelled",)] * rows
+    if span.outcome == ERROR:
+        return [kind_of(span.body)]
+    if span.outcome == VALUES_LIST:
+        values = pickle.loads(span.body)
+    else:
+        values = [pickle.loads(body) for body in values_of(span)]
+    assert len(values) == rows, (span, values)
+    return [("value", value) for value in values]
+
+
+def kind_of(record: Frame) -> tuple[str, str]:
+    """(kind, text) of an error record."""
+    kind, _, text, *_ = marshal.loads(bytes(record))
+    return kind.decode(), text.decode()

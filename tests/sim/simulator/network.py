@@ -1,0 +1,217 @@
+"""Connections to the scheduler, and the client's or agent's side of a session.
+
+A connection is FIFO in each direction, with its own delays. "unix" ones tell both ends when they close; "tcp" ones are
+like ZeroMQ's: the scheduler never hears of a close, and a broken one is silently replaced, losing what was under way.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from scaler.errors import ProtocolError
+from scaler.protocol.channel import Gap
+from scaler.protocol.codec import decode
+from scaler.protocol.messages import Message, Refused, Welcome
+from scaler.protocol.peer import Peer, Refusal
+from simulator.world import Process, World
+
+Frames = list[Any]
+
+
+class Connection:
+    """One connection; numbered as the scheduler's listener does."""
+
+    def __init__(self, network: "Network", process: Process, kind: str, host: str) -> None:
+        self.network = network
+        self.process = process
+        self.kind = kind
+        self.host = host
+        self.number = network.new_number(self)
+        self.open = True
+        #: what is under way belongs to a generation; a break starts the next
+        self._generation = 0
+        self._last = {"up": 0.0, "down": 0.0}
+
+    def _deliver(self, way: str, call: Callable[..., None], *args: Any) -> None:
+        world = self.network.world
+        healed = self.network.partitioned.get(self.host, 0.0)
+        at = max(world.now, healed) + world.random.expovariate(1 / self.network.delay) + 20e-6
+        at = max(at, self._last[way] + 1e-9)
+        self._last[way] = at
+        world.after(at - world.now, self._arrive, self._generation, call, *args)
+
+    def _arrive(self, generation: int, call: Callable[..., None], *args: Any) -> None:
+        if generation == self._generation:
+            call(*args)
+
+    def up(self, frames: Frames) -> None:
+        """Peer to scheduler."""
+        if self.open:
+            self._deliver("up", self._post_up, "frames", self.number, frames)
+
+    def _post_up(self, *item: Any) -> None:
+        server = self.network.server
+        if server is not None:
+            server.post(item)
+
+    def down(self, frames: Frames) -> None:
+        """Scheduler to peer."""
+        if self.open:
+            self._deliver("down", self.process.post, ("frames", self, frames))
+
+    def close_by_peer(self) -> None:
+        """The peer closed it, or ended."""
+        if self.open:
+            if self.kind == "unix":
+                self._deliver("up", self._post_up, "closed", self.number)
+            self.open = False
+
+    def close_by_server(self) -> None:
+        """The scheduler closed it, or ended."""
+        if self.open:
+            self._deliver("down", self._eof)
+            if self.kind == "unix":
+                self.open = False
+
+    def _eof(self) -> None:
+        if self.kind == "unix":
+            self.process.post(("eof", self))
+
+    def snap(self) -> None:
+        """It breaks: what is under way is lost."""
+        if not self.open:
+            return
+        self.network.world.note("network", f"{self.kind} connection {self.number} of {self.process.name} breaks")
+        self._generation += 1
+        if self.kind == "unix":
+            self.open = False
+            self._post_up("closed", self.number)
+            self.process.post(("eof", self))
+        else:
+            self.number = self.network.new_number(self)
+
+
+class Network:
+    """All connections."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        #: mean delay of a message, seconds
+        self.delay = 100e-6
+        #: the scheduler, None while it is down
+        self.server: Process | None = None
+        self.connections: dict[int, Connection] = {}
+        #: host -> when its partition heals
+        self.partitioned: dict[str, float] = {}
+        self._next = 1
+
+    def new_number(self, connection: Connection) -> int:
+        """Numbers are never used twice."""
+        number = self._next
+        self._next += 1
+        self.connections[number] = connection
+        return number
+
+    def connect(self, process: Process, kind: str, host: str) -> Connection | None:
+        """A new connection, None if the scheduler can't be reached."""
+        if self.server is None or not self.server.alive or self.partitioned.get(host, 0.0) > self.world.now:
+            return None
+        return Connection(self, process, kind, host)
+
+    def all_close(self) -> None:
+        """The scheduler died."""
+        for connection in self.connections.values():
+            connection.close_by_server()
+            if connection.kind == "tcp":
+                connection.snap()
+
+
+class Line:
+    """What `scaler.client.link` and `scaler.agent.daemon` do with a connection and a `Peer`."""
+
+    def __init__(self, process: Process, network: Network, kind: str, host: str, peer: Peer) -> None:
+        peer._id = process.world.random.getrandbits(63) | 1  # not from os.urandom, so that a seed says all
+        self.process = process
+        self.peer = peer
+        self._network = network
+        self._kind = kind
+        self._host = host
+        self._connection: Connection | None = None
+        self.welcomed = False
+        self.heard = process.world.now
+        self._introduced = 0.0
+        self.connect()
+
+    def connect(self) -> None:
+        """Try to connect; again later if that fails."""
+        self.welcomed = False
+        self._connection = self._network.connect(self.process, self._kind, self._host)
+        self.heard = self.process.world.now
+        if self._connection is None:
+            self.process.world.after(0.2, self._again)
+        else:
+            self._connection.up(self.peer.hello())
+
+    def _again(self) -> None:
+        if self.process.alive and self._connection is None:
+            self.connect()
+
+    def drop(self, reason: str) -> None:
+        """Give the connection up and make another."""
+        self.process.world.note(self.process.name, f"drops its connection: {reason}")
+        self.close()
+        self.process.world.after(0.02, self._again)
+
+    def close(self) -> None:
+        """Close without making another."""
+        if self._connection is not None:
+            self._connection.close_by_peer()
+        self._connection = None
+        self.welcomed = False
+
+    def snap(self) -> None:
+        """A fault: the connection breaks."""
+        if self._connection is not None:
+            self._connection.snap()
+
+    def send(self, message: Message) -> None:
+        """Send, or keep until the session goes on."""
+        self.process.world.note(self.process.name, message)
+        frames = self.peer.frames(message)
+        if self.welcomed and self._connection is not None:
+            self._connection.up(frames)
+
+    def receive(self, items: list[Any]) -> list[tuple[bool, Any]]:
+        """(False, message) for what came, (True, resumed) where the session began or went on."""
+        said: list[tuple[bool, Any]] = []
+        for item in items:
+            if item[0] not in ("frames", "eof") or item[1] is not self._connection:
+                continue
+            connection = item[1]
+            if item[0] == "eof":
+                self.drop("closed")
+                continue
+            self.heard = self.process.world.now
+            try:
+                if self.welcomed:
+                    message = self.peer.accept(item[2])
+                    if message is not None:
+                        said.append((False, message))
+                else:
+                    message = decode(item[2]).message
+                    if isinstance(message, Refused):
+                        self.drop(f"refused: {message.reason}")
+                    elif isinstance(message, Welcome):
+                        resumed, again = self.peer.welcomed(message)
+                        self.welcomed = True
+                        for frames in again:
+                            connection.up(frames)
+                        said.append((True, resumed))
+            except (Gap, Refusal, ProtocolError) as error:
+                self.drop(f"{type(error).__name__}: {error}")
+        if self.welcomed and self._connection is not None:
+            for frames in self.peer.owed_acks():
+                self._connection.up(frames)
+        timeout = self.peer.welcome.timeout if self.peer.welcome else 10.0
+        if self._connection is not None and self.process.world.now - self.heard > timeout:
+            self.drop("silence")
+        return said

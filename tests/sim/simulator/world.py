@@ -1,0 +1,122 @@
+"""A virtual clock, processes that can be stopped and killed, and the story of what happened."""
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+TICK = ("tick",)
+
+
+class World:
+    """Time and chance. Nothing in a run depends on anything else than the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.now = 1000.0
+        self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._count = 0
+        #: (time, who, what): everything that was said, formatted only if it is told
+        self.events: list[tuple[float, str, Any]] = []
+        self.steps = 0
+        self._ids = 0
+
+    def next_id(self) -> int:
+        """Numbers for sessions, processes, rows."""
+        self._ids += 1
+        return self._ids
+
+    def after(self, delay: float, call: Callable[..., None], *args: Any) -> None:
+        """Call something later."""
+        self._count += 1
+        heapq.heappush(self._queue, (self.now + max(delay, 0.0), self._count, call, args))
+
+    def note(self, who: str, what: Any) -> None:
+        """Add to the story."""
+        self.events.append((self.now, who, what))
+
+    def run(self, until: float, done: Callable[[], bool] = lambda: False) -> bool:
+        """Let time go by; True if `done()` came true."""
+        queue = self._queue
+        while queue and queue[0][0] <= until:
+            self.now, _, call, args = heapq.heappop(queue)
+            call(*args)
+            self.steps += 1
+            if self.steps % 64 == 0 and done():
+                return True
+        self.now = max(self.now, until)
+        return done()
+
+    def story(self, words: tuple[str, ...] = (), last: int = 60) -> str:
+        """The last events that mention one of these words."""
+        lines = []
+        for when, who, what in self.events:
+            line = f"{when - 1000:10.6f} {who:12} {what}"
+            if not words or any(word in line for word in words):
+                lines.append(line[:400])
+        return "\n".join(lines[-last:])
+
+
+class Process:
+    """Has an inbox that it takes whole, like a shell that drains its sockets before it calls its core once."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.alive = True
+        self.stopped = False
+        self._inbox: deque[Any] = deque()
+        self._planned = False
+        self._timer: float | None = None
+
+    def post(self, item: Any) -> None:
+        """Something came for this process."""
+        if self.alive:
+            self._inbox.append(item)
+            self._plan()
+
+    def _plan(self) -> None:
+        if not self._planned and not self.stopped and self._inbox:
+            self._planned = True
+            self.world.after(self.world.random.uniform(1e-6, 60e-6), self._wake)
+
+    def _wake(self) -> None:
+        self._planned = False
+        if self.alive and not self.stopped and self._inbox:
+            items = list(self._inbox)
+            self._inbox.clear()
+            self.step(items)
+
+    def wake_at(self, when: float) -> None:
+        """Post a TICK at this time; replaces an earlier wish."""
+        self._timer = when
+        self.world.after(when - self.world.now, self._ring, when)
+
+    def _ring(self, when: float) -> None:
+        if self._timer == when:
+            self._timer = None
+            self.post(TICK)
+
+    def step(self, items: list[Any]) -> None:
+        """Deal with what came."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """SIGSTOP."""
+        self.world.note(self.name, "stopped")
+        self.stopped = True
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        if self.stopped:
+            self.world.note(self.name, "goes on")
+            self.stopped = False
+            self._plan()
+
+    def die(self) -> None:
+        """SIGKILL."""
+        self.world.note(self.name, "dies")
+        self.alive = False
+        self._inbox.clear()

@@ -1,0 +1,261 @@
+"""Strangers: other users, other keys, other protocols. They get nothing, and nobody else notices them."""
+
+import asyncio
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import uvloop
+
+from scaler.errors import ConnectionFailed, HandshakeRefused
+from scaler.transport import Connection, Listener, Security, connect, listen
+
+_DEADLINE = 20.0
+_SECURITY = Security.ephemeral()
+_linux = pytest.mark.skipif(sys.platform != "linux", reason="local sockets are abstract names, which Linux has")
+_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a program as another user")
+_STRANGER = 65534  # "nobody"
+
+
+class Echo:
+    """A listener in a thread of its own that sends back what it gets."""
+
+    def __init__(self, security: Security = _SECURITY) -> None:
+        self.listener: Listener = listen("tcp://127.0.0.1:0", security, max_message_bytes=1 << 20)
+        self.address = self.listener.address
+        self.heard: list[bytes] = []
+        self._stop, self._stopped = socket.socketpair()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while self._stopped not in (ready := select.select([self.listener, self._stopped], [], [], _DEADLINE)[0]):
+            assert ready, "the test takes too long"
+            for peer, message in self.listener.receive():
+                self.heard.append(bytes(message[0]))
+                self.listener.send(peer, message)
+
+    def close(self) -> None:
+        self._stop.send(b"x")
+        self._thread.join()
+        self.listener.close(0)
+        self._stop.close()
+        self._stopped.close()
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    made = Echo()
+    yield made
+    made.close()
+
+
+def _works(client: Connection) -> None:
+    """A message makes its way there and back."""
+    client.send([b"ping"])
+    answer: list[list[bytes | memoryview]] = []
+    while not answer:
+        assert select.select([client], [], [], _DEADLINE)[0]
+        answer = client.receive()
+    assert answer == [[b"ping"]]
+
+
+@pytest.fixture
+def friends(echo: Echo) -> Iterator[None]:
+    """A client of each kind that works before and after the test."""
+    clients = [connect(echo.address, _SECURITY, shortcut=shortcut) for shortcut in (True, False)]
+    for client in clients:
+        _works(client)
+    yield
+    for client in clients:
+        _works(client)
+        client.close()
+
+
+def _end_of(stranger: socket.socket) -> bytes:
+    """What the listener says until it closes the connection."""
+    stranger.settimeout(_DEADLINE)
+    said = b""
+    try:
+        while data := stranger.recv(65536):
+            said += data
+    except ConnectionResetError:
+        pass
+    return said
+
+
+@pytest.mark.usefixtures("friends")
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" + b"x" * 100,
+        b"\xff" * 1000,
+        b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL" + bytes(48) + b"\x04\x29" + b"x" * 41,
+        b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\0CURVE" + bytes(47) + b"\x04\xc8" + b"\x05HELLO" + os.urandom(194),
+    ],
+    ids=["http", "ones", "null", "curve"],
+)
+def test_garbage_on_the_tcp_port_ends_that_connection_alone(echo: Echo, garbage: bytes) -> None:
+    with socket.create_connection((echo.address.host, echo.address.port), _DEADLINE) as stranger:
+        stranger.sendall(garbage)
+        assert len(_end_of(stranger)) < 200
+    assert set(echo.heard) == {b"ping"}
+
+
+@pytest.mark.usefixtures("friends")
+def test_a_port_scan_disturbs_nobody(echo: Echo) -> None:
+    for _ in range(50):
+        socket.create_connection((echo.address.host, echo.address.port), _DEADLINE).close()
+
+
+@_linux
+@pytest.mark.usefixtures("friends")
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\xff" * 100, struct.pack("<I", 0), struct.pack("<IQ", 1, 1 << 62), struct.pack("<IQ", 1, 100) + b"cut"],
+    ids=["ones", "no frames", "absurd size", "truncated"],
+)
+def test_garbage_on_the_local_socket_ends_that_connection_alone(echo: Echo, garbage: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(echo.address.local_name(os.geteuid()))
+        stranger.sendall(garbage)
+        stranger.shutdown(socket.SHUT_WR)
+        assert _end_of(stranger) == b""
+    assert set(echo.heard) == {b"ping"}
+
+
+@pytest.mark.usefixtures("friends")
+@pytest.mark.parametrize(
+    "other",
+    [Security.ephemeral(), Security(_SECURITY.public, Security.ephemeral().secret), Security.none()],
+    ids=["own keys", "knows the public key", "no keys"],
+)
+def test_whoever_has_another_key_is_turned_away_and_told_so(echo: Echo, other: Security) -> None:
+    with pytest.raises(HandshakeRefused, match="another key"):
+        connect(echo.address, other, timeout=_DEADLINE, shortcut=False, retry=True)
+
+
+def test_a_listener_that_knows_the_key_is_not_enough_without_the_secret() -> None:
+    """The public key alone makes no scheduler: a client does not talk to one that stole it."""
+    thief = Echo(Security(_SECURITY.public, Security.ephemeral().secret))
+    try:
+        with pytest.raises(ConnectionFailed):
+            connect(thief.address, _SECURITY, timeout=_DEADLINE, shortcut=False)
+        assert thief.heard == []
+    finally:
+        thief.close()
+
+
+def test_without_keys_on_either_side_everybody_may_enter() -> None:
+    everybody = Echo(Security.none())
+    try:
+        client = connect(everybody.address, Security.none(), shortcut=False)
+        _works(client)
+        client.close()
+        with pytest.raises(HandshakeRefused):
+            connect(everybody.address, _SECURITY, shortcut=False)
+    finally:
+        everybody.close()
+
+
+def _as_stranger(code: str, *arguments: str) -> str:
+    """Run `code` as another user; everything is imported before, because that user may be unable to read it."""
+    program = (
+        "import os, sys; from scaler.transport import *; from scaler.transport import zeromq\n"
+        f"os.setgroups([]); os.setgid({_STRANGER}); os.setuid({_STRANGER})\n" + code
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], env=environ, capture_output=True, text=True, timeout=_DEADLINE
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@_linux
+@_root
+@pytest.mark.usefixtures("friends")
+def test_another_user_gets_in_neither_by_the_local_socket_nor_by_tcp(echo: Echo) -> None:
+    name = echo.address.local_name(os.geteuid()).decode()[1:]
+    said = _as_stranger(
+        "import socket; s = socket.socket(socket.AF_UNIX); s.connect('\\0' + sys.argv[2]); s.settimeout(10)\n"
+        "try: s.sendall(b'\\1\\0\\0\\0\\4\\0\\0\\0\\0\\0\\0\\0evil'); print(s.recv(100))\n"
+        "except ConnectionError: print(b'')\n"
+        "try: connect(sys.argv[1], load_or_create(environ={'HOME': '/nonexistent'}))\n"
+        "except Exception as error: print(type(error).__name__)",
+        echo.address.url,
+        name,
+    )
+    assert said.split() == ["b''", "HandshakeRefused"]
+    assert set(echo.heard) == {b"ping"}
+
+
+@_linux
+@_root
+def test_another_user_who_takes_the_local_name_catches_nobody() -> None:
+    first = Echo()
+    address = first.address
+    first.close()
+    program = (
+        "import os, socket, sys\n"
+        f"os.setgroups([]); os.setgid({_STRANGER}); os.setuid({_STRANGER})\n"
+        "s = socket.socket(socket.AF_UNIX); s.bind('\\0' + sys.argv[1]); s.listen()\n"
+        "print('ready', flush=True); sys.stdin.read()\n"
+    )
+    name = address.local_name(os.geteuid()).decode()[1:]
+    running = subprocess.Popen(
+        [sys.executable, "-c", program, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        listener = listen(address, _SECURITY)  # tcp works all the same
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                made = pool.submit(connect, address, _SECURITY)
+                while not made.done():
+                    select.select([listener], [], [], 0.05)
+                    listener.receive()
+            client = made.result()
+            assert client.kind == "tcp"
+            client.close()
+        finally:
+            listener.close()
+    finally:
+        running.kill()
+        running.communicate()
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("shortcut", [True, False], ids=["near", "far"])
+def test_an_event_loop_watches_one_descriptor_of_each_end(echo: Echo, loop: object, shortcut: bool) -> None:
+    client = connect(echo.address, _SECURITY, shortcut=shortcut)
+    body = bytes(1 << 20)
+
+    async def talk() -> int:
+        finished = asyncio.get_running_loop().create_future()
+        heard = []
+
+        def readable() -> None:
+            heard.extend(client.receive())
+            if len(heard) == 40 and not finished.done():
+                finished.set_result(len(heard))
+
+        asyncio.get_running_loop().add_reader(client.fileno(), readable)
+        for _ in range(40):
+            client.send([b"part", body])
+        try:
+            return await asyncio.wait_for(finished, _DEADLINE)
+        finally:
+            asyncio.get_running_loop().remove_reader(client.fileno())
+
+    with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
+        assert runner.run(talk()) == 40
+    client.close()
