@@ -164,7 +164,11 @@ class Distributed(Engine):
 
         cluster_kind, client_kind = self._kinds
         self._cluster = cluster_kind(
-            n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
         )
         self.client = client_kind(self._cluster)
 
@@ -255,7 +259,9 @@ def program(name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             if process.poll() is not None:
                 log.seek(0)
                 said = log.read().decode(errors="replace").strip().splitlines() or ["nothing"]
-                raise RuntimeError(f"scaler_{name} ended by itself with exit code {process.returncode}, saying: {said[-1]}")
+                raise RuntimeError(
+                    f"scaler_{name} ended by itself with exit code {process.returncode}, saying: {said[-1]}"
+                )
         finally:
             process.terminate()
             try:

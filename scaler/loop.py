@@ -1,67 +1,194 @@
-"""The event loop under the scheduler's and the agent's shells: readers, one timer, signals; on asyncio or uvloop.
+"""The event loop under the scheduler's and the agent's shells: readers, one timer, signals.
 
 Shells register what can wake them and a `step`. However many things wake them at once, `step` runs once, and takes
-everything there is: that is how batches form by themselves.
+everything there is: that is how batches form by themselves. Since there are no coroutines, a loop around the system's
+poll is all that is needed; it is also the fastest. uvloop is there for those who ask for it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import selectors
 import signal
+import socket
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Protocol
 
-Choice = Literal["auto", "builtin", "uvloop"]
-
-
-def make_event_loop(choice: str) -> tuple[asyncio.AbstractEventLoop, str]:
-    """An event loop and its name; "auto" takes uvloop where it is installed. Raises ImportError if it was asked for and isn't."""
-    if choice != "builtin":
-        try:
-            import uvloop
-
-            return uvloop.new_event_loop(), "uvloop"
-        except ImportError:
-            if choice == "uvloop":
-                raise
-    return asyncio.new_event_loop(), "builtin"
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Loop:
-    """See the module's text. One thread."""
+class Loop(Protocol):
+    """What a shell needs of an event loop. One thread."""
 
-    def __init__(self, choice: str, step: Callable[[], None]) -> None:
-        self._loop, self.name = make_event_loop(choice)
-        self._step = step
-        #: sources that were readable since `step` last ran, in order; `step` takes them out
-        self.ready: dict[object, None] = {}
-        self._due = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._failure: BaseException | None = None
+    #: "builtin" or "uvloop"
+    name: str
+    #: sources that were readable since `step` last ran, in order; `step` takes them out
+    ready: dict[object, None]
 
     def watch(self, fd: int, source: object) -> None:
         """When this descriptor is readable, put `source` into `ready` and run `step`."""
-        ready, soon = self.ready, self.soon
+
+    def watch_with(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call this when the descriptor is readable."""
+
+    def watch_writable(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call this once when the descriptor is writable."""
+
+    def forget(self, fd: int) -> None:
+        """Stop watching."""
+
+    def wake_at(self, when: float) -> None:
+        """Run `step` at this time (of `time.monotonic`); replaces an earlier wish."""
+
+    def soon(self) -> None:
+        """Run `step` as soon as everything that is ready has been noticed."""
+
+    def run(self) -> None:
+        """Run until `stop`; raises what `step` raised. SIGTERM and SIGINT stop it too."""
+
+    def stop(self) -> None:
+        """End `run`."""
+
+
+def make_loop(choice: str, step: Callable[[], None]) -> Loop:
+    """The loop that was asked for: "auto" and "builtin" are this module's. Raises ImportError if uvloop isn't installed."""
+    return UvLoop(step) if choice == "uvloop" else BuiltinLoop(step)
+
+
+class BuiltinLoop:
+    """On the system's poll."""
+
+    name = "builtin"
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        self._step = step
+        self._selector = selectors.DefaultSelector()
+        self._wake: float | None = None
+        self._running = False
+        self._due = False
+        self._writers: dict[int, Callable[[], None]] = {}
+        self.ready: dict[object, None] = {}
+
+    def watch(self, fd: int, source: object) -> None:
+        """See `Loop`."""
+        self._register(fd, (source, None))
+
+    def watch_with(self, fd: int, callback: Callable[[], None]) -> None:
+        """See `Loop`."""
+        self._register(fd, (None, callback))
+
+    def _register(self, fd: int, data: tuple[object, Callable[[], None] | None]) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, data)
+
+    def watch_writable(self, fd: int, callback: Callable[[], None]) -> None:
+        """See `Loop`."""
+        self._writers[fd] = callback
+        try:
+            key = self._selector.get_key(fd)
+            self._selector.modify(fd, selectors.EVENT_READ | selectors.EVENT_WRITE, key.data)
+        except KeyError:
+            self._selector.register(fd, selectors.EVENT_WRITE, (None, None))
+
+    def _writable(self, fd: int, data: Any) -> None:
+        callback = self._writers.pop(fd, None)
+        if data == (None, None):
+            self._selector.unregister(fd)
+        else:
+            self._selector.modify(fd, selectors.EVENT_READ, data)
+        if callback is not None:
+            callback()
+
+    def forget(self, fd: int) -> None:
+        """See `Loop`."""
+        self._writers.pop(fd, None)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(fd)
+
+    def wake_at(self, when: float) -> None:
+        """See `Loop`."""
+        self._wake = when
+
+    def soon(self) -> None:
+        """See `Loop`."""
+        self._due = True
+
+    def run(self) -> None:
+        """See `Loop`."""
+        bell, rope = socket.socketpair()
+        rope.setblocking(False)
+        self.watch_with(bell.fileno(), self.stop)
+        before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+        previous = signal.set_wakeup_fd(rope.fileno(), warn_on_full_buffer=False)
+        try:
+            self._running = True
+            self._turn()
+        finally:
+            signal.set_wakeup_fd(previous)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._selector.close()
+            bell.close()
+            rope.close()
+
+    def _turn(self) -> None:
+        select, ready, monotonic = self._selector.select, self.ready, time.monotonic
+        while self._running:
+            if self._due:
+                timeout: float | None = 0.0
+            else:
+                timeout = None if self._wake is None else max(0.0, self._wake - monotonic())
+            for key, mask in select(timeout):
+                source, callback = key.data
+                if mask & selectors.EVENT_WRITE:
+                    self._writable(key.fd, key.data)
+                if mask & selectors.EVENT_READ:
+                    if callback is None:
+                        ready[source] = None
+                    else:
+                        callback()
+            if self._wake is not None and monotonic() >= self._wake:
+                self._wake = None
+                self._due = True
+            if (ready or self._due) and self._running:
+                self._due = False
+                self._step()
+
+    def stop(self) -> None:
+        """See `Loop`."""
+        self._running = False
+
+
+class UvLoop:
+    """On uvloop."""
+
+    name = "uvloop"
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        import uvloop
+
+        self._loop = uvloop.new_event_loop()
+        self._step = step
+        self._due = False
+        self._timer: Any = None
+        self._failure: BaseException | None = None
+        self.ready: dict[object, None] = {}
+
+    def watch(self, fd: int, source: object) -> None:
+        """See `Loop`."""
 
         def readable() -> None:
-            ready[source] = None
-            soon()
+            self.ready[source] = None
+            self.soon()
 
         self._loop.add_reader(fd, readable)
 
     def watch_with(self, fd: int, callback: Callable[[], None]) -> None:
-        """Call this when the descriptor is readable."""
+        """See `Loop`."""
         self._loop.add_reader(fd, callback)
 
-    def forget(self, fd: int) -> None:
-        """Stop watching."""
-        self._loop.remove_reader(fd)
-        self._loop.remove_writer(fd)
-
     def watch_writable(self, fd: int, callback: Callable[[], None]) -> None:
-        """Call this once when the descriptor is writable."""
+        """See `Loop`."""
 
         def writable() -> None:
             self._loop.remove_writer(fd)
@@ -69,14 +196,19 @@ class Loop:
 
         self._loop.add_writer(fd, writable)
 
+    def forget(self, fd: int) -> None:
+        """See `Loop`."""
+        self._loop.remove_reader(fd)
+        self._loop.remove_writer(fd)
+
     def wake_at(self, when: float) -> None:
-        """Run `step` at this time (of `time.monotonic`); replaces an earlier wish."""
+        """See `Loop`."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_later(max(0.0, when - time.monotonic()), self.soon)
 
     def soon(self) -> None:
-        """Run `step` as soon as everything that is ready has been noticed."""
+        """See `Loop`."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self._run_step)
@@ -90,8 +222,8 @@ class Loop:
             self._loop.stop()
 
     def run(self) -> None:
-        """Run until `stop`; raises what `step` raised. SIGTERM and SIGINT stop it too."""
-        for number in (signal.SIGTERM, signal.SIGINT):
+        """See `Loop`."""
+        for number in SIGNALS:
             self._loop.add_signal_handler(number, self.stop)
         try:
             self._loop.run_forever()
@@ -102,5 +234,5 @@ class Loop:
             raise self._failure
 
     def stop(self) -> None:
-        """End `run`."""
+        """See `Loop`."""
         self._loop.stop()

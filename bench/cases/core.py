@@ -34,11 +34,10 @@ def _hello(role: str, number: int, workers: int = 0) -> Joined:
 
 
 def _task(first: int, n: int) -> Task:
-    task = Task(0, first, n, EACH, 0, 1 << 40, 0, "noop", spans=u32([0, n]), sizes=u32([4]) * n)
-    if first == 1:
+    task = Task(0, first, n, EACH, 0, 1 << 40, 0, "noop", spans=u32([0, n]), sizes=u32([4]) * n, bodies=[b"1234" * n])
+    if first == 1:  # the function travels with the first message
         task.objects = u64([1 << 40])
-        task.bodies = [b"f"]
-    task.bodies = [b"1234" * n, *task.bodies] if first > 1 else [*task.bodies, b"1234" * n]
+        task.bodies.append(b"function")
     return task
 
 
@@ -83,7 +82,14 @@ def _answer(effects: list[Effect], inbox: deque[Event]) -> int:
 
 def _result(task: Task, lo: int, hi: int) -> TaskResult:
     return TaskResult(
-        task.client, u64([task.batch]), u32([lo, hi]), u8([VALUES_LIST]), u32([(hi - lo) * TASK_US]), u64([0]), u32([2]), [b"v1"]
+        task.client,
+        u64([task.batch]),
+        u32([lo, hi]),
+        u8([VALUES_LIST]),
+        u32([(hi - lo) * TASK_US]),
+        u64([0]),
+        u32([2]),
+        [b"v1"],
     )
 
 

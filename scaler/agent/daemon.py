@@ -19,7 +19,7 @@ from scaler.agent.shell import EXTRA_SLOTS, AgentShell, log_output
 from scaler.agent.workers import Zygote
 from scaler.config import AgentConfig
 from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError
-from scaler.loop import Loop
+from scaler.loop import make_loop
 from scaler.protocol.channel import Gap
 from scaler.protocol.codec import decode
 from scaler.protocol.messages import Message, Refused, Welcome
@@ -40,7 +40,7 @@ class Daemon:
         self._security = security
         self._limit = config.max_message_bytes
         self._peer = Peer("agent", config.name or os.uname().nodename, config.worker_count, config.capabilities)
-        self.loop = Loop(config.event_loop, self._step)
+        self.loop = make_loop(config.event_loop, self._step)
         context = {"address": address.for_client().url, "security": security.to_env()}
         self._shell = AgentShell(AgentCore(config.worker_count), zygote, self.loop, context, log_output)
         self._connection: Connection | None = None
@@ -181,6 +181,7 @@ def run(config: AgentConfig) -> int:
     security = Security.none() if config.insecure else load_or_create(config.key_file)
     daemon = Daemon(config, address, security, zygote)
     gc.freeze()
+    gc.set_threshold(50_000)
     daemon.run()
     if daemon.failure is not None:
         logger.error("%s", daemon.failure)

@@ -107,6 +107,13 @@ class Packer:
             if not recipe.object_id:
                 yield self.announce(recipe)
         for recipe, (rows, futures) in plain.items():
+            if len(rows) == 1:  # an arguments object of its own would cost more than it saves
+                payload = b"P" + pickle.dumps((rows[0], {}), 5)
+                task = recipe.task(self._take_ids(1), 1, EACH)
+                task.sizes = u32((len(payload),))
+                task.bodies = [payload]
+                yield Submit(task, futures, recipe=recipe)
+                continue
             arguments = self._take_ids(1)
             task = recipe.task(self._take_ids(len(rows)), len(rows), TOGETHER)
             task.arguments = arguments

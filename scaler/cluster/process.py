@@ -49,6 +49,7 @@ def main(fd: int) -> None:
     server.loop.watch_with(program.fileno(), server.loop.stop)
     program.sendall(json.dumps({"address": listener.address.url}).encode() + b"\n")
     gc.freeze()
+    gc.set_threshold(50_000)
     server.run()
 
 

@@ -20,7 +20,7 @@ from scaler.agent.core.events import FromScheduler, Tick, Welcomed
 from scaler.agent.shell import AgentShell
 from scaler.config import SchedulerConfig
 from scaler.errors import ObjectTooLarge, ProtocolError, ScalerError
-from scaler.loop import Loop
+from scaler.loop import Loop, make_loop
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import PYTHON, hello_of, packages
 from scaler.protocol.messages import PROTOCOL_VERSION, Message
@@ -49,7 +49,7 @@ class Server:
         )  # fmt: skip
         self._sessions = Sessions(terms, first_number=LOCAL_AGENT + 1)
         self._heartbeat = config.heartbeat_interval
-        self.loop = Loop(config.event_loop, self._step)
+        self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
         self._agent: AgentShell | None = None
         self._events: list[ev.Event] = []

@@ -6,7 +6,9 @@ are taken back when another worker idles, when they are cancelled or claimed, or
 A worker whose task waits for other tasks is *blocked*; another one takes its place until it goes on.
 """
 
+import math
 import signal
+from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -92,7 +94,10 @@ class AgentCore:
         #: slots to start at a time, after workers died while starting
         self._restart_at: dict[int, float] = {}
         self._failed_starts = 0
-        self._wake: float | None = None
+        #: when the last `WakeAt` asked for a tick
+        self._wake = math.inf
+        #: the number of workers at work may not be what it should be
+        self._unsettled = True
         self._started = False
         self._of_scheduler: dict[type[Message], Callable[[Any], None]] = {
             Task: self._task,
@@ -134,12 +139,19 @@ class AgentCore:
                 self._exited(event)
             elif isinstance(event, Welcomed):
                 self._welcomed(event)
-        self._restart_due()
-        self._settle_slots()
-        self._feed()
-        self._recall_for_idle()
-        self._beat()
-        return self._flush()
+        if self._restart_at:
+            self._restart_due()
+        if self._unsettled:
+            self._settle_slots()
+        if self._queue.rows:
+            self._feed()
+        if self._heartbeat is not None and now >= self._next_heartbeat:
+            self._beat()
+        self._attend()
+        if self._results:
+            self._flush_results()
+        effects, self._effects = self._effects, []
+        return effects
 
     @property
     def queued(self) -> int:
@@ -156,17 +168,10 @@ class AgentCore:
         """Objects held."""
         return len(self._objects)
 
-    def _flush(self) -> list[Effect]:
-        self._flush_results()
-        self._plan_wake()
-        effects, self._effects = self._effects, []
-        return effects
-
     def _flush_results(self) -> None:
-        if self._results:
-            results, self._results = self._results, {}
-            for builder in results.values():
-                self._effects.append(ToScheduler(builder.build()))
+        results, self._results = self._results, {}
+        for builder in results.values():
+            self._effects.append(ToScheduler(builder.build()))
 
     def _say(self, message: Message) -> None:
         """Tell the scheduler, after the results that came before."""
@@ -184,40 +189,56 @@ class AgentCore:
             self._drop_everything()
 
     def _beat(self) -> None:
-        if self._heartbeat is not None and self._now >= self._next_heartbeat:
-            self._next_heartbeat = self._now + self._heartbeat
-            for worker in self.workers.values():
-                if worker.stale:
-                    self._effects.append(ToWorker(worker.slot, ("drop", worker.stale)))
-                    worker.stale = []
-            self._say(Heartbeat(self._now, self.target, self.queued, self.running))
-
-    def _plan_wake(self) -> None:
-        times = [*self._restart_at.values()]
-        if self._heartbeat is not None:
-            times.append(self._next_heartbeat)
+        assert self._heartbeat is not None
+        self._next_heartbeat = self._now + self._heartbeat
         for worker in self.workers.values():
-            for handout in worker.handouts.values():
-                timeout = handout.part.task.timeout
-                if timeout and worker.sentence is None:
-                    times.append(handout.at + timeout)
-                    break
-        overdue = self._next_overdue()
-        if overdue is not None:
-            times.append(overdue)
-        wake = min(times, default=None)
-        if wake is not None and wake != self._wake:
-            self._effects.append(WakeAt(wake))
-        self._wake = wake
+            if worker.stale:
+                self._effects.append(ToWorker(worker.slot, ("drop", worker.stale)))
+                worker.stale = []
+        self._say(Heartbeat(self._now, self.target, self.queued, self.running))
 
-    def _next_overdue(self) -> float | None:
-        """When rows behind one that takes longer than expected are worth taking back."""
-        times = [
-            self._due(worker)
-            for worker in self.workers.values()
-            if worker.state == "busy" and not worker.recalling and not worker.blocked and worker.rows > 1
-        ]
-        return max(min(times), self._now + 0.001) if times else None
+    def _attend(self) -> None:
+        """Look after rows that workers have: end those past their timeout, take back those that wait behind a long one.
+
+        Rows are taken back from a worker that takes longer than expected, and when another worker has nothing to do.
+        """
+        now, idle = self._now, 0
+        wake = self._next_heartbeat if self._heartbeat is not None else math.inf
+        crowded: list[Worker] = []
+        for worker in self.workers.values():
+            if worker.state == "idle":
+                idle += not worker.blocked
+            elif worker.state == "busy" and worker.sentence is None:
+                handout = next(iter(worker.handouts.values()))
+                timeout = handout.part.task.timeout
+                if timeout:
+                    if now >= handout.at + timeout:
+                        words = f"{handout.part.task.name} ran longer than its timeout of {timeout:g} s"
+                        self._kill(worker, "timeout", words)
+                        continue
+                    wake = min(wake, handout.at + timeout)
+                if not worker.recalling and not worker.blocked and worker.is_crowded:
+                    due = self._due(worker)
+                    if now >= due:
+                        self._recall(worker, 0)
+                    else:
+                        wake = min(wake, due)
+                        crowded.append(worker)
+        if idle and crowded and not self._queue.rows:
+            self._recall_for_idle(crowded)
+        if self._restart_at:
+            wake = min(wake, *self._restart_at.values())
+        if wake < self._wake or self._wake <= now:
+            self._wake = wake
+            if wake < math.inf:
+                self._effects.append(WakeAt(wake))
+
+    def _recall_for_idle(self, crowded: list[Worker]) -> None:
+        for worker in crowded:
+            expected = worker.expected
+            first = next(iter(worker.handouts.values()))
+            if expected is not None and expected - 1e6 * (self._now - first.at) > 2 * WORTH_RECALLING_US:
+                self._recall(worker, 0)
 
     @staticmethod
     def _due(worker: Worker) -> float:
@@ -243,6 +264,7 @@ class AgentCore:
 
     def _settle_slots(self) -> None:
         """Keep as many workers at work as the host should have, not counting blocked ones."""
+        self._unsettled = False
         workers = self.workers.values()
         active = [w for w in workers if not w.blocked and w.state != "parked"]
         missing = self.target - len(active) - len(self._restart_at)
@@ -263,18 +285,21 @@ class AgentCore:
 
     def _ready(self, worker: Worker, pid: int) -> None:
         self._failed_starts = 0
+        self._unsettled = True
         worker.move("idle")
 
     def _blocked(self, worker: Worker) -> None:
-        worker.blocked = True
+        worker.blocked = self._unsettled = True
 
     def _unblocked(self, worker: Worker) -> None:
         worker.blocked = False
+        self._unsettled = True
 
     def _exited(self, event: WorkerExited) -> None:
         worker = self.workers.pop(event.slot, None)
         if worker is None:
             return
+        self._unsettled = True
         was, how = worker.state, describe_exit(event.status)
         worker.move("gone")
         number, begun = event.begun
@@ -372,19 +397,20 @@ class AgentCore:
 
     def _feed(self) -> None:
         """Hand rows to workers that have none, then to those that will run out soon."""
-        if self._queue.rows:
-            fed = [w for w in self.workers.values() if not w.blocked and w.sentence is None and not w.recalling]
-            for worker in fed:
-                if worker.state == "idle":
-                    if not self._queue.rows:
-                        return
+        queue = self._queue
+        fed = [w for w in self.workers.values() if not (w.blocked or w.recalling) and w.sentence is None]
+        for worker in fed:
+            if worker.state == "idle":
+                self._hand_out(worker, len(fed))
+                if not queue.rows:
+                    return
+        for worker in fed:
+            if worker.state == "busy" and len(worker.handouts) == 1 and self._now < self._due(worker):
+                first = next(iter(worker.handouts.values()))
+                if not queue.head.task.timeout and not first.part.task.timeout:
                     self._hand_out(worker, len(fed))
-            for worker in fed:
-                if worker.state == "busy" and len(worker.handouts) < 2:
-                    if not self._queue.rows:
+                    if not queue.rows:
                         return
-                    if not self._queue.head.task.timeout and not next(iter(worker.handouts.values())).part.task.timeout:
-                        self._hand_out(worker, len(fed))
 
     def _hand_out(self, worker: Worker, sharers: int) -> None:
         part = self._queue.head
@@ -403,30 +429,6 @@ class AgentCore:
         worker.move("busy")
         self._effects.append(ToWorker(worker.slot, run_message(number, handout, self._objects, worker)))
 
-    def _recall_for_idle(self) -> None:
-        """A worker has nothing to do while rows wait behind another's: take them back. Also ends rows past their timeout."""
-        now = self._now
-        idle = 0
-        for worker in self.workers.values():
-            if worker.state == "idle" and not worker.blocked:
-                idle += 1
-            elif worker.state == "busy" and worker.sentence is None:
-                handout = next(iter(worker.handouts.values()))
-                timeout = handout.part.task.timeout
-                if timeout and now >= handout.at + timeout:
-                    self._kill(worker, "timeout", f"{handout.part.task.name} ran longer than its timeout of {timeout:g} s")
-        for worker in self.workers.values():
-            if worker.state != "busy" or worker.recalling or worker.sentence is not None or worker.rows < 2:
-                continue
-            overdue = now >= self._due(worker)
-            if overdue:
-                self._recall(worker, 0)
-            elif idle and not self._queue.rows:
-                expected = worker.expected
-                first = next(iter(worker.handouts.values()))
-                if expected is not None and expected - 1e6 * (now - first.at) > 2 * WORTH_RECALLING_US:
-                    self._recall(worker, 0)
-
     def _recall(self, worker: Worker, keep: int) -> None:
         if not worker.recalling:
             worker.recalling = True
@@ -442,9 +444,7 @@ class AgentCore:
                 continue
             if self._doomed:
                 self._settle_doomed(client, batch, lo, hi)
-            column = u32()
-            column.frombytes(sizes)
-            self._result(client, SpanResult(batch, lo, hi, outcome, min(duration, 0xFFFFFFFF), peak, column, body))
+            self._result(client, SpanResult(batch, lo, hi, outcome, min(duration, 0xFFFFFFFF), peak, array("I", sizes), body))
             each = max(duration / (hi - lo), 0.05)
             key = client, handout.part.task.name
             known = self._durations.get(key)
@@ -458,6 +458,7 @@ class AgentCore:
             break
         if not worker.handouts and worker.state == "busy":
             worker.move("idle")
+            self._unsettled = len(self.workers) > self.target
 
     def _settle_doomed(self, client: int, batch: int, lo: int, hi: int) -> None:
         """Rows that were to be withdrawn have ended instead."""
@@ -480,6 +481,7 @@ class AgentCore:
                 self._forget_doomed_of(worker)
         if not worker.handouts and worker.state == "busy":
             worker.move("idle")
+            self._unsettled = len(self.workers) > self.target
         self._pay_debt()
 
     def _forget_doomed_of(self, worker: Worker) -> None:

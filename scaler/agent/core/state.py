@@ -146,6 +146,15 @@ class Worker:
         return total
 
     @property
+    def is_crowded(self) -> bool:
+        """It has more rows than the one it runs."""
+        if len(self.handouts) != 1:
+            return len(self.handouts) > 1
+        (handout,) = self.handouts.values()
+        left = handout.left
+        return len(left) > 1 or (len(left) == 1 and left[0][1] - left[0][0] > 1)
+
+    @property
     def rows(self) -> int:
         """Rows handed to it and not reported."""
         return sum(handout.rows for handout in self.handouts.values())

@@ -38,7 +38,7 @@ from scaler.protocol.messages import (
 )
 from scaler.results import SpanResult, spans_of
 from scaler.scheduler.core.events import Effect, Event, Forget, Joined, Log, Lost, Received, Stop, WakeAt
-from scaler.scheduler.core.outbox import Outbox
+from scaler.scheduler.core.outbox import RELEASE_BYTES, Outbox
 from scaler.scheduler.core.placement import Estimates, Placement
 from scaler.scheduler.core.queues import ReadyQueues
 from scaler.scheduler.core.rows import Rows
@@ -105,7 +105,8 @@ class SchedulerCore:
                 self._lost(event.number, event.reason)
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
-        self._placement.place()
+        if self._queues:
+            self._placement.place()
         for agent, rows in self._placement.recalls():
             self._outbox.send(agent.number, BalanceRequest(rows))
         self._plan_wake()
@@ -176,6 +177,10 @@ class SchedulerCore:
 
     def _check_liveness(self) -> None:
         self._next_check = None
+        for agent in self.agents.values():
+            if agent.released:
+                agent.released_bytes = RELEASE_BYTES + 1
+                self._outbox.agents.setdefault(agent)
         limits = self._limits
         for members, timeout in ((self.clients, limits.client_timeout), (self.agents, limits.agent_timeout)):
             silent = [n for n, peer in members.items() if self._now - peer.seen > timeout]  # type: ignore[attr-defined]

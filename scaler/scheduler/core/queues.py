@@ -24,6 +24,10 @@ class ReadyQueues:
         #: the keys of `_queues`, highest priority first
         self._order: list[Class] = []
 
+    def __bool__(self) -> bool:
+        """There may be rows."""
+        return bool(self._order)
+
     @property
     def rows(self) -> int:
         """Rows in all queues."""

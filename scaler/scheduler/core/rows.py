@@ -400,6 +400,7 @@ class Rows:
             if agent is not None:
                 agent.holds.discard((client.number, object_id))
                 agent.released.append((client.number, object_id))
+                agent.released_bytes += len(item.payload)
                 self._outbox.agents.setdefault(agent)
 
     # ---- departure -------------------------------------------------------------------------------------------------

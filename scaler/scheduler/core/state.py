@@ -162,5 +162,6 @@ class Agent:
     asked: list[tuple[bool, Batch, int, int]] = field(default_factory=list)
     #: spans placed by the current `handle`, to be sent at its end
     outbox: dict[Batch, list[tuple[int, int]]] = field(default_factory=dict)
-    #: objects to be released, to be sent at the end of the current `handle`
+    #: objects to be released, to be told with the next tasks, or at the next look at the time; and their size
     released: list[tuple[int, int]] = field(default_factory=list)
+    released_bytes: int = 0

@@ -75,7 +75,7 @@ class SimClient(Process):
             for call in calls:
                 if not self.left:
                     call()
-            self._handle(s.Tick())
+            self._handle()
         check_session(self.world, self)
 
     def _handle(self, *events: s.Event) -> None:
@@ -173,10 +173,10 @@ class SimClient(Process):
         sent_needs: list[list[Any]] = []
         payloads = []
         for job in jobs:
-            values = []
-            if not any(isinstance(need, Job) and need.end is not None and need.end[0] != "value" for need in job.needs):
+            values = job.needs
+            if "again" not in options and not any(isinstance(need, Job) and need.end is not None and need.end[0] != "value" for need in job.needs):
                 values = [need for need in job.needs if not (isinstance(need, Job) and need.end is not None)]
-            if len(values) != len(job.needs):  # values that are there: as arguments; the order is part of the job
+            if len(values) != len(job.needs):  # values that are there are no needs any more
                 values = job.needs = values
                 job._value = None
             sent_needs.append(list(values))
@@ -257,7 +257,7 @@ class SimClient(Process):
         token = effect.token
         job = token.jobs[effect.row] if isinstance(token, Block) else token
         job.asked.pop("claim", None)
-        if job.behaviour in ("poison", "deadly", "nest") or self.world.random.random() < 0.3 or job.timeout:
+        if self.resubmits(job):
             self.world.note(self.name, f"resubmits job-{job.uid}.")
             name, options = effect.recipe
             self.submit(name, [job], again=True, **options)
@@ -265,6 +265,10 @@ class SimClient(Process):
             self.claimed += 1
             self.world.note(self.name, f"runs claimed job-{job.uid}. itself")
             self.world.after(job.us * 1e-6, self._run_claimed, job)
+
+    def resubmits(self, job: Job) -> bool:
+        """The user doesn't wait any more for a row that was granted."""
+        return job.behaviour in ("poison", "deadly", "nest") or self.world.random.random() < 0.3
 
     def _run_claimed(self, job: Job) -> None:
         if not self.alive:
@@ -320,12 +324,12 @@ class NestedClient(SimClient):
         self.user(self._begin)
 
     def _begin(self) -> None:
-        cluster, depth = self.cluster, self.depth
+        depth = self.depth
         jobs = []
         for _ in range(self.world.random.randint(1, 3)):
             behaviour = "nest" if depth > 0 else "value"
             jobs.append(Job(self.world.next_id(), self.world.random.choice((20, 300, 5000)), behaviour, depth - 1))
-        if not cluster.calm and self.world.random.random() < 0.5:
+        if self.world.random.random() < 0.5:
             self.map("nested", jobs, whole=False)
         else:
             self.submit("nested", jobs)
@@ -340,6 +344,10 @@ class NestedClient(SimClient):
             self._then()
         elif not self.claimed and not pending.asked and not self._blocked:
             self.claim(pending)
+
+    def resubmits(self, job: Job) -> bool:
+        """It still waits."""
+        return False
 
     def refused(self, token: Any) -> None:
         """It runs elsewhere: give the slot away."""

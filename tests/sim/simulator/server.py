@@ -99,6 +99,7 @@ class Server(Process):
                 self.wake_at(effect.when)
             elif isinstance(effect, ev.Log):
                 self.world.note(self.name, effect.text)
+                self.world.losses += effect.text.startswith("agent") and "is gone" in effect.text
             elif isinstance(effect, ev.Forget):
                 number = self.sessions.forget(effect.number)
                 connection = self._network.connections.get(number) if number is not None else None

@@ -23,7 +23,7 @@ class Part:
     def __init__(self, message: tuple[Any, ...]) -> None:
         (
             _, self.number, self.client, self.batch, lo, hi, self.form, self.function, self.arguments, flags,
-            self.name, sizes, self.body, self.needs, self.news,
+            self.name, sizes, self.body, self.needs, self.news, self.stale,
         ) = message  # fmt: skip
         self.first = lo
         self.flags = flags & 0xFF
@@ -68,6 +68,8 @@ class SimWorker:
         kind, *rest = message = marshal.loads(data)
         if kind == "run":
             part = Part(message)
+            for key in part.stale:
+                self._objects.pop(key, None)
             for key, payload in part.news:
                 self._objects[key] = payload
             self._parts.append(part)
@@ -134,7 +136,7 @@ class SimWorker:
         self.world.note(self.host.name, f"worker {self.slot} begins job-{job.uid}. row {part.batch + row} of client {part.client}")
         delay = spec[1] * 1e-6
         behaviour = spec[2]
-        if behaviour == "nest" and not self.host.cluster.calm:
+        if behaviour == "nest":
             self._recall(0, 0)
             self.nested = self.host.cluster.nested_client(self, job, lambda: self._ends(part, row, job, spec, values))
         elif behaviour == "block":

@@ -22,6 +22,8 @@ class World:
         self.events: list[tuple[float, str, Any]] = []
         self.steps = 0
         self._ids = 0
+        #: agents that the scheduler gave up
+        self.losses = 0
 
     def next_id(self) -> int:
         """Numbers for sessions, processes, rows."""

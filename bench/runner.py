@@ -1,0 +1,79 @@
+"""The plan: rounds of cases, in each case the engines in turn, every measurement in a fresh and contained process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.cases import CASES
+from bench.containment import adopt_orphans, run
+from bench.figures import FIGURES
+from bench.results import Sample, read
+
+ROOT = Path(__file__).parent.parent
+#: seconds for one case on one engine
+LIMIT = 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    cases: Collection[str]
+    engines: Collection[str]
+    rounds: int
+    #: within one process
+    repetitions: int
+    #: seconds after which no further measurement begins, and after which one that runs is ended
+    budget: float
+
+    def steps(self) -> Iterator[tuple[int, str, str]]:
+        """Round, case and engine, in the order of measuring; who begins changes with the round."""
+        for turn in range(self.rounds):
+            for name in self.cases:
+                case = CASES[name]
+                engines = [e for e in case.engines if e in self.engines and turn < case.rounds.get(e, self.rounds)]
+                shift = turn % len(engines) if engines else 0
+                for engine in engines[shift:] + engines[:shift]:
+                    yield turn, name, engine
+
+
+def execute(plan: Plan, say: Callable[[str], None]) -> tuple[list[Sample], int]:
+    """All samples, and how many measurements failed; `say` is told of each as it ends."""
+    adopt_orphans()
+    begin = time.monotonic()
+    samples: list[Sample] = []
+    failed: set[tuple[str, str]] = set()
+    with tempfile.TemporaryDirectory(prefix="scaler-bench-") as folder:
+        # a key of our own: the daemons and their clients find it, and nothing is made in the user's home
+        environment = {**os.environ, "SCALER_KEY_FILE": f"{folder}/key"}
+        environment.pop("SCALER_ADDRESS", None)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        for number, (turn, case, engine) in enumerate(plan.steps()):
+            if (case, engine) in failed:
+                continue
+            left = plan.budget - (time.monotonic() - begin)
+            if left < 1:
+                say(f"stopped before {case} on {engine}, round {turn + 1}: {plan.budget:.0f} s are used up")
+                break
+            file = Path(folder, f"{number}.jsonl")
+            file.touch()
+            arguments = [sys.executable, "-m", "bench.measure", case, engine, str(plan.repetitions), str(file)]
+            outcome = run(arguments, environment, min(LIMIT, left))
+            got = read(file)
+            samples += got
+            at = f"[{time.monotonic() - begin:3.0f} s] round {turn + 1} {case:<10} {engine:<12}"
+            if outcome.error:
+                failed.add((case, engine))
+                say(f"{at} FAILED: {outcome.error}")
+            else:
+                say(f"{at} {_summary(got)}" + (f"; LEFT {outcome.left} PROCESSES BEHIND" if outcome.left else ""))
+    return samples, len(failed)
+
+
+def _summary(samples: list[Sample]) -> str:
+    last = {sample.figure: sample for sample in samples}
+    return ", ".join(FIGURES[name].form.format(s.value) if s.value is not None else s.note for name, s in last.items())

@@ -1,0 +1,125 @@
+"""What goes wrong, from the seed. Everything is mended when the time of faults is over."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How often things go wrong: expected number in a run."""
+
+    name: str
+    kill_worker: float = 0.0
+    bad_starts: float = 0.0
+    snap: float = 0.0
+    partition: float = 0.0
+    stop_agent: float = 0.0
+    kill_agent: float = 0.0
+    leave_agent: float = 0.0
+    stop_client: float = 0.0
+    kill_client: float = 0.0
+    leave_client: float = 0.0
+    stop_scheduler: float = 0.0
+    kill_scheduler: float = 0.0
+    local_agent: bool = True
+    wild: float = 0.15
+
+
+MIXES = {
+    mix.name: mix
+    for mix in (
+        Mix("calm", wild=0.0),
+        Mix("rows", wild=0.4),
+        Mix("workers", kill_worker=12, bad_starts=0.2),
+        Mix("connections", snap=8, partition=3, kill_worker=2),
+        Mix("agents", kill_agent=2, stop_agent=2, leave_agent=1, kill_worker=2, snap=2, local_agent=False),
+        Mix("clients", stop_client=1.5, kill_client=1.5, leave_client=1, snap=2, kill_worker=1),
+        Mix("scheduler", stop_scheduler=1, kill_scheduler=1, snap=1, local_agent=False),
+        Mix(
+            "everything", kill_worker=3, bad_starts=0.1, snap=3, partition=1, stop_agent=1, kill_agent=1, leave_agent=0.5, stop_client=1,
+            kill_client=0.5, leave_client=0.5, stop_scheduler=0.3, kill_scheduler=0.3,
+        ),
+    )
+}  # fmt: skip
+
+
+class Faults:
+    """Spreads the faults of a mix over a time."""
+
+    def __init__(self, cluster: Any, mix: Mix, duration: float) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._duration = duration
+        for name, expected in vars(mix).items():
+            act = getattr(self, f"_{name}", None)
+            if act is not None:
+                whole, part = divmod(expected, 1)
+                for _ in range(int(whole) + (self._world.random.random() < part)):
+                    self._world.after(self._world.random.uniform(0, duration), act)
+
+    def _length(self) -> float:
+        return self._world.random.choice((0.1, 1.0, 4.0, 14.0))
+
+    def _kill_worker(self) -> None:
+        workers = [worker for host in self._cluster.hosts if host.alive for worker in host.workers.values() if worker.alive]
+        if workers:
+            self._world.random.choice(workers).die(11)
+
+    def _snap(self) -> None:
+        lines = [p.line for p in [*self._cluster.hosts, *self._cluster.clients] if p.alive and p.line is not None]
+        if lines:
+            self._world.random.choice(lines).snap()
+
+    def _partition(self) -> None:
+        network = self._cluster.network
+        processes = [p for p in [*self._cluster.hosts, *self._cluster.clients] if p.alive and p.line is not None and p.line._kind == "tcp"]
+        if processes:
+            host = self._world.random.choice(processes).line._host
+            self._world.note("network", f"{host} is cut off")
+            network.partitioned[host] = self._world.now + self._length()
+
+    def _stop(self, processes: list[Any]) -> None:
+        processes = [p for p in processes if p.alive and not p.stopped]
+        if processes:
+            process = self._world.random.choice(processes)
+            process.stop()
+            self._world.after(self._length(), process.go_on)
+
+    def _stop_agent(self) -> None:
+        self._stop([host for host in self._cluster.hosts if host.line is not None])
+
+    def _stop_client(self) -> None:
+        self._stop(self._cluster.clients)
+
+    def _stop_scheduler(self) -> None:
+        self._stop([self._cluster.server])
+
+    def _replace(self, end: str) -> None:
+        hosts = [host for host in self._cluster.hosts if host.alive and host.line is not None]
+        if hosts:
+            host = self._world.random.choice(hosts)
+            getattr(host, end)()
+            self._cluster.hosts.remove(host)
+            self._world.after(self._world.random.uniform(0, 3), self._cluster.add_host, len(host.core.workers) or 1, host.capabilities)
+
+    def _kill_agent(self) -> None:
+        self._replace("die")
+
+    def _leave_agent(self) -> None:
+        self._replace("leave")
+
+    def _kill_client(self) -> None:
+        clients = [client for client in self._cluster.clients if client.alive]
+        if clients:
+            self._world.random.choice(clients).die()
+
+    def _leave_client(self) -> None:
+        clients = [client for client in self._cluster.clients if client.alive]
+        if clients:
+            client = self._world.random.choice(clients)
+            client.user(client.disconnect)
+
+    def _kill_scheduler(self) -> None:
+        if self._cluster.server.alive:
+            self._cluster.server.die()
+            self._world.after(self._world.random.uniform(0.1, 3), self._cluster.start_server)

@@ -1,0 +1,148 @@
+"""What users do, from the seed."""
+
+from typing import Any
+
+from simulator.clients import SimClient
+from simulator.jobs import Block, Job
+from simulator.world import World
+
+BEHAVIOURS = (
+    "value", "value", "value", "value", "value", "value", "value", "value", "value", "value", "value", "value",
+    "fail", "flaky", "deadly", "poison", "block", "print", "nest", "slow",
+)  # fmt: skip
+
+
+class User:
+    """Drives one client for `duration` seconds."""
+
+    def __init__(self, world: World, client: SimClient, duration: float, actions: int, wild: float) -> None:
+        self._world = world
+        self._client = client
+        #: chance that a row isn't a plain one
+        self._wild = wild
+        self._us = world.random.choice((20, 200, 2_000, 20_000))
+        #: tokens that can be cancelled, claimed, used
+        self._tokens: list[Any] = []
+        self._end = world.now + duration
+        for _ in range(actions):
+            world.after(world.random.random() ** 2 * duration, client.user, self._act)
+
+    def _job(self) -> Job:
+        random = self._world.random
+        us = int(self._us * random.uniform(0.2, 3.0)) + 1
+        job = Job(self._world.next_id(), us)
+        if random.random() < self._wild:
+            job.behaviour = random.choice(BEHAVIOURS)
+            if job.behaviour in ("flaky", "deadly"):
+                job.parameter = random.randint(1, 3)
+            elif job.behaviour == "nest":
+                job.parameter = random.randint(0, 2)
+            elif job.behaviour == "slow":
+                job.behaviour, job.us = "value", random.choice((50_000, 400_000, 3_000_000))
+        return job
+
+    def _options(self, jobs: list[Job]) -> dict[str, Any]:
+        random = self._world.random
+        options: dict[str, Any] = {}
+        if random.random() < 0.2:
+            options["priority"] = random.randint(-2, 2)
+        if random.random() < 0.1:
+            options["capabilities"] = ("gpu",)
+        if random.random() < 0.1:
+            options["flags"] = 2
+        retries = random.choice((0, 0, 0, 1, 3))
+        timeout = random.choice((0.0,) * 9 + (0.05, 1.0))
+        for job in jobs:
+            job.retries = retries
+            job.timeout = timeout
+        return options
+
+    def _name(self) -> str:
+        return self._world.random.choice(("f", "g", "each", "h-each", "k"))
+
+    def _act(self) -> None:
+        random = self._world.random
+        action = random.choices(
+            (self._submit, self._together, self._map, self._graph, self._dependent, self._cancel, self._claim, self._object, self._burst),
+            (6, 3, 3, 3, 6, 3, 3, 2, 2),
+        )[0]
+        action()
+
+    def _submit(self) -> None:
+        jobs = [self._job() for _ in range(self._world.random.choice((1, 1, 1, 3, 10)))]
+        self._client.submit(self._name(), jobs, **self._options(jobs))
+        self._tokens += jobs
+
+    def _together(self) -> None:
+        jobs = [self._job() for _ in range(self._world.random.choice((1, 2, 5, 20)))]
+        self._client.map(self._name(), jobs, whole=False, **self._options(jobs))
+        self._tokens += jobs
+
+    def _burst(self) -> None:
+        for _ in range(self._world.random.randint(3, 12)):
+            self._submit()
+
+    def _map(self) -> None:
+        jobs = [self._job() for _ in range(self._world.random.choice((1, 8, 40, 150)))]
+        if len(jobs) > 10:
+            for job in jobs:
+                if job.behaviour in ("poison", "nest"):
+                    job.behaviour = "value"
+        options = self._options(jobs)
+        self._client.map(self._name(), jobs, whole=True, **options)
+        self._tokens.append(self._client_block(jobs))
+
+    def _client_block(self, jobs: list[Job]) -> Block:
+        token = next(p.tokens[0] for p in reversed(self._client.session.pending.values()) if p.whole and p.tokens[0].jobs is jobs)
+        assert isinstance(token, Block)
+        return token
+
+    def _graph(self) -> None:
+        random = self._world.random
+        jobs: list[Job] = []
+        constants = [self._client.announce(random.randint(0, 1000)) for _ in range(random.choice((0, 0, 1, 2)))]
+        options: dict[str, Any] = {"retries": random.choice((0, 0, 2))}
+        for _ in range(random.choice((1, 4, 12, 40))):
+            job = self._job()
+            if job.behaviour in ("nest", "block"):
+                job.behaviour = "value"
+            for _ in range(random.choice((0, 1, 2, 2, 4)) if jobs else 0):
+                job.needs.append(random.choice(jobs[-8:]))
+            if constants and random.random() < 0.2:
+                job.needs.append(random.choice(constants))
+            job.retries = options["retries"]
+            jobs.append(job)
+        wanted = {job.uid for job in random.sample(jobs, min(len(jobs), random.randint(1, 4)))} | {jobs[-1].uid}
+        run = random.choice((1, 3, 16))
+        if random.random() < 0.1:
+            options["capabilities"] = ("gpu",)
+        self._client.graph([jobs[at : at + run] for at in range(0, len(jobs), run)], wanted, constants, **options)
+        self._tokens += [job for job in jobs if job.uid in wanted]
+
+    def _dependent(self) -> None:
+        random = self._world.random
+        pool = [token for token in self._tokens if isinstance(token, Job)][-12:] + self._client.constants
+        jobs = []
+        for _ in range(random.choice((1, 1, 4))):
+            job = self._job()
+            job.needs = random.sample(pool, min(len(pool), random.randint(1, 3)))
+            jobs.append(job)
+        self._client.submit(self._name(), jobs, **self._options(jobs))
+        self._tokens += jobs
+
+    def _cancel(self) -> None:
+        tokens = [token for token in self._tokens if token.end is None]
+        if tokens:
+            random = self._world.random
+            self._client.cancel(random.sample(tokens, min(len(tokens), random.choice((1, 1, 4)))), random.random() < 0.4)
+
+    def _claim(self) -> None:
+        tokens = [token for token in self._tokens if token.end is None]
+        if tokens:
+            self._client.claim(self._world.random.choice(tokens))
+
+    def _object(self) -> None:
+        if self._client.constants and self._world.random.random() < 0.5:
+            self._client.release(self._world.random.choice(self._client.constants))
+        else:
+            self._client.announce(self._world.random.randint(0, 1000))
