@@ -41,22 +41,15 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="This engine beside others on the same work, with 2 workers each."
     )
-    parser.add_argument(
-        "--only", type=_names(CASES), action="extend", metavar="NAME,...", help=f"cases: {', '.join(CASES)}"
-    )
-    parser.add_argument(
-        "--engines", type=_names(ENGINES), default=list(ENGINES), metavar="NAME,...", help=", ".join(ENGINES)
-    )
+    names = {"metavar": "NAME,..."}
+    parser.add_argument("--only", type=_names(CASES), action="extend", help=f"cases: {', '.join(CASES)}", **names)
+    parser.add_argument("--engines", type=_names(ENGINES), default=list(ENGINES), help=", ".join(ENGINES), **names)
     parser.add_argument("--quick", action="store_true", help="one round, one repetition")
     parser.add_argument("--rounds", type=int, default=3, help="rounds (default: 3)")
-    parser.add_argument(
-        "--budget", type=float, default=345.0, metavar="SECONDS", help="end the run after (default: 345)"
-    )
+    parser.add_argument("--budget", type=float, default=345.0, help="seconds after which it ends (default: 345)")
     parser.add_argument("--json", metavar="FILE", help="where the JSON lines go; - for standard output")
     parser.add_argument("--markdown", action="store_true", help="print the tables as Markdown")
-    parser.add_argument(
-        "--read", type=Path, metavar="FILE", help="measure nothing: show the JSON lines of an earlier run"
-    )
+    parser.add_argument("--read", type=Path, metavar="FILE", help="show these JSON lines of an earlier run instead")
     return parser.parse_args()
 
 
@@ -88,7 +81,7 @@ def _earlier(path: Path) -> tuple[list[Sample], dict[str, Any]]:
             continue
         values = line["samples"] or [None]
         samples += [Sample(line["figure"], line["engine"], value, line["rows"], line["note"]) for value in values]
-        facts = {name: line[name] for name in _run_facts()}
+        facts = {name: line[name] for name in (*_run_facts(), "measurements", "disturbed")}
     return samples, facts
 
 
@@ -107,7 +100,9 @@ def main() -> int:
         rounds, repetitions = (1, 1) if options.quick else (options.rounds, 2)
         plan = Plan(options.only or list(CASES), options.engines, rounds, repetitions, options.budget)
         facts = _run_facts()
-        samples, failures = execute(plan, lambda line: print(line, file=sys.stderr, flush=True))
+        run = execute(plan, lambda line: print(line, file=sys.stderr, flush=True))
+        samples, failures = run.samples, run.failures
+        facts |= {"measurements": run.made, "disturbed": run.disturbed}
     report = Report(samples)
     if options.json != "-":
         _show(report, facts, options.markdown)
@@ -125,6 +120,11 @@ def _show(report: Report, facts: dict[str, Any], markdown: bool) -> None:
         f"\n{facts['time']}, commit {facts['commit']}, Python {facts['python']}, distributed {facts['distributed']}, "
         f"{facts['cores']} cores, {facts['machine']}. Medians; in brackets how many times better Scaler is."
     )
+    if facts["disturbed"]:
+        print(
+            f"Other programs were busy during {facts['disturbed']} of {facts['measurements']} measurements: "
+            "don't trust these figures, the latencies least of all."
+        )
 
 
 def _write(report: Report, facts: dict[str, Any], where: str | None) -> None:

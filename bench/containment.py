@@ -1,13 +1,14 @@
 """Runs a program and ends everything it has started, however it ended.
 
-On Linux this process becomes the reaper of its descendants: one whose parent died is handed to it instead of to init, so
-that walking the tree of processes finds all of them, whatever sessions and groups they have made for themselves.
+On Linux this process becomes the reaper of its descendants: one whose parent died is handed to it instead of to init.
+So walking the tree of processes finds all of them, whatever sessions and groups they have made for themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import subprocess
 import sys
 import tempfile
@@ -36,10 +37,13 @@ class Outcome:
     error: str
     #: processes that it left behind, and that were killed
     left: int
+    #: cores that other programs kept busy meanwhile
+    foreign: float
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str], timeout: float) -> Outcome:
     """Run a program, at most `timeout` seconds. When this returns or raises, none of its descendants is left."""
+    begin, busy, ours = time.monotonic(), _busy(), _used()
     with tempfile.TemporaryFile() as output:  # not a pipe, which descendants would hold open
         process = subprocess.Popen(
             arguments,
@@ -63,7 +67,20 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], timeout: float
             output.seek(0)
             said = output.read().decode(errors="replace").strip().splitlines()
             error = said[-1] if said else f"exit code {code}"
-    return Outcome(error, left)
+    foreign = (_busy() - busy - (_used() - ours)) / (time.monotonic() - begin)
+    return Outcome(error, left, max(0.0, foreign))
+
+
+def _busy() -> float:
+    """CPU seconds that all cores of this machine were busy, since it started."""
+    times = psutil.cpu_times()
+    return sum(times[:3]) + getattr(times, "steal", 0.0)  # user, nice, system
+
+
+def _used() -> float:
+    """CPU seconds of this process and of all that it has started and that ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _descendants() -> list[psutil.Process]:

@@ -136,7 +136,7 @@ class Pool(Engine):
 
     def open(self, workers: int) -> None:
         self._pool = self._kind(workers)
-        self.map = self._pool.map  # type: ignore[method-assign]
+        self.map = self._pool.map  # type: ignore[method-assign, assignment]
 
     def close(self) -> None:
         self._pool.terminate()
@@ -151,12 +151,8 @@ class Pool(Engine):
 
 class Distributed(Engine):
     def load(self) -> None:
-        import dask
         from dask.distributed import Client, LocalCluster
 
-        dask.config.set(
-            {"distributed.logging": {"distributed": "critical"}, "distributed.admin.low-level-log-length": 0}
-        )
         self._kinds = LocalCluster, Client
 
     def open(self, workers: int) -> None:

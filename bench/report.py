@@ -70,11 +70,9 @@ class Report:
             present = [engine for engine in engines if any((figure, engine) in self._measured for figure in figures)]
             shown = [figure for figure in figures if any((figure, engine) in self._measured for engine in present)]
             if shown:
-                head = [title, *(TITLES[engine] if len(engines) > 1 else "" for engine in present)]
-                yield (
-                    title,
-                    [head, *([FIGURES[f].label, *(self._cell(f, e, engines[0]) for e in present)] for f in shown)],
-                )
+                head = [title, *(TITLES[engine] for engine in present)]
+                body = [[FIGURES[f].label, *(self._cell(f, engine, engines[0]) for engine in present)] for f in shown]
+                yield title, [head, *body]
 
     def _cell(self, figure: str, engine: str, base: str) -> str:
         measured = self._measured.get((figure, engine))
@@ -105,12 +103,7 @@ def times(ratio: float) -> str:
 def as_text(rows: list[list[str]]) -> str:
     """Aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
+    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in rows]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 

@@ -18,6 +18,8 @@ from bench.results import Sample, read
 ROOT = Path(__file__).parent.parent
 #: seconds for one case on one engine
 LIMIT = 60.0
+#: of one core: more than this used by other programs falsifies what we measure
+DISTURBANCE = 0.15
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,24 @@ class Plan:
                     yield turn, name, engine
 
 
-def execute(plan: Plan, say: Callable[[str], None]) -> tuple[list[Sample], int]:
-    """All samples, and how many measurements failed; `say` is told of each as it ends."""
+@dataclass(frozen=True)
+class Run:
+    samples: list[Sample]
+    #: measurements that failed
+    failures: int
+    #: measurements
+    made: int
+    #: measurements during which other programs were busy
+    disturbed: int
+
+
+def execute(plan: Plan, say: Callable[[str], None]) -> Run:
+    """Measure; `say` is told of each measurement as it ends."""
     adopt_orphans()
     begin = time.monotonic()
     samples: list[Sample] = []
     failed: set[tuple[str, str]] = set()
+    made = disturbed = 0
     with tempfile.TemporaryDirectory(prefix="scaler-bench-") as folder:
         # a key of our own: the daemons and their clients find it, and nothing is made in the user's home
         environment = {**os.environ, "SCALER_KEY_FILE": f"{folder}/key"}
@@ -55,23 +69,27 @@ def execute(plan: Plan, say: Callable[[str], None]) -> tuple[list[Sample], int]:
         for number, (turn, case, engine) in enumerate(plan.steps()):
             if (case, engine) in failed:
                 continue
-            left = plan.budget - (time.monotonic() - begin)
-            if left < 1:
+            rest = plan.budget - (time.monotonic() - begin)
+            if rest < 1:
                 say(f"stopped before {case} on {engine}, round {turn + 1}: {plan.budget:.0f} s are used up")
                 break
             file = Path(folder, f"{number}.jsonl")
             file.touch()
             arguments = [sys.executable, "-m", "bench.measure", case, engine, str(plan.repetitions), str(file)]
-            outcome = run(arguments, environment, min(LIMIT, left))
+            outcome = run(arguments, environment, min(LIMIT, rest))
             got = read(file)
             samples += got
+            made += 1
+            disturbed += outcome.foreign > DISTURBANCE
             at = f"[{time.monotonic() - begin:3.0f} s] round {turn + 1} {case:<10} {engine:<12}"
             if outcome.error:
                 failed.add((case, engine))
                 say(f"{at} FAILED: {outcome.error}")
             else:
-                say(f"{at} {_summary(got)}" + (f"; LEFT {outcome.left} PROCESSES BEHIND" if outcome.left else ""))
-    return samples, len(failed)
+                left = f"; processes left behind: {outcome.left}" if outcome.left else ""
+                busy = f"; others used {outcome.foreign:.1f} cores" if outcome.foreign > DISTURBANCE else ""
+                say(f"{at} {_summary(got)}{left}{busy}")
+    return Run(samples, len(failed), made, disturbed)
 
 
 def _summary(samples: list[Sample]) -> str:

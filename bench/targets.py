@@ -72,7 +72,7 @@ TARGETS = [
     _at_most("scheduler with a million tasks", _value("memory_queued", "daemons"), 1000, "{:,.0f} MB"),
     _at_most("  above its empty size afterwards", _left_over, 50, "{:,.0f} MB"),
     _at_most(
-        "core, a task at 10,000 agents, of that at 10",
+        "core, 10,000 agents, of 10",
         _relative("core_10000", "scaler", "scaler", "core_10"),
         1.5,
         "{:.2f}×",

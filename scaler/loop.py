@@ -8,13 +8,16 @@ poll is all that is needed; it is also the fastest. uvloop is there for those wh
 from __future__ import annotations
 
 import contextlib
-import selectors
 import signal
 import socket
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from scaler.transport.poller import READABLE, WRITABLE, new_poller
+
+#: seconds between looks at nothing
+FOREVER = 3600.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -63,47 +66,38 @@ class BuiltinLoop:
 
     def __init__(self, step: Callable[[], None]) -> None:
         self._step = step
-        self._selector = selectors.DefaultSelector()
+        self._poller = new_poller()
+        #: what each descriptor stands for: a source, or a callback
+        self._readers: dict[int, tuple[object, Callable[[], None] | None]] = {}
+        self._writers: dict[int, Callable[[], None]] = {}
         self._wake: float | None = None
         self._running = False
         self._due = False
-        self._writers: dict[int, Callable[[], None]] = {}
         self.ready: dict[object, None] = {}
 
     def watch(self, fd: int, source: object) -> None:
         """See `Loop`."""
-        self._register(fd, (source, None))
+        self._readers[fd] = source, None
+        self._poller.add(fd)
 
     def watch_with(self, fd: int, callback: Callable[[], None]) -> None:
         """See `Loop`."""
-        self._register(fd, (None, callback))
-
-    def _register(self, fd: int, data: tuple[object, Callable[[], None] | None]) -> None:
-        self._selector.register(fd, selectors.EVENT_READ, data)
+        self._readers[fd] = None, callback
+        self._poller.add(fd)
 
     def watch_writable(self, fd: int, callback: Callable[[], None]) -> None:
         """See `Loop`."""
+        if fd not in self._readers:
+            self._readers[fd] = None, None
+            self._poller.add(fd)
         self._writers[fd] = callback
-        try:
-            key = self._selector.get_key(fd)
-            self._selector.modify(fd, selectors.EVENT_READ | selectors.EVENT_WRITE, key.data)
-        except KeyError:
-            self._selector.register(fd, selectors.EVENT_WRITE, (None, None))
-
-    def _writable(self, fd: int, data: Any) -> None:
-        callback = self._writers.pop(fd, None)
-        if data == (None, None):
-            self._selector.unregister(fd)
-        else:
-            self._selector.modify(fd, selectors.EVENT_READ, data)
-        if callback is not None:
-            callback()
+        self._poller.want_write(fd, True)
 
     def forget(self, fd: int) -> None:
         """See `Loop`."""
         self._writers.pop(fd, None)
-        with contextlib.suppress(KeyError):
-            self._selector.unregister(fd)
+        if self._readers.pop(fd, None) is not None:
+            self._poller.remove(fd)
 
     def wake_at(self, when: float) -> None:
         """See `Loop`."""
@@ -127,25 +121,26 @@ class BuiltinLoop:
             signal.set_wakeup_fd(previous)
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self._selector.close()
+            self._poller.close()
             bell.close()
             rope.close()
 
     def _turn(self) -> None:
-        select, ready, monotonic = self._selector.select, self.ready, time.monotonic
+        poll, readers, ready, monotonic = self._poller.poll, self._readers, self.ready, time.monotonic
         while self._running:
             if self._due:
-                timeout: float | None = 0.0
+                timeout = 0.0
             else:
-                timeout = None if self._wake is None else max(0.0, self._wake - monotonic())
-            for key, mask in select(timeout):
-                source, callback = key.data
-                if mask & selectors.EVENT_WRITE:
-                    self._writable(key.fd, key.data)
-                if mask & selectors.EVENT_READ:
-                    if callback is None:
+                timeout = FOREVER if self._wake is None else max(0.0, self._wake - monotonic())
+            for fd, mask in poll(timeout):
+                if mask & WRITABLE and fd in self._writers:
+                    self._poller.want_write(fd, False)
+                    self._writers.pop(fd)()
+                if mask & READABLE and fd in readers:
+                    source, callback = readers[fd]
+                    if source is not None:
                         ready[source] = None
-                    else:
+                    elif callback is not None:
                         callback()
             if self._wake is not None and monotonic() >= self._wake:
                 self._wake = None

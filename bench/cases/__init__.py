@@ -20,15 +20,14 @@ class Case:
     rounds: Mapping[str, int] = field(default_factory=dict)
 
 
+ALL = ("scaler", "processpool", "daemons", "pool", "distributed", "threads")
 TASKS = ("scaler", "processpool", "pool", "distributed", "threads")
 CASES: dict[str, Case] = {
     "submit": Case(tasks.submit, TASKS, {"distributed": 2}),
     "map": Case(tasks.map_, TASKS, {"distributed": 2}),
-    "latency": Case(
-        tasks.latency, ("scaler", "processpool", "daemons", "pool", "distributed", "threads"), {"distributed": 2}
-    ),
+    "latency": Case(tasks.latency, ALL, {"distributed": 2}),
     "efficiency": Case(tasks.efficiency, TASKS[:4], {"processpool": 2, "pool": 2, "distributed": 1}),
-    "startup": Case(tasks.startup, ("scaler", "daemons", *TASKS[1:]), {"distributed": 2}),
+    "startup": Case(tasks.startup, ALL[:5], {"distributed": 2}),
     "replace": Case(faults.replace, TASKS[:4], {"scaler": 2, "processpool": 1, "pool": 1, "distributed": 1}),
     "graphs": Case(graphs.graphs, ("scaler", "distributed", "dask-threads", "dask-sync"), {"distributed": 1}),
     "memory": Case(memory.memory, ("daemons",), {"daemons": 1}),

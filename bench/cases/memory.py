@@ -18,7 +18,7 @@ PATIENCE = 40.0
 
 
 def memory(name: str, _repetitions: int) -> Iterator[Sample]:
-    """Resident MB of a scheduler without any agent: empty, with a million one-row tasks, and after their client left."""
+    """Resident MB of a scheduler without agents: empty, with a million one-row tasks, and after their client left."""
     address = free_address()
     with program("scheduler", address) as started:
         scheduler = psutil.Process(started.pid)

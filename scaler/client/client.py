@@ -420,6 +420,10 @@ class Client:
             return nesting.wait(self._link, self._reactor, future, future.done, timeout)
         return timeout
 
+    def lead(self, future: Future, timeout: float | None) -> None:
+        """Called by a future that is going to wait: its thread may watch the connection itself."""
+        self._link.lead(future.done, timeout)
+
     def being_awaited(self, future: Future) -> None:
         """Somebody made the Condition of a pending future: inside a task, its worker may be about to block."""
         if nesting.current() is not None:

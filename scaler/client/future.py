@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import CancelledError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
@@ -93,6 +94,12 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         return super().exception(0)
 
     def _wait(self, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self.client.lead(self, timeout)
+        if self._state not in (PENDING, RUNNING):
+            return
+        if deadline is not None:
+            timeout = deadline - time.monotonic()
         gate = threading.Lock()
         gate.acquire()
         self._gates.append(gate)

@@ -6,7 +6,8 @@
 
 A thread that submits while nothing is under way sends by itself, under the lock, which saves waking the I/O thread; in a
 burst the I/O thread takes everything queued at once. Results are unpickled and futures fulfilled outside the lock, by the
-I/O thread alone. When the connection closes it is made anew until `patience` seconds are over; then all futures fail.
+I/O thread; or by a thread that waits for the only task under way, which then watches the connection itself and so saves
+being woken (`lead`). When the connection closes it is made anew until `patience` seconds are over; then all futures fail.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 import threading
 import time
 from collections import deque
@@ -27,10 +29,14 @@ from scaler.protocol.channel import Gap
 from scaler.protocol.codec import decode
 from scaler.protocol.messages import Message, Refused, Welcome
 from scaler.protocol.peer import Peer, Refusal
+from scaler.client.future import Future
+from scaler.transport.poller import new_poller
 from scaler.transport import Address, Connection, Security, connect
 
 #: seconds between looks at the time while nothing happens
 IDLE = 0.5
+#: only epoll can be changed by one thread while another waits in it
+CAN_LEAD = sys.platform == "linux"
 
 
 class Link:
@@ -53,6 +59,12 @@ class Link:
         self.packer = Packer(self.session.take_ids)
         self._awake = False
         self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
+        self._poller = new_poller()
+        self._poller.add(self._bell)
+        #: held by a thread that watches the connection in the I/O thread's stead
+        self._leading = threading.Lock()
+        #: tells that thread that the I/O thread has received something after all
+        self._leader_bell, self._leader_rope = os.pipe()
         self._closing = False
         #: why there is no scheduler any more; None while there is one
         self.failure: BaseException | None = None
@@ -61,8 +73,7 @@ class Link:
         try:
             self._connection = self._introduce(deadline)
         except BaseException:
-            os.close(self._bell)
-            os.close(self._rope)
+            self._close_descriptors()
             raise
         self._thread = threading.Thread(target=self._run, name=f"scaler-client-{address}", daemon=True)
         self._thread.start()
@@ -134,10 +145,10 @@ class Link:
 
     # ---- the I/O thread --------------------------------------------------------------------------------------------
     def _run(self) -> None:
-        poll = self._poll()
+        poll = self._poller.poll
         while not self._closing:
             try:
-                ready = poll.poll(IDLE * 1000)
+                ready = poll(IDLE)
                 if self._closing:
                     break
                 with self.lock:
@@ -156,9 +167,10 @@ class Link:
                     lost = self._connection.is_closed or (not ready and self._silent())
                 if effects:
                     self._react(effects)
+                    if self._leading.locked():
+                        os.write(self._leader_rope, b"x")
                 if lost and not self._closing:
                     self._reconnect()
-                    poll = self._poll()
             except BaseException as error:
                 if self._closing:
                     break
@@ -166,11 +178,52 @@ class Link:
                 break
         self._end()
 
-    def _poll(self) -> select.poll:
+    def lead(self, done: Callable[[], bool], timeout: float | None) -> None:
+        """Wait for the only task under way by watching the connection here, in the stead of the I/O thread.
+
+        Returns when `done()`, after `timeout` seconds, or when the I/O thread should go on: the caller then waits as usual.
+        """
+        if not CAN_LEAD or len(self.session.pending) > 1 or self._awake or not self._leading.acquire(False):
+            return
+        connection = self._connection
+        fd = connection.fileno()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            self._poller.pause(fd, True)
+            try:
+                self._lead(connection, done, deadline)
+            finally:
+                self._poller.pause(fd, False)
+        except (OSError, ValueError, KeyError):
+            pass  # the connection was closed meanwhile: the I/O thread sees to that
+        finally:
+            self._leading.release()
+
+    def _lead(self, connection: Connection, done: Callable[[], bool], deadline: float | None) -> None:
         poll = select.poll()
-        poll.register(self._connection.fileno(), select.POLLIN)
-        poll.register(self._bell, select.POLLIN)
-        return poll
+        poll.register(connection.fileno(), select.POLLIN)
+        poll.register(self._leader_bell, select.POLLIN)
+        while not done() and self._connection is connection:
+            left = IDLE if deadline is None else min(IDLE, deadline - time.monotonic())
+            if left <= 0:
+                return
+            ready = poll.poll(left * 1000)
+            if any(fd == self._leader_bell for fd, _ in ready):
+                os.read(self._leader_bell, 4096)
+            if not ready:
+                continue
+            with self.lock:
+                self._receive()
+                effects, self._effects = self._effects, []
+                lost = connection.is_closed
+            if not all(map(_is_plain, effects)):
+                with self.lock:
+                    self._effects[:0] = effects
+                self.wake()
+                return
+            self._react(effects)
+            if lost or self.outbox or self._events:
+                return
 
     def _silent(self) -> bool:
         return time.monotonic() - self.session.heard > self.welcome.timeout
@@ -193,6 +246,8 @@ class Link:
     def _reconnect(self) -> None:
         deadline = time.monotonic() + self._patience
         reason = self._connection.trouble() or "it fell silent"
+        with self._leading, contextlib.suppress(OSError, ValueError, KeyError):
+            self._poller.remove(self._connection.fileno())
         self._connection.close(0)
         pause = 0.02
         while not self._closing:
@@ -224,6 +279,7 @@ class Link:
             for frames in again:
                 connection.send(frames)
             self._connection = connection
+            self._poller.add(connection.fileno())
             self._handle((s.Welcomed(resumed, welcome.heartbeat, welcome.workers),))
         return connection
 
@@ -268,6 +324,17 @@ class Link:
     def _end(self) -> None:
         with self.lock:
             self._connection.close(0.2)
-            os.close(self._bell)
-            os.close(self._rope)
-            self._bell = self._rope = -1
+            self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        self._poller.close()
+        for fd in (self._bell, self._rope, self._leader_bell, self._leader_rope):
+            os.close(fd)
+        self._bell = self._rope = self._leader_bell = self._leader_rope = -1
+
+
+def _is_plain(effect: s.Effect) -> bool:
+    """It can be carried out by a thread that waits: few results, and no callbacks of the user's to be called."""
+    if type(effect) is not s.Resolve or len(effect.tokens) > 16:
+        return False
+    return all(type(token) is Future and "_done_callbacks" not in token.__dict__ for token in effect.tokens)

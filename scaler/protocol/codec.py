@@ -6,7 +6,6 @@ annotations, drives both directions.
 
 import sys
 from array import array
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,66 +59,46 @@ _MEMBERS: dict[type[m.Message], str] = {
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
 
-_COLUMN_CODES = {"u64": "Q", "u32": "I", "i32": "i", "u8": "B"}
+class _Struct(NamedTuple):
+    """Where the fields of a message class are in a struct of the schema.
 
-Write = Callable[[Any, Any, Any], None]
-Read = Callable[[Any], Any]
+    Fields of the schema are kept as pycapnp's objects: it reads and writes by field four times as fast as by name.
+    """
 
-
-class _Field(NamedTuple):
-    name: str  # in the dataclass
-    wire: Any  # in the schema: pycapnp reads and writes by field four times as fast as by name
-    write: Write
-    read: Read | None  # None: as it is
-
-
-def _write_plain(struct: Any, wire: Any, value: Any) -> None:
-    if value:
-        struct._set_by_field(wire, value)
-
-
-def _write_column(struct: Any, wire: Any, value: "array[int]") -> None:
-    if value:
-        struct._set_by_field(wire, value.tobytes())
+    #: numbers and texts: (name in the class, field)
+    plain: list[tuple[str, Any]]
+    #: columns: (name, field, typecode)
+    columns: list[tuple[str, Any, str]]
+    #: lists of texts, and spans inside a message: (name, field)
+    lists: list[tuple[str, Any]]
+    spans: list[tuple[str, Any]]
+    #: structs of fields that are rarely set, absent when none of them is
+    groups: list[tuple[Any, "_Struct"]]
 
 
-def _write_list(struct: Any, wire: Any, value: tuple[str, ...]) -> None:
-    if value:
-        struct._set_by_field(wire, list(value))
-
-
-def _reader_of_column(code: str) -> Read:
-    def read(value: bytes) -> "array[int]":
-        return array(code, value)
-
-    return read
-
-
-def _field(name: str, annotation: str, default: Any, wire: Any) -> _Field:
-    if annotation == "array[int]":
-        return _Field(name, wire, _write_column, _reader_of_column(default.typecode))
-    if annotation.startswith("tuple"):
-        return _Field(name, wire, _write_list, tuple)
-    if annotation == "Spans":
-        return _Field(name, wire, _write_spans, lambda struct: _read(m.Spans, struct))
-    return _Field(name, wire, _write_plain, None)
-
-
-def _write_spans(struct: Any, wire: Any, value: m.Spans) -> None:
-    _write(struct.init(wire.proto.name), value)
-
-
-def _table(cls: type[m.Message], schema: Any) -> list[_Field]:
-    table = []
+def _struct(cls: type[m.Message], schema: Any, names: tuple[str, ...] | None = None) -> _Struct:
+    made = _Struct([], [], [], [], [])
+    grouped = {name for group in cls.groups.values() for name in group}
     for item in fields(cls):
-        if item.name == "bodies":
+        if item.name == "bodies" or (item.name in grouped if names is None else item.name not in names):
             continue
-        annotation = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
-        default = item.default_factory() if callable(item.default_factory) else None
         head, *tail = item.name.split("_")
         wire = schema.fields[head + "".join(part.capitalize() for part in tail)]
-        table.append(_field(item.name, annotation, default, wire))
-    return table
+        kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
+        if kind == "array[int]":
+            assert callable(item.default_factory)
+            made.columns.append((item.name, wire, item.default_factory().typecode))
+        elif kind.startswith("tuple"):
+            made.lists.append((item.name, wire))
+        elif kind == "Spans":
+            made.spans.append((item.name, wire))
+        else:
+            made.plain.append((item.name, wire))
+    if names is None:
+        for group, members in cls.groups.items():
+            wire = schema.fields[group]
+            made.groups.append((wire, _struct(cls, wire.schema, members)))
+    return made
 
 
 def _struct_of(member: str) -> Any:
@@ -127,22 +106,56 @@ def _struct_of(member: str) -> Any:
     return field.schema if field.proto.slot.type.which() == "struct" else None
 
 
-_ROOT = _Message.schema.fields
-_TABLES: dict[type[m.Message], list[_Field]] = {m.Spans: _table(m.Spans, _schema.Spans.schema)}
+_SPANS = _struct(m.Spans, _schema.Spans.schema)
+_LAYOUTS: dict[type[m.Message], _Struct | None] = {m.Spans: _SPANS}
 for _cls, _member in _MEMBERS.items():
-    _TABLES[_cls] = _table(_cls, _struct_of(_member))
-#: member -> (class, field of the union, table)
-_CLASSES = {member: (cls, _ROOT[member], _TABLES[cls]) for cls, member in _MEMBERS.items()}
+    _LAYOUTS[_cls] = _struct(_cls, _struct_of(_member)) if fields(_cls) else None
+#: member -> (class, field of the union, layout)
+_CLASSES = {member: (cls, _Message.schema.fields[member], _LAYOUTS[cls]) for cls, member in _MEMBERS.items()}
 
 
-def _write(struct: Any, message: m.Message) -> None:
-    for name, wire, write, _ in _TABLES[type(message)]:
-        write(struct, wire, getattr(message, name))
+def _write(struct: Any, layout: _Struct, message: m.Message) -> None:
+    put = struct._set_by_field
+    for name, wire in layout.plain:
+        value = getattr(message, name)
+        if value:
+            put(wire, value)
+    for name, wire, _ in layout.columns:
+        value = getattr(message, name)
+        if value:
+            put(wire, value.tobytes())
+    for name, wire in layout.lists:
+        value = getattr(message, name)
+        if value:
+            put(wire, list(value))
+    for name, wire in layout.spans:
+        _write(struct.init(wire.proto.name), _SPANS, getattr(message, name))
+    for wire, group in layout.groups:
+        if _is_set(group, message):
+            _write(struct.init(wire.proto.name), group, message)
 
 
-def _read(cls: type[m.Message], struct: Any) -> m.Message:
+def _is_set(group: _Struct, message: m.Message) -> bool:
+    for part in (group.plain, group.columns, group.lists):
+        for name, *_ in part:
+            if getattr(message, name):
+                return True
+    return False
+
+
+def _read(struct: Any, layout: _Struct) -> dict[str, Any]:
     get = struct._get_by_field
-    return cls(*[get(wire) if read is None else read(get(wire)) for _, wire, _, read in _TABLES[cls]])
+    found = {name: get(wire) for name, wire in layout.plain}
+    for name, wire, code in layout.columns:
+        found[name] = array(code, get(wire))
+    for name, wire in layout.lists:
+        found[name] = tuple(get(wire))
+    for name, wire in layout.spans:
+        found[name] = m.Spans(**_read(get(wire), _SPANS))
+    for wire, group in layout.groups:
+        if struct._has_by_field(wire):
+            found.update(_read(get(wire), group))
+    return found
 
 
 def encode(message: m.Message, seq: int = 0, ack: int = 0) -> list[m.Frame]:
@@ -150,8 +163,9 @@ def encode(message: m.Message, seq: int = 0, ack: int = 0) -> list[m.Frame]:
     cls = type(message)
     root = _Message.new_message(version=m.PROTOCOL_VERSION, seq=seq, ack=ack)
     member = _MEMBERS[cls]
-    if _TABLES[cls]:
-        _write(root.init(member), message)
+    layout = _LAYOUTS[cls]
+    if layout is not None:
+        _write(root.init(member), layout, message)
     else:
         setattr(root, member, None)
     if cls.has_bodies:
@@ -169,8 +183,8 @@ def decode(frames: list[m.Frame]) -> Envelope:
             version = root.version
             if version != m.PROTOCOL_VERSION:
                 raise ProtocolError(f"a message of protocol version {version}; this is version {m.PROTOCOL_VERSION}")
-            cls, member, table = _CLASSES[root._which_str()]
-            message = _read(cls, root._get_by_field(member)) if table else cls()
+            cls, member, layout = _CLASSES[root._which_str()]
+            message = cls() if layout is None else cls(**_read(root._get_by_field(member), layout))
             seq, ack = root.seq, root.ack
         if cls.has_bodies:
             message.bodies = frames[1:]  # type: ignore[attr-defined]

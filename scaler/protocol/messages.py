@@ -56,6 +56,10 @@ def _require(condition: bool, what: str) -> None:
 
 
 def _pairs_ok(pairs: "array[int]", rows: int | None = None) -> int:
+    if len(pairs) == 2:
+        lo, hi = pairs
+        _require(lo < hi and (rows is None or hi <= rows), "a span is empty or outside its batch")
+        return hi - lo
     _require(len(pairs) % 2 == 0, "span bounds come in pairs")
     total = 0
     for lo, hi in zip(pairs[::2], pairs[1::2], strict=True):
@@ -70,6 +74,8 @@ class Message:
 
     #: a message with payload frames has a field `bodies`
     has_bodies: ClassVar[bool] = False
+    #: struct on the wire -> the fields of this class that are in it
+    groups: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     def validate(self) -> None:
         """Raise `Malformed` when the columns contradict each other."""
@@ -150,6 +156,11 @@ class Task(Message):
     objects: "array[int]" = column(u64)
     bodies: list[Frame] = field(default_factory=list)
     has_bodies: ClassVar[bool] = True
+    #: fields that are rarely set travel in structs of their own, which are then absent
+    groups: ClassVar[dict[str, tuple[str, ...]]] = {
+        "options": ("priority", "retries", "timeout", "capabilities"),
+        "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted"),
+    }
 
     def validate(self) -> None:
         _require(self.form in (EACH, TOGETHER, GRAPH), f"unknown form {self.form}")
@@ -164,10 +175,10 @@ class Task(Message):
         else:
             _require(len(self.sizes) == 0, "only rows with own payloads have sizes")
         _require(len(self.bodies) == bodies, "a frame for each object, and one for the payloads")
-        if len(self.dependency_counts):
+        if self.dependency_counts or self.dependencies or self.indexes:
             _require(len(self.dependency_counts) == meant, "a dependency count for each row")
-        _require(sum(self.dependency_counts) == len(self.dependencies), "the dependency counts add up")
-        _require(len(self.indexes) in (0, len(self.dependencies)), "an index for each dependency")
+            _require(sum(self.dependency_counts) == len(self.dependencies), "the dependency counts add up")
+            _require(len(self.indexes) in (0, len(self.dependencies)), "an index for each dependency")
         if self.form == GRAPH:
             _require(len(self.uses) in (0, self.rows) and len(self.wanted) in (0, self.rows), "graph columns have a value for each row")
 

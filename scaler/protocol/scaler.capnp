@@ -74,18 +74,26 @@ struct Task {
   function @5 :UInt64;      # object
   arguments @6 :UInt64;     # object, form 1 only
   name @7 :Text;            # of the function, for people
-  priority @8 :Int32;
-  retries @9 :UInt32;
-  timeout @10 :Float64;     # seconds a row may run; 0 for no limit
-  capabilities @11 :List(Text);
-  spans @12 :Data;          # u32 pairs lo, hi: the rows meant
-  sizes @13 :Data;          # u32 per row meant, form 0 only; the payloads are in the first frame
-  dependencyCounts @14 :Data;  # u32 per row meant, or empty
-  dependencies @15 :Data;   # u64 value ids (from clients) or object ids (to agents)
-  indexes @16 :Data;        # i32 per dependency, to agents only: element of a list object, or -1
-  uses @17 :Data;           # u32 per row, graphs from clients only: how many rows depend on it
-  wanted @18 :Data;         # u8 per row, graphs from clients only: does the client want the value
-  objects @19 :Data;        # u64 ids of the objects in the following frames, a frame each
+  spans @8 :Data;           # u32 pairs lo, hi: the rows meant
+  sizes @9 :Data;           # u32 per row meant, form 0 only; the payloads are in the first frame
+  objects @10 :Data;        # u64 ids of the objects in the following frames, a frame each
+  options @11 :Options;     # absent: all zero
+  needs @12 :Needs;         # absent: no row depends on anything
+
+  struct Options {
+    priority @0 :Int32;
+    retries @1 :UInt32;
+    timeout @2 :Float64;    # seconds a row may run; 0 for no limit
+    capabilities @3 :List(Text);
+  }
+
+  struct Needs {
+    dependencyCounts @0 :Data;  # u32 per row meant
+    dependencies @1 :Data;  # u64 value ids (from clients) or object ids (to agents)
+    indexes @2 :Data;       # i32 per dependency, to agents only: element of a list object, or -1
+    uses @3 :Data;          # u32 per row, graphs from clients only: how many rows depend on it
+    wanted @4 :Data;        # u8 per row, graphs from clients only: does the client want the value
+  }
 }
 
 struct TaskResult {

@@ -29,6 +29,9 @@ class Poller(Protocol):
     def want_write(self, fd: int, wanted: bool) -> None:
         """Watch for writability too, or no longer. May be called from any thread."""
 
+    def pause(self, fd: int, paused: bool) -> None:
+        """Look away from a descriptor, or look again; while another thread is in `poll` too, where that is epoll."""
+
     def remove(self, fd: int) -> None:
         """Forget a descriptor; to be called before it is closed."""
 
@@ -52,6 +55,9 @@ if sys.platform == "linux":
 
         def want_write(self, fd: int, wanted: bool) -> None:
             self._epoll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+
+        def pause(self, fd: int, paused: bool) -> None:
+            self._epoll.modify(fd, 0 if paused else select.EPOLLIN)
 
         def remove(self, fd: int) -> None:
             self._epoll.unregister(fd)
@@ -79,6 +85,12 @@ class SelectorPoller:
 
     def want_write(self, fd: int, wanted: bool) -> None:
         self._selector.modify(fd, selectors.EVENT_READ | (selectors.EVENT_WRITE if wanted else 0))
+
+    def pause(self, fd: int, paused: bool) -> None:
+        if paused:
+            self._selector.unregister(fd)
+        else:
+            self._selector.register(fd, selectors.EVENT_READ)
 
     def remove(self, fd: int) -> None:
         self._selector.unregister(fd)

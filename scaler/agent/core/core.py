@@ -82,8 +82,8 @@ class AgentCore:
         self._durations: dict[tuple[int, str], float] = {}
         self._next_handout = 1
         self._next_token = 1
-        #: rows that are cancelled or claimed as soon as their worker gives them back: (client, batch, row) -> claim?
-        self._doomed: dict[tuple[int, int, int], bool] = {}
+        #: rows withdrawn as soon as their worker gives them back: (client, batch, row) -> "claim", "cancel" or "force"
+        self._doomed: dict[tuple[int, int, int], str] = {}
         #: rows that the scheduler wants back and that workers have been asked for
         self._owed = 0
         self._results: dict[int, ResultBuilder] = {}
@@ -195,7 +195,8 @@ class AgentCore:
             if worker.stale:
                 self._effects.append(ToWorker(worker.slot, ("drop", worker.stale)))
                 worker.stale = []
-        self._say(Heartbeat(self._now, self.target, self.queued, self.running))
+        blocked = sum(worker.blocked for worker in self.workers.values())
+            self._say(Heartbeat(self._now, self.target + blocked, self.queued, self.running))
 
     def _attend(self) -> None:
         """Look after rows that workers have: end those past their timeout, take back those that wait behind a long one.
@@ -269,7 +270,7 @@ class AgentCore:
         active = [w for w in workers if not w.blocked and w.state != "parked"]
         missing = self.target - len(active) - len(self._restart_at)
         if missing > 0:
-            for worker in [w for w in workers if w.state == "parked"][:missing]:
+            for worker in [w for w in workers if w.state == "parked" and w.sentence is None][:missing]:
                 worker.move("idle")
                 missing -= 1
             while missing > 0 and len(self.workers) < self.target + MAX_EXTRA:
@@ -281,6 +282,7 @@ class AgentCore:
                 worker.move("parked")
                 parked += 1
                 if parked > PARKED:
+                    worker.sentence = "surplus", ""
                     self._effects.append(ToWorker(worker.slot, ("quit",)))
 
     def _ready(self, worker: Worker, pid: int) -> None:
@@ -290,10 +292,12 @@ class AgentCore:
 
     def _blocked(self, worker: Worker) -> None:
         worker.blocked = self._unsettled = True
+        self._next_heartbeat = self._now  # the scheduler may send rows for the worker that takes its place
 
     def _unblocked(self, worker: Worker) -> None:
         worker.blocked = False
         self._unsettled = True
+        self._next_heartbeat = self._now
 
     def _exited(self, event: WorkerExited) -> None:
         worker = self.workers.pop(event.slot, None)
@@ -308,6 +312,8 @@ class AgentCore:
             number = next(iter(worker.handouts))
             begun = worker.handouts[number].left[0][0] if worker.handouts[number].left else -1
         for handout_number, handout in worker.handouts.items():
+            if handout.unwanted:
+                continue
             part = handout.part
             running = begun if handout_number == number else -1
             for lo, hi in reversed(handout.left):
@@ -329,14 +335,16 @@ class AgentCore:
     def _row_died(self, worker: Worker, part: Part, row: int, pid: int, how: str) -> None:
         task = part.task
         kind, words = worker.sentence or ("lost", "")
-        if kind == "lost":
+        if self._doomed.get((*part.key, row), "claim") != "claim":
+            self._requeue(part, row, row + 1)
+        elif kind == "lost":
             body = f"its worker (pid {pid}) {how}".encode()
             self._result(part.client, SpanResult(task.batch, row, row + 1, LOST, 0, 0, u32([len(body)]), body))
-        elif kind == "cancelled":
-            self._result(part.client, SpanResult(task.batch, row, row + 1, CANCELLED, 0, 0, NO_SIZES, b""))
         elif kind == "timeout":
             record = encode_error("timeout", "scaler.errors.TaskTimeout", words, function=task.name)
             self._result(part.client, SpanResult(task.batch, row, row + 1, ERROR, 0, 0, u32([len(record)]), record))
+        else:  # its worker had to end for another row's sake
+            self._requeue(part, row, row + 1)
 
     def _kill(self, worker: Worker, kind: str, words: str) -> None:
         if worker.sentence is None:
@@ -375,14 +383,14 @@ class AgentCore:
             return
         client, batch = part.key
         for row in range(hi - 1, lo - 1, -1):
-            claim = self._doomed.pop((client, batch, row), None)
-            if claim is None:
+            what = self._doomed.pop((client, batch, row), None)
+            if what is None:
                 self._queue.prepend(part, row, row + 1)
             else:
-                self._withdrawn(claim, client, batch, row, row + 1)
+                self._withdrawn(what, client, batch, row, row + 1)
 
-    def _withdrawn(self, claim: bool, client: int, batch: int, lo: int, hi: int) -> None:
-        if claim:
+    def _withdrawn(self, what: str, client: int, batch: int, lo: int, hi: int) -> None:
+        if what == "claim":
             granted = Spans()
             granted.add(client, batch, lo, hi)
             self._say(TaskClaimResponse(granted, Spans()))
@@ -440,7 +448,7 @@ class AgentCore:
     def _worker_results(self, worker: Worker, results: list[tuple[Any, ...]], done: list[int]) -> None:
         for number, client, batch, lo, hi, outcome, duration, peak, sizes, body in results:
             handout = worker.handouts.get(number)
-            if handout is None or not handout.take(lo, hi):
+            if handout is None or not handout.take(lo, hi) or handout.unwanted:
                 continue
             if self._doomed:
                 self._settle_doomed(client, batch, lo, hi)
@@ -458,12 +466,12 @@ class AgentCore:
             break
         if not worker.handouts and worker.state == "busy":
             worker.move("idle")
-            self._unsettled = len(self.workers) > self.target
+            self._unsettled |= len(self.workers) > self.target
 
     def _settle_doomed(self, client: int, batch: int, lo: int, hi: int) -> None:
         """Rows that were to be withdrawn have ended instead."""
         for row in range(lo, hi):
-            if self._doomed.pop((client, batch, row), False):
+            if self._doomed.pop((client, batch, row), None) == "claim":
                 refused = Spans()
                 refused.add(client, batch, row, row + 1)
                 self._say(TaskClaimResponse(Spans(), refused))
@@ -471,17 +479,19 @@ class AgentCore:
     def _returned(self, worker: Worker, token: int, spans: list[tuple[int, ...]], running: tuple[int, int] | None) -> None:
         for number, _, _, lo, hi in reversed(spans):
             handout = worker.handouts.get(number)
-            if handout is not None and handout.take(lo, hi):
+            if handout is not None and handout.take(lo, hi) and not handout.unwanted:
                 self._requeue(handout.part, lo, hi)
         for number in [number for number, handout in worker.handouts.items() if not handout.left]:
             del worker.handouts[number]
         if token:
             worker.recalling = False
+            if any(handout.unwanted for handout in worker.handouts.values()):
+                self._kill(worker, "unwanted", "its client is gone")
             if self._doomed:
                 self._forget_doomed_of(worker)
         if not worker.handouts and worker.state == "busy":
             worker.move("idle")
-            self._unsettled = len(self.workers) > self.target
+            self._unsettled |= len(self.workers) > self.target
         self._pay_debt()
 
     def _forget_doomed_of(self, worker: Worker) -> None:
@@ -492,9 +502,12 @@ class AgentCore:
             client, batch = handout.part.key
             for lo, hi in handout.left:
                 for row in range(lo, hi):
-                    claim = self._doomed.pop((client, batch, row), None)
-                    if claim is not None:
-                        (refused if claim else running).add(client, batch, row, row + 1)
+                    what = self._doomed.get((client, batch, row))
+                    if what == "force":
+                        self._kill(worker, "cancelled", "cancelled by its client")
+                    elif what is not None:
+                        del self._doomed[client, batch, row]
+                        (refused if what == "claim" else running).add(client, batch, row, row + 1)
         if running:
             self._say(running)
         if refused:
@@ -509,17 +522,17 @@ class AgentCore:
 
     # ---- what the scheduler says -----------------------------------------------------------------------------------
     def _task_cancel(self, message: TaskCancel) -> None:
-        self._withdraw(message.spans, claim=False, force=message.force)
+        self._withdraw(message.spans, "force" if message.force else "cancel")
 
     def _task_claim(self, message: TaskClaim) -> None:
-        self._withdraw(message, claim=True, force=False)
+        self._withdraw(message, "claim")
 
-    def _withdraw(self, spans: Spans, claim: bool, force: bool) -> None:
+    def _withdraw(self, spans: Spans, what: str) -> None:
         gone = Spans()
         for client, batch, lo, hi in spans:
             found = 0
             for a, b in self._queue.remove_rows(client, batch, lo, hi):
-                self._withdrawn(claim, client, batch, a, b)
+                self._withdrawn(what, client, batch, a, b)
                 found += b - a
             if found == hi - lo:
                 continue
@@ -529,20 +542,21 @@ class AgentCore:
                         for a, b in handout.left:
                             rows = range(max(a, lo), min(b, hi))
                             found += len(rows)
-                            self._doom(worker, client, batch, rows, claim, force)
-            if found < hi - lo and claim:
+                            self._doom(worker, client, batch, rows, what)
+            if found < hi - lo and what == "claim":
                 gone.add(client, batch, lo, hi)
         if gone:
             self._say(TaskClaimResponse(Spans(), gone))
 
-    def _doom(self, worker: Worker, client: int, batch: int, rows: range, claim: bool, force: bool) -> None:
+    def _doom(self, worker: Worker, client: int, batch: int, rows: range, what: str) -> None:
         if not rows:
             return
-        if force:
-            self._kill(worker, "cancelled", "cancelled by its client")
         for row in rows:
-            self._doomed[client, batch, row] = claim
-        if not force:
+            self._doomed[client, batch, row] = what
+        first = next(iter(worker.handouts.values()))
+        if what == "force" and first.part.key == (client, batch) and first.left and first.left[0][0] in rows:
+            self._kill(worker, "cancelled", "cancelled by its client")
+        else:
             self._recall(worker, 0)
 
     def _balance_request(self, message: BalanceRequest) -> None:
@@ -594,11 +608,13 @@ class AgentCore:
         for row in [row for row in self._doomed if row[0] == client]:
             del self._doomed[row]
         for worker in self.workers.values():
-            numbers = [number for number, handout in worker.handouts.items() if handout.part.client == client]
-            if numbers:
-                self._kill(worker, "dropped", "its client is gone")
-                for number in numbers:
-                    del worker.handouts[number]
+            for i, handout in enumerate(worker.handouts.values()):
+                if handout.part.client == client:
+                    handout.unwanted = True
+                    if i == 0:
+                        self._kill(worker, "unwanted", "its client is gone")
+                    else:
+                        self._recall(worker, 0)
         self._drop_objects([key for key in self._objects if key[0] == client])
         for name in [key for key in self._durations if key[0] == client]:
             del self._durations[name]

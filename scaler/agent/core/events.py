@@ -6,14 +6,14 @@ from typing import Any
 from scaler.protocol.messages import Message
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class FromScheduler:
     """A message of the scheduler."""
 
     message: Message
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class FromWorker:
     """A message of a worker: a tuple that begins with its kind."""
 
@@ -21,7 +21,7 @@ class FromWorker:
     message: tuple[Any, ...]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class WorkerExited:
     """A worker's process ended; `begun` is the (handout, row) it had begun last, row -1 for none."""
 
@@ -31,7 +31,7 @@ class WorkerExited:
     begun: tuple[int, int]
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Welcomed:
     """The scheduler accepted this agent; `resumed` if it remembers what the agent holds."""
 
@@ -39,7 +39,7 @@ class Welcomed:
     heartbeat: float
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Tick:
     """The time asked for by `WakeAt` has come."""
 
@@ -47,14 +47,14 @@ class Tick:
 Event = FromScheduler | FromWorker | WorkerExited | Welcomed | Tick
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class ToScheduler:
     """Send this message to the scheduler."""
 
     message: Message
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class ToWorker:
     """Send this to a worker; with `control` to the thread that listens while user code runs."""
 
@@ -63,28 +63,28 @@ class ToWorker:
     control: bool = False
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class StartWorker:
     """Fork a worker for this slot."""
 
     slot: int
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class KillWorker:
     """End a worker's process at once; `WorkerExited` follows."""
 
     slot: int
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class WakeAt:
     """Send a `Tick` at this time; replaces an earlier one."""
 
     when: float
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Output:
     """A task printed this."""
 
@@ -94,12 +94,12 @@ class Output:
     text: str
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Stop:
     """End the agent: the cluster is shut down."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Log:
     """A line for the log."""
 

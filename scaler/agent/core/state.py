@@ -93,6 +93,8 @@ class Handout:
     expected: float | None
     #: when it was handed out, seconds
     at: float
+    #: its client is gone: nobody wants what comes of it
+    unwanted: bool = False
 
     @property
     def rows(self) -> int:

@@ -176,7 +176,11 @@ class SchedulerCore:
             self._outbox.effects.append(WakeAt(self._next_check))
 
     def _check_liveness(self) -> None:
-        self._next_check = None
+        assert self._next_check is not None
+        late, self._next_check = self._now - self._next_check, None
+        if late > 1.0:  # this process was stopped, and can't tell who was silent meanwhile
+            for peer in (*self.clients.values(), *self.agents.values()):
+                peer.seen += late
         for agent in self.agents.values():
             if agent.released:
                 agent.released_bytes = RELEASE_BYTES + 1
@@ -210,7 +214,7 @@ class SchedulerCore:
             for a, b in taken:
                 self.finished["canceled"] += b - a
                 self._rows.cancel(client, batch, a, b)
-            self._ask(client, batch, elsewhere, forward, claim=False)
+            self._ask(client, batch, elsewhere, forward, "force" if message.force else "cancel")
         for number, spans in forward.items():
             self._outbox.send(number, TaskCancel(spans, message.force))
 
@@ -229,7 +233,7 @@ class SchedulerCore:
             for a, b in taken:
                 granted.add(client.number, batch_id, a, b)
                 self._rows.hand_over(client, batch, a, b)
-            self._ask(client, batch, elsewhere, forward, claim=True)
+            self._ask(client, batch, elsewhere, forward, "claim")
         if granted or refused:
             self._outbox.send(client.number, TaskClaimResponse(granted, refused))
         for number, spans in forward.items():
@@ -242,26 +246,35 @@ class SchedulerCore:
                 yield batch, lo, hi
 
     def _ask(
-        self, client: Client, batch: Batch, elsewhere: dict[int, list[tuple[int, int]]], forward: dict[int, Spans], claim: bool
+        self, client: Client, batch: Batch, elsewhere: dict[int, list[tuple[int, int]]], forward: dict[int, Spans], what: str
     ) -> None:
         for number, spans in elsewhere.items():
             agent = self.agents[number]
-            agent.asked = [ask for ask in agent.asked if ask[1].left] if len(agent.asked) > 1000 else agent.asked
             for lo, hi in spans:
-                agent.asked.append((claim, batch, lo, hi))
+                agent.asked.append((what, batch, lo, hi))
                 forward.setdefault(number, Spans()).add(client.number, batch.id, lo, hi)
 
     def _answer_for(self, agent: Agent) -> None:
-        """A lost agent was asked for rows; they are queued again by now, so that the answer can be given here."""
-        for claim, batch, lo, hi in agent.asked:
+        """Rows that an agent was asked for are not there any more: what is queued again can be taken here.
+
+        A claim is answered by the agent in any case, unless it is lost.
+        """
+        place, lost = AGENT + agent.number, agent.number not in self.agents
+        asked, agent.asked = agent.asked, []
+        for ask in asked:
+            what, batch, lo, hi = ask
             client = self.clients.get(batch.client)
-            if client is not None:
-                spans = Spans()
-                spans.add(batch.client, batch.id, lo, hi)
-                if claim:
-                    self._task_claim(client, TaskClaim(spans.clients, spans.batches, spans.spans))
-                else:
-                    self._task_cancel(client, TaskCancel(spans))
+            if client is None or not batch.left:
+                continue
+            if place in batch.place[lo:hi] or (what == "claim" and not lost):
+                agent.asked.append(ask)
+                continue
+            spans = Spans()
+            spans.add(batch.client, batch.id, lo, hi)
+            if what == "claim":
+                self._task_claim(client, TaskClaim(spans.clients, spans.batches, spans.spans))
+            else:
+                self._task_cancel(client, TaskCancel(spans, what == "force"))
 
     def _object_announce(self, client: Client, message: ObjectAnnounce) -> None:
         for object_id, failed, payload in zip(message.ids, message.failed, message.bodies, strict=True):
@@ -331,6 +344,8 @@ class SchedulerCore:
         for batch, (rows, us) in learnt.items():
             self._placement.learnt(agent, self._estimates.learn(batch, rows, us))
         self._placement.changed(agent)
+        if agent.asked:
+            self._answer_for(agent)
 
     @staticmethod
     def _is_plain(client: Client, span: SpanResult, place: int) -> bool:
@@ -368,7 +383,7 @@ class SchedulerCore:
 
     def _task_running(self, agent: Agent, message: TaskRunning) -> None:
         for client, batch, lo, hi in self._theirs(agent, message):
-            agent.asked = [ask for ask in agent.asked if ask[1] is not batch or ask[3] <= lo or hi <= ask[2]]
+            agent.asked = [ask for ask in agent.asked if ask[0] == "claim" or ask[1] is not batch or ask[3] <= lo or hi <= ask[2]]
             running = TaskRunning()
             running.add(client.number, batch.id, lo, hi)
             self._outbox.send(client.number, running)
@@ -384,17 +399,20 @@ class SchedulerCore:
             claimer = self.clients.get(number)
             if claimer is not None:
                 refused.setdefault(claimer, Spans()).add(number, batch_id, lo, hi)
-        answered = {batch_id for _, batch_id, _, _ in (*message.granted, *message.refused)}
-        agent.asked = [ask for ask in agent.asked if not ask[0] or ask[1].id not in answered]
+        answered = {(number, batch_id) for number, batch_id, _, _ in (*message.granted, *message.refused)}
+        agent.asked = [ask for ask in agent.asked if ask[0] != "claim" or (ask[1].client, ask[1].id) not in answered]
         self._placement.changed(agent)
         for client in {**granted, **refused}:
             self._outbox.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
 
     def _balance_response(self, agent: Agent, message: BalanceResponse) -> None:
         agent.recalling = False
+        agent.barren = not message
         for _, batch, lo, hi in list(self._theirs(agent, message)):
             self._rows.given_back(agent, batch, lo, hi)
         self._placement.changed(agent)
+        if agent.asked:
+            self._answer_for(agent)
 
     def _task_output(self, agent: Agent, message: TaskOutput) -> None:
         if message.client in self.clients:

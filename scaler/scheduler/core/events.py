@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from scaler.protocol.messages import Hello, Message
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Joined:
     """A client or agent was accepted and has been given its number."""
 
@@ -13,7 +13,7 @@ class Joined:
     hello: Hello
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Received:
     """A message of a peer that has joined."""
 
@@ -21,7 +21,7 @@ class Received:
     message: Message
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Lost:
     """A peer's connection is known to be gone for good, or it broke the protocol."""
 
@@ -29,7 +29,7 @@ class Lost:
     reason: str
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Tick:
     """The time asked for by `WakeAt` has come."""
 
@@ -37,7 +37,7 @@ class Tick:
 Event = Joined | Received | Lost | Tick
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Send:
     """Send this message to a peer."""
 
@@ -45,7 +45,7 @@ class Send:
     message: Message
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Forget:
     """The peer's session is over: what still comes from it is refused."""
 
@@ -53,19 +53,19 @@ class Forget:
     reason: str
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class WakeAt:
     """Send a `Tick` at this time; replaces an earlier one."""
 
     when: float
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Stop:
     """End the scheduler's process: a client asked for it and may."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Log:
     """A line for the log."""
 

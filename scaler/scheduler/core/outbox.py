@@ -66,7 +66,9 @@ class Outbox:
         if agent.outbox:
             outbox, agent.outbox = agent.outbox, {}
             for batch, spans in outbox.items():
-                self.effects.append(Send(agent.number, task_for(agent, clients[batch.client], batch, spans)))
+                client = clients[batch.client]
+                client.agents.add(agent.number)
+                self.effects.append(Send(agent.number, task_for(agent, client, batch, spans)))
 
 
 def task_for(agent: Agent, client: Client, batch: Batch, spans: list[tuple[int, int]]) -> Task:

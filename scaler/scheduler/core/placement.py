@@ -67,16 +67,22 @@ class Flavour:
     def sort(self, agent: Agent) -> None:
         """Put an agent into the sets where it belongs now."""
         outstanding, workers = agent.outstanding, agent.workers
-        for members, belongs in (
-            (self.idle, outstanding < workers),
-            (self.shallow, outstanding < 2 * workers),
-            (self.open, outstanding < agent.window),
-            (self.surplus, outstanding > workers),
-        ):
-            if belongs:
-                members.setdefault(agent)
-            else:
-                members.pop(agent, None)
+        if outstanding < workers:
+            self.idle.setdefault(agent)
+        else:
+            self.idle.pop(agent, None)
+        if outstanding < 2 * workers:
+            self.shallow.setdefault(agent)
+        else:
+            self.shallow.pop(agent, None)
+        if outstanding < agent.window:
+            self.open.setdefault(agent)
+        else:
+            self.open.pop(agent, None)
+        if outstanding > workers:
+            self.surplus.setdefault(agent)
+        else:
+            self.surplus.pop(agent, None)
 
     def remove(self, agent: Agent) -> None:
         """Forget an agent."""
@@ -165,7 +171,8 @@ class Placement:
             batch.move(lo, hi, AGENT + agent.number)
             batch.at[agent.number] = batch.at.get(agent.number, 0) + n
             agent.outstanding += n
-            agent.batches.add(batch)
+            agent.batches.setdefault(batch)
+            agent.barren = False
             agent.outbox.setdefault(batch, []).append((lo, hi))
             rows -= n
             if not each_known and agent.outstanding >= agent.workers:
@@ -182,7 +189,8 @@ class Placement:
             wanted = len(flavour.idle)
             for agent in list(islice(flavour.surplus, wanted + 8)):
                 spare = agent.outstanding - agent.workers
-                if agent.recalling or spare * (agent.recent or 1e6) < 2_000 * agent.workers:
+                if agent.recalling or agent.barren or spare * (agent.recent or 1e6) < 2_000 * agent.workers:
+                    flavour.surplus[agent] = flavour.surplus.pop(agent)  # others have their turn next time
                     continue
                 agent.recalling = True
                 asks.append((agent, -(-spare // 2)))

@@ -14,6 +14,10 @@ def class_of(batch: Batch) -> Class:
     return -batch.task.priority, batch.task.capabilities
 
 
+#: queues are kept for the next rows of their class, up to this many
+KEPT = 16
+
+
 class ReadyQueues:
     """All queues; empty ones go away."""
 
@@ -61,7 +65,8 @@ class ReadyQueues:
 
     def in_order(self) -> list[tuple[Class, SpanQueue[Batch]]]:
         """The queues that hold rows, highest priority first."""
-        for key in [key for key in self._order if not self._queues[key].rows]:
-            del self._queues[key]
-            self._order.remove(key)
-        return [(key, self._queues[key]) for key in self._order]
+        if len(self._order) > KEPT:
+            for key in [key for key in self._order if not self._queues[key].rows]:
+                del self._queues[key]
+                self._order.remove(key)
+        return [(key, self._queues[key]) for key in self._order if self._queues[key].rows]

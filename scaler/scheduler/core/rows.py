@@ -53,7 +53,12 @@ class Rows:
         for object_id, payload in zip(task.objects, payloads, strict=True):
             client.objects.setdefault(object_id, Object(payload))
         batch = Batch.of(client.number, task)
-        missing = [i for i in (task.function, task.arguments) if i and i not in client.objects]
+        missing = []
+        for object_id in (task.function, task.arguments):
+            if object_id in client.objects:
+                client.objects[object_id].references += 1
+            elif object_id:
+                missing.append(object_id)
         client.batches[batch.id] = batch
         client.outstanding += batch.rows
         if missing:
@@ -61,9 +66,6 @@ class Rows:
             self._account(client, batch, 0, batch.rows, WAITING)
             self._fail_rows(client, [(batch, row, record) for row in range(batch.rows)])
             return
-        client.objects[task.function].references += 1
-        if task.arguments:
-            client.objects[task.arguments].references += 1
         if batch.keeps:
             client.kept.update(dict.fromkeys(range(batch.id, batch.id + batch.rows), batch))
         if task.dependencies:
@@ -105,13 +107,15 @@ class Rows:
         place = client.located.get(value)
         item = client.objects.get(place[0] if place else value)
         if item is not None:
-            item.references += not item.counted
+            item.references += not (item.counted and batch.keeps)
             return None
-        failure = client.failed.pop(value, None)
+        failure = client.failed.get(value)
         if failure is not None:
             record, others = failure
-            if others > 1:
+            if batch.keeps and others > 1:
                 client.failed[value] = record, others - 1
+            elif batch.keeps:
+                del client.failed[value]
             return record
         source = client.kept.get(value) or self._batch_of(client, value)
         if source is not None and source.place[value - source.id] != DONE:
@@ -231,8 +235,15 @@ class Rows:
         return taken, elsewhere
 
     def cancel(self, client: Client, batch: Batch, lo: int, hi: int) -> None:
-        """End rows that were withdrawn, or that an agent says never began, as cancelled."""
-        self._finish(client, batch, SpanResult(batch.id, lo, hi, CANCELLED, 0, 0, NO_SIZES, b""), None)
+        """End rows that were withdrawn as cancelled, but for those that have ended with a row that they depend on."""
+        row = lo
+        while row < hi:
+            end = row + 1
+            if batch.place[row] != DONE:
+                while end < hi and not batch.keeps and batch.place[end] != DONE:
+                    end += 1
+                self._finish(client, batch, SpanResult(batch.id, row, end, CANCELLED, 0, 0, NO_SIZES, b""), None)
+            row = end
 
     def hand_over(self, client: Client, batch: Batch, lo: int, hi: int) -> None:
         """Rows were claimed: their client runs them itself, and nothing is sent about them."""
@@ -264,7 +275,7 @@ class Rows:
             batch.at[agent.number] = left
         else:
             del batch.at[agent.number]
-            agent.batches.discard(batch)
+            agent.batches.pop(batch, None)
 
     def _account(self, client: Client, batch: Batch, lo: int, hi: int, place: int) -> None:
         batch.move(lo, hi, place)
@@ -317,7 +328,7 @@ class Rows:
         """A row's value becomes an object if other rows need it."""
         uses = batch.task.uses
         waiting = _still_waiting(batch.waiters.pop(row, ()))
-        references = uses[row] if uses else len(waiting)
+        references = uses[row] + sum(not b.keeps for b, _ in waiting) if uses else len(waiting)
         if references:
             client.objects[batch.id + row] = Object(bytes(payload), references, counted=bool(uses))
         self._one_less_missing(waiting)
@@ -356,10 +367,12 @@ class Rows:
 
     def _row_failed(self, client: Client, batch: Batch, row: int, record: Frame) -> list[tuple[Batch, int, Frame]]:
         """The rows that fail with this one; dependents that have not come yet will find the record."""
-        waiting = batch.waiters.pop(row, ())
+        waiting = _still_waiting(batch.waiters.pop(row, ()))
         uses = batch.task.uses
-        if uses and uses[row] > len(waiting):
-            client.failed[batch.id + row] = record, uses[row] - len(waiting)
+        if uses:
+            others = uses[row] - sum(b.keeps for b, _ in waiting)
+            if others:
+                client.failed[batch.id + row] = record, others
         return [(b, r, record) for b, r in waiting]
 
     def _after(self, client: Client, batch: Batch, lo: int, hi: int) -> None:
@@ -368,12 +381,13 @@ class Rows:
             for row in range(lo, hi):
                 for value in batch.needs[row]:
                     place = client.located.get(value)
-                    self._unreference(client, place[0] if place else value)
+                    self._unreference(client, place[0] if place else value, counted=batch.keeps)
         if not batch.left:
             self._end_batch(client, batch)
 
     def _end_batch(self, client: Client, batch: Batch) -> None:
-        del client.batches[batch.id]
+        if client.batches.pop(batch.id, None) is None:
+            return  # it ended with rows that depended on one of its own
         task = batch.task
         self._unreference(client, task.function)
         if task.arguments:
@@ -382,10 +396,10 @@ class Rows:
             for row_id in range(batch.id, batch.id + batch.rows):
                 client.kept.pop(row_id, None)
 
-    def _unreference(self, client: Client, object_id: int) -> None:
+    def _unreference(self, client: Client, object_id: int, counted: bool = False) -> None:
         item = client.objects.get(object_id)
         if item is None:  # not made yet, or never: it will be made for one less
-            source = client.kept.get(object_id)
+            source = client.kept.get(object_id) if counted else None
             if source is not None and source.task.uses and source.task.uses[object_id - source.id]:
                 source.task.uses[object_id - source.id] -= 1
             return
@@ -406,19 +420,17 @@ class Rows:
     # ---- departure -------------------------------------------------------------------------------------------------
     def drop_client_work(self, client: Client) -> set[int]:
         """Forget all batches and objects of a client; the agents that have something of it."""
-        agents: set[int] = set()
         self._queues.drop_client(client.number)
         for batch in client.batches.values():
             for number, rows in batch.at.items():
                 agent = self.agents[number]
                 agent.outstanding -= rows
-                agent.batches.discard(batch)
+                agent.batches.pop(batch, None)
                 agent.outbox.pop(batch, None)
                 self._placement.changed(agent)
-                agents.add(number)
-        for item in client.objects.values():
-            agents |= item.holders
+        agents = {number for number in client.agents if number in self.agents}
         for number in agents:
+            self.agents[number].asked = [ask for ask in self.agents[number].asked if ask[1].client != client.number]
             self.agents[number].holds = {key for key in self.agents[number].holds if key[0] != client.number}
         for table in (client.batches, client.objects, client.kept, client.located, client.requested, client.failed):
             table.clear()  # type: ignore[attr-defined]

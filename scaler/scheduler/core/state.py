@@ -39,7 +39,7 @@ class Object:
     references: int = 0
     #: the client holds it until it says ObjectRelease
     held: bool = False
-    #: `references` was set beforehand, from the number of rows that depend on the row whose value this is
+    #: rows of its graph that depend on it are counted in `references` beforehand, even if they have not come yet
     counted: bool = False
     #: ids of rows whose values are elements of this list
     elements: list[int] = field(default_factory=list)
@@ -135,6 +135,8 @@ class Client:
     failed: dict[int, tuple[Frame, int]] = field(default_factory=dict)
     #: rows that have not ended
     outstanding: int = 0
+    #: numbers of the agents that were ever sent something of it
+    agents: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
@@ -148,8 +150,8 @@ class Agent:
     seen: float
     #: rows sent to it that have not come back
     outstanding: int = 0
-    #: batches with rows at it
-    batches: set[Batch] = field(default_factory=set)
+    #: batches with rows at it; a dict serves as an ordered set
+    batches: dict[Batch, None] = field(default_factory=dict)
     #: objects it has, as (client, id)
     holds: set[tuple[int, int]] = field(default_factory=set)
     #: rows it may have outstanding, by what its last results took
@@ -158,8 +160,10 @@ class Agent:
     recent: float | None = None
     #: a BalanceRequest is under way
     recalling: bool = False
-    #: withdrawals it was asked for and has not answered: (claim?, batch, lo, hi)
-    asked: list[tuple[bool, Batch, int, int]] = field(default_factory=list)
+    #: it had nothing to give back when it was last asked, and was given no rows since
+    barren: bool = False
+    #: withdrawals it was asked for and has not answered: ("claim", "cancel" or "force", batch, lo, hi)
+    asked: list[tuple[str, Batch, int, int]] = field(default_factory=list)
     #: spans placed by the current `handle`, to be sent at its end
     outbox: dict[Batch, list[tuple[int, int]]] = field(default_factory=dict)
     #: objects to be released, to be told with the next tasks, or at the next look at the time; and their size

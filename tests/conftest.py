@@ -1,0 +1,101 @@
+"""Fixtures for tests with real processes. Whatever they start is gone afterwards, and they check that it is."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for the package `support`
+
+from support import Daemons, Scripts, Traces
+from support.traces import MARK
+
+from scaler import Client, SchedulerClusterCombo
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keys and configuration are the tests' own, and so is what SCALER_... variables say."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("SCALER_")]:
+            patch.delenv(name)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
+def _watched() -> Iterator[Traces]:
+    traces = Traces()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MARK, traces.mark)
+        yield traces
+    traces.check()
+
+
+@pytest.fixture
+def traces() -> Iterator[Traces]:
+    """Everything that the test starts is marked, and gone when it ends."""
+    yield from _watched()
+
+
+@pytest.fixture
+def start_cluster(traces: Traces) -> Iterator[Callable[..., SchedulerClusterCombo]]:
+    """Starts local clusters for one test."""
+    clusters: list[SchedulerClusterCombo] = []
+
+    def start(n_workers: int = 2, **options: Any) -> SchedulerClusterCombo:
+        clusters.append(SchedulerClusterCombo(n_workers=n_workers, **options))
+        return clusters[-1]
+
+    yield start
+    for cluster in clusters:
+        cluster.shutdown()
+
+
+@pytest.fixture
+def connect(start_cluster: Callable[..., SchedulerClusterCombo]) -> Iterator[Callable[..., Client]]:
+    """Makes clients that are disconnected before the test's clusters end."""
+    clients: list[Client] = []
+
+    def make(cluster: SchedulerClusterCombo, **options: Any) -> Client:
+        clients.append(Client(cluster.address, **options))
+        return clients[-1]
+
+    yield make
+    for client in clients:
+        client.disconnect()
+
+
+@pytest.fixture
+def daemons(traces: Traces, tmp_path: Path) -> Iterator[Daemons]:
+    """Scheduler and agents apart."""
+    made = Daemons(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def scripts(traces: Traces, tmp_path: Path) -> Iterator[Scripts]:
+    """Programs as a user writes them."""
+    made = Scripts(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SchedulerClusterCombo]:
+    """A local cluster of two workers that the tests of a module share."""
+    watching = _watched()
+    next(watching)
+    with SchedulerClusterCombo(n_workers=2) as running:
+        yield running
+    next(watching, None)
+
+
+@pytest.fixture
+def client(cluster: SchedulerClusterCombo) -> Iterator[Client]:
+    """A client of the shared cluster."""
+    with Client(cluster.address) as client:
+        yield client

@@ -1,0 +1,151 @@
+"""Workers and agents that die or fall silent: every future ends, and with the right result."""
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+from support import until, workers_of
+
+from scaler import WorkerLost
+
+ROWS = 5_000
+#: small, so that the tests need not wait
+QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "1", "--client-timeout", "2")
+
+
+def work(x):
+    """Half a millisecond of work."""
+    end = time.perf_counter() + 0.0005
+    while time.perf_counter() < end:
+        pass
+    return x * x
+
+
+def assert_right(futures):
+    assert [future.result(40) for future in futures] == [x * x for x in range(len(futures))]
+
+
+def busy_worker(pids):
+    """Of these processes, the one that has worked most."""
+    return max(pids, key=lambda pid: sum(psutil.Process(pid).cpu_times()[:2]))
+
+
+def test_a_killed_worker_costs_no_result(start_cluster, connect):
+    cluster = start_cluster(2)
+    client = connect(cluster)
+    futures = [client.submit(work, x) for x in range(ROWS)]
+    for so_many in (500, 1500, 2500):
+        until(futures[so_many].done)
+        os.kill(until(lambda: workers_of(cluster.pid))[0], signal.SIGKILL)
+    assert_right(futures)
+
+
+def test_a_worker_killed_under_a_map_costs_no_result(start_cluster, connect):
+    cluster = start_cluster(2)
+    client = connect(cluster)
+    warm = client.submit(work, 1)
+    assert warm.result(20) == 1
+    job = client.map_job(work, [(x,) for x in range(ROWS)])
+    before = workers_of(cluster.pid)
+    until(lambda: sum(psutil.Process(before[0]).cpu_times()[:2]) > 0.1)
+    os.kill(before[0], signal.SIGKILL)
+    assert job.results(40) == [x * x for x in range(ROWS)]
+
+
+def test_a_killed_worker_is_replaced_at_once(start_cluster, connect):
+    cluster = start_cluster(1)
+    client = connect(cluster)
+    pid = client.submit(os.getpid).result(20)
+    began = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    new = client.submit(os.getpid)
+    assert new.result(20) != pid or client.submit(os.getpid).result(20) != pid
+    assert time.monotonic() - began < 1.0  # the bench measures; a loaded machine may take its time
+
+
+def test_a_task_that_kills_its_worker_every_time_is_given_up_and_harms_no_other(start_cluster, connect):
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    client = connect(start_cluster(2))
+    futures = [client.submit(work, x) for x in range(500)]
+    poison = client.submit(die)
+    more = [client.submit(work, x) for x in range(500)]
+    with pytest.raises(WorkerLost, match=r"die.*SIGKILL.*attempt 4 of 4") as caught:
+        poison.result(40)
+    assert "task " in str(caught.value)
+    assert_right(futures)
+    assert_right(more)
+
+
+def test_the_exit_code_of_a_worker_is_named_and_attempts_are_an_option(start_cluster, connect):
+    client = connect(start_cluster(1, retries_on_loss=0))
+    with pytest.raises(WorkerLost, match=r"_exit.*exit code 3.*attempt 1 of 1"):
+        client.submit(os._exit, 3).result(30)
+    assert client.submit(work, 3).result(30) == 9
+
+
+def test_a_poisonous_row_of_a_map_spares_the_others(start_cluster, connect):
+    def die_at_50(x):
+        if x == 50:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return x
+
+    client = connect(start_cluster(2))
+    job = client.map_job(die_at_50, [(x,) for x in range(100)])
+    with pytest.raises(WorkerLost, match="SIGSEGV"):
+        job.results(40)
+    assert client.map(die_at_50, range(50), timeout=30) == list(range(50))
+
+
+def test_a_killed_agent_costs_no_result(daemons):
+    daemons.start_scheduler(*QUICK)
+    agents = [daemons.start_agent(1), daemons.start_agent(1)]
+    client = daemons.client()
+    until(lambda: client.n_workers == 2)
+    futures = [client.submit(work, x) for x in range(ROWS)]
+    until(futures[1000].done)
+    workers = workers_of(agents[0].pid)
+    assert workers
+    agents[0].signal(signal.SIGKILL)
+    assert_right(futures)
+    until(lambda: not any(psutil.pid_exists(pid) for pid in workers), "the workers to die with their agent")
+
+
+def test_an_agent_that_is_stopped_past_its_timeout_costs_no_result_and_comes_back(daemons):
+    daemons.start_scheduler(*QUICK)
+    agents = [daemons.start_agent(1), daemons.start_agent(1)]
+    client = daemons.client()
+    until(lambda: client.n_workers == 2)
+    futures = [client.submit(work, x) for x in range(ROWS)]
+    until(futures[1000].done)
+    agents[0].signal(signal.SIGSTOP)
+    assert_right(futures)
+    daemons.scheduler.says("silent for 1 s")
+    agents[0].signal(signal.SIGCONT)
+    until(lambda: agents[0].text.count("connected to the scheduler") == 2, "the agent to come back")
+    until(lambda: client.n_workers == 2)
+    again = [client.submit(work, x) for x in range(ROWS)]
+    assert_right(again)
+    assert_right(futures)
+    pids = [os.getpid()]
+
+    def whereabouts(x):
+        work(x)
+        return os.getppid()
+
+    assert len({*client.map(whereabouts, range(2000), timeout=40)} - {*pids}) == 2
+
+
+def test_a_cluster_without_agents_holds_its_tasks_until_one_comes(daemons):
+    daemons.start_scheduler(*QUICK)
+    client = daemons.client()
+    futures = [client.submit(work, x) for x in range(100)]
+    first = daemons.start_agent(1)
+    assert_right(futures)
+    first.signal(signal.SIGKILL)
+    futures = [client.submit(work, x) for x in range(100)]
+    daemons.start_agent(1)
+    assert_right(futures)

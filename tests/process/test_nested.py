@@ -1,0 +1,133 @@
+"""Tasks that make tasks: whatever their depth, they end, on one worker too."""
+
+import asyncio
+import concurrent.futures
+import os
+
+import pytest
+
+from scaler import Client
+
+both = pytest.mark.parametrize("n_workers", [1, 4])
+
+
+def fibonacci(client, n):
+    if n < 2:
+        return n
+    a, b = client.submit(fibonacci, client, n - 1), client.submit(fibonacci, client, n - 2)
+    return a.result() + b.result()
+
+
+def square(x):
+    return x * x
+
+
+def sum_of_squares(client, n):
+    return sum(client.map(square, range(n)))
+
+
+def inc(x):
+    return x + 1
+
+
+def add(a, b):
+    return a + b
+
+
+@both
+def test_nested_fibonacci(start_cluster, connect, n_workers):
+    client = connect(start_cluster(n_workers))
+    assert client.submit(fibonacci, client, 12).result(40) == 144
+
+
+@both
+def test_a_map_inside_a_map(start_cluster, connect, n_workers):
+    client = connect(start_cluster(n_workers))
+    sums = client.map(sum_of_squares, [(client, n) for n in range(40)], timeout=40)
+    assert sums == [sum(x * x for x in range(n)) for n in range(40)]
+
+
+def in_completion_order(client, n):
+    futures = [client.submit(square, x) for x in range(n)]
+    return sorted(future.result() for future in concurrent.futures.as_completed(futures, timeout=30))
+
+
+def all_at_once(client, n):
+    futures = [client.submit(square, x) for x in range(n)]
+    done, pending = concurrent.futures.wait(futures, timeout=30)
+    assert not pending
+    return sorted(future.result() for future in done)
+
+
+def by_await(client, n):
+    async def gather():
+        return await asyncio.gather(*[asyncio.wrap_future(client.submit(square, x)) for x in range(n)])
+
+    return asyncio.run(asyncio.wait_for(gather(), 30))
+
+
+@pytest.mark.parametrize("wait", [in_completion_order, all_at_once, by_await], ids=lambda function: function.__name__)
+@both
+def test_a_task_waits_for_futures_the_standard_ways(start_cluster, connect, wait, n_workers):
+    client = connect(start_cluster(n_workers))
+    assert client.submit(wait, client, 20).result(40) == [x * x for x in range(20)]
+
+
+def by_graph(client, n):
+    graph = {0: 0, **{key: (add, key - 1, key) for key in range(1, n)}, "end": (inc, n - 1)}
+    graph = {"sum0": 0}
+    for x in range(1, n + 1):
+        graph[f"sum{x}"] = (add, f"sum{x - 1}", x)
+    return client.get({**graph, "end": (inc, f"sum{n}")}, keys=["end"])["end"]
+
+
+@both
+def test_a_graph_is_built_inside_a_task(start_cluster, connect, n_workers):
+    client = connect(start_cluster(n_workers))
+    futures = [client.submit(by_graph, client, n) for n in range(1, 11)]
+    assert [future.result(40) for future in futures] == [n * (n + 1) // 2 + 1 for n in range(1, 11)]
+
+
+def test_a_task_makes_a_client_without_an_address(start_cluster, connect):
+    def around():
+        with Client() as inner:
+            return inner.submit(square, 7).result(30)
+
+    assert connect(start_cluster(1)).submit(around).result(40) == 49
+
+
+def countdown(client, n):
+    return 0 if not n else 1 + client.submit(countdown, client, n - 1).result()
+
+
+def test_waits_deeper_than_a_stack_should_be_still_end(start_cluster, connect):
+    client = connect(start_cluster(1))
+    assert client.submit(countdown, client, 60).result(50) == 60
+
+
+def test_the_error_of_an_inner_task_comes_through_its_outer_one(start_cluster, connect):
+    def fail():
+        raise LookupError("inner")
+
+    def outer(client):
+        return client.submit(fail).result()
+
+    client = connect(start_cluster(1))
+    with pytest.raises(LookupError, match="inner"):
+        client.submit(outer, client).result(30)
+
+
+def test_a_task_that_waits_survives_the_death_of_the_one_it_waits_for(start_cluster, connect, tmp_path):
+    mark = tmp_path / "died"
+
+    def die_once():
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), 9)
+        return "alive"
+
+    def outer(client):
+        return client.submit(die_once).result()
+
+    client = connect(start_cluster(2))
+    assert client.submit(outer, client).result(40) == "alive"
