@@ -82,6 +82,8 @@ def _earlier(path: Path) -> tuple[list[Sample], dict[str, Any]]:
         values = line["samples"] or [None]
         samples += [Sample(line["figure"], line["engine"], value, line["rows"], line["note"]) for value in values]
         facts = {name: line[name] for name in (*_run_facts(), "measurements", "disturbed")}
+    if not samples:
+        raise SystemExit(f"python -m bench: there are no figures in {path}")
     return samples, facts
 
 

@@ -65,7 +65,7 @@ class Setting:
 
 
 EventLoop = Annotated[
-    Literal["auto", "builtin", "uvloop"], Option("event loop to run on; auto is uvloop where it is installed")
+    Literal["auto", "builtin", "uvloop"], Option("event loop to run on; auto is builtin, the faster one")
 ]
 HeartbeatInterval = Annotated[float, Option("seconds between two heartbeats", minimum=0.01)]
 MaxMessageBytes = Annotated[int, Option("largest message accepted from a peer, in bytes", minimum=1 << 16)]
@@ -135,10 +135,6 @@ class AgentConfig:
     ] = ()
     event_loop: EventLoop = "auto"
     heartbeat_interval: HeartbeatInterval = DEFAULT_HEARTBEAT_INTERVAL
-    prefetch: Annotated[int, Option("most tasks queued on this host for each worker", minimum=1)] = 1000
-    worker_start_timeout: Annotated[
-        float, Option("seconds after which a worker that did not start is replaced", minimum=0.1)
-    ] = 30.0
     max_message_bytes: MaxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("connect without keys and in the clear")] = False

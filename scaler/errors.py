@@ -9,6 +9,7 @@
     │   └── ForkedClient             the client belongs to the parent of this forked process: make a new one here
     ├── AddressError                 an address that cannot be read; says the form it wants (also ValueError)
     ├── AddressInUse                 something listens there already: choose another port (also OSError)
+    ├── KeyFileError                 a key file that others can read, or a damaged one; says what to do
     ├── TaskFailed                   one task has no result, for a reason that is not an exception of the user's code
     │   ├── TaskError                it raised something that cannot travel; the text of it is here
     │   ├── WorkerLost               its worker died (signal, exit code) more often than retries_on_loss allows
@@ -64,6 +65,10 @@ class AddressError(ScalerError, ValueError):
 
 class AddressInUse(ScalerError, OSError):
     """Something listens at this address already."""
+
+
+class KeyFileError(ScalerError):
+    """A key that cannot be used: readable by others, damaged, or it cannot be made where it was asked for."""
 
 
 class TaskFailed(ScalerError):

@@ -47,6 +47,9 @@ class Loop(Protocol):
     def soon(self) -> None:
         """Run `step` as soon as everything that is ready has been noticed."""
 
+    def on_signal(self, number: int, callback: Callable[[], None]) -> None:
+        """While it runs, call this when the process gets the signal."""
+
     def run(self) -> None:
         """Run until `stop`; raises what `step` raised. SIGTERM and SIGINT stop it too."""
 
@@ -57,6 +60,10 @@ class Loop(Protocol):
 def make_loop(choice: str, step: Callable[[], None]) -> Loop:
     """The loop that was asked for: "auto" and "builtin" are this module's. Raises ImportError if uvloop isn't installed."""
     return UvLoop(step) if choice == "uvloop" else BuiltinLoop(step)
+
+
+def _ignore() -> None:
+    """A signal that is somebody else's."""
 
 
 class BuiltinLoop:
@@ -71,6 +78,7 @@ class BuiltinLoop:
         self._readers: dict[int, tuple[object, Callable[[], None] | None]] = {}
         self._writers: dict[int, Callable[[], None]] = {}
         self._wake: float | None = None
+        self._signals: dict[int, Callable[[], None]] = dict.fromkeys(SIGNALS, self.stop)
         self._running = False
         self._due = False
         self.ready: dict[object, None] = {}
@@ -107,12 +115,21 @@ class BuiltinLoop:
         """See `Loop`."""
         self._due = True
 
+    def on_signal(self, number: int, callback: Callable[[], None]) -> None:
+        """See `Loop`."""
+        self._signals[number] = callback
+
     def run(self) -> None:
         """See `Loop`."""
         bell, rope = socket.socketpair()
         rope.setblocking(False)
-        self.watch_with(bell.fileno(), self.stop)
-        before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+
+        def rung() -> None:
+            for number in bell.recv(64):
+                self._signals.get(number, _ignore)()
+
+        self.watch_with(bell.fileno(), rung)
+        before = {number: signal.signal(number, lambda *_: None) for number in self._signals}
         previous = signal.set_wakeup_fd(rope.fileno(), warn_on_full_buffer=False)
         try:
             self._running = True
@@ -167,6 +184,7 @@ class UvLoop:
         self._due = False
         self._timer: Any = None
         self._failure: BaseException | None = None
+        self._signals: dict[int, Callable[[], None]] = dict.fromkeys(SIGNALS, self.stop)
         self.ready: dict[object, None] = {}
 
     def watch(self, fd: int, source: object) -> None:
@@ -216,10 +234,14 @@ class UvLoop:
             self._failure = error
             self._loop.stop()
 
+    def on_signal(self, number: int, callback: Callable[[], None]) -> None:
+        """See `Loop`."""
+        self._signals[number] = callback
+
     def run(self) -> None:
         """See `Loop`."""
-        for number in SIGNALS:
-            self._loop.add_signal_handler(number, self.stop)
+        for number, callback in self._signals.items():
+            self._loop.add_signal_handler(number, callback)
         try:
             self._loop.run_forever()
         finally:

@@ -1,10 +1,11 @@
 """Reading and building `TaskResult`s span by span; agents and the scheduler both do."""
 
+import pickle
 from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scaler.protocol.messages import Frame, TaskResult, sizes_of, u32
+from scaler.protocol.messages import VALUES_EACH, VALUES_LIST, Frame, TaskResult, sizes_of, u32
 
 NO_SIZES = u32()
 
@@ -54,6 +55,18 @@ def values_of(span: SpanResult) -> Iterator[Frame]:
     for size in span.sizes:
         yield view[at : at + size]
         at += size
+
+
+def part_of(span: SpanResult, lo: int, hi: int) -> SpanResult:
+    """The rows [lo, hi) of a span, without what its other rows took."""
+    batch, first, _, outcome, _, _, sizes, body = span
+    if outcome == VALUES_LIST:
+        body = pickle.dumps(pickle.loads(body)[lo - first : hi - first], 5)
+        return SpanResult(batch, lo, hi, outcome, 0, 0, u32([len(body)]), body)
+    if outcome == VALUES_EACH:
+        start, end = sum(sizes[: lo - first]), sum(sizes[: hi - first])
+        return SpanResult(batch, lo, hi, outcome, 0, 0, sizes[lo - first : hi - first], memoryview(body)[start:end])
+    return SpanResult(batch, lo, hi, outcome, 0, 0, sizes, body)
 
 
 class ResultBuilder:

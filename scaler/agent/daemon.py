@@ -10,6 +10,7 @@ import contextlib
 import gc
 import logging
 import os
+import signal
 import threading
 import time
 
@@ -24,7 +25,7 @@ from scaler.protocol.channel import Gap
 from scaler.protocol.codec import decode
 from scaler.protocol.messages import Message, Refused, Welcome
 from scaler.protocol.peer import Peer, Refusal
-from scaler.transport import Address, Connection, Security, connect, load_or_create
+from scaler.transport import Address, Connection, Security, connect, security_of
 
 logger = logging.getLogger("scaler.agent")
 
@@ -39,10 +40,12 @@ class Daemon:
         self._address = address
         self._security = security
         self._limit = config.max_message_bytes
+        self._heartbeat = config.heartbeat_interval
         self._peer = Peer("agent", config.name or os.uname().nodename, config.worker_count, config.capabilities)
         self.loop = make_loop(config.event_loop, self._step)
         context = {"address": address.for_client().url, "security": security.to_env()}
         self._shell = AgentShell(AgentCore(config.worker_count), zygote, self.loop, context, log_output)
+        self.loop.on_signal(signal.SIGUSR1, self._shell.log_holdings)
         self._connection: Connection | None = None
         #: a connection that was made and waits for the loop's attention
         self._made: Connection | None = None
@@ -79,9 +82,10 @@ class Daemon:
             try:
                 self._made = connect(self._address, self._security, 5.0, max_message_bytes=self._limit)
                 break
-            except HandshakeRefused as error:
-                self.failure = str(error)
             except ConnectionFailed as error:
+                if isinstance(error, HandshakeRefused) and self._peer.welcome is None:
+                    self.failure = str(error)
+                    break  # one that had welcomed us may seem to refuse while it is ending
                 if not self._told:
                     self._told = True
                     logger.warning("%s; trying until it is there", error)
@@ -144,7 +148,7 @@ class Daemon:
         for frames in again:
             connection.send(frames)
         logger.info("connected to the scheduler at %s", self._address)
-        return [Welcomed(resumed, message.heartbeat)]
+        return [Welcomed(resumed, min(message.heartbeat, self._heartbeat))]
 
     # ---- the loop --------------------------------------------------------------------------------------------------
     def _step(self) -> None:
@@ -178,7 +182,7 @@ def run(config: AgentConfig) -> int:
         config.worker_count, config.heartbeat_interval, OBJECT_RETENTION_SECONDS,
     )  # fmt: skip
     zygote = Zygote.start(config.worker_count + EXTRA_SLOTS)
-    security = Security.none() if config.insecure else load_or_create(config.key_file)
+    security = security_of(config.key_file, config.insecure)
     daemon = Daemon(config, address, security, zygote)
     gc.freeze()
     gc.set_threshold(50_000)

@@ -50,6 +50,11 @@ class AgentShell:
         self.stopped = False
         loop.watch(zygote.fileno(), zygote)
 
+    def log_holdings(self) -> None:
+        """Say in one line what is here; asked for with `kill -USR1`."""
+        core = self.core
+        logger.info("Agent: holds %d workers, %d queued, %d running, %d objects", len(core.workers), core.queued, core.running, core.objects)
+
     def gather(self) -> list[Event]:
         """What workers said and did since the last time; never blocks."""
         events: list[Event] = []

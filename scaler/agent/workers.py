@@ -24,7 +24,7 @@ from scaler.agent.zygote import COMMAND, FORK, KILL, REPORT, STARTED, WorkerOpti
 from scaler.worker.constants import BEGUN_CELL, HANDOUT_CELL, PAGE_CELLS, ROW_CELL
 from scaler.worker.wire import Incoming, Message, Outgoing
 
-__all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote", "describe_exit"]
+__all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 
 _SOCKET_BUFFER = 1 << 20
 
@@ -43,21 +43,6 @@ class Exited(NamedTuple):
     pid: int
     #: as of os.waitpid
     status: int
-
-
-def describe_exit(status: int) -> str:
-    """Say in words how a process ended.
-
-    >>> describe_exit(11), describe_exit(3 << 8)
-    ('was killed by SIGSEGV', 'ended with exit code 3')
-    """
-    code = os.waitstatus_to_exitcode(status)
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
 
 
 class WorkerProcess:

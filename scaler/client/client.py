@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import dataclasses
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
@@ -358,6 +357,7 @@ class Client:
         root._closed = True
         if self._link.failure is None:
             answer = self._reactor.expect_answer()
+            self._link.leaving = answer
             self._link.tell(s.Say(DisconnectRequest()))
             answer.wait(ANSWER_TIMEOUT)
         self._leave()
@@ -380,7 +380,7 @@ class Client:
             raise ConnectionFailed(f"the scheduler at {self._address} did not answer the request to shut down")
         response = self._reactor.answer
         if response is not None and not getattr(response, "accepted", True):
-            raise ShutdownRefused(response.reason)  # type: ignore[union-attr]
+            raise ShutdownRefused(response.reason)
         self._leave()
 
     @property

@@ -158,6 +158,11 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
 
     def withdrawn(self) -> None:
         """The task was cancelled."""
+        if not self._watched and self._state in (PENDING, RUNNING):
+            self._state = CANCELLED_AND_NOTIFIED
+            if not self._watched:
+                return
+            self._state = PENDING  # somebody began to watch just now
         with self._condition:
             if self._state in (PENDING, RUNNING):
                 self._state = CANCELLED_AND_NOTIFIED
@@ -167,7 +172,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
             else:
                 return
         self._open_gates()
-        self._invoke_callbacks()  # type: ignore[attr-defined]
+        self._invoke_callbacks()
 
     def announce(self) -> None:
         """Tell those who wait."""
@@ -182,7 +187,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
                     waiter.add_exception(self)
             self._condition.notify_all()
         if self._done_callbacks:
-            self._invoke_callbacks()  # type: ignore[attr-defined]
+            self._invoke_callbacks()
 
     def _open_gates(self) -> None:
         for gate in self.__dict__.get("_gates", ()):

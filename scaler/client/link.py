@@ -66,6 +66,8 @@ class Link:
         #: tells that thread that the I/O thread has received something after all
         self._leader_bell, self._leader_rope = os.pipe()
         self._closing = False
+        #: a goodbye was sent, and this waits for its answer: a closed connection will do
+        self.leaving: threading.Event | None = None
         #: why there is no scheduler any more; None while there is one
         self.failure: BaseException | None = None
         self._effects: list[s.Effect] = []
@@ -169,6 +171,9 @@ class Link:
                     self._react(effects)
                     if self._leading.locked():
                         os.write(self._leader_rope, b"x")
+                if lost and self.leaving:
+                    self.leaving.set()
+                    break
                 if lost and not self._closing:
                     self._reconnect()
             except BaseException as error:
@@ -250,13 +255,13 @@ class Link:
             self._poller.remove(self._connection.fileno())
         self._connection.close(0)
         pause = 0.02
-        while not self._closing:
+        while not (self._closing or self.leaving):
             try:
                 self._introduce(deadline)
-            except HandshakeRefused:
-                raise
             except ConnectionFailed as error:
                 if time.monotonic() + pause > deadline:
+                    if isinstance(error, HandshakeRefused):  # not at once: one that is just ending seems to refuse
+                        raise
                     raise ConnectionFailed(
                         f"the scheduler at {self.address} is gone ({reason}) and did not come back within {self._patience:g} s"
                     ) from error

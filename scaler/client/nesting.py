@@ -26,7 +26,7 @@ from scaler.worker.context import TaskContext
 if TYPE_CHECKING:
     from scaler.client.client import Client
     from scaler.client.link import Link
-    from scaler.client.resolve import Reactor, Ticket
+    from scaler.client.resolve import Reactor
 
 #: rows run inside each other's waits, at most; beyond, a waiting worker gives its slot away
 MAX_DEPTH = 24

@@ -6,6 +6,7 @@ session hands out tokens (futures, or whatever the shell gave) with the bytes th
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +38,8 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.results import SpanResult, spans_of
+from scaler.results import SpanResult, part_of, spans_of
+from scaler.spans import runs_of
 
 
 # ---- events --------------------------------------------------------------------------------------------------------
@@ -210,6 +212,8 @@ class Pending:
     whole: bool
     needs: Sequence[Sequence[Any]]
     recipe: Any
+    #: how many batches were submitted before it
+    number: int
 
     def tokens_of(self, lo: int, hi: int) -> Sequence[Any]:
         """The tokens of these rows."""
@@ -233,6 +237,13 @@ class SessionCore:
         self._order: list[int] = []
         #: objects the scheduler was asked to keep
         self._announced: dict[int, Frame] = {}
+        #: objects released since that pending batches may need: (number of batches submitted before, id, payload)
+        self._released: deque[tuple[int, int, Frame]] = deque()
+        self._submitted = 0
+        #: what was asked about tokens and has not been answered, by the token's `id()`
+        self._cancels: dict[int, Cancel] = {}
+        self._claims: dict[int, Claim] = {}
+        self._leaving = False
         self._next_id = 1
         self._heartbeat: float | None = None
         self._next_heartbeat = 0.0
@@ -293,7 +304,8 @@ class SessionCore:
                 token.id = row_id
         group = event.group or Group(task.rows)
         group.batches.append(batch)
-        self.pending[batch] = Pending(task, tokens, group, bytearray(task.rows), event.whole, event.needs, event.recipe)
+        self.pending[batch] = Pending(task, tokens, group, bytearray(task.rows), event.whole, event.needs, event.recipe, self._submitted)
+        self._submitted += 1
         self._order.append(batch)
         return [Transmit(task)]
 
@@ -304,12 +316,17 @@ class SessionCore:
 
     def _release(self, event: Release) -> list[Effect]:
         for object_id in event.ids:
-            self._announced.pop(object_id, None)
+            payload = self._announced.pop(object_id, None)
+            if payload is not None and self.pending:
+                self._released.append((self._submitted, object_id, payload))
         return [Transmit(ObjectRelease(u32([0]) * len(event.ids), u64(event.ids)))]
 
     def _say(self, event: Say) -> list[Effect]:
         if type(event.message) is ClientClear:
-            self.pending.clear()
+            for table in (self.pending, self._announced, self._released, self._cancels, self._claims):
+                table.clear()
+        elif type(event.message) is DisconnectRequest:
+            self._leaving = True
         return [Transmit(event.message)]
 
     def pending_of(self, row_id: int) -> Pending | None:
@@ -324,10 +341,9 @@ class SessionCore:
     def needed(self, value_id: int) -> Any:
         """The token or reference with this id that a pending row needs; None if there is none."""
         for pending in self.pending.values():
-            for needs in pending.needs:
-                for token in needs:
-                    if token.id == value_id:
-                        return token
+            if pending.needs and value_id in pending.task.dependencies:
+                tokens = [token for needs in pending.needs for token in needs]
+                return tokens[pending.task.dependencies.index(value_id)]
         return None
 
     def find(self, tokens: Sequence[Any]) -> list[tuple[Pending, int]]:
@@ -353,12 +369,20 @@ class SessionCore:
 
     def _cancel(self, event: Cancel) -> list[Effect]:
         spans = self._spans(self.find(event.tokens))
-        return [Transmit(TaskCancel(spans, event.force))] if spans else []
+        if not spans:
+            return []
+        if len(self._cancels) > 2 * len(self.pending) + 1000:
+            self._cancels = {key: asked for key, asked in self._cancels.items() if self.find(asked.tokens)}
+        for token in event.tokens:
+            self._cancels[id(token)] = Cancel((token,), event.force)
+        return [Transmit(TaskCancel(spans, event.force))]
 
     def _claim(self, event: Claim) -> list[Effect]:
         rows = [(pending, row) for pending, row in self.find([event.token]) if pending.task.form != GRAPH]
         if not rows:
             return [ClaimRefused([event.token])]
+        self._claims = {key: asked for key, asked in self._claims.items() if self.find([asked.token])}
+        self._claims[id(event.token)] = event
         spans = self._spans(rows[len(rows) // 2 :])
         return [Transmit(TaskClaim(spans.clients, spans.batches, spans.spans))]
 
@@ -368,12 +392,21 @@ class SessionCore:
         self.workers = event.workers
         if event.resumed:
             return []
+        if self._leaving:
+            return [Transmit(DisconnectRequest())]
         effects: list[Effect] = []
-        if self._announced:
-            ids = list(self._announced)
-            effects.append(Transmit(ObjectAnnounce(u64(ids), u8([0]) * len(ids), list(self._announced.values()))))
+        released = {object_id: payload for _, object_id, payload in self._released}
+        objects = {**self._announced, **released}
+        if objects:
+            effects.append(Transmit(ObjectAnnounce(u64(objects), u8([0]) * len(objects), list(objects.values()))))
         for pending in self.pending.values():
             effects.append(Transmit(pending.task))
+        if released:
+            effects.append(Transmit(ObjectRelease(u32([0]) * len(released), u64(released))))
+        for cancel in list(self._cancels.values()):
+            effects += self._cancel(cancel)
+        for claim in list(self._claims.values()):
+            effects += self._claim(claim)
         return effects
 
     def _echo(self, message: HeartbeatEcho) -> list[Effect]:
@@ -388,16 +421,18 @@ class SessionCore:
                 continue
             lo, hi = span.lo, span.hi
             if pending.done.find(1, lo, hi) >= 0:  # said before by a scheduler that is gone: only what is new counts
-                if hi - lo == 1:
-                    continue
-                pending.done[lo:hi] = bytes(hi - lo)
-                pending.group.left += hi - lo
-            pending.done[lo:hi] = b"\x01" * (hi - lo)
-            pending.group.left -= hi - lo
-            pending.group.failed |= span.outcome > VALUES_EACH
-            effects.append(Resolve(pending.tokens_of(lo, hi), span, pending.task))
-            if not pending.group.left:
-                effects += self._ended(pending.group)
+                new = [row for row in range(lo, hi) if not pending.done[row]]
+                parts = [part_of(span, a, b) for a, b in runs_of(new)]
+            else:
+                parts = [span]
+            for part in parts:
+                lo, hi = part.lo, part.hi
+                pending.done[lo:hi] = b"\x01" * (hi - lo)
+                pending.group.left -= hi - lo
+                pending.group.failed |= part.outcome > VALUES_EACH
+                effects.append(Resolve(pending.tokens_of(lo, hi), part, pending.task))
+                if not pending.group.left:
+                    effects += self._ended(pending.group)
         return effects
 
     def _ended(self, group: Group) -> list[Effect]:
@@ -407,10 +442,22 @@ class SessionCore:
             pending = self.pending.pop(batch)
             if pending.task.form == GRAPH and group.failed:
                 leftover.add(0, batch, 0, pending.task.rows)
+        oldest = next(iter(self.pending.values())).number if self.pending else self._submitted
+        while self._released and self._released[0][0] <= oldest:
+            self._released.popleft()
+        if not self.pending:
+            self._cancels.clear()
+            self._claims.clear()
         return [Transmit(TaskCancel(leftover))] if leftover else []
 
     def _task_running(self, message: TaskRunning) -> list[Effect]:
-        return [Unwithdrawable(pending.tokens_of(lo, hi)) for pending, lo, hi in self._mine(message)]
+        effects: list[Effect] = []
+        for pending, lo, hi in self._mine(message):
+            tokens = pending.tokens_of(lo, hi)
+            for token in tokens:
+                self._cancels.pop(id(token), None)
+            effects.append(Unwithdrawable(tokens))
+        return effects
 
     def _mine(self, spans: Spans) -> Iterable[tuple[Pending, int, int]]:
         for _, batch, lo, hi in spans:
@@ -422,6 +469,7 @@ class SessionCore:
         effects: list[Effect] = []
         for pending, lo, hi in list(self._mine(message.granted)):
             for row in range(lo, hi):
+                self._claims.pop(id(pending.tokens_of(row, row + 1)[0]), None)
                 if not pending.done[row]:
                     pending.done[row] = 1
                     pending.group.left -= 1
@@ -430,5 +478,8 @@ class SessionCore:
             if not pending.group.left:
                 effects += self._ended(pending.group)
         for pending, lo, hi in self._mine(message.refused):
-            effects.append(ClaimRefused(pending.tokens_of(lo, hi)))
+            tokens = pending.tokens_of(lo, hi)
+            for token in tokens:
+                self._claims.pop(id(token), None)
+            effects.append(ClaimRefused(tokens))
         return effects

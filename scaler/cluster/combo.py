@@ -57,8 +57,10 @@ class SchedulerClusterCombo:
     ) -> None:
         if n_workers is None:
             n_workers = available_cores()
-        if isinstance(n_workers, bool) or not isinstance(n_workers, int) or n_workers < 1:
-            raise ValueError(f"n_workers must be 1 or more, not {n_workers!r}: a cluster without workers would run nothing")
+        if type(n_workers) is not int or n_workers < 1:
+            raise ValueError(
+                f"n_workers must be 1 or more, not {n_workers!r}: a cluster without workers would run nothing"
+            )
         if event_loop not in ("auto", "builtin", "uvloop"):
             raise ValueError(f"event_loop must be 'auto', 'builtin' or 'uvloop', not {event_loop!r}")
         wanted = Address.parse(address) if address is not None else Address("127.0.0.1", 0)
@@ -93,10 +95,10 @@ class SchedulerClusterCombo:
 
     def _ask(self, options: dict[str, object]) -> str:
         self._socket.settimeout(START_TIMEOUT)
-        self._socket.sendall(json.dumps(options).encode() + b"\n")
         try:
+            self._socket.sendall(json.dumps(options).encode() + b"\n")
             line = self._socket.makefile("rb").readline()
-        except TimeoutError:
+        except OSError:  # it takes too long, or has ended
             line = b""
         if not line:
             self._process.kill()
@@ -152,7 +154,7 @@ class SchedulerClusterCombo:
 
 def _spawn(theirs: socket.socket, security: Security) -> subprocess.Popen[bytes]:
     """A fresh interpreter that can import what this one can, with the socket as its standard input's neighbour."""
-    program = f"import sys; sys.path[:] = {sys.path!r}; from scaler.cluster.process import main; main({theirs.fileno()})"
+    program = f"import signal, sys; signal.signal(2, signal.SIG_IGN); sys.path[:] = {sys.path!r}; from scaler.cluster.process import main; main({theirs.fileno()})"
     environment = {**os.environ, **security.to_env()}
     return subprocess.Popen(
         [sys.executable, "-c", program], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment

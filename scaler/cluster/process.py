@@ -47,6 +47,7 @@ def main(fd: int) -> None:
 
     server.host_agent(make_agent, tuple(options["capabilities"]))
     server.loop.watch_with(program.fileno(), server.loop.stop)
+    server.loop.on_signal(signal.SIGINT, lambda: None)
     program.sendall(json.dumps({"address": listener.address.url}).encode() + b"\n")
     gc.freeze()
     gc.set_threshold(50_000)

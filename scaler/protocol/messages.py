@@ -43,7 +43,7 @@ def u8(values: object = ()) -> "array[int]":
 
 def column(make: Callable[[], "array[int]"]) -> "array[int]":
     """A dataclass field that is an empty column."""
-    return field(default_factory=make)  # type: ignore[no-any-return]
+    return field(default_factory=make)
 
 
 class Malformed(Exception):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from scaler import __version__
-from scaler.agent.core.core import AgentCore
 from scaler.agent.core.events import Event as AgentEvent
 from scaler.agent.core.events import FromScheduler, Tick, Welcomed
 from scaler.agent.shell import AgentShell
@@ -27,7 +27,7 @@ from scaler.protocol.messages import PROTOCOL_VERSION, Message
 from scaler.protocol.sessions import NewPeer, Outgoing, PeerGone, PeerSaid, Sessions, Terms
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.core import Limits, SchedulerCore
-from scaler.transport import Listener, Security, listen, load_or_create
+from scaler.transport import Listener, listen, security_of
 
 logger = logging.getLogger("scaler.scheduler")
 
@@ -57,6 +57,19 @@ class Server:
         self._wake: float | None = None
         self._planned: float | None = None
         self._stopping = False
+        self.loop.on_signal(signal.SIGUSR1, self._log_holdings)
+
+    def _log_holdings(self) -> None:
+        """Say in one line what is here; asked for with `kill -USR1`."""
+        core = self._core
+        clients = core.clients.values()
+        logger.info(
+            "Scheduler: holds %d clients, %d agents, %d rows, %d queued, %d at agents, %d objects",
+            len(clients), len(core.agents), sum(client.outstanding for client in clients), core.queued,
+            sum(agent.outstanding for agent in core.agents.values()), sum(len(client.objects) for client in clients),
+        )  # fmt: skip
+        if self._agent is not None:
+            self._agent.log_holdings()
 
     def host_agent(self, make: Callable[[Loop], AgentShell], capabilities: tuple[str, ...] = ()) -> None:
         """Run this host's agent here."""
@@ -102,6 +115,7 @@ class Server:
 
     def _receive(self) -> None:
         sessions = self._sessions
+        said: Iterable[NewPeer | PeerSaid | PeerGone]
         for connection, frames in self._listener.receive():
             try:
                 seq, ack, message = decode(frames)
@@ -117,13 +131,13 @@ class Server:
         for item in outgoing:
             self._send(item)
 
-    def _note(self, said: object) -> None:
-        for item in said:  # type: ignore[attr-defined]
+    def _note(self, said: Iterable[NewPeer | PeerSaid | PeerGone]) -> None:
+        for item in said:
             if isinstance(item, PeerSaid):
                 self._events.append(ev.Received(item.number, item.message))
             elif isinstance(item, NewPeer):
                 self._events.append(ev.Joined(item.number, item.hello))
-            elif isinstance(item, PeerGone):
+            else:
                 self._events.append(ev.Lost(item.number, item.reason))
 
     def _send(self, outgoing: Outgoing) -> None:
@@ -159,15 +173,11 @@ class Server:
             self._send(outgoing)
 
 
-def security_of(key_file: str | None, insecure: bool) -> Security:
-    """The keys that the options of a program ask for."""
-    return Security.none() if insecure else load_or_create(key_file)
-
-
 def run(config: SchedulerConfig) -> int:
     """The program: serve until SIGTERM, Ctrl-C or a client's shutdown; the exit code."""
     try:
-        listener = listen(config.address, security_of(config.key_file, config.insecure), max_message_bytes=config.max_message_bytes)
+        security = security_of(config.key_file, config.insecure)
+        listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
     except ScalerError as error:
         logger.error("%s", error)
         return 1

@@ -8,14 +8,13 @@ from scaler.transport.address import Address
 from scaler.transport.connecting import connect
 from scaler.transport.listening import listen
 from scaler.transport.port import MAX_MESSAGE_BYTES, Connection, Frame, Listener, Message, Sendable
-from scaler.transport.security import KeyFileError, Security, load_or_create
+from scaler.transport.security import Security, load_or_create, security_of
 
 __all__ = [
     "MAX_MESSAGE_BYTES",
     "Address",
     "Connection",
     "Frame",
-    "KeyFileError",
     "Listener",
     "Message",
     "Security",
@@ -23,4 +22,5 @@ __all__ = [
     "connect",
     "listen",
     "load_or_create",
+    "security_of",
 ]

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scaler.errors import ScalerError
+from scaler.errors import KeyFileError
 
 #: Holds the pair itself: public and secret key, 80 characters. For the children of a program, never for a shell.
 KEY_VARIABLE = "SCALER_KEY"
@@ -23,10 +23,6 @@ KEY_FILE_VARIABLE = "SCALER_KEY_FILE"
 
 _KEY_LENGTH = 40
 _Z85 = frozenset(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
-
-
-class KeyFileError(ScalerError):
-    """A key that cannot be used: readable by others, damaged, or it cannot be made where it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +64,11 @@ class Security:
         if text == "insecure":
             return Security.none()
         return _parse(text.encode("utf-8", "replace"), f"${KEY_VARIABLE}")
+
+
+def security_of(key_file: str | None, insecure: bool) -> Security:
+    """What the options of a program ask for. Raises `KeyFileError`."""
+    return Security.none() if insecure else load_or_create(key_file)
 
 
 def load_or_create(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Security:

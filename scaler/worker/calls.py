@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from scaler.protocol.messages import GRAPH, SPREAD, TOGETHER
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer, decode_call
 from scaler.serialize.record import encode_error
-from scaler.worker.constants import GRAPH, SPREAD, TOGETHER
 from scaler.worker.handout import Handout
 from scaler.worker.ledger import too_large
 from scaler.worker.objects import Failed, Objects, undecodable

@@ -15,20 +15,11 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+from scaler.protocol.messages import CANCELLED, ERROR, KEEP, PROFILE, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import encode_error, exception_record
 from scaler.worker import peak
-from scaler.worker.constants import (
-    BEGUN_CELL,
-    CANCELLED,
-    ERROR,
-    HANDOUT_CELL,
-    KEEP,
-    PROFILE,
-    ROW_CELL,
-    VALUES_EACH,
-    VALUES_LIST,
-)
+from scaler.worker.constants import BEGUN_CELL, HANDOUT_CELL, ROW_CELL
 from scaler.worker.handout import Part
 from scaler.worker.objects import Failed
 from scaler.worker.wire import LARGEST_PAYLOAD

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from scaler.protocol.messages import KEEP, PROFILE, SPREAD, TOGETHER
 from scaler.serialize import payload
 from scaler.serialize.payload import SCALARS
 from scaler.serialize.record import exception_record
 from scaler.worker import peak
 from scaler.worker.calls import Encode, caller, encoder, failing
-from scaler.worker.constants import BEGUN_CELL, KEEP, PROFILE, ROW_CELL, SPREAD, TOGETHER
+from scaler.worker.constants import BEGUN_CELL, ROW_CELL
 from scaler.worker.handout import Part
 from scaler.worker.ledger import Clock, Ledger
 from scaler.worker.objects import Failed, Objects

@@ -16,11 +16,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from scaler.protocol.messages import ERROR, STREAM, VALUES_EACH
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.record import exception_record
 from scaler.worker import context
 from scaler.worker.calls import encoder
-from scaler.worker.constants import ERROR, ROW_CELL, STREAM, VALUES_EACH
+from scaler.worker.constants import ROW_CELL
 from scaler.worker.context import TaskContext
 from scaler.worker.handout import Handout, Part
 from scaler.worker.ledger import Clock, Ledger
@@ -29,7 +30,7 @@ from scaler.worker.objects import Failed, Objects
 from scaler.worker.wire import Message
 
 #: Results wait for company at most this long while further rows are there, ns.
-FLUSH_INTERVAL = 2_000_000
+FLUSH_INTERVAL = 4_000_000
 
 Read = Callable[[], list[Message]]
 

@@ -82,7 +82,7 @@ def test_a_task_that_kills_its_worker_every_time_is_given_up_and_harms_no_other(
 
 def test_the_exit_code_of_a_worker_is_named_and_attempts_are_an_option(start_cluster, connect):
     client = connect(start_cluster(1, retries_on_loss=0))
-    with pytest.raises(WorkerLost, match=r"_exit.*exit code 3.*attempt 1 of 1"):
+    with pytest.raises(WorkerLost, match=r"^task .*_exit .*code 3.*attempt 1 of 1"):
         client.submit(os._exit, 3).result(30)
     assert client.submit(work, 3).result(30) == 9
 

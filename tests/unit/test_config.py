@@ -65,8 +65,7 @@ def test_every_option_can_be_a_flag(parse):
         AgentConfig,
         "cluster",
         *("-n", "3", "--name", "box", "--capabilities", "gpu, big", "--event-loop", "builtin"),
-        *("--heartbeat-interval", "0.5", "--prefetch", "7"),
-        *("--worker-start-timeout", "2", "--max-message-bytes", "70000"),
+        *("--heartbeat-interval", "0.5", "--max-message-bytes", "70000"),
         *("--key-file", "key", "--insecure", "--log-level", "debug", "--log-path", "log", ADDRESS),
     ) == AgentConfig(
         ADDRESS,
@@ -75,8 +74,6 @@ def test_every_option_can_be_a_flag(parse):
         capabilities=("gpu", "big"),
         event_loop="builtin",
         heartbeat_interval=0.5,
-        prefetch=7,
-        worker_start_timeout=2.0,
         max_message_bytes=70000,
         key_file="key",
         insecure=True,
@@ -88,14 +85,14 @@ def test_every_option_can_be_a_flag(parse):
 def test_flags_go_before_the_environment_and_that_before_the_file(parse, monkeypatch, tmp_path):
     file = tmp_path / "scaler.toml"
     file.write_text(
-        'address = "tcp://file:1"\nlog_level = "ERROR"\n[cluster]\nworkers = 5\nprefetch = 5\nname = "file"\n'
+        'address = "tcp://file:1"\nlog_level = "ERROR"\n[cluster]\nworkers = 5\nheartbeat_interval = 5\nname = "file"\n'
     )
     monkeypatch.setenv("SCALER_CONFIG", str(file))
-    monkeypatch.setenv("SCALER_PREFETCH", "6")
+    monkeypatch.setenv("SCALER_HEARTBEAT_INTERVAL", "6")
     monkeypatch.setenv("SCALER_NAME", "environment")
     config = parse(AgentConfig, "cluster", "--name", "flag")
     assert (config.address, config.log_level, config.workers) == ("tcp://file:1", "ERROR", 5)
-    assert (config.prefetch, config.name) == (6, "flag")
+    assert (config.heartbeat_interval, config.name) == (6, "flag")
 
 
 def test_the_address_may_come_from_the_environment(parse, monkeypatch):

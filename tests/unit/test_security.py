@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from scaler.transport import KeyFileError, Security, load_or_create
+from scaler.errors import KeyFileError
+from scaler.transport import Security, load_or_create
 
 
 def test_the_key_is_made_once_and_found_again(tmp_path: Path) -> None:

@@ -12,26 +12,13 @@ from typing import Any
 import pytest
 
 from scaler.errors import SerializationError
+from scaler.protocol.messages import EACH, ERROR, GRAPH, KEEP, PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
 from scaler.serialize import payload
 from scaler.serialize.call import encode_call, encode_entries, encode_function
 from scaler.serialize.record import decode_error
 from scaler.serialize.serializer import Serializer
 from scaler.worker import context, run
-from scaler.worker.constants import (
-    BEGUN_CELL,
-    EACH,
-    ERROR,
-    GRAPH,
-    KEEP,
-    PAGE_CELLS,
-    PRIORITY_SHIFT,
-    PROFILE,
-    ROW_CELL,
-    SPREAD,
-    TOGETHER,
-    VALUES_EACH,
-    VALUES_LIST,
-)
+from scaler.worker.constants import BEGUN_CELL, PAGE_CELLS, PRIORITY_SHIFT, ROW_CELL
 from scaler.worker.context import TaskContext
 from scaler.worker.run import Runner
 
@@ -87,7 +74,7 @@ class Agent:
         key = None if arguments is None else ARGUMENTS
         self.inbox.append(
             ("run", number, CLIENT, BATCH, rows.start, rows.stop, form, FUNCTION, key, flags,
-             "mod.fn", sizes, body, deps, there)
+             "mod.fn", sizes, body, deps, there, [])
         )  # fmt: skip
 
     def spans(self) -> list[tuple[Any, ...]]:
@@ -581,7 +568,7 @@ def test_every_row_is_reported_exactly_once_whatever_the_interleaving(agent: Age
         flags = rng.choice([0, 0, KEEP])
         return [
             ("run", given, CLIENT, BATCH, lo, lo + rows, TOGETHER, FUNCTION, ARGUMENTS, flags,
-             "f", None, None, None, [(ARGUMENTS, arguments)])
+             "f", None, None, None, [(ARGUMENTS, arguments)], [])
         ]  # fmt: skip
 
     agent.runner._read = read

@@ -7,7 +7,6 @@ A worker whose task waits for other tasks is *blocked*; another one takes its pl
 """
 
 import math
-import signal
 from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -30,6 +29,7 @@ from scaler.agent.core.events import (
 )
 from scaler.agent.core.queue import RowQueue
 from scaler.agent.core.state import Handout, Key, Part, Worker, parts_of, run_message
+from scaler.agent.exits import describe_exit
 from scaler.protocol.messages import (
     CANCELLED,
     EACH,
@@ -59,7 +59,7 @@ from scaler.results import NO_SIZES, ResultBuilder, SpanResult
 from scaler.serialize.record import encode_error
 
 #: work handed to a worker at once, microseconds
-HANDOUT_US = 1_000.0
+HANDOUT_US = 4_000.0
 #: rows handed to a worker at once, at most
 HANDOUT_ROWS = 4_096
 #: rows behind a running one are taken back when that would save an idle worker this much, microseconds
@@ -129,10 +129,9 @@ class AgentCore:
         for event in events:
             if isinstance(event, FromWorker):
                 worker = self.workers.get(event.slot)
-                if worker is not None and worker.sentence is None:
-                    self._of_worker[event.message[0]](worker, *event.message[1:])
-                elif worker is not None and event.message[0] == "results":
-                    self._worker_results(worker, *event.message[1:])
+                kind = event.message[0]
+                if worker is not None and (worker.sentence is None or kind in ("results", "returned")):
+                    self._of_worker[kind](worker, *event.message[1:])
             elif isinstance(event, FromScheduler):
                 self._of_scheduler[type(event.message)](event.message)
             elif isinstance(event, WorkerExited):
@@ -196,7 +195,7 @@ class AgentCore:
                 self._effects.append(ToWorker(worker.slot, ("drop", worker.stale)))
                 worker.stale = []
         blocked = sum(worker.blocked for worker in self.workers.values())
-            self._say(Heartbeat(self._now, self.target + blocked, self.queued, self.running))
+        self._say(Heartbeat(self._now, self.target + blocked, self.queued, self.running))
 
     def _attend(self) -> None:
         """Look after rows that workers have: end those past their timeout, take back those that wait behind a long one.
@@ -293,6 +292,8 @@ class AgentCore:
     def _blocked(self, worker: Worker) -> None:
         worker.blocked = self._unsettled = True
         self._next_heartbeat = self._now  # the scheduler may send rows for the worker that takes its place
+        if worker.is_crowded:  # what was on its way when it gave back its rows
+            self._recall(worker, 0)
 
     def _unblocked(self, worker: Worker) -> None:
         worker.blocked = False
@@ -355,6 +356,7 @@ class AgentCore:
         """The scheduler doesn't know what this agent holds: begin anew."""
         self._queue = RowQueue()
         self._objects.clear()
+        self._durations.clear()
         self._results.clear()
         self._doomed.clear()
         self._owed = 0
@@ -624,15 +626,3 @@ class AgentCore:
         self._say(DisconnectRequest())
         effects, self._effects = self._effects, []
         return effects
-
-
-def describe_exit(status: int) -> str:
-    """A wait status in words: by which signal or with which code a process ended."""
-    number = status & 0x7F
-    if number:
-        try:
-            name = signal.Signals(number).name
-        except ValueError:
-            name = "unknown"
-        return f"was killed by signal {number} ({name})"
-    return f"exited with code {status >> 8}"

@@ -9,11 +9,9 @@ from itertools import accumulate
 from typing import Any
 
 from scaler.protocol.messages import EACH, Frame, Task, u64
+from scaler.worker.constants import PRIORITY_SHIFT
 
 Key = tuple[int, int]
-
-#: in what a worker is told, the priority stands above the flags
-PRIORITY_SHIFT = 8
 
 #: which moves a worker makes, with what causes them; anything else is a defect
 WORKER_TRANSITIONS: dict[tuple[str, str], str] = {

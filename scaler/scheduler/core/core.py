@@ -4,7 +4,7 @@ It decides where rows run and in which order, counts what depends on what, and n
 opaque bytes. `rows.py` has the life of rows, `placement.py` says who gets them, this file who may say what.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,9 +186,12 @@ class SchedulerCore:
                 agent.released_bytes = RELEASE_BYTES + 1
                 self._outbox.agents.setdefault(agent)
         limits = self._limits
-        for members, timeout in ((self.clients, limits.client_timeout), (self.agents, limits.agent_timeout)):
-            silent = [n for n, peer in members.items() if self._now - peer.seen > timeout]  # type: ignore[attr-defined]
-            for number in silent:
+        peers: tuple[tuple[Mapping[int, Client | Agent], float], ...] = (
+            (self.clients, limits.client_timeout),
+            (self.agents, limits.agent_timeout),
+        )
+        for members, timeout in peers:
+            for number in [n for n, peer in members.items() if self._now - peer.seen > timeout]:
                 self._lost(number, f"silent for {timeout:g} s")
 
     def _client_heartbeat(self, client: Client, message: Heartbeat) -> None:
@@ -196,8 +199,7 @@ class SchedulerCore:
 
     def _agent_heartbeat(self, agent: Agent, message: Heartbeat) -> None:
         if message.workers != agent.workers:
-            agent.workers = message.workers
-            self._placement.changed(agent)
+            self._placement.resized(agent, message.workers)
         self._outbox.send(agent.number, HeartbeatEcho(message.clock, self.workers))
 
     # ---- what clients say ------------------------------------------------------------------------------------------

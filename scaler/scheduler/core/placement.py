@@ -1,7 +1,7 @@
 """Which agent gets which rows. Amortised O(1) a span: nothing here looks at all agents or all rows.
 
 Agents of the same capabilities form a flavour, and each flavour keeps its agents in three sets: *idle* (fewer rows than
-workers), *shallow* (fewer than two rows a worker) and *open* (fewer rows than its window). Idle agents are always served.
+workers), *shallow* (fewer than two rows a worker) and *open* (half of its window is free). Idle agents are always served.
 Rows beyond what the workers run now are prefetched by a window of about `PREFETCH_US` of work; while a function's
 duration is not known, by one row a worker.
 """
@@ -75,7 +75,7 @@ class Flavour:
             self.shallow.setdefault(agent)
         else:
             self.shallow.pop(agent, None)
-        if outstanding < agent.window:
+        if outstanding <= agent.window // 2:
             self.open.setdefault(agent)
         else:
             self.open.pop(agent, None)
@@ -116,8 +116,14 @@ class Placement:
         self._flavours[agent.capabilities].remove(agent)
 
     def changed(self, agent: Agent) -> None:
-        """An agent's outstanding rows or number of workers changed."""
+        """An agent's outstanding rows changed."""
         self._flavours[agent.capabilities].sort(agent)
+
+    def resized(self, agent: Agent, workers: int) -> None:
+        """An agent's number of workers changed."""
+        agent.workers = workers
+        agent.window = window(workers, agent.recent)
+        self.changed(agent)
 
     def learnt(self, agent: Agent, each_us: float) -> None:
         """Results came from an agent: its window follows."""

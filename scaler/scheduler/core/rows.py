@@ -185,7 +185,7 @@ class Rows:
             return
         what = bytes(span.body).decode(errors="replace")
         record = encode_error(
-            "lost", "scaler.errors.WorkerLost", f"task {batch.id + row}, {batch.task.name}: {what}; attempt {losses} of {losses}, given up",
+            "lost", "scaler.errors.WorkerLost", f"task {batch.task.name} ({batch.id + row}): {what}; attempt {losses} of {losses}, given up",
             function=batch.task.name,
         )  # fmt: skip
         self._finish(client, batch, SpanResult(batch.id, row, row + 1, ERROR, span.duration, 0, u32([len(record)]), record), AGENT)
@@ -201,9 +201,7 @@ class Rows:
         self._placement.remove(agent)
         self._outbox.agents.pop(agent, None)
         for batch in agent.batches:
-            client = self.clients[batch.client]
-            n = batch.at.pop(agent.number, 0)
-            if not n:
+            if not batch.at.pop(agent.number, 0):
                 continue
             for lo, hi in batch.spans_in(AGENT + agent.number):
                 for row in range(lo, hi):

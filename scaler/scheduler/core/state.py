@@ -101,7 +101,7 @@ class Batch:
 
     def spans_in(self, place: int) -> list[tuple[int, int]]:
         """The rows that are in this place, as spans."""
-        spans = []
+        spans: list[tuple[int, int]] = []
         column, lo = self.place, 0
         while True:
             try:

@@ -73,7 +73,7 @@ def check_scheduler(world: World, core: SchedulerCore) -> None:
                 idle = agent.outstanding < agent.workers and set(key[1]) <= agent.capabilities
                 require(not idle, f"{queue.rows} rows are queued while agent {agent.number} has {agent.outstanding} for {agent.workers} workers")
     require(queued == core.queued, "rows queued")
-    if THOROUGH or world.random.random() < 0.03:
+    if THOROUGH or world.look.random() < 0.03:
         _check_places(core)
         for client in core.clients.values():
             _check_objects(core, client)
@@ -149,7 +149,7 @@ def check_agent(world: World, name: str, core: AgentCore) -> None:
             require(not idle, f"{name}: {rows} rows wait while worker {worker.slot} idles")
     for worker in core.workers.values():
         require((worker.state == "busy") == bool(worker.handouts) or worker.sentence is not None, f"{name}: worker {worker.slot} is {worker.state}")
-    if THOROUGH or world.random.random() < 0.03:
+    if THOROUGH or world.look.random() < 0.03:
         seen: set[tuple[int, int, int]] = set()
         places = [(part.key, lo, hi) for queue in core._queue._queues.values() for part, lo, hi in queue]
         require(sum(hi - lo for _, lo, hi in places) == core.queued, f"{name}: counts {core.queued} rows queued")
@@ -162,7 +162,7 @@ def check_agent(world: World, name: str, core: AgentCore) -> None:
 
 def check_session(world: World, client: Any) -> None:
     """What the session waits for is what its user waits for."""
-    if world.random.random() < 0.05 or THOROUGH:
+    if world.look.random() < 0.05 or THOROUGH:
         session = client.session
         groups = {pending.group for pending in session.pending.values()}
         for group in groups:

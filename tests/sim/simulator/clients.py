@@ -260,7 +260,7 @@ class SimClient(Process):
         if self.resubmits(job):
             self.world.note(self.name, f"resubmits job-{job.uid}.")
             name, options = effect.recipe
-            self.submit(name, [job], again=True, **options)
+            self.submit(name, [job], **{**options, "again": True})
         else:
             self.claimed += 1
             self.world.note(self.name, f"runs claimed job-{job.uid}. itself")

@@ -119,7 +119,7 @@ class Network:
 
     def all_close(self) -> None:
         """The scheduler died."""
-        for connection in self.connections.values():
+        for connection in list(self.connections.values()):
             connection.close_by_server()
             if connection.kind == "tcp":
                 connection.snap()

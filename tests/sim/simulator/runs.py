@@ -31,11 +31,9 @@ class Cluster:
         self.server: Any = None
         random = self.world.random
         self.network.delay = random.choice((50e-6, 200e-6, 5e-3))
+        #: workers of the agent in the scheduler's process
+        self._local = random.randint(1, 4) if mix.local_agent and random.random() < 0.5 else 0
         self.start_server()
-        if mix.local_agent and random.random() < 0.5:
-            local = Host(self, "local", random.randint(1, 4), ("gpu",), None)
-            self.hosts.append(local)
-            self.server.host_agent(local)
         for _ in range(random.randint(0 if self.hosts else 1, 4)):
             self.add_host(random.randint(1, 6), ("gpu",) if random.random() < 0.4 else ())
         if not any(host.capabilities for host in self.hosts):
@@ -50,6 +48,10 @@ class Cluster:
         """Start the scheduler, or start it again."""
         self.server = Server(self.world, self.network, Limits())
         self.world.note("scheduler", "starts")
+        if self._local:
+            local = Host(self, "local", self._local, ("gpu",), None)
+            self.hosts.append(local)
+            self.server.host_agent(local)
 
     def add_host(self, workers: int, capabilities: tuple[str, ...]) -> None:
         """Another agent."""

@@ -142,7 +142,9 @@ class User:
             self._client.claim(self._world.random.choice(tokens))
 
     def _object(self) -> None:
-        if self._client.constants and self._world.random.random() < 0.5:
-            self._client.release(self._world.random.choice(self._client.constants))
+        needed = {id(need) for job in self._client.waiting.values() for need in job.needs}
+        free = [constant for constant in self._client.constants if id(constant) not in needed]
+        if free and self._world.random.random() < 0.5:
+            self._client.release(self._world.random.choice(free))
         else:
             self._client.announce(self._world.random.randint(0, 1000))

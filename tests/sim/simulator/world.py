@@ -1,6 +1,7 @@
 """A virtual clock, processes that can be stopped and killed, and the story of what happened."""
 
 import heapq
+import re
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -15,6 +16,8 @@ class World:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
+        #: chooses when to look at everything; apart, so that a thorough run goes the same way
+        self.look = Random(seed)
         self.now = 1000.0
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
@@ -57,8 +60,15 @@ class World:
         for when, who, what in self.events:
             line = f"{when - 1000:10.6f} {who:12} {what}"
             if not words or any(word in line for word in words):
-                lines.append(line[:400])
+                lines.append(brief(line))
         return "\n".join(lines[-last:])
+
+
+def brief(line: str) -> str:
+    """What a person wants to see of a message."""
+    line = re.sub(r"array\('.'(?:, )?(.*?)\)", r"\1", line)
+    line = re.sub(r", bodies=.*|, \w+=(?:0|0\.0|\(\)|False)?(?=[,)])", "", line)
+    return line[:300]
 
 
 class Process:

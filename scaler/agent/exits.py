@@ -1,0 +1,19 @@
+"""How a process ended, in words."""
+
+import os
+import signal
+
+
+def describe_exit(status: int) -> str:
+    """Say in words what a wait status (as of os.waitpid) means.
+
+    >>> describe_exit(11), describe_exit(3 << 8)
+    ('was killed by SIGSEGV', 'ended with exit code 3')
+    """
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -1,0 +1,118 @@
+"""Clients that vanish or fall silent: the scheduler forgets what was theirs, and nobody else notices."""
+
+import signal
+import threading
+import time
+
+import pytest
+from support import until
+
+EMPTY = r"holds 1 clients, 1 agents, 0 rows, 0 queued, 0 at agents, 0 objects"
+
+HUNDRED_THOUSAND_SECONDS_OF_WORK = """
+    import sys, time
+    import scaler
+
+    client = scaler.Client(sys.argv[1])
+    big = client.send_object(bytes(10_000_000))
+    def work(x, data):
+        time.sleep(0.005)
+    futures = [client.submit(work, x, big) for x in range(10_000)]
+    print("sent", flush=True)
+    futures[-1].result()
+"""
+
+
+def quick(daemons):
+    daemons.start_scheduler("--heartbeat-interval", "0.2", "--client-timeout", "1.5", "--agent-timeout", "1.5")
+    daemons.start_agent(2)
+
+
+def double(x):
+    return 2 * x
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+def test_a_client_gone_with_ten_thousand_tasks_leaves_the_scheduler_empty(daemons, scripts, number):
+    quick(daemons)
+    other = daemons.client()
+    script = scripts.start(HUNDRED_THOUSAND_SECONDS_OF_WORK, daemons.address)
+    script.says("sent")
+    assert "10000 rows" in daemons.state() or " rows, " in daemons.state()
+    results = []
+    stop = threading.Event()
+
+    def go_on():
+        while not stop.is_set():
+            results.append(other.submit(double, len(results)).result(20))
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        until(lambda: len(results) > 10)
+        began = time.monotonic()
+        script.signal(number)
+        until(lambda: daemons.state().startswith("1 clients, "), "the client to be forgotten")
+        assert time.monotonic() - began < 4.0  # its time-out is 1.5 s
+        so_far = len(results)
+        until(lambda: len(results) > so_far + 10)
+    finally:
+        stop.set()
+        thread.join()
+    assert results == [2 * x for x in range(len(results))]
+    assert other.map(double, range(100), timeout=20) == [2 * x for x in range(100)]
+    other.clear()
+    until(lambda: "1 agents, 0 rows, 0 queued, 0 at agents, 0 objects" in daemons.state(), "an empty scheduler")
+
+
+def test_a_client_stopped_past_its_timeout_gets_its_results_all_the_same(daemons, scripts):
+    quick(daemons)
+    script = scripts.start(
+        """
+        import sys, time
+        import scaler
+
+        def slow(x):
+            time.sleep(0.001)
+            return x * x
+
+        client = scaler.Client(sys.argv[1])
+        futures = [client.submit(slow, x) for x in range(3000)]
+        print("sent", flush=True)
+        assert [future.result(30) for future in futures] == [x * x for x in range(3000)]
+        print("right", flush=True)
+        """,
+        daemons.address,
+    )
+    script.says("sent")
+    script.signal(signal.SIGSTOP)
+    daemons.scheduler.says("client .* is gone: silent")
+    script.signal(signal.SIGCONT)
+    script.says("right")
+    assert script.ends(5) == 0
+
+
+def test_a_client_that_says_goodbye_leaves_nothing_at_the_scheduler(daemons):
+    quick(daemons)
+    client = daemons.client()
+    reference = client.send_object(bytes(1_000_000))
+    assert client.submit(len, reference).result(20) == 1_000_000
+    pending = [client.submit(time.sleep, 100) for _ in range(10)]
+    client.disconnect()
+    assert all(future.cancelled() for future in pending)
+    until(lambda: daemons.state() == "0 clients, 1 agents, 0 rows, 0 queued, 0 at agents, 0 objects", daemons.state())
+    assert daemons.client().submit(double, 4).result(5) == 8  # the workers that slept were replaced
+
+
+def test_what_is_not_referred_to_any_more_is_forgotten(daemons):
+    quick(daemons)
+    client = daemons.client()
+    reference = client.send_object(bytes(1_000_000))
+    assert client.submit(len, reference).result(20) == 1_000_000
+    del reference
+
+    def only_the_function_is_left():
+        assert client.submit(double, 1).result(20) == 2
+        return "0 rows, 0 queued, 0 at agents, 2 objects" in daemons.state()
+
+    until(only_the_function_is_left)

@@ -1,0 +1,190 @@
+"""The programs as their users meet them: started, looked at, ended."""
+
+import os
+import re
+import signal
+import socket
+import time
+
+import pytest
+from support import until, workers_of
+
+from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused
+
+
+def double(x):
+    return 2 * x
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("loop", ["builtin", "uvloop"])
+def test_a_signal_ends_both_programs_cleanly_within_a_second(daemons, number, loop):
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    daemons.start_scheduler("--event-loop", loop)
+    agent = daemons.start_agent(2, "--event-loop", loop)
+    client = daemons.client()
+    futures = [client.submit(time.sleep, 1000) for _ in range(10)]
+    until(lambda: "0 queued, 10 at agents" in daemons.state() or "4 at agents" in daemons.state(), "tasks at the agent")
+    workers = workers_of(agent.pid)
+    assert len(workers) == 2
+    agent.signal(number)
+    assert agent.ends(1.0) == 0
+    assert "ClusterProcess: ended" in agent.text
+    assert "Traceback" not in agent.text
+    daemons.scheduler.signal(number)
+    assert daemons.scheduler.ends(1.0) == 0
+    assert "Scheduler: ended" in daemons.scheduler.text
+    assert "Traceback" not in daemons.scheduler.text
+    client.disconnect()
+    assert all(future.done() for future in futures)
+
+
+def test_an_agent_that_is_told_to_end_hands_its_tasks_back(daemons):
+    daemons.start_scheduler()
+    first = daemons.start_agent(1)
+    client = daemons.client()
+    futures = [client.submit(time.sleep, 0.02) for _ in range(100)]
+    until(futures[5].done)
+    first.signal(signal.SIGTERM)
+    daemons.start_agent(1)
+    assert [future.result(20) for future in futures] == [None] * 100
+
+
+def test_the_log_lines_of_the_documents(daemons):
+    scheduler = daemons.start_scheduler()
+    agent = daemons.start_agent(2)
+    stamp = r"\[INFO\]\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4}: "
+    port = daemons.address.rpartition(":")[2]
+    scheduler.says(rf"(?m)^{stamp}logging to \('/dev/stdout',\)$")
+    scheduler.says(rf"(?m)^{stamp}use event loop: \w+$")
+    scheduler.says(rf"(?m)^{stamp}Scheduler: monitor address is ipc:///tmp/127\.0\.0\.1_{port}_monitor$")
+    agent.says(
+        rf"(?m)^{stamp}ClusterProcess: starting 2 workers, heartbeat_interval_seconds=\S+, object_retention_seconds=3600$"
+    )
+    for worker in range(2):
+        agent.says(rf"(?m)^{stamp}Worker\[{worker}\] started$")
+
+
+@pytest.mark.parametrize(("name", "module"), [("scaler_scheduler", "scheduler"), ("scaler_cluster", "cluster"), ("scaler", "main")])
+def test_h_shows_the_options(daemons, name, module):
+    shown = daemons.run(name, module, "-h")
+    assert shown.ends(10) == 0
+    assert name in shown.text
+    assert ("--heartbeat-interval" in shown.text) == (module != "main")
+
+
+def test_what_tasks_print_is_in_the_agents_log_with_the_tasks_name(daemons):
+    def speak(x):
+        import sys
+
+        print("hello from", x)
+        print("a warning from", x, file=sys.stderr)
+
+    daemons.start_scheduler()
+    agent = daemons.start_agent(1)
+    daemons.client().submit(speak, 7).result(20)
+    agent.says(r"\[INFO\].*speak\[\d+\]: hello from 7")
+    agent.says(r"\[WARNING\].*speak\[\d+\]: a warning from 7")
+
+
+def test_an_address_in_use_is_said_in_one_line(daemons):
+    daemons.start_scheduler()
+    second = daemons.run("scaler_scheduler", "scheduler", daemons.address)
+    assert second.ends(5) != 0
+    (line,) = [line for line in second.text.splitlines() if "in use" in line or "already" in line]
+    assert daemons.address in line
+    assert "Traceback" not in second.text
+    with pytest.raises(AddressInUse, match=re.escape(daemons.address)):
+        SchedulerClusterCombo(daemons.address, n_workers=1)
+
+
+def test_an_address_that_another_program_has_taken_is_said_too():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(AddressInUse, match=re.escape(address)):
+            SchedulerClusterCombo(address, n_workers=1)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:80", "udp://127.0.0.1:80", "tcp://127.0.0.1", "tcp://127.0.0.1:http", "nonsense"])
+@pytest.mark.parametrize(("name", "module"), [("scaler_scheduler", "scheduler"), ("scaler_cluster", "cluster")])
+def test_a_malformed_address_is_said_in_one_line(daemons, name, module, address):
+    program = daemons.run(name, module, address)
+    assert program.ends(10) == 2
+    assert "the form is tcp://host:port" in program.text
+    assert "Traceback" not in program.text
+
+
+def test_an_agent_waits_for_its_scheduler_and_says_so(daemons):
+    with socket.socket() as reserve:
+        reserve.bind(("127.0.0.1", 0))
+        daemons.address = f"tcp://127.0.0.1:{reserve.getsockname()[1]}"
+    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", daemons.address)
+    agent.says("nothing listens at .*trying")
+    daemons.start_scheduler()
+    agent.says("connected to the scheduler")
+    assert daemons.client().submit(double, 3).result(20) == 6
+
+
+def test_an_agent_with_other_keys_is_turned_away_and_ends(daemons, tmp_path, monkeypatch):
+    daemons.start_scheduler()
+    monkeypatch.setenv("SCALER_KEY_FILE", str(tmp_path / "other"))
+    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", daemons.address)
+    if os.geteuid() == 0 and "connected" in agent.text:
+        pytest.fail("other keys were accepted")
+    until(lambda: agent.process.poll() is not None or "connected" in agent.text, "a decision")
+
+
+def test_a_protected_scheduler_refuses_to_be_shut_down(daemons):
+    daemons.start_scheduler()
+    daemons.start_agent(1)
+    client = daemons.client()
+    with pytest.raises(ShutdownRefused, match="--no-protected"):
+        client.shutdown()
+    assert client.submit(double, 2).result(20) == 4
+
+
+def test_an_unprotected_scheduler_shuts_the_whole_cluster_down(daemons):
+    daemons.start_scheduler("--no-protected")
+    agents = [daemons.start_agent(1), daemons.start_agent(1)]
+    client = daemons.client()
+    assert client.submit(double, 2).result(20) == 4
+    client.shutdown()
+    assert daemons.scheduler.ends(2) == 0
+    assert [agent.ends(2) for agent in agents] == [0, 0]
+    with pytest.raises(ConnectionFailed, match="scaler_scheduler"):
+        Client(daemons.address)
+
+
+def test_tasks_go_to_an_agent_that_has_what_they_ask_for(daemons):
+    daemons.start_scheduler()
+    daemons.start_agent(1)
+    client = daemons.client()
+    picky = client.with_options(capabilities=["gpu", "big"])
+    future = picky.submit(os.getppid)
+    assert len(set(client.map(double, range(100), timeout=20))) == 100
+    daemons.scheduler.says(r"getppid needs big, gpu, which no agent has yet")
+    assert not future.done()
+    able = daemons.start_agent(1, "--capabilities", "gpu,big,linux")
+    (zygote,) = {future.result(20), *picky.map(_parent, range(20), timeout=20)}
+    assert os.stat(f"/proc/{zygote}").st_uid == os.getuid()
+    assert int(_parent_of(zygote)) == able.pid
+
+
+def _parent(_):
+    return os.getppid()
+
+
+def _parent_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[1]
+
+
+def test_large_values_pass_between_processes_on_other_hosts(daemons, monkeypatch):
+    monkeypatch.setattr("scaler.transport.unix.AVAILABLE", False)
+    daemons.start_scheduler()
+    daemons.start_agent(1)
+    data = os.urandom(30_000_000)
+    assert daemons.client().submit(lambda x: x[::-1], data).result(30) == data[::-1]

@@ -1,0 +1,160 @@
+"""However a program with a cluster of its own ends: at once, in its own words, and without leaving anything behind."""
+
+import os
+import signal
+import time
+
+import pytest
+
+LOCAL = """
+    import os, signal, sys, time
+    import scaler
+
+    cluster = scaler.SchedulerClusterCombo(n_workers=2)
+    client = scaler.Client(cluster.address)
+    assert client.submit(pow, 2, 5).result(20) == 32
+    futures = [client.submit(time.sleep, 1000) for _ in range(100)]
+    print("ready", cluster.pid, flush=True)
+"""
+
+
+def start(scripts, ending, **options):
+    script = scripts.start(LOCAL + ending, **options)
+    script.says(r"ready \d+\n")
+    return script
+
+
+def test_a_script_that_raises_ends_with_its_traceback(scripts, traces):
+    script = scripts.start(LOCAL + "    raise RuntimeError('on purpose')\n")
+    script.says("ready")
+    began = time.monotonic()
+    assert script.ends(2.0) == 1
+    assert time.monotonic() - began < 2.0
+    before, _, after = script.text.partition("Traceback (most recent call last):\n")
+    assert before.startswith("ready ")
+    assert len(before.splitlines()) == 1
+    assert after.endswith("RuntimeError: on purpose\n")
+    assert after.count("Error") == after.count("RuntimeError")
+    traces.check(1.0)
+
+
+def test_a_script_that_raises_inside_with_blocks_ends_with_its_traceback(scripts, traces):
+    script = scripts.start(
+        """
+        import time
+        import scaler
+
+        with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
+            futures = [client.submit(time.sleep, 1000) for _ in range(10)]
+            print("ready", flush=True)
+            raise RuntimeError("on purpose")
+        """
+    )
+    script.says("ready")
+    assert script.ends(2.0) == 1
+    assert script.text.endswith("RuntimeError: on purpose\n")
+    traces.check(1.0)
+
+
+def test_an_exit_code_is_kept(scripts, traces):
+    script = start(scripts, "    sys.exit(3)\n")
+    assert script.ends(2.0) == 3
+    assert len(script.text.splitlines()) == 1
+    traces.check(1.0)
+
+
+def test_a_script_that_reaches_its_end_without_a_goodbye_just_ends(scripts, traces):
+    script = start(scripts, "    pass\n")
+    assert script.ends(2.0) == 0
+    assert len(script.text.splitlines()) == 1
+    traces.check(1.0)
+
+
+@pytest.mark.parametrize("way", ["os._exit(5)", "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGTERM)"])
+def test_a_script_that_has_no_time_to_clean_up_leaves_nothing_either(scripts, traces, way):
+    script = start(scripts, f"    {way}\n")
+    assert script.ends(2.0) in (5, -signal.SIGKILL, -signal.SIGTERM)
+    traces.check(2.0)
+
+
+def test_ctrl_c_ends_a_script_with_keyboard_interrupt_alone(scripts, traces):
+    script = start(scripts, "    futures[1].result()\n", group=True)
+    os.killpg(script.pid, signal.SIGINT)
+    assert script.ends(2.0) == -signal.SIGINT
+    assert script.text.count("Traceback") == 1
+    assert script.text.endswith("KeyboardInterrupt\n")
+    traces.check(1.0)
+
+
+@pytest.mark.parametrize("call", ["client.map(time.sleep, [1000] * 4)", "client.get({'a': (time.sleep, 1000)}, ['a'])"])
+def test_ctrl_c_interrupts_whatever_waits(scripts, traces, call):
+    script = start(scripts, f"    print('waits', flush=True); {call}\n", group=True)
+    script.says("waits")
+    os.killpg(script.pid, signal.SIGINT)
+    assert script.ends(3.0) == -signal.SIGINT
+    assert script.text.endswith("KeyboardInterrupt\n")
+
+
+def test_ctrl_c_can_be_caught_and_the_cluster_works_on(scripts):
+    script = start(
+        scripts,
+        """
+    try:
+        futures[1].result()
+    except KeyboardInterrupt:
+        print("sum", client.map(pow, [(2, 3), (3, 2)]) if not client.cancel(futures, force=True) < 0 else None)
+    """,
+        group=True,
+    )
+    os.killpg(script.pid, signal.SIGINT)
+    assert script.ends(10.0) == 0
+    assert script.text.endswith("sum [8, 9]\n")
+
+
+def test_an_executor_left_open_by_an_error_ends_with_its_script(scripts, traces):
+    script = scripts.start(
+        """
+        import scaler
+
+        pool = scaler.Executor(2)
+        future = pool.submit(pow, 2, 3)
+        print("ready", flush=True)
+        raise RuntimeError("on purpose")
+        """
+    )
+    script.says("ready")
+    assert script.ends(2.0) == 1
+    assert script.text.endswith("RuntimeError: on purpose\n")
+    traces.check(1.0)
+
+
+def test_a_forked_child_that_ends_does_not_end_its_parents_cluster(scripts):
+    text = scripts.run(
+        """
+        import os, sys
+        import scaler
+
+        cluster = scaler.SchedulerClusterCombo(n_workers=1)
+        client = scaler.Client(cluster.address)
+        assert client.submit(pow, 2, 2).result(20) == 4
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(7)  # runs the functions registered with atexit
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        print(client.submit(pow, 2, 3).result(20))
+        """
+    )
+    assert text == "8\n"
+
+
+def test_a_script_needs_no_main_guard(scripts):
+    text = scripts.run(
+        """
+        import scaler
+
+        print("once")
+        with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
+            print(client.map(lambda x: x + 1, range(3)))
+        """
+    )
+    assert text == "once\n[1, 2, 3]\n"
