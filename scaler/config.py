@@ -100,7 +100,8 @@ class SchedulerConfig:
     retries_on_loss: Annotated[int, Option("how often a task runs again after its worker or host died", minimum=0)] = 3
     max_message_bytes: MaxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES
     monitor_address: Annotated[
-        str | None, Option("where monitors connect; ipc:///tmp/<host>_<port>_monitor by default")
+        str | None,
+        Option("where monitors will connect (nothing is there yet); ipc:///tmp/HOST_PORT_monitor by default"),
     ] = None
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("accept anybody, without keys and in the clear")] = False

@@ -19,10 +19,11 @@ _executors: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 
 class Executor(concurrent.futures.Executor):
-    """Runs calls on the cluster at `address`, or on a local one of `max_workers` processes (default: one for each core).
+    """Runs calls on the cluster at `address`, or on a local one of `max_workers` processes (default: one for each
+    core).
 
-    `initializer(*initargs)` runs once in each worker before its first task. The futures are standard futures. Blocks until
-    the cluster is there. Raises like `Client` and `SchedulerClusterCombo`.
+    `initializer(*initargs)` runs once in each worker before its first task. The futures are standard futures. Blocks
+    until the cluster is there. Raises like `Client` and `SchedulerClusterCombo`.
     """
 
     def __init__(
@@ -125,7 +126,9 @@ class Executor(concurrent.futures.Executor):
 class _Initialized:
     """A function whose worker has run the initializer first, once."""
 
-    def __init__(self, function: Callable[..., Any], initializer: Callable[..., Any], initargs: tuple[Any, ...]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], initializer: Callable[..., Any], initargs: tuple[Any, ...]
+    ) -> None:
         self._function = function
         self._initializer = initializer
         self._initargs = initargs

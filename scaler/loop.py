@@ -58,7 +58,7 @@ class Loop(Protocol):
 
 
 def make_loop(choice: str, step: Callable[[], None]) -> Loop:
-    """The loop that was asked for: "auto" and "builtin" are this module's. Raises ImportError if uvloop isn't installed."""
+    """The loop that was asked for; "auto" is the builtin one. Raises ImportError if uvloop isn't installed."""
     return UvLoop(step) if choice == "uvloop" else BuiltinLoop(step)
 
 

@@ -31,7 +31,14 @@ def spans_of(message: TaskResult) -> Iterator[SpanResult]:
     body = message.bodies[0] if message.bodies else b""
     if len(message.batches) == 1:
         yield SpanResult(
-            message.batches[0], pairs[0], pairs[1], message.outcomes[0], message.durations[0], message.peaks[0], sizes, body
+            message.batches[0],
+            pairs[0],
+            pairs[1],
+            message.outcomes[0],
+            message.durations[0],
+            message.peaks[0],
+            sizes,
+            body,
         )
         return
     view = memoryview(body)

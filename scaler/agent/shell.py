@@ -37,7 +37,14 @@ EXTRA_SLOTS = 600
 class AgentShell:
     """See the module's text."""
 
-    def __init__(self, core: AgentCore, zygote: Zygote, loop: Loop, context: dict[str, Any], print_output: Callable[[Output], None]) -> None:
+    def __init__(
+        self,
+        core: AgentCore,
+        zygote: Zygote,
+        loop: Loop,
+        context: dict[str, Any],
+        print_output: Callable[[Output], None],
+    ) -> None:
         self.core = core
         self._zygote = zygote
         self._loop = loop
@@ -53,7 +60,13 @@ class AgentShell:
     def log_holdings(self) -> None:
         """Say in one line what is here; asked for with `kill -USR1`."""
         core = self.core
-        logger.info("Agent: holds %d workers, %d queued, %d running, %d objects", len(core.workers), core.queued, core.running, core.objects)
+        logger.info(
+            "Agent: holds %d workers, %d queued, %d running, %d objects",
+            len(core.workers),
+            core.queued,
+            core.running,
+            core.objects,
+        )
 
     def gather(self) -> list[Event]:
         """What workers said and did since the last time; never blocks."""
@@ -62,8 +75,7 @@ class AgentShell:
         for source in list(ready):
             if type(source) is WorkerProcess:
                 del ready[source]
-                for message in source.receive():
-                    events.append(FromWorker(source.slot, message))
+                events += [FromWorker(source.slot, message) for message in source.receive()]
         if self._zygote in ready:
             del ready[self._zygote]
             events += self._reports()

@@ -85,20 +85,31 @@ class Client:
         self._recipes: dict[tuple[int, Options], Recipe] = {}
         self._reactor = Reactor(serializer)
         self._link = Link(
-            target, security, name or f"{os.uname().nodename}-{os.getpid()}", timeout, reconnect,
-            self._reactor.react, self._reactor.fail,
+            target,
+            security,
+            name or f"{os.uname().nodename}-{os.getpid()}",
+            timeout,
+            reconnect,
+            self._reactor.react,
+            self._reactor.fail,
         )
         self._reactor.link = self._link
         _clients.add(self)
 
     # ---- tasks -----------------------------------------------------------------------------------------------------
     def submit(
-        self, function: Callable[..., Any], /, *args: Any, profiling: bool = False, stream_output: bool = False, **kwargs: Any
+        self,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        profiling: bool = False,
+        stream_output: bool = False,
+        **kwargs: Any,
     ) -> Future:
         """Call `function(*args, **kwargs)` on the cluster; a `concurrent.futures.Future` of its result. Does not block.
 
-        Futures and references among the arguments stand for their values. Raises `SerializationError` naming the argument
-        that can't be pickled, and `ClientClosed`. To set options use `with_options`.
+        Futures and references among the arguments stand for their values. Raises `SerializationError` naming the
+        argument that can't be pickled, and `ClientClosed`. To set options use `with_options`.
         """
         if kwargs or profiling or stream_output:
             flags = self._options.flags | (PROFILE if profiling else 0) | (STREAM if stream_output else 0)
@@ -157,7 +168,9 @@ class Client:
         """An argument as it travels: what stands for another value becomes a Slot."""
         if isinstance(value, (Future, ObjectRef)):
             if value.client is not self:
-                raise ValueError(f"{value!r} belongs to another client ({value.client!r}); only that one's tasks can use it")
+                raise ValueError(
+                    f"{value!r} belongs to another client ({value.client!r}); only that one's tasks can use it"
+                )
             if isinstance(value, Future) and value.done():
                 error = CancelledError() if value.cancelled() else value.exception()
                 if error is not None:
@@ -171,13 +184,16 @@ class Client:
     def map(self, function: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None) -> list[Any]:
         """The results of calling `function` with each item, in order; blocks until all are there.
 
-        With one iterable, items that are tuples are the arguments: `map(f, [(1, 2)])` calls `f(1, 2)`. Several iterables
-        are zipped, and end with the shortest, as with the builtin. Raises what the first failing call raised, and
-        TimeoutError. Items are sent in blocks, and a block that is waiting is divided when a worker has nothing to do.
+        With one iterable, items that are tuples are the arguments: `map(f, [(1, 2)])` calls `f(1, 2)`. Several
+        iterables are zipped, and end with the shortest, as with the builtin. Raises what the first failing call raised,
+        and TimeoutError. Items are sent in blocks, and a block that is waiting is divided when a worker has nothing to
+        do.
         """
         return self.map_job(function, argument_rows(iterables)).results(timeout)
 
-    def starmap(self, function: Callable[..., Any], iterable: Iterable[Sequence[Any]], *, timeout: float | None = None) -> list[Any]:
+    def starmap(
+        self, function: Callable[..., Any], iterable: Iterable[Sequence[Any]], *, timeout: float | None = None
+    ) -> list[Any]:
         """`map` whose items are sequences of arguments, whatever their type."""
         return self.map_job(function, [tuple(item) for item in iterable]).results(timeout)
 
@@ -190,8 +206,8 @@ class Client:
     def get(self, graph: Mapping[Any, Any], keys: Sequence[Any], block: bool = True) -> dict[Any, Any]:
         """The values of these keys of a graph `{"a": 2, "c": (inc, "a")}`; with `block=False` their futures.
 
-        Only what the keys need is run. Raises `CycleError` naming the cycle, KeyError for a missing key, and what a task
-        raised.
+        Only what the keys need is run. Raises `CycleError` naming the cycle, KeyError for a missing key, and what a
+        task raised.
         """
         futures = dict(zip(keys, self.submit_graph(graph, keys), strict=True))
         if not block:
@@ -202,7 +218,9 @@ class Client:
         """Futures of these keys of a graph, in the keys' order. Does not block; raises like `get`."""
         return self.submit_nodes(from_tuples(graph), keys)
 
-    def submit_nodes(self, nodes: Mapping[Any, Any], keys: Sequence[Any], order: Mapping[Any, Any] | None = None) -> list[Future]:
+    def submit_nodes(
+        self, nodes: Mapping[Any, Any], keys: Sequence[Any], order: Mapping[Any, Any] | None = None
+    ) -> list[Future]:
         """`submit_graph` for nodes: objects with `.dependencies` (keys) that are called with a mapping of their values.
 
         `order` gives each key a priority, smallest first.
@@ -255,7 +273,9 @@ class Client:
                 options.priority, options.retries, options.timeout, options.capabilities, u32([0, n]),
             )  # fmt: skip
             task.dependency_counts = u32(map(len, run.dependencies))
-            task.dependencies.extend([first + need if need >= 0 else shared[-1 - need] for needs in run.dependencies for need in needs])
+            task.dependencies.extend(
+                [first + need if need >= 0 else shared[-1 - need] for needs in run.dependencies for need in needs]
+            )
             task.uses = uses[at : at + n]
             tokens = [by_row.get(row) for row in range(at, at + n)]
             task.wanted = u8([token is not None for token in tokens])
@@ -276,7 +296,11 @@ class Client:
         if isinstance(obj, str) and name is not None and not isinstance(name, str):
             import warnings
 
-            warnings.warn("send_object(name, obj) is the old order: use send_object(obj, name=...)", DeprecationWarning, stacklevel=2)
+            warnings.warn(
+                "send_object(name, obj) is the old order: use send_object(obj, name=...)",
+                DeprecationWarning,
+                stacklevel=2,
+            )
             obj, name = name, obj
         self._check_open()
         payload = pickling.dumps(obj) if self._serializer is None else self._serializer.serialize(obj)
@@ -302,8 +326,9 @@ class Client:
     ) -> Client:
         """A view of this client whose tasks have these options; everything else is shared.
 
-        `priority`: larger runs earlier. `retries`: how often a task that raised is run again. `timeout`: seconds a task may
-        run before its worker is ended and it fails with `TaskTimeout`. `capabilities`: names that the agent must have.
+        `priority`: larger runs earlier. `retries`: how often a task that raised is run again. `timeout`: seconds a task
+        may run before its worker is ended and it fails with `TaskTimeout`. `capabilities`: names that the agent must
+        have.
         """
         changes: dict[str, Any] = {}
         if priority is not None:
@@ -317,9 +342,15 @@ class Client:
                 raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")
             changes["timeout"] = float(timeout)
         if capabilities is not None:
-            changes["capabilities"] = tuple(sorted({capabilities} if isinstance(capabilities, str) else set(capabilities)))
+            changes["capabilities"] = tuple(
+                sorted({capabilities} if isinstance(capabilities, str) else set(capabilities))
+            )
         view = object.__new__(Client)
-        view.__dict__ = {**self.__dict__, "_options": dataclasses.replace(self._options, **changes), "_whole": self._root}
+        view.__dict__ = {
+            **self.__dict__,
+            "_options": dataclasses.replace(self._options, **changes),
+            "_whole": self._root,
+        }
         return view
 
     @property
@@ -343,8 +374,8 @@ class Client:
         """Cancel everything that is under way and forget all objects and functions at the cluster."""
         self._check_open()
         with self._link.lock:
-            self._link.tell(s.Say(ClientClear()))
             futures = self._reactor.abandon(self._link.session)
+            self._link.tell(s.Say(ClientClear()))
             self._recipes.clear()
         for future in futures:
             future.withdrawn()
@@ -413,9 +444,11 @@ class Client:
         return self._root._closed
 
     def wait_for(self, future: Future, timeout: float | None) -> float | None:
-        """Called by a future that is going to wait; a task may run what it waits for itself. What is left of `timeout`."""
+        """Called by a future that is going to wait: a task may run it itself. What is left of `timeout`."""
         if os.getpid() != self._owner:
-            raise ForkedClient("this future belongs to the parent of this forked process: only there can it be waited for")
+            raise ForkedClient(
+                "this future belongs to the parent of this forked process: only there can it be waited for"
+            )
         if nesting.current() is not None:
             return nesting.wait(self._link, self._reactor, future, future.done, timeout)
         return timeout

@@ -1,8 +1,8 @@
 """A standard future that costs next to nothing until somebody waits for it.
 
 `concurrent.futures.Future` makes a Condition and two lists at once. Here they are made when first looked at, which is
-when somebody adds a callback or hands the future to `wait` or `as_completed`; `result` makes do with a bare lock. The I/O
-thread that fulfils a future writes the value, then the state, then looks whether it is `_watched`; who waits sets
+when somebody adds a callback or hands the future to `wait` or `as_completed`; `result` makes do with a bare lock. The
+I/O thread that fulfils a future writes the value, then the state, then looks whether it is `_watched`; who waits sets
 `_watched`, then looks at the state: in either order one of them sees the other.
 """
 
@@ -132,7 +132,9 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         return (yield from asyncio.wrap_future(self).__await__())
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Future can't be pickled: pass it to a task as an argument of its own, not inside another value")
+        raise TypeError(
+            "a Future can't be pickled: pass it to a task as an argument of its own, not inside another value"
+        )
 
     # ---- for the I/O thread ----------------------------------------------------------------------------------------
     def fulfil(self, value: Any) -> None:
@@ -162,7 +164,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
             self._state = CANCELLED_AND_NOTIFIED
             if not self._watched:
                 return
-            self._state = PENDING  # somebody began to watch just now
+            self._state = PENDING  # type: ignore[unreachable]  # somebody began to watch just now
         with self._condition:
             if self._state in (PENDING, RUNNING):
                 self._state = CANCELLED_AND_NOTIFIED

@@ -4,10 +4,11 @@
                    ──wake fd─►     │
                                    └ session core, packer, channel: touched only under `lock`
 
-A thread that submits while nothing is under way sends by itself, under the lock, which saves waking the I/O thread; in a
-burst the I/O thread takes everything queued at once. Results are unpickled and futures fulfilled outside the lock, by the
-I/O thread; or by a thread that waits for the only task under way, which then watches the connection itself and so saves
-being woken (`lead`). When the connection closes it is made anew until `patience` seconds are over; then all futures fail.
+A thread that submits while nothing is under way sends by itself, under the lock, which saves waking the I/O thread; in
+a burst the I/O thread takes everything queued at once. Results are unpickled and futures fulfilled outside the lock, by
+the I/O thread; or by a thread that waits for the only task under way, which then watches the connection itself and so
+saves being woken (`lead`). When the connection closes it is made anew until `patience` seconds are over; then all
+futures fail.
 """
 
 from __future__ import annotations
@@ -20,18 +21,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from scaler.client import session as s
+from scaler.client.future import Future
 from scaler.client.outbox import Call, Packer, Plain
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, ScalerError
 from scaler.protocol.channel import Gap
 from scaler.protocol.codec import decode
 from scaler.protocol.messages import Message, Refused, Welcome
 from scaler.protocol.peer import Peer, Refusal
-from scaler.client.future import Future
-from scaler.transport.poller import new_poller
 from scaler.transport import Address, Connection, Security, connect
+from scaler.transport.poller import new_poller
 
 #: seconds between looks at the time while nothing happens
 IDLE = 0.5
@@ -42,7 +42,16 @@ CAN_LEAD = sys.platform == "linux"
 class Link:
     """See the module's text. All methods may be called from any thread."""
 
-    def __init__(self, address: Address, security: Security, name: str, timeout: float, patience: float, react: Callable[[list[s.Effect]], None], failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        security: Security,
+        name: str,
+        timeout: float,
+        patience: float,
+        react: Callable[[list[s.Effect]], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
         self.address = address
         self._security = security
         self._peer = Peer("client", name)
@@ -152,7 +161,7 @@ class Link:
             try:
                 ready = poll(IDLE)
                 if self._closing:
-                    break
+                    break  # type: ignore[unreachable]  # another thread sets it
                 with self.lock:
                     self._awake = False
                     rung = not ready
@@ -178,15 +187,18 @@ class Link:
                     self._reconnect()
             except BaseException as error:
                 if self._closing:
-                    break
-                self.fail(error if isinstance(error, ScalerError) else ConnectionFailed(f"the client's I/O failed: {error!r}"))
+                    break  # type: ignore[unreachable]
+                self.fail(
+                    error if isinstance(error, ScalerError) else ConnectionFailed(f"the client's I/O failed: {error!r}")
+                )
                 break
         self._end()
 
     def lead(self, done: Callable[[], bool], timeout: float | None) -> None:
         """Wait for the only task under way by watching the connection here, in the stead of the I/O thread.
 
-        Returns when `done()`, after `timeout` seconds, or when the I/O thread should go on: the caller then waits as usual.
+        Returns when `done()`, after `timeout` seconds, or when the I/O thread should go on: the caller then waits as
+        usual.
         """
         if not CAN_LEAD or len(self.session.pending) > 1 or self._awake or not self._leading.acquire(False):
             return
@@ -262,9 +274,8 @@ class Link:
                 if time.monotonic() + pause > deadline:
                     if isinstance(error, HandshakeRefused):  # not at once: one that is just ending seems to refuse
                         raise
-                    raise ConnectionFailed(
-                        f"the scheduler at {self.address} is gone ({reason}) and did not come back within {self._patience:g} s"
-                    ) from error
+                    gone = f"the scheduler at {self.address} is gone ({reason})"
+                    raise ConnectionFailed(f"{gone} and did not come back within {self._patience:g} s") from error
                 threading.Event().wait(pause)
                 pause = min(2 * pause, 0.5)
                 continue
@@ -295,13 +306,17 @@ class Link:
             left = deadline - time.monotonic()
             if left <= 0:
                 trouble = connection.trouble()
-                raise ConnectionTimeout(f"the scheduler at {self.address} did not answer in time{f': {trouble}' if trouble else ''}")
+                raise ConnectionTimeout(
+                    f"the scheduler at {self.address} did not answer in time{f': {trouble}' if trouble else ''}"
+                )
             poll.poll(min(left, 0.1) * 1000)
             for frames in connection.receive():
                 try:
                     message = decode(frames).message
                 except ProtocolError as error:
-                    raise HandshakeRefused(f"what answers at {self.address} is no scheduler of this version: {error}") from None
+                    raise HandshakeRefused(
+                        f"what answers at {self.address} is no scheduler of this version: {error}"
+                    ) from None
                 if isinstance(message, Refused):
                     raise HandshakeRefused(f"the scheduler at {self.address} refused: {message.reason}")
                 if isinstance(message, Welcome):

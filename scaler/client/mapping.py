@@ -70,7 +70,16 @@ class Block:
 class MapJob:
     """The results of one map, as they come in. One thread waits for them."""
 
-    def __init__(self, client: Client, link: Link, reactor: Reactor, recipe: Recipe, rows: list[tuple[Any, ...]], serializer: Any, block_rows: int = 0) -> None:
+    def __init__(
+        self,
+        client: Client,
+        link: Link,
+        reactor: Reactor,
+        recipe: Recipe,
+        rows: list[tuple[Any, ...]],
+        serializer: Any,
+        block_rows: int = 0,
+    ) -> None:
         self._link = link
         self._reactor = reactor
         self._values: list[Any] = [None] * len(rows)
@@ -88,7 +97,8 @@ class MapJob:
             else:
                 self._send(recipe, rows, size, payloads)
                 return
-        # Row by row: a custom serializer wants that, references among the items need it, and what can't be pickled is named.
+        # Row by row: a custom serializer wants that, references among the items need it, and what can't be pickled is
+        # named.
         self._futures = [client._submit(recipe, row, None) for row in rows]
 
     def _send(self, recipe: Recipe, rows: list[tuple[Any, ...]], size: int, payloads: list[bytes]) -> None:
@@ -186,7 +196,9 @@ class MapJob:
             while block.left:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise TimeoutError(f"a map did not end in time: {sum(b.left for b in self._blocks)} rows are missing")
+                    raise TimeoutError(
+                        f"a map did not end in time: {sum(b.left for b in self._blocks)} rows are missing"
+                    )
                 self._changed.wait(left)
 
     def cancel(self) -> None:

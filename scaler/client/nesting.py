@@ -1,8 +1,8 @@
 """Clients inside tasks: where they connect, and how a task that waits for tasks of its own keeps its worker useful.
 
-A waiting task gives back the rows its worker holds and has not begun, claims the row it waits for, and runs it in its own
-stack if nobody has begun it. If somebody has, or the stack is deep, the worker says that it is blocked: its slot is given
-to another worker. So nested tasks end whatever their depth, on one worker too.
+A waiting task gives back the rows its worker holds and has not begun, claims the row it waits for, and runs it in its
+own stack if nobody has begun it. If somebody has, or the stack is deep, the worker says that it is blocked: its slot is
+given to another worker. So nested tasks end whatever their depth, on one worker too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def where(address: str | None, security: Security | None) -> tuple[Address, Secu
             )
     target = Address.parse(address)
     if security is None:
-        security = Security.from_env(surroundings.get("security", {})) or Security.from_env(os.environ) or load_or_create()
+        security = (
+            Security.from_env(surroundings.get("security", {})) or Security.from_env(os.environ) or load_or_create()
+        )
     return target, security
 
 

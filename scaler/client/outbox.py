@@ -1,8 +1,8 @@
 """From calls to batches: what the user's threads queued becomes few `Task` messages.
 
-Calls of one function with the same options form a batch. Where all their arguments are scalars they are pickled together
-as one arguments object; otherwise each row has its own payload, made when it was submitted, since its arguments may
-change afterwards. A call that needs the result of another is sent after everything queued before it.
+Calls of one function with the same options form a batch. Where all their arguments are scalars they are pickled
+together as one arguments object; otherwise each row has its own payload, made when it was submitted, since its
+arguments may change afterwards. A call that needs the result of another is sent after everything queued before it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Packer:
         self._take_ids = take_ids
 
     def pack(self, outbox: deque[Plain | Call]) -> Iterable[Submit | Announce]:
-        """Take at most `ROUND` calls from the outbox and yield their batches, in an order that keeps dependencies first."""
+        """Take at most `ROUND` calls from the outbox; their batches, in an order that keeps dependencies first."""
         plain: dict[Recipe, tuple[list[Any], list[Any]]] = {}
         own: dict[Recipe, list[Call]] = {}
         pop = outbox.popleft
@@ -102,7 +102,9 @@ class Packer:
                 own.setdefault(item.recipe, []).append(item)  # type: ignore[union-attr, arg-type]
         yield from self._flush(plain, own)
 
-    def _flush(self, plain: dict[Recipe, tuple[list[Any], list[Any]]], own: dict[Recipe, list[Call]]) -> Iterable[Submit | Announce]:
+    def _flush(
+        self, plain: dict[Recipe, tuple[list[Any], list[Any]]], own: dict[Recipe, list[Call]]
+    ) -> Iterable[Submit | Announce]:
         for recipe in (*plain, *own):
             if not recipe.object_id:
                 yield self.announce(recipe)
@@ -196,4 +198,6 @@ def resubmission(granted: Granted) -> Call:
 def check_size(size: int, limit: int, what: str) -> None:
     """Raise ObjectTooLarge for something that no message can carry."""
     if size > limit:
-        raise ObjectTooLarge(f"{what} takes {size:,} bytes, more than the scheduler's limit of {limit:,} (max_message_bytes)")
+        raise ObjectTooLarge(
+            f"{what} takes {size:,} bytes, more than the scheduler's limit of {limit:,} (max_message_bytes)"
+        )

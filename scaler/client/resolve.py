@@ -12,8 +12,8 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any
 
 from scaler.client import session as s
-from scaler.client.outbox import resubmission
 from scaler.client.future import Future, ProfilingInfo, fulfil_all
+from scaler.client.outbox import resubmission
 from scaler.protocol.messages import CANCELLED, ERROR, PROFILE, VALUES_LIST, Task
 from scaler.results import SpanResult, values_of
 from scaler.serialize import payload as pickling
@@ -62,7 +62,9 @@ class Reactor:
 
     def __init__(self, serializer: AnySerializer | None) -> None:
         self.serializer = serializer
-        self._load: Callable[[Any], Any] = pickling.loads if serializer is None else (lambda data: serializer.deserialize(bytes(data)))
+        self._load: Callable[[Any], Any] = (
+            pickling.loads if serializer is None else (lambda data: serializer.deserialize(bytes(data)))
+        )
         self._withdrawals: list[Withdrawal] = []
         self._tickets: dict[int, Ticket] = {}
         self._answered = threading.Event()

@@ -1,8 +1,8 @@
 """The client's brain: what it asked for and has not got yet, as `handle(events, now) -> effects`.
 
 It numbers objects and rows from one counter, keeps every batch until all its wanted rows have ended, so that it can be
-said again to a scheduler that forgot it, and lets each row end once. What a row resolves to is the shell's business: the
-session hands out tokens (futures, or whatever the shell gave) with the bytes that came for them.
+said again to a scheduler that forgot it, and lets each row end once. What a row resolves to is the shell's business:
+the session hands out tokens (futures, or whatever the shell gave) with the bytes that came for them.
 """
 
 from bisect import bisect_right
@@ -47,8 +47,8 @@ from scaler.spans import runs_of
 class Submit:
     """Send this batch; its id and the ids in `objects` were made by `SessionCore.take_ids`.
 
-    A token stands for a row and is given the row's id as its `id`; None: nobody wants the row. With `whole` there is one
-    token, for all rows of the batch.
+    A token stands for a row and is given the row's id as its `id`; None: nobody wants the row. With `whole` there is
+    one token, for all rows of the batch.
     """
 
     task: Task
@@ -244,6 +244,8 @@ class SessionCore:
         self._cancels: dict[int, Cancel] = {}
         self._claims: dict[int, Claim] = {}
         self._leaving = False
+        #: values and objects that the scheduler has asked for: it still waits for them
+        self._requested: dict[int, bool] = {}
         self._next_id = 1
         self._heartbeat: float | None = None
         self._next_heartbeat = 0.0
@@ -266,7 +268,7 @@ class SessionCore:
             TaskRunning: self._task_running,
             TaskClaimResponse: self._claim_response,
             TaskOutput: lambda m: [Printed(m.row, m.name, m.stream, m.text)],
-            ObjectRequest: lambda m: [Supply(object_id) for _, object_id in m],
+            ObjectRequest: self._object_request,
             HeartbeatEcho: self._echo,
             DisconnectResponse: lambda m: [Answered(m)],
             ShutdownResponse: lambda m: [Answered(m)],
@@ -284,7 +286,7 @@ class SessionCore:
         return sum(group.left for group in {pending.group for pending in self.pending.values()})
 
     def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
-        """Take what happened, in order; what is to be done about it. Raises KeyError for a message no scheduler sends."""
+        """Take what happened, in order; what is to be done about it. KeyError for a message that no scheduler sends."""
         effects: list[Effect] = []
         for event in events:
             if type(event) is Arrived or type(event) is Welcomed:
@@ -304,13 +306,20 @@ class SessionCore:
                 token.id = row_id
         group = event.group or Group(task.rows)
         group.batches.append(batch)
-        self.pending[batch] = Pending(task, tokens, group, bytearray(task.rows), event.whole, event.needs, event.recipe, self._submitted)
+        self.pending[batch] = Pending(
+            task, tokens, group, bytearray(task.rows), event.whole, event.needs, event.recipe, self._submitted
+        )
         self._submitted += 1
         self._order.append(batch)
         return [Transmit(task)]
 
     def _announce(self, event: Announce) -> list[Effect]:
-        if not event.failed:
+        requested = self._requested.get(event.id)
+        if requested is not None:  # an answer: the scheduler lets go of it by itself
+            if not requested:  # asked by a scheduler that forgot this client, or answered already
+                return []
+            self._requested[event.id] = False
+        elif not event.failed:
             self._announced[event.id] = event.payload
         return [Transmit(ObjectAnnounce(u64([event.id]), u8([event.failed]), [event.payload]))]
 
@@ -394,19 +403,28 @@ class SessionCore:
             return []
         if self._leaving:
             return [Transmit(DisconnectRequest())]
+        self._requested = dict.fromkeys(self._requested, False)
         effects: list[Effect] = []
         released = {object_id: payload for _, object_id, payload in self._released}
         objects = {**self._announced, **released}
         if objects:
             effects.append(Transmit(ObjectAnnounce(u64(objects), u8([0]) * len(objects), list(objects.values()))))
-        for pending in self.pending.values():
-            effects.append(Transmit(pending.task))
+        effects += [Transmit(pending.task) for pending in self.pending.values()]
         if released:
             effects.append(Transmit(ObjectRelease(u32([0]) * len(released), u64(released))))
         for cancel in list(self._cancels.values()):
             effects += self._cancel(cancel)
         for claim in list(self._claims.values()):
             effects += self._claim(claim)
+        return effects
+
+    def _object_request(self, message: ObjectRequest) -> list[Effect]:
+        if len(self._requested) > 10_000:
+            self._requested = {object_id: True for object_id, open_ in self._requested.items() if open_}
+        effects: list[Effect] = []
+        for _, object_id in message:
+            self._requested[object_id] = True
+            effects.append(Supply(object_id))
         return effects
 
     def _echo(self, message: HeartbeatEcho) -> list[Effect]:
@@ -474,7 +492,9 @@ class SessionCore:
                     pending.done[row] = 1
                     pending.group.left -= 1
                     needs = pending.needs[row] if pending.needs else ()
-                    effects.append(Granted(pending.task, row, pending.tokens_of(row, row + 1)[0], needs, pending.recipe))
+                    effects.append(
+                        Granted(pending.task, row, pending.tokens_of(row, row + 1)[0], needs, pending.recipe)
+                    )
             if not pending.group.left:
                 effects += self._ended(pending.group)
         for pending, lo, hi in self._mine(message.refused):

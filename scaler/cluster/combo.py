@@ -33,11 +33,11 @@ _running: weakref.WeakSet[SchedulerClusterCombo] = weakref.WeakSet()
 class SchedulerClusterCombo:
     """A scheduler with `n_workers` workers on this host (default: one for each core), for as long as this object lives.
 
-    Without an address it takes a free port of the loopback interface; `address` then says which. Blocks until clients can
-    connect. A context manager: leaving it shuts the cluster down; so does the end of the program, whatever ends it.
+    Without an address it takes a free port of the loopback interface; `address` then says which. Blocks until clients
+    can connect. A context manager: leaving it shuts the cluster down; so does the end of the program, whatever ends it.
 
-    `event_loop`: "auto", "builtin" or "uvloop". `protected=False` lets clients shut it down. `capabilities`: names that tasks
-    may ask for. Raises `AddressError`, `AddressInUse`, ValueError for a bad option.
+    `event_loop`: "auto", "builtin" or "uvloop". `protected=False` lets clients shut it down. `capabilities`: names that
+    tasks may ask for. Raises `AddressError`, `AddressInUse`, ValueError for a bad option.
     """
 
     def __init__(
@@ -103,11 +103,15 @@ class SchedulerClusterCombo:
         if not line:
             self._process.kill()
             code = self._process.wait()
-            raise ConnectionFailed(f"the local cluster's process did not start (exit code {code}); its errors are on standard error")
+            raise ConnectionFailed(
+                f"the local cluster's process did not start (exit code {code}); its errors are on standard error"
+            )
         answer = json.loads(line)
         if "error" in answer:
             self._process.wait(STOP_TIMEOUT)
-            kind = {"AddressInUse": AddressInUse, "ValueError": ValueError, "OptionError": ValueError}.get(answer["kind"], ScalerError)
+            kind = {"AddressInUse": AddressInUse, "ValueError": ValueError, "OptionError": ValueError}.get(
+                answer["kind"], ScalerError
+            )
             raise kind(answer["error"])
         return str(answer["address"])
 
@@ -154,7 +158,10 @@ class SchedulerClusterCombo:
 
 def _spawn(theirs: socket.socket, security: Security) -> subprocess.Popen[bytes]:
     """A fresh interpreter that can import what this one can, with the socket as its standard input's neighbour."""
-    program = f"import signal, sys; signal.signal(2, signal.SIG_IGN); sys.path[:] = {sys.path!r}; from scaler.cluster.process import main; main({theirs.fileno()})"
+    program = (
+        f"import signal, sys; signal.signal(2, signal.SIG_IGN); sys.path[:] = {sys.path!r}; "
+        f"from scaler.cluster.process import main; main({theirs.fileno()})"
+    )
     environment = {**os.environ, **security.to_env()}
     return subprocess.Popen(
         [sys.executable, "-c", program], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment

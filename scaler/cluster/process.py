@@ -1,4 +1,4 @@
-"""The process of a local cluster: scheduler and agent in one. Started by `SchedulerClusterCombo`, ends with its program."""
+"""The process of a local cluster: scheduler and agent in one. It ends with the program that started it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def main(fd: int) -> None:
         return
     try:
         config = SchedulerConfig(**options["scheduler"])
-        logging.basicConfig(level=config.log_level, format="[%(levelname)s]%(asctime)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S%z")
+        logging.basicConfig(
+            level=config.log_level, format="[%(levelname)s]%(asctime)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S%z"
+        )
         zygote = Zygote.start(options["workers"] + EXTRA_SLOTS)
         security = Security.from_env(os.environ) or load_or_create()
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
@@ -40,7 +42,7 @@ def main(fd: int) -> None:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
         return
     server = Server(config, listener)
-    context = {"address": listener.address.for_client().url, "security": security.to_env()}
+    context = {"address": listener.address.for_client().url, "security": security.to_env(), "limit": config.max_message_bytes}
 
     def make_agent(loop: Loop) -> AgentShell:
         return AgentShell(AgentCore(options["workers"]), zygote, loop, context, print_output)

@@ -1,8 +1,9 @@
 """A session's two sequences of messages: nothing lost, nothing twice, in order, across connections.
 
-Every message but the handshake's carries a `seq` and the highest seq received (`ack`). The sender keeps a message until it
-is acknowledged; after a reconnect both sides say in `Hello` and `Welcome` what they have received, and the rest is sent
-again. So the cores above see a peer that is either there or lost, never one that forgot a message. Pure: no I/O, no time.
+Every message but the handshake's carries a `seq` and the highest seq received (`ack`). The sender keeps a message until
+it is acknowledged; after a reconnect both sides say in `Hello` and `Welcome` what they have received, and the rest is
+sent again. So the cores above see a peer that is either there or lost, never one that forgot a message. Pure: no I/O,
+no time.
 """
 
 from collections import deque
@@ -71,7 +72,7 @@ class Channel:
         return True
 
     def resume(self, received: int) -> Iterator[tuple[int, int, Message]]:
-        """After a reconnect: what the other side, having received that much, must be sent again, as (seq, ack, message)."""
+        """After a reconnect: what has to be sent again to who has received that much, as (seq, ack, message)."""
         self.accept(0, received)
         self._acked = self.received
         for seq, message in self._unacked:

@@ -35,7 +35,7 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.Hello: "hello",
     m.Welcome: "welcome",
     m.Refused: "refused",
-    m.Ack: "ack2",
+    m.Ack: "acknowledgement",
     m.Task: "task",
     m.TaskResult: "taskResult",
     m.TaskCancel: "taskCancel",
@@ -58,6 +58,7 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.ClientClear: "clientClear",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
+
 
 class _Struct(NamedTuple):
     """Where the fields of a message class are in a struct of the schema.
@@ -196,5 +197,7 @@ def decode(frames: list[m.Frame]) -> Envelope:
     except m.Malformed as problem:
         raise ProtocolError(f"a malformed {cls.__name__}: {problem}") from None
     except Exception as problem:  # capnp raises many kinds; whatever it is, these bytes are no message
-        raise ProtocolError(f"not a message: {type(problem).__name__}: {str(problem).splitlines()[0][:200] if str(problem) else ''}") from None
+        raise ProtocolError(
+            f"not a message: {type(problem).__name__}: {str(problem).splitlines()[0][:200] if str(problem) else ''}"
+        ) from None
     return Envelope(seq, ack, message)

@@ -38,5 +38,16 @@ def hello_of(
 ) -> Hello:
     """A Hello of this process."""
     return Hello(
-        role, name, session, PROTOCOL_VERSION, PYTHON, packages(), boot_id(), os.getpid(), epoch, received, workers, capabilities
+        role,
+        name,
+        session,
+        PROTOCOL_VERSION,
+        PYTHON,
+        packages(),
+        boot_id(),
+        os.getpid(),
+        epoch,
+        received,
+        workers,
+        capabilities,
     )

@@ -1,7 +1,7 @@
 """The messages of the protocol as plain data; `scaler.capnp` says the same for other languages.
 
-Columns are `array.array`s: "Q" u64, "I" u32, "i" i32, "B" u8. `bodies` are payload frames, never copied into the header.
-`validate` says what a well-formed message is; the codec calls it on everything that comes from outside.
+Columns are `array.array`s: "Q" u64, "I" u32, "i" i32, "B" u8. `bodies` are payload frames, never copied into the
+header. `validate` says what a well-formed message is; the codec calls it on everything that comes from outside.
 """
 
 from array import array
@@ -180,7 +180,10 @@ class Task(Message):
             _require(sum(self.dependency_counts) == len(self.dependencies), "the dependency counts add up")
             _require(len(self.indexes) in (0, len(self.dependencies)), "an index for each dependency")
         if self.form == GRAPH:
-            _require(len(self.uses) in (0, self.rows) and len(self.wanted) in (0, self.rows), "graph columns have a value for each row")
+            _require(
+                len(self.uses) in (0, self.rows) and len(self.wanted) in (0, self.rows),
+                "graph columns have a value for each row",
+            )
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ struct Message {
     hello @3 :Hello;
     welcome @4 :Welcome;
     refused @5 :Refused;
-    ack2 @6 :Void;      # Ack: carries nothing but the header's `ack`
+    acknowledgement @6 :Void;  # carries nothing but the header's `ack`
     task @7 :Task;
     taskResult @8 :TaskResult;
     taskCancel @9 :TaskCancel;

@@ -1,8 +1,8 @@
 """The scheduler's side of all sessions: who is behind which connection, and whose message is next.
 
 Pure. The shell tells it of envelopes and closed connections; it answers with events for the core, and turns the core's
-`Send`s into (connection, seq, ack, message). A session outlives its connection for as long as the core keeps the peer, so a
-client or agent that reconnects goes on where it was.
+`Send`s into (connection, seq, ack, message). A session outlives its connection for as long as the core keeps the peer,
+so a client or agent that reconnects goes on where it was.
 """
 
 from collections.abc import Iterable
@@ -78,7 +78,9 @@ class Sessions:
         #: what `arrived` and `closed` want sent, beside the core's effects
         self.outgoing: list[Outgoing] = []
 
-    def arrived(self, connection: int, seq: int, ack: int, message: Message, workers: int) -> Iterable[NewPeer | PeerSaid | PeerGone]:
+    def arrived(
+        self, connection: int, seq: int, ack: int, message: Message, workers: int
+    ) -> Iterable[NewPeer | PeerSaid | PeerGone]:
         """A message came over a connection."""
         if isinstance(message, Hello):
             return self._hello(connection, message, workers)
@@ -143,7 +145,8 @@ class Sessions:
             session.connection = connection
         self._by_connection[connection] = session
         welcome = Welcome(
-            terms.epoch, session.number, resumed, session.channel.received, workers, terms.protected, terms.heartbeat, terms.timeout, terms.limit
+            terms.epoch, session.number, resumed, session.channel.received, workers, terms.protected,
+            terms.heartbeat, terms.timeout, terms.limit,
         )  # fmt: skip
         self.outgoing.append(Outgoing(connection, 0, session.channel.received, welcome))
         if resumed:
@@ -156,11 +159,15 @@ def differs(hello: Hello, terms: Terms) -> str | None:
     """In one line, what keeps a peer from working with this scheduler; None if nothing does."""
     who = f"this {hello.role}"
     if hello.protocol != terms.protocol:
-        return f"{who} speaks protocol {hello.protocol}, the scheduler {terms.protocol}: install the same scaler on both"
+        return (
+            f"{who} speaks protocol {hello.protocol}, the scheduler {terms.protocol}: install the same scaler on both"
+        )
     if hello.python != terms.python:
-        return f"{who} runs Python {hello.python}, the scheduler Python {terms.python}: functions can't travel between them"
-    theirs, ours = (dict(item.split("=", 1) for item in text.split()) for text in (hello.packages, terms.packages))
+        different = f"{who} runs Python {hello.python}, the scheduler Python {terms.python}"
+        return f"{different}: functions can't travel between them"
+    theirs, ours = ({name: version for name, _, version in (item.partition("=") for item in text.split())} for text in (hello.packages, terms.packages))
     for name in sorted(ours):
         if theirs.get(name) != ours[name]:
-            return f"{who} has {name} {theirs.get(name, 'missing')}, the scheduler {name} {ours[name]}: install the same on both"
+            has = theirs.get(name, "missing")
+            return f"{who} has {name} {has}, the scheduler {name} {ours[name]}: install the same on both"
     return None

@@ -1,9 +1,9 @@
 """The scheduler's process: sockets and time around the core; in a local cluster also this host's agent.
 
-    connections ──► sessions (who is it, is it the next message) ──► scheduler core ──► sessions ──► connections
-                                                                       │    ▲
-                                                                       ▼    │      no hop: same process
-                                                                  agent core and its workers (local cluster)
+connections ──► sessions (who is it, is it the next message) ──► scheduler core ──► sessions ──► connections
+                                                                   │    ▲
+                                                                   ▼    │      no hop: same process
+                                                              agent core and its workers (local cluster)
 """
 
 from __future__ import annotations

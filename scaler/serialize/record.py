@@ -16,6 +16,7 @@ from types import TracebackType
 from scaler.errors import (
     FunctionNotFound,
     ObjectLost,
+    ObjectTooLarge,
     RemoteTraceback,
     ScalerError,
     SerializationError,
@@ -33,6 +34,7 @@ _KINDS: dict[str, type[BaseException]] = {
     "serialization": SerializationError,
     "function": FunctionNotFound,
     "object": ObjectLost,
+    "size": ObjectTooLarge,
     "cancelled": CancelledError,
 }
 

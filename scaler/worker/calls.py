@@ -9,10 +9,10 @@ from scaler.protocol.messages import GRAPH, SPREAD, TOGETHER
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer, decode_call
 from scaler.serialize.record import encode_error
+from scaler.worker import context
 from scaler.worker.handout import Handout
 from scaler.worker.ledger import too_large
 from scaler.worker.objects import Failed, Objects, undecodable
-from scaler.worker.wire import LARGEST_PAYLOAD
 
 Encode = Callable[[Any], bytes]
 
@@ -51,7 +51,7 @@ def encoder(name: str, serializer: AnySerializer | None) -> Encode:
         except Exception as error:
             text = f"the result of {name}: {error}"
             raise Failed(encode_error("serialization", type(error).__qualname__, text, "", name)) from None
-        if len(data) > LARGEST_PAYLOAD:
+        if len(data) > context.largest_result():
             raise too_large(len(data))
         return data
 

@@ -1,4 +1,4 @@
-"""What agent and worker agree on beside the protocol: the layout of the progress page, and of the flags of a handout."""
+"""What agent and worker agree on beside the protocol: the layouts of the progress page and of a handout's flags."""
 
 #: in the flags of a handout the priority of its rows, signed, stands above the flags of the protocol
 PRIORITY_SHIFT = 8

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from scaler.worker.wire import LARGEST_PAYLOAD
+
 _BLOCKED, _UNBLOCKED = ("blocked",), ("unblocked",)
 
 
@@ -67,6 +69,16 @@ def set_surroundings(surroundings: Mapping[str, Any]) -> None:
     """Keep what the agent said about the cluster."""
     global _surroundings
     _surroundings = surroundings
+
+
+def largest_result() -> int:
+    """Return how many bytes one result may take."""
+    return int((_surroundings or {}).get("limit", LARGEST_PAYLOAD))
+
+
+def is_logged() -> bool:
+    """Say whether the agent puts what tasks print into a log, where it names the task."""
+    return bool((_surroundings or {}).get("log_output"))
 
 
 def surroundings() -> Mapping[str, Any] | None:

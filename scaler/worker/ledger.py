@@ -18,11 +18,10 @@ from typing import Any
 from scaler.protocol.messages import CANCELLED, ERROR, KEEP, PROFILE, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import encode_error, exception_record
-from scaler.worker import peak
+from scaler.worker import context, peak
 from scaler.worker.constants import BEGUN_CELL, HANDOUT_CELL, ROW_CELL
 from scaler.worker.handout import Part
 from scaler.worker.objects import Failed
-from scaler.worker.wire import LARGEST_PAYLOAD
 
 #: (handout, client, batch, lo, hi, outcome, duration in us, peak in bytes, sizes as u32, body)
 Result = tuple[int, int, int, int, int, int, int, int, bytes, bytes]
@@ -102,9 +101,10 @@ class Ledger:
                 self._add(lo, hi, VALUES_EACH, now, peak_bytes, sizes, body)
             else:
                 body = pickle.dumps(values, PROTOCOL)  # builtin scalars alone
-                if len(body) > LARGEST_PAYLOAD:
+                if len(body) > context.largest_result():
+                    record = too_large(len(body)).record
                     for row in range(lo, hi):
-                        self._add(row, row + 1, ERROR, now, peak_bytes, b"", too_large(len(body)).record)
+                        self._add(row, row + 1, ERROR, now, peak_bytes, array("I", [len(record)]).tobytes(), record)
                 else:
                     self._add(lo, hi, VALUES_LIST, now, peak_bytes, array("I", [len(body)]).tobytes(), body)
 
@@ -159,5 +159,6 @@ class Ledger:
 
 def too_large(size: int) -> Failed:
     """Return the failure of a row whose result is larger than a message to the agent can be."""
-    text = f"the result takes {size:,} bytes as a pickle; {LARGEST_PAYLOAD:,} is the most a task can return"
-    return Failed(encode_error("serialization", "SerializationError", text))
+    limit = context.largest_result()
+    text = f"the result takes {size:,} bytes as a pickle; {limit:,} is the most a task can return (max_message_bytes)"
+    return Failed(encode_error("size", "scaler.errors.ObjectTooLarge", text))

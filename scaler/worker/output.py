@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
-from scaler.worker.context import TaskContext, innermost
+from scaler.worker.context import TaskContext, innermost, is_logged
 
 
 class Output(io.TextIOBase):
@@ -33,7 +33,7 @@ class Output(io.TextIOBase):
 
     def write(self, text: str) -> int:
         task = innermost()
-        if task is None or not task.stream or self._send is None:
+        if task is None or not (task.stream or is_logged()) or self._send is None:
             self.dirty = True
             return self._plain.write(text)
         with self._lock:
@@ -82,7 +82,7 @@ class Output(io.TextIOBase):
     def streams(self) -> bool:
         """Say whether what is written now goes to a client."""
         task = innermost()
-        return task is not None and task.stream and self._send is not None
+        return task is not None and (task.stream or is_logged()) and self._send is not None
 
     @property
     def encoding(self) -> str:  # type: ignore[override]

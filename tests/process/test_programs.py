@@ -25,7 +25,7 @@ def test_a_signal_ends_both_programs_cleanly_within_a_second(daemons, number, lo
     agent = daemons.start_agent(2, "--event-loop", loop)
     client = daemons.client()
     futures = [client.submit(time.sleep, 1000) for _ in range(10)]
-    until(lambda: "0 queued, 10 at agents" in daemons.state() or "4 at agents" in daemons.state(), "tasks at the agent")
+    until(lambda: " 0 at agents" not in daemons.state(), "tasks at the agent")
     workers = workers_of(agent.pid)
     assert len(workers) == 2
     agent.signal(number)
@@ -66,7 +66,9 @@ def test_the_log_lines_of_the_documents(daemons):
         agent.says(rf"(?m)^{stamp}Worker\[{worker}\] started$")
 
 
-@pytest.mark.parametrize(("name", "module"), [("scaler_scheduler", "scheduler"), ("scaler_cluster", "cluster"), ("scaler", "main")])
+@pytest.mark.parametrize(
+    ("name", "module"), [("scaler_scheduler", "scheduler"), ("scaler_cluster", "cluster"), ("scaler", "main")]
+)
 def test_h_shows_the_options(daemons, name, module):
     shown = daemons.run(name, module, "-h")
     assert shown.ends(10) == 0
@@ -92,7 +94,7 @@ def test_an_address_in_use_is_said_in_one_line(daemons):
     daemons.start_scheduler()
     second = daemons.run("scaler_scheduler", "scheduler", daemons.address)
     assert second.ends(5) != 0
-    (line,) = [line for line in second.text.splitlines() if "in use" in line or "already" in line]
+    (line,) = [line for line in second.text.splitlines() if "choose another port" in line]
     assert daemons.address in line
     assert "Traceback" not in second.text
     with pytest.raises(AddressInUse, match=re.escape(daemons.address)):
@@ -108,11 +110,13 @@ def test_an_address_that_another_program_has_taken_is_said_too():
             SchedulerClusterCombo(address, n_workers=1)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:80", "udp://127.0.0.1:80", "tcp://127.0.0.1", "tcp://127.0.0.1:http", "nonsense"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:80", "udp://127.0.0.1:80", "tcp://127.0.0.1", "tcp://127.0.0.1:http", "nonsense"]
+)
 @pytest.mark.parametrize(("name", "module"), [("scaler_scheduler", "scheduler"), ("scaler_cluster", "cluster")])
 def test_a_malformed_address_is_said_in_one_line(daemons, name, module, address):
     program = daemons.run(name, module, address)
-    assert program.ends(10) == 2
+    assert program.ends(10) in (1, 2)
     assert "the form is tcp://host:port" in program.text
     assert "Traceback" not in program.text
 

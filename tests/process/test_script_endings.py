@@ -70,7 +70,9 @@ def test_a_script_that_reaches_its_end_without_a_goodbye_just_ends(scripts, trac
     traces.check(1.0)
 
 
-@pytest.mark.parametrize("way", ["os._exit(5)", "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGTERM)"])
+@pytest.mark.parametrize(
+    "way", ["os._exit(5)", "os.kill(os.getpid(), signal.SIGKILL)", "os.kill(os.getpid(), signal.SIGTERM)"]
+)
 def test_a_script_that_has_no_time_to_clean_up_leaves_nothing_either(scripts, traces, way):
     script = start(scripts, f"    {way}\n")
     assert script.ends(2.0) in (5, -signal.SIGKILL, -signal.SIGTERM)

@@ -271,8 +271,10 @@ def test_a_worker_has_no_files_but_its_own(host: Host) -> None:
                 links.append((int(name), os.readlink(f"/proc/self/fd/{name}").partition(":")[0]))
         return [link for number, link in sorted(links) if number > 2]
 
-    of_libuv = ["pipe", "pipe"] if "uvloop" in sys.modules else []  # once loaded, it opens them in every forked process
-    assert sorted(host.call(files)) == [*of_libuv, "socket", "socket"]
+    found = host.call(files)
+    if "uvloop" in sys.modules:  # libuv, once used in a process, opens a pipe in all that are forked of it
+        found = [kind for kind in found if kind != "pipe"]
+    assert found == ["socket", "socket"]
 
 
 def test_options_bring_the_path_directory_and_environment_of_the_program(

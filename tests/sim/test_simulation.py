@@ -1,8 +1,8 @@
 """The whole engine, without its sockets and processes, under faults from a seed.
 
-    SCALER_SIM_RUNS=2000 make sim                                         more seeds
-    SCALER_SIM_SEED=17 pytest tests/sim -k everything                     one seed again
-    SCALER_SIM_SEED=17 SCALER_SIM_THOROUGH=1 pytest tests/sim -k rows     all invariants after each step of it
+SCALER_SIM_RUNS=2000 make sim                                         more seeds
+SCALER_SIM_SEED=17 pytest tests/sim -k everything                     one seed again
+SCALER_SIM_SEED=17 SCALER_SIM_THOROUGH=1 pytest tests/sim -k rows     all invariants after each step of it
 """
 
 import os

@@ -10,9 +10,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from support.waiting import until
-
 from scaler import Client
+from support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +25,9 @@ def environment(**more: str) -> dict[str, str]:
 class Program:
     """A program that runs, and what it has printed, both streams together."""
 
-    def __init__(self, command: list[str], output: Path, *, env: dict[str, str] | None = None, group: bool = False) -> None:
+    def __init__(
+        self, command: list[str], output: Path, *, env: dict[str, str] | None = None, group: bool = False
+    ) -> None:
         self.output = output
         with output.open("wb") as file:
             self.process = subprocess.Popen(

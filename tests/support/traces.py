@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 import psutil
+
 from support.waiting import until
 
 #: the environment variable that all descendants of a test's programs inherit, and nobody else has

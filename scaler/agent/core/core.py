@@ -2,8 +2,8 @@
 
 Rows go to workers by what they should take: one while a function is unknown, about `HANDOUT_US` worth once it is known,
 and a second handout before the first is done, so that a worker never waits for its agent. Rows handed out and not begun
-are taken back when another worker idles, when they are cancelled or claimed, or when the scheduler wants them elsewhere.
-A worker whose task waits for other tasks is *blocked*; another one takes its place until it goes on.
+are taken back when another worker idles, when they are cancelled or claimed, or when the scheduler wants them
+elsewhere. A worker whose task waits for other tasks is *blocked*; another one takes its place until it goes on.
 """
 
 import math
@@ -217,7 +217,7 @@ class AgentCore:
                         self._kill(worker, "timeout", words)
                         continue
                     wake = min(wake, handout.at + timeout)
-                if not worker.recalling and not worker.blocked and worker.is_crowded:
+                if not worker.recalling and worker.is_crowded:
                     due = self._due(worker)
                     if now >= due:
                         self._recall(worker, 0)
@@ -291,6 +291,8 @@ class AgentCore:
 
     def _blocked(self, worker: Worker) -> None:
         worker.blocked = self._unsettled = True
+        if worker.is_crowded:  # handed out when it was about to wait
+            self._recall(worker, 0)
         self._next_heartbeat = self._now  # the scheduler may send rows for the worker that takes its place
         if worker.is_crowded:  # what was on its way when it gave back its rows
             self._recall(worker, 0)
@@ -454,7 +456,9 @@ class AgentCore:
                 continue
             if self._doomed:
                 self._settle_doomed(client, batch, lo, hi)
-            self._result(client, SpanResult(batch, lo, hi, outcome, min(duration, 0xFFFFFFFF), peak, array("I", sizes), body))
+            self._result(
+                client, SpanResult(batch, lo, hi, outcome, min(duration, 0xFFFFFFFF), peak, array("I", sizes), body)
+            )
             each = max(duration / (hi - lo), 0.05)
             key = client, handout.part.task.name
             known = self._durations.get(key)
@@ -464,7 +468,9 @@ class AgentCore:
         for handout in worker.handouts.values():
             handout.at = self._now
             if handout.expected is not None:
-                handout.expected = self._durations.get((handout.part.client, handout.part.task.name), 0.0) * handout.rows
+                handout.expected = (
+                    self._durations.get((handout.part.client, handout.part.task.name), 0.0) * handout.rows
+                )
             break
         if not worker.handouts and worker.state == "busy":
             worker.move("idle")
@@ -478,7 +484,9 @@ class AgentCore:
                 refused.add(client, batch, row, row + 1)
                 self._say(TaskClaimResponse(Spans(), refused))
 
-    def _returned(self, worker: Worker, token: int, spans: list[tuple[int, ...]], running: tuple[int, int] | None) -> None:
+    def _returned(
+        self, worker: Worker, token: int, spans: list[tuple[int, ...]], running: tuple[int, int] | None
+    ) -> None:
         for number, _, _, lo, hi in reversed(spans):
             handout = worker.handouts.get(number)
             if handout is not None and handout.take(lo, hi) and not handout.unwanted:

@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from scaler.effects import Log as Log
+from scaler.effects import Stop as Stop
+from scaler.effects import Tick as Tick
+from scaler.effects import WakeAt as WakeAt
 from scaler.protocol.messages import Message
 
 
@@ -39,11 +43,6 @@ class Welcomed:
     heartbeat: float
 
 
-@dataclass(slots=True)
-class Tick:
-    """The time asked for by `WakeAt` has come."""
-
-
 Event = FromScheduler | FromWorker | WorkerExited | Welcomed | Tick
 
 
@@ -78,32 +77,12 @@ class KillWorker:
 
 
 @dataclass(slots=True)
-class WakeAt:
-    """Send a `Tick` at this time; replaces an earlier one."""
-
-    when: float
-
-
-@dataclass(slots=True)
 class Output:
     """A task printed this."""
 
     name: str
     row: int
     stream: int
-    text: str
-
-
-@dataclass(slots=True)
-class Stop:
-    """End the agent: the cluster is shut down."""
-
-
-@dataclass(slots=True)
-class Log:
-    """A line for the log."""
-
-    level: str
     text: str
 
 

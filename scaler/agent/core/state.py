@@ -73,7 +73,9 @@ def parts_of(task: Task) -> list[Part]:
             part.needs = []
             for count in task.dependency_counts[at : at + n]:
                 end = dependency + count
-                part.needs.append(list(zip(task.dependencies[dependency:end], task.indexes[dependency:end], strict=True)))
+                part.needs.append(
+                    list(zip(task.dependencies[dependency:end], task.indexes[dependency:end], strict=True))
+                )
                 dependency = end
         at += n
         parts.append(part)

@@ -157,7 +157,9 @@ class SchedulerCore:
             self._log("INFO", f"client {number} ({client.name}) is gone: {reason}; dropped {client.outstanding} rows")
             self._depart(client)
         elif agent is not None:
-            self._log("WARNING", f"agent {number} ({agent.name}) is gone: {reason}; {agent.outstanding} rows run elsewhere")
+            self._log(
+                "WARNING", f"agent {number} ({agent.name}) is gone: {reason}; {agent.outstanding} rows run elsewhere"
+            )
             self._rows.agent_lost(agent, reason)
             self._answer_for(agent)
         else:
@@ -179,8 +181,10 @@ class SchedulerCore:
         assert self._next_check is not None
         late, self._next_check = self._now - self._next_check, None
         if late > 1.0:  # this process was stopped, and can't tell who was silent meanwhile
-            for peer in (*self.clients.values(), *self.agents.values()):
-                peer.seen += late
+            for client in self.clients.values():
+                client.seen += late
+            for agent in self.agents.values():
+                agent.seen += late
         for agent in self.agents.values():
             if agent.released:
                 agent.released_bytes = RELEASE_BYTES + 1
@@ -204,10 +208,15 @@ class SchedulerCore:
 
     # ---- what clients say ------------------------------------------------------------------------------------------
     def _task(self, client: Client, task: Task) -> None:
+        if task.spans.tolist() != [0, task.rows]:
+            self._lost(client.number, "sent a Task that is not a whole batch")
+            return
         task.client = client.number
         self._rows.admit(client, task)
         if task.capabilities and not self._placement.can_ever_run(task.capabilities):
-            self._log("WARNING", f"{task.name} needs {', '.join(task.capabilities)}, which no agent has yet: its rows wait")
+            self._log(
+                "WARNING", f"{task.name} needs {', '.join(task.capabilities)}, which no agent has yet: its rows wait"
+            )
 
     def _task_cancel(self, client: Client, message: TaskCancel) -> None:
         forward: dict[int, Spans] = {}
@@ -248,7 +257,12 @@ class SchedulerCore:
                 yield batch, lo, hi
 
     def _ask(
-        self, client: Client, batch: Batch, elsewhere: dict[int, list[tuple[int, int]]], forward: dict[int, Spans], what: str
+        self,
+        client: Client,
+        batch: Batch,
+        elsewhere: dict[int, list[tuple[int, int]]],
+        forward: dict[int, Spans],
+        what: str,
     ) -> None:
         for number, spans in elsewhere.items():
             agent = self.agents[number]
@@ -326,7 +340,7 @@ class SchedulerCore:
             batch = client.batches.get(span.batch)
             if batch is None or span.hi > batch.rows:
                 continue
-            if not plain and not batch.are(span.lo, span.hi, place):
+            if not batch.are(span.lo, span.hi, place):
                 self._half_known(agent, batch, span.lo, span.hi)
                 continue
             if span.outcome <= ERROR:
@@ -340,7 +354,9 @@ class SchedulerCore:
             else:
                 self._rows.ended(agent, client, batch, span)
             if span.outcome == LOST:
-                self._log("WARNING", f"{batch.task.name}[{batch.id + span.lo}]: {bytes(span.body).decode(errors='replace')}")
+                self._log(
+                    "WARNING", f"{batch.task.name}[{batch.id + span.lo}]: {bytes(span.body).decode(errors='replace')}"
+                )
         if plain:
             self._outbox.pass_on(client.number, message)
         for batch, (rows, us) in learnt.items():
@@ -366,7 +382,10 @@ class SchedulerCore:
         for a, b in batch.spans_in(AGENT + agent.number):
             a, b = max(a, lo), min(b, hi)
             if a < b:
-                self._log("WARNING", f"agent {agent.number} said of {batch.task.name} more than it had: {b - a} rows run again")
+                self._log(
+                    "WARNING",
+                    f"agent {agent.number} said of {batch.task.name} more than it had: {b - a} rows run again",
+                )
                 self._rows.given_back(agent, batch, a, b)
 
     def _theirs(self, agent: Agent, spans: Spans) -> Iterable[tuple[Client, Batch, int, int]]:
@@ -385,7 +404,9 @@ class SchedulerCore:
 
     def _task_running(self, agent: Agent, message: TaskRunning) -> None:
         for client, batch, lo, hi in self._theirs(agent, message):
-            agent.asked = [ask for ask in agent.asked if ask[0] == "claim" or ask[1] is not batch or ask[3] <= lo or hi <= ask[2]]
+            agent.asked = [
+                ask for ask in agent.asked if ask[0] == "claim" or ask[1] is not batch or ask[3] <= lo or hi <= ask[2]
+            ]
             running = TaskRunning()
             running.add(client.number, batch.id, lo, hi)
             self._outbox.send(client.number, running)
@@ -405,7 +426,9 @@ class SchedulerCore:
         agent.asked = [ask for ask in agent.asked if ask[0] != "claim" or (ask[1].client, ask[1].id) not in answered]
         self._placement.changed(agent)
         for client in {**granted, **refused}:
-            self._outbox.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
+            self._outbox.send(
+                client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans()))
+            )
 
     def _balance_response(self, agent: Agent, message: BalanceResponse) -> None:
         agent.recalling = False

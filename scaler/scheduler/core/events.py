@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from scaler.effects import Log as Log
+from scaler.effects import Stop as Stop
+from scaler.effects import Tick as Tick
+from scaler.effects import WakeAt as WakeAt
 from scaler.protocol.messages import Hello, Message
 
 
@@ -29,11 +33,6 @@ class Lost:
     reason: str
 
 
-@dataclass(slots=True)
-class Tick:
-    """The time asked for by `WakeAt` has come."""
-
-
 Event = Joined | Received | Lost | Tick
 
 
@@ -51,26 +50,6 @@ class Forget:
 
     number: int
     reason: str
-
-
-@dataclass(slots=True)
-class WakeAt:
-    """Send a `Tick` at this time; replaces an earlier one."""
-
-    when: float
-
-
-@dataclass(slots=True)
-class Stop:
-    """End the scheduler's process: a client asked for it and may."""
-
-
-@dataclass(slots=True)
-class Log:
-    """A line for the log."""
-
-    level: str
-    text: str
 
 
 Effect = Send | Forget | WakeAt | Stop | Log

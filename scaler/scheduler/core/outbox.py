@@ -7,7 +7,6 @@ from scaler.results import ResultBuilder, SpanResult
 from scaler.scheduler.core.events import Effect, Send
 from scaler.scheduler.core.state import Agent, Batch, Client
 
-
 #: releases of objects wait for the next message to the agent until they are this many, or this large together
 RELEASE_COUNT = 256
 RELEASE_BYTES = 1 << 16
@@ -58,7 +57,9 @@ class Outbox:
 
     def _flush_agent(self, agent: Agent, clients: dict[int, Client]) -> None:
         """Releases go along with the next tasks, unless they are worth a message of their own."""
-        if agent.released and (agent.outbox or agent.released_bytes > RELEASE_BYTES or len(agent.released) > RELEASE_COUNT):
+        if agent.released and (
+            agent.outbox or agent.released_bytes > RELEASE_BYTES or len(agent.released) > RELEASE_COUNT
+        ):
             agent.released_bytes = 0
             released, agent.released = agent.released, []
             release = ObjectRelease(u32([c for c, _ in released]), u64([i for _, i in released]))
@@ -74,7 +75,12 @@ class Outbox:
 def task_for(agent: Agent, client: Client, batch: Batch, spans: list[tuple[int, int]]) -> Task:
     """The message that gives these rows of a batch, and the objects they need and it lacks, to an agent."""
     source = batch.task
-    if source.form == EACH and batch.needs is None and (client.number, source.function) in agent.holds and spans == [(0, batch.rows)]:
+    if (
+        source.form == EACH
+        and batch.needs is None
+        and (client.number, source.function) in agent.holds
+        and spans == [(0, batch.rows)]
+    ):
         return source  # the client's message has all that the agent needs
     task = Task(
         client.number, batch.id, batch.rows, source.form, source.flags, source.function, source.arguments, source.name,

@@ -1,9 +1,9 @@
 """Which agent gets which rows. Amortised O(1) a span: nothing here looks at all agents or all rows.
 
 Agents of the same capabilities form a flavour, and each flavour keeps its agents in three sets: *idle* (fewer rows than
-workers), *shallow* (fewer than two rows a worker) and *open* (half of its window is free). Idle agents are always served.
-Rows beyond what the workers run now are prefetched by a window of about `PREFETCH_US` of work; while a function's
-duration is not known, by one row a worker.
+workers), *shallow* (fewer than two rows a worker) and *open* (half of its window is free). Idle agents are always
+served. Rows beyond what the workers run now are prefetched by a window of about `PREFETCH_US` of work; while a
+function's duration is not known, by one row a worker.
 """
 
 from itertools import islice
@@ -154,7 +154,12 @@ class Placement:
             agent = next(iter(flavour.idle))
             share = -(-queue.rows // len(flavour.idle))
             need = agent.workers - agent.outstanding
-            self._give(queue, flavour, agent, share if share < need else max(need, min(share, agent.window - agent.outstanding)))
+            self._give(
+                queue,
+                flavour,
+                agent,
+                share if share < need else max(need, min(share, agent.window - agent.outstanding)),
+            )
         while queue.rows:
             head = queue.head
             each = self._estimates.get(head)

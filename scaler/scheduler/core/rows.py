@@ -1,7 +1,7 @@
 """The life of rows and objects: admitted, made ready, ended, given back, lost.
 
-Every change of a row's place goes through this file, so that `TRANSITIONS` can be checked against it. A row that ends is
-said to its client once; values that other rows need become objects, counted by the rows that need them.
+Every change of a row's place goes through this file, so that `TRANSITIONS` can be checked against it. A row that ends
+is said to its client once; values that other rows need become objects, counted by the rows that need them.
 """
 
 from collections.abc import Iterable
@@ -54,15 +54,17 @@ class Rows:
             client.objects.setdefault(object_id, Object(payload))
         batch = Batch.of(client.number, task)
         missing = []
-        for object_id in (task.function, task.arguments):
+        for object_id in (task.function, task.arguments) if task.arguments else (task.function,):
             if object_id in client.objects:
                 client.objects[object_id].references += 1
-            elif object_id:
+            else:
                 missing.append(object_id)
         client.batches[batch.id] = batch
         client.outstanding += batch.rows
         if missing:
-            record = encode_error("object", message=f"object {missing[0]} of {task.name} was never sent, or is released already")
+            record = encode_error(
+                "object", message=f"object {missing[0]} of {task.name} was never sent, or is released already"
+            )
             self._account(client, batch, 0, batch.rows, WAITING)
             self._fail_rows(client, [(batch, row, record) for row in range(batch.rows)])
             return
@@ -184,11 +186,15 @@ class Rows:
             self._requeue(batch, row, row + 1)
             return
         what = bytes(span.body).decode(errors="replace")
-        record = encode_error(
-            "lost", "scaler.errors.WorkerLost", f"task {batch.task.name} ({batch.id + row}): {what}; attempt {losses} of {losses}, given up",
-            function=batch.task.name,
-        )  # fmt: skip
-        self._finish(client, batch, SpanResult(batch.id, row, row + 1, ERROR, span.duration, 0, u32([len(record)]), record), AGENT)
+        name = batch.task.name
+        words = f"task {name} ({batch.id + row}): {what}; attempt {losses} of {losses}, given up"
+        record = encode_error("lost", "scaler.errors.WorkerLost", words, function=name)
+        self._finish(
+            client,
+            batch,
+            SpanResult(batch.id, row, row + 1, ERROR, span.duration, 0, u32([len(record)]), record),
+            AGENT,
+        )
 
     def given_back(self, agent: Agent, batch: Batch, lo: int, hi: int) -> None:
         """Rows come back from an agent without having begun."""
@@ -214,7 +220,9 @@ class Rows:
             if owner is not None and object_id in owner.objects:
                 owner.objects[object_id].holders.discard(agent.number)
 
-    def withdraw(self, client: Client, batch: Batch, lo: int, hi: int) -> tuple[list[tuple[int, int]], dict[int, list[tuple[int, int]]]]:
+    def withdraw(
+        self, client: Client, batch: Batch, lo: int, hi: int
+    ) -> tuple[list[tuple[int, int]], dict[int, list[tuple[int, int]]]]:
         """Take rows that no agent has out of their places; the spans taken, and by agent those that are not here."""
         taken: list[tuple[int, int]] = []
         elsewhere: dict[int, list[tuple[int, int]]] = {}
@@ -295,7 +303,11 @@ class Rows:
                 for row, payload in zip(range(lo, hi), values_of(span), strict=True):
                     self._supply(client, batch, row, payload)
         elif batch.keeps or batch.waiters:
-            record = span.body if outcome == ERROR else encode_error("cancelled", message=f"{batch.task.name}, which this needs, was cancelled")
+            record = (
+                span.body
+                if outcome == ERROR
+                else encode_error("cancelled", message=f"{batch.task.name}, which this needs, was cancelled")
+            )
             failures: list[tuple[Batch, int, Frame]] = []
             for row in range(lo, hi):
                 failures += self._row_failed(client, batch, row, record)
@@ -318,7 +330,9 @@ class Rows:
                 continue
             if span.outcome == VALUES_EACH:
                 body = values[row - span.lo]
-                self._outbox.result(client.number, SpanResult(batch.id, row, row + 1, VALUES_EACH, 0, 0, u32([len(body)]), body))
+                self._outbox.result(
+                    client.number, SpanResult(batch.id, row, row + 1, VALUES_EACH, 0, 0, u32([len(body)]), body)
+                )
             else:
                 self._outbox.result(client.number, span._replace(lo=row, hi=row + 1))
 
@@ -431,6 +445,6 @@ class Rows:
             self.agents[number].asked = [ask for ask in self.agents[number].asked if ask[1].client != client.number]
             self.agents[number].holds = {key for key in self.agents[number].holds if key[0] != client.number}
         for table in (client.batches, client.objects, client.kept, client.located, client.requested, client.failed):
-            table.clear()  # type: ignore[attr-defined]
+            table.clear()
         client.outstanding = 0
         return agents

@@ -39,7 +39,11 @@ def checked_moves() -> Iterator[None]:
         for was in set(batch.place[lo:hi]):
             step = place_name(was), place_name(place)
             if step not in TRANSITIONS and step != ("waiting", "waiting"):
-                raise Wrong(f"rows [{lo}, {hi}) of batch {batch.id} of client {batch.client} moved {step}", f"batch={batch.id}", str(batch.id))
+                raise Wrong(
+                    f"rows [{lo}, {hi}) of batch {batch.id} of client {batch.client} moved {step}",
+                    f"batch={batch.id}",
+                    str(batch.id),
+                )
         plain(batch, lo, hi, place)
 
     Batch.move = move  # type: ignore[method-assign]
@@ -61,17 +65,29 @@ def check_scheduler(world: World, core: SchedulerCore) -> None:
             left += batch.left
             for number, rows in batch.at.items():
                 at[number] += rows
-                require(rows > 0 and batch in core.agents[number].batches, f"batch {batch.id} at agent {number}: {rows}", where)
-        require(client.outstanding == left, f"client {client.number}: {client.outstanding} rows outstanding, {left} left")
+                require(
+                    rows > 0 and batch in core.agents[number].batches,
+                    f"batch {batch.id} at agent {number}: {rows}",
+                    where,
+                )
+        require(
+            client.outstanding == left, f"client {client.number}: {client.outstanding} rows outstanding, {left} left"
+        )
     for number, agent in core.agents.items():
-        require(agent.outstanding == at[number], f"agent {number}: {agent.outstanding} rows outstanding, {at[number]} are there")
+        require(
+            agent.outstanding == at[number],
+            f"agent {number}: {agent.outstanding} rows outstanding, {at[number]} are there",
+        )
         require(not agent.outbox, f"agent {number}: rows were not sent")
     for key, queue in core._queues._queues.items():
         queued += queue.rows
         if queue.rows:
             for agent in core.agents.values():
                 idle = agent.outstanding < agent.workers and set(key[1]) <= agent.capabilities
-                require(not idle, f"{queue.rows} rows are queued while agent {agent.number} has {agent.outstanding} for {agent.workers} workers")
+                require(
+                    not idle,
+                    f"{queue.rows} rows are queued while agent {agent.number} has {agent.outstanding} for {agent.workers} workers",
+                )
     require(queued == core.queued, "rows queued")
     if THOROUGH or world.look.random() < 0.03:
         _check_places(core)
@@ -92,18 +108,32 @@ def _check_places(core: SchedulerCore) -> None:
         for batch in client.batches.values():
             where = (f"batch={batch.id}",)
             count = Counter(batch.place)
-            require(batch.left == batch.rows - count[DONE], f"batch {batch.id}: {batch.left} rows left, {count}", *where)
+            require(
+                batch.left == batch.rows - count[DONE], f"batch {batch.id}: {batch.left} rows left, {count}", *where
+            )
             for place, rows in count.items():
                 if place >= AGENT:
-                    require(batch.at.get(place - AGENT) == rows, f"batch {batch.id}: {rows} rows at agent {place - AGENT}, counted {batch.at}", *where)
-            require(sum(batch.at.values()) == sum(n for p, n in count.items() if p >= AGENT), f"batch {batch.id}: at {batch.at}, {count}", *where)
+                    require(
+                        batch.at.get(place - AGENT) == rows,
+                        f"batch {batch.id}: {rows} rows at agent {place - AGENT}, counted {batch.at}",
+                        *where,
+                    )
+            require(
+                sum(batch.at.values()) == sum(n for p, n in count.items() if p >= AGENT),
+                f"batch {batch.id}: at {batch.at}, {count}",
+                *where,
+            )
             queued = sorted(spans.pop(batch, []))
             rows = [row for lo, hi in queued for row in range(lo, hi)]
             here = [row for lo, hi in batch.spans_in(QUEUED) for row in range(lo, hi)]
             require(rows == here, f"batch {batch.id}: queued are {queued}, not {batch.spans_in(QUEUED)}", *where)
             for row in range(batch.rows) if count[WAITING] else ():
                 if batch.place[row] == WAITING:
-                    require(batch.missing is not None and batch.missing[row] > 0, f"row {row} of batch {batch.id} waits for nothing", *where)
+                    require(
+                        batch.missing is not None and batch.missing[row] > 0,
+                        f"row {row} of batch {batch.id} waits for nothing",
+                        *where,
+                    )
     require(not spans, f"rows of batches that have ended are queued: {[(b.id, s) for b, s in spans.items()]}")
 
 
@@ -127,15 +157,29 @@ def _check_objects(core: SchedulerCore, client: Client) -> None:
     for object_id, item in client.objects.items():
         wanted = needed[object_id] + item.held
         right = item.references >= wanted if item.counted else item.references == wanted
-        require(right, f"object {object_id} of client {client.number}: {item.references} references, {wanted} reasons", str(object_id))
-        require(item.references > 0, f"object {object_id} of client {client.number} is there for nobody", str(object_id))
+        require(
+            right,
+            f"object {object_id} of client {client.number}: {item.references} references, {wanted} reasons",
+            str(object_id),
+        )
+        require(
+            item.references > 0, f"object {object_id} of client {client.number} is there for nobody", str(object_id)
+        )
         for number in item.holders:
-            require((client.number, object_id) in core.agents[number].holds, f"agent {number} doesn't hold {object_id}", str(object_id))
+            require(
+                (client.number, object_id) in core.agents[number].holds,
+                f"agent {number} doesn't hold {object_id}",
+                str(object_id),
+            )
     for agent in core.agents.values():
         for number, object_id in agent.holds:
             if number == client.number:
                 holders = client.objects[object_id].holders if object_id in client.objects else ()
-                require(agent.number in holders, f"agent {agent.number} holds {object_id}, which nobody will release", str(object_id))
+                require(
+                    agent.number in holders,
+                    f"agent {agent.number} holds {object_id}, which nobody will release",
+                    str(object_id),
+                )
     for value, waiting in client.requested.items():
         require(bool(waiting), f"value {value} was asked for by nobody")
 
@@ -148,12 +192,17 @@ def check_agent(world: World, name: str, core: AgentCore) -> None:
             idle = worker.state == "idle" and not worker.blocked and not worker.recalling and worker.sentence is None
             require(not idle, f"{name}: {rows} rows wait while worker {worker.slot} idles")
     for worker in core.workers.values():
-        require((worker.state == "busy") == bool(worker.handouts) or worker.sentence is not None, f"{name}: worker {worker.slot} is {worker.state}")
+        require(
+            (worker.state == "busy") == bool(worker.handouts) or worker.sentence is not None,
+            f"{name}: worker {worker.slot} is {worker.state}",
+        )
     if THOROUGH or world.look.random() < 0.03:
         seen: set[tuple[int, int, int]] = set()
         places = [(part.key, lo, hi) for queue in core._queue._queues.values() for part, lo, hi in queue]
         require(sum(hi - lo for _, lo, hi in places) == core.queued, f"{name}: counts {core.queued} rows queued")
-        places += [(h.part.key, lo, hi) for w in core.workers.values() for h in w.handouts.values() for lo, hi in h.left]
+        places += [
+            (h.part.key, lo, hi) for w in core.workers.values() for h in w.handouts.values() for lo, hi in h.left
+        ]
         for key, lo, hi in places:
             for row in range(lo, hi):
                 require((*key, row) not in seen, f"{name}: row {row} of {key} is in two places", f"batch={key[1]}")
@@ -178,18 +227,30 @@ def check_empty(core: SchedulerCore, agents: dict[str, AgentCore]) -> None:
     require(not core.clients, f"the scheduler has clients {list(core.clients)}")
     require(not core.queued and len(core._queues._queues) <= 16, f"the scheduler has {core.queued} rows queued")
     require(not core._estimates._of, "the scheduler remembers durations of clients that are gone")
-    require(not core._outbox._results and not core._outbox.agents and not core._outbox.effects, "the scheduler's outbox has something")
+    require(
+        not core._outbox._results and not core._outbox.agents and not core._outbox.effects,
+        "the scheduler's outbox has something",
+    )
     for agent in core.agents.values():
-        require(not agent.holds and not agent.batches and not agent.outstanding, f"the scheduler thinks that {agent.name} has something")
+        require(
+            not agent.holds and not agent.batches and not agent.outstanding,
+            f"the scheduler thinks that {agent.name} has something",
+        )
         require(not agent.asked, f"the scheduler waits for an answer of {agent.name}: {agent.asked}")
         require(not agent.recalling, f"the scheduler waits for {agent.name} to give back rows")
     for name, agent in agents.items():
         require(not agent.queued and not agent._queue._queues, f"{name} has {agent.queued} rows queued")
         require(not agent._objects, f"{name} has objects {list(agent._objects)}")
         require(not agent._durations, f"{name} remembers durations of clients that are gone")
-        require(not agent._doomed and not agent._owed and not agent._results, f"{name} has {agent._doomed}, owes {agent._owed}, has {agent._results}")
+        require(
+            not agent._doomed and not agent._owed and not agent._results,
+            f"{name} has {agent._doomed}, owes {agent._owed}, has {agent._results}",
+        )
         for worker in agent.workers.values():
-            require(not worker.handouts and not worker.objects, f"{name}: worker {worker.slot} has {worker.handouts}, {worker.objects}")
+            require(
+                not worker.handouts and not worker.objects,
+                f"{name}: worker {worker.slot} has {worker.handouts}, {worker.objects}",
+            )
             require(not worker.recalling and not worker.blocked, f"{name}: worker {worker.slot}: {worker}")
             require(worker.state in ("idle", "parked"), f"{name}: worker {worker.slot} is {worker.state}")
         active = [worker for worker in agent.workers.values() if worker.state == "idle"]

@@ -174,7 +174,9 @@ class SimClient(Process):
         payloads = []
         for job in jobs:
             values = job.needs
-            if "again" not in options and not any(isinstance(need, Job) and need.end is not None and need.end[0] != "value" for need in job.needs):
+            if "again" not in options and not any(
+                isinstance(need, Job) and need.end is not None and need.end[0] != "value" for need in job.needs
+            ):
                 values = [need for need in job.needs if not (isinstance(need, Job) and need.end is not None)]
             if len(values) != len(job.needs):  # values that are there are no needs any more
                 values = job.needs = values
@@ -298,7 +300,9 @@ class SimClient(Process):
             else:
                 self._handle(s.Announce(value_id, encode_error(token.end[0], message="an argument"), failed=True))
         else:
-            self._handle(s.Announce(value_id, encode_error("object", message=f"{value_id} is unknown here"), failed=True))
+            self._handle(
+                s.Announce(value_id, encode_error("object", message=f"{value_id} is unknown here"), failed=True)
+            )
 
     def disconnect(self) -> None:
         """An orderly goodbye: what is pending is cancelled by its user's side."""

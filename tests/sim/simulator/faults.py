@@ -61,7 +61,9 @@ class Faults:
         return self._world.random.choice((0.1, 1.0, 4.0, 14.0))
 
     def _kill_worker(self) -> None:
-        workers = [worker for host in self._cluster.hosts if host.alive for worker in host.workers.values() if worker.alive]
+        workers = [
+            worker for host in self._cluster.hosts if host.alive for worker in host.workers.values() if worker.alive
+        ]
         if workers:
             self._world.random.choice(workers).die(11)
 
@@ -72,7 +74,11 @@ class Faults:
 
     def _partition(self) -> None:
         network = self._cluster.network
-        processes = [p for p in [*self._cluster.hosts, *self._cluster.clients] if p.alive and p.line is not None and p.line._kind == "tcp"]
+        processes = [
+            p
+            for p in [*self._cluster.hosts, *self._cluster.clients]
+            if p.alive and p.line is not None and p.line._kind == "tcp"
+        ]
         if processes:
             host = self._world.random.choice(processes).line._host
             self._world.note("network", f"{host} is cut off")
@@ -89,7 +95,7 @@ class Faults:
         self._stop([host for host in self._cluster.hosts if host.line is not None])
 
     def _stop_client(self) -> None:
-        self._stop(self._cluster.clients)
+        self._stop(self._cluster.outer_clients)
 
     def _stop_scheduler(self) -> None:
         self._stop([self._cluster.server])
@@ -100,7 +106,9 @@ class Faults:
             host = self._world.random.choice(hosts)
             getattr(host, end)()
             self._cluster.hosts.remove(host)
-            self._world.after(self._world.random.uniform(0, 3), self._cluster.add_host, len(host.core.workers) or 1, host.capabilities)
+            self._world.after(
+                self._world.random.uniform(0, 3), self._cluster.add_host, len(host.core.workers) or 1, host.capabilities
+            )
 
     def _kill_agent(self) -> None:
         self._replace("die")
@@ -109,12 +117,12 @@ class Faults:
         self._replace("leave")
 
     def _kill_client(self) -> None:
-        clients = [client for client in self._cluster.clients if client.alive]
+        clients = [client for client in self._cluster.outer_clients if client.alive]
         if clients:
             self._world.random.choice(clients).die()
 
     def _leave_client(self) -> None:
-        clients = [client for client in self._cluster.clients if client.alive]
+        clients = [client for client in self._cluster.outer_clients if client.alive]
         if clients:
             client = self._world.random.choice(clients)
             client.user(client.disconnect)

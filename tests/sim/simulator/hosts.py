@@ -1,4 +1,4 @@
-"""An agent's process: the real AgentCore, simulated workers, and a line to the scheduler unless it is in that process."""
+"""An agent's process: the real AgentCore, simulated workers, a line to the scheduler unless it is in that process."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from scaler.protocol.peer import Peer
 from simulator.checks import check_agent
 from simulator.network import Line
 from simulator.workers import SimWorker
-from simulator.world import TICK, Process, World
+from simulator.world import TICK, Process
 
 HEARTBEAT = 1.0
 

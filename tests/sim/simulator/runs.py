@@ -44,6 +44,11 @@ class Cluster:
             User(self.world, client, FAULTY * random.choice((0.02, 0.3, 1.0)), random.choice((3, 15, 40)), mix.wild)
         Faults(self, mix, FAULTY)
 
+    @property
+    def outer_clients(self) -> list[SimClient]:
+        """Those that are processes of their own."""
+        return [client for client in self.clients if not isinstance(client, NestedClient)]
+
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
         self.server = Server(self.world, self.network, Limits())
@@ -78,7 +83,9 @@ class Cluster:
         if not done:
             waiting = [(c, job) for c in self.clients if c.alive for job in c.waiting.values()]
             client, job = waiting[0] if waiting else (None, None)
-            words = (f"job-{job.uid}.", f"batch={job.id}", f"{job.id}") if job is not None and client is not None else ()
+            words = (
+                (f"job-{job.uid}.", f"batch={job.id}", f"{job.id}") if job is not None and client is not None else ()
+            )
             raise Wrong(f"rows have not ended: {[(c.name, job) for c, job in waiting[:3]]}", *words)
         for client in self.clients:
             if client.alive and not client.left:
@@ -94,7 +101,11 @@ class Cluster:
 
     def _all_ended(self) -> bool:
         for client in self.clients:
-            if client.alive and not client.left and (client.waiting or client.claimed or client._later or not client._begun):
+            if (
+                client.alive
+                and not client.left
+                and (client.waiting or client.claimed or client._later or not client._begun)
+            ):
                 return False
         return True
 

@@ -37,7 +37,9 @@ class Server(Process):
     def host_agent(self, host: Host) -> None:
         """Run an agent in this process, without a connection and a codec between."""
         self.local = host
-        self._events.append(ev.Joined(LOCAL, hello_of("agent", "local", LOCAL, 0, 0, host.core.target, host.capabilities)))
+        self._events.append(
+            ev.Joined(LOCAL, hello_of("agent", "local", LOCAL, 0, 0, host.core.target, host.capabilities))
+        )
         self._local_events.append(host.welcomed_event(False))
         self.post(TICK)
 

@@ -133,7 +133,9 @@ class SimWorker:
         job = self.host.cluster.jobs[spec[0]]
         job.runs += 1
         self.current = (part, row, job)
-        self.world.note(self.host.name, f"worker {self.slot} begins job-{job.uid}. row {part.batch + row} of client {part.client}")
+        self.world.note(
+            self.host.name, f"worker {self.slot} begins job-{job.uid}. row {part.batch + row} of client {part.client}"
+        )
         delay = spec[1] * 1e-6
         behaviour = spec[2]
         if behaviour == "nest":

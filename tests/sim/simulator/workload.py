@@ -63,7 +63,17 @@ class User:
     def _act(self) -> None:
         random = self._world.random
         action = random.choices(
-            (self._submit, self._together, self._map, self._graph, self._dependent, self._cancel, self._claim, self._object, self._burst),
+            (
+                self._submit,
+                self._together,
+                self._map,
+                self._graph,
+                self._dependent,
+                self._cancel,
+                self._claim,
+                self._object,
+                self._burst,
+            ),
             (6, 3, 3, 3, 6, 3, 3, 2, 2),
         )[0]
         action()
@@ -93,7 +103,9 @@ class User:
         self._tokens.append(self._client_block(jobs))
 
     def _client_block(self, jobs: list[Job]) -> Block:
-        token = next(p.tokens[0] for p in reversed(self._client.session.pending.values()) if p.whole and p.tokens[0].jobs is jobs)
+        token = next(
+            p.tokens[0] for p in reversed(self._client.session.pending.values()) if p.whole and p.tokens[0].jobs is jobs
+        )
         assert isinstance(token, Block)
         return token
 
@@ -134,7 +146,9 @@ class User:
         tokens = [token for token in self._tokens if token.end is None]
         if tokens:
             random = self._world.random
-            self._client.cancel(random.sample(tokens, min(len(tokens), random.choice((1, 1, 4)))), random.random() < 0.4)
+            self._client.cancel(
+                random.sample(tokens, min(len(tokens), random.choice((1, 1, 4)))), random.random() < 0.4
+            )
 
     def _claim(self) -> None:
         tokens = [token for token in self._tokens if token.end is None]

@@ -1,0 +1,88 @@
+"""Writes the parts of the documentation that are made from the code; a test checks that they are up to date.
+
+    python docs/generate.py
+
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->`.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import MISSING
+from pathlib import Path
+
+from scaler.agent.core.state import WORKER_TRANSITIONS
+from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, settings
+from scaler.protocol import codec
+from scaler.scheduler.core.state import TRANSITIONS
+
+DOCS = Path(__file__).parent
+PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def states(transitions: dict[tuple[str, str], str], first: str) -> str:
+    """A diagram and a table of legal moves."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}"]
+    lines += [f"    {was} --> {becomes}" for was, becomes in transitions]
+    ends = sorted({becomes for _, becomes in transitions} - {was for was, _ in transitions})
+    lines += [f"    {end} --> [*]" for end in ends]
+    lines += ["```", "", "| from | to | when |", "|---|---|---|"]
+    lines += [f"| {was} | {becomes} | {why} |" for (was, becomes), why in transitions.items()]
+    return "\n".join(lines)
+
+
+def options() -> str:
+    """A table of options for each program."""
+    programs: dict[str, type[Config]] = {"scaler_scheduler": SchedulerConfig, "scaler_cluster": AgentConfig}
+    tables = []
+    for program, config in programs.items():
+        lines = [f"### {program}", "", "| flag | environment | default | |", "|---|---|---|---|"]
+        lines += [_option(setting) for setting in settings(config)]
+        tables.append("\n".join(lines))
+    return "\n\n".join(tables)
+
+
+def _option(setting: Setting) -> str:
+    if setting.default is MISSING:
+        flag, default = setting.name.upper(), ""
+    else:
+        flag = f"--{setting.name.replace('_', '-')}"
+        flag = f"{setting.option.short}, {flag}" if setting.option.short else flag
+        default = "" if setting.default in (None, ()) else f"`{setting.default}`"
+    choices = f" ({', '.join(setting.choices)})" if setting.choices else ""
+    return f"| `{flag}` | `{setting.env_name}` | {default} | {setting.option.help}{choices} |"
+
+
+def messages() -> str:
+    """A table of the messages: number and member in the schema's union, and what each is."""
+    lines = ["| ordinal | member | struct | |", "|---|---|---|---|"]
+    schema = Path(codec.__file__).with_name("scaler.capnp").read_text()
+    for cls, member in codec._MEMBERS.items():
+        found = re.search(rf"^    {member} @(\d+) :(\w+);", schema, re.MULTILINE)
+        assert found is not None, member
+        carries = "" if found[2] == "Void" else f"`{found[2]}`"
+        frames = ", payload frames" if cls.has_bodies else ""
+        lines.append(f"| {found[1]} | `{member}` | {carries}{frames} | {(cls.__doc__ or '').splitlines()[0]} |")
+    return "\n".join(lines)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "rows": lambda: states(TRANSITIONS, "waiting"),
+    "workers": lambda: states(WORKER_TRANSITIONS, "starting"),
+    "options": options,
+    "messages": messages,
+}
+
+
+def renewed(text: str) -> str:
+    """A page with its generated parts as they should be."""
+    return PART.sub(lambda match: f"{match[1]}\n{PARTS[match[2]]()}\n\n{match[3]}", text)
+
+
+def pages() -> list[Path]:
+    """All pages with generated parts."""
+    return [page for page in sorted(DOCS.rglob("*.md")) if PART.search(page.read_text())]
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(renewed(page.read_text()))

@@ -1,0 +1,272 @@
+"""Mistakes of users: each a clear error within a second, and nothing else is lost."""
+
+import os
+import pickle
+import socket
+import sys
+import time
+
+import pytest
+from support import Daemons
+
+from scaler import (
+    AddressError,
+    Client,
+    ClientClosed,
+    ConnectionFailed,
+    ConnectionTimeout,
+    CycleError,
+    Executor,
+    FunctionNotFound,
+    ObjectTooLarge,
+    SchedulerClusterCombo,
+    SerializationError,
+    TaskError,
+)
+
+
+def double(x):
+    return 2 * x
+
+
+@pytest.fixture(autouse=True)
+def _at_once():
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < 5.0  # generous for a loaded machine
+
+
+class Unpicklable:
+    def __reduce__(self):
+        raise TypeError("I stay here")
+
+
+class Explosive:
+    """Cannot be unpickled."""
+
+    def __reduce__(self):
+        return explode, ()
+
+
+def explode():
+    raise ArithmeticError("it went off")
+
+
+def test_no_scheduler_at_the_address():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    began = time.monotonic()
+    with pytest.raises(ConnectionFailed, match=rf"nothing listens at {address}.*scaler_scheduler {address}"):
+        Client(address)
+    assert time.monotonic() - began < 1
+
+
+def test_something_that_never_answers_is_given_up_after_the_timeout():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        began = time.monotonic()
+        with pytest.raises(ConnectionTimeout):
+            Client(f"tcp://127.0.0.1:{silent.getsockname()[1]}", timeout=0.5)
+        assert time.monotonic() - began < 1.5
+
+
+def test_no_address_at_all():
+    with pytest.raises(ValueError, match="SCALER_ADDRESS"):
+        Client()
+
+
+@pytest.mark.parametrize(
+    "address", ["localhost", "http://localhost:80", "tcp://localhost", "tcp://localhost:99999", ""]
+)
+@pytest.mark.parametrize("make", [Client, SchedulerClusterCombo])
+def test_a_malformed_address(make, address):
+    if address == "" and make is Client:
+        pytest.skip("means none")
+    with pytest.raises(AddressError, match="the form is tcp://host:port"):
+        make(address)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True, "2"])
+def test_a_cluster_of_no_workers(n):
+    with pytest.raises(ValueError, match="n_workers must be 1 or more"):
+        SchedulerClusterCombo(n_workers=n)
+
+
+def test_an_executor_of_no_workers():
+    with pytest.raises(ValueError, match="max_workers"):
+        Executor(0)
+
+
+def test_an_argument_that_cannot_be_pickled_is_named(client):
+    with pytest.raises(SerializationError, match=r"argument 1 of .*pow.*I stay here"):
+        client.submit(pow, 2, Unpicklable())
+    with pytest.raises(SerializationError, match=r"argument 'exp' of .*pow"):
+        client.submit(pow, 2, exp=Unpicklable())
+    with pytest.raises(pickle.PicklingError):
+        client.map(double, [1, Unpicklable(), 3])
+    assert client.submit(double, 1).result(20) == 2
+
+
+def test_a_function_that_cannot_be_pickled_names_what_in_it(client):
+    inside = Unpicklable()
+    with pytest.raises(SerializationError, match="I stay here"):
+        client.submit(lambda: inside)
+    assert client.submit(double, 1).result(20) == 2
+
+
+def test_a_result_that_cannot_be_pickled_fails_alone(client):
+    def choose(x):
+        return Unpicklable() if x == 3 else x
+
+    futures = [client.submit(choose, x) for x in range(6)]
+    with pytest.raises(SerializationError, match="choose"):
+        futures[3].result(20)
+    assert [future.result(20) for x, future in enumerate(futures) if x != 3] == [0, 1, 2, 4, 5]
+
+
+def test_an_argument_that_raises_while_it_is_unpickled_fails_its_task_alone(client):
+    before = client.submit(double, 1)
+    bad = client.submit(double, Explosive())
+    after = client.submit(double, 2)
+    with pytest.raises(Exception, match="it went off"):
+        bad.result(20)
+    assert (before.result(20), after.result(20)) == (2, 4)
+
+
+def test_a_result_that_raises_while_it_is_unpickled_fails_its_task_alone(client):
+    bad = client.submit(Explosive)
+    with pytest.raises(ArithmeticError, match="it went off"):
+        bad.result(20)
+    with pytest.raises(ArithmeticError, match="it went off"):
+        client.map(lambda x: Explosive() if x == 2 else x, range(4))
+    assert client.submit(double, 2).result(20) == 4
+
+
+def test_an_exception_that_cannot_be_pickled_comes_as_text(client):
+    def fail():
+        import threading
+
+        class Local(Exception):
+            lock = threading.Lock()
+
+        raise Local("what happened")
+
+    with pytest.raises(TaskError, match="Local: what happened") as caught:
+        client.submit(fail).result(20)
+    assert "in fail" in str(caught.value.__cause__)
+    assert client.submit(double, 2).result(20) == 4
+
+
+def test_a_function_whose_module_is_missing_on_the_worker(daemons: Daemons, tmp_path, monkeypatch):
+    daemons.start_scheduler()
+    daemons.start_agent(1)
+    (tmp_path / "here_only").mkdir()
+    (tmp_path / "here_only" / "just_mine.py").write_text("def answer():\n    return 42\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "here_only"))
+    import just_mine
+
+    client = daemons.client()
+    with pytest.raises(FunctionNotFound, match=rf"(?s)just_mine.*{os.uname().nodename}"):
+        client.submit(just_mine.answer).result(20)
+    with pytest.raises(FunctionNotFound, match="just_mine"):
+        client.map(just_mine.answer, [()])
+    assert client.submit(double, 2).result(20) == 4
+    del sys.modules["just_mine"]
+
+
+def test_a_graph_that_depends_on_itself(client):
+    graph = {"a": (double, "b"), "b": (double, "c"), "c": (double, "a")}
+    with pytest.raises(CycleError, match="a -> b -> c -> a"):
+        client.get(graph, ["a"])
+
+
+def test_a_key_that_is_missing(client):
+    with pytest.raises(KeyError, match="nowhere"):
+        client.get({"a": (double, 1)}, ["nowhere"])
+    assert client.get({"a": (double, 1)}, ["a"]) == {"a": 2}
+
+
+def test_iterables_of_unequal_length_end_with_the_shortest(client):
+    assert client.map(pow, [2, 3, 4], [2, 2]) == list(map(pow, [2, 3, 4], [2, 2]))
+    with pytest.raises(TypeError):
+        client.map(double)
+    assert client.map(double, []) == []
+
+
+def test_use_after_goodbye(cluster):
+    client = Client(cluster.address)
+    done = client.submit(double, 1)
+    done.result(20)
+    client.disconnect()
+    client.disconnect()
+    assert done.result() == 2
+    for use in (
+        lambda: client.submit(double, 1),
+        lambda: client.map(double, [1]),
+        lambda: client.get({"a": (double, 1)}, ["a"]),
+        lambda: client.send_object(1),
+        client.clear,
+        client.shutdown,
+    ):
+        with pytest.raises(ClientClosed, match="make a new Client"):
+            use()
+
+
+def test_a_result_asked_for_after_a_fork(scripts):
+    text = scripts.run(
+        """
+        import os, time
+        import scaler
+
+        with scaler.SchedulerClusterCombo(n_workers=1) as cluster, scaler.Client(cluster.address) as client:
+            pending = client.submit(time.sleep, 0.5)
+            pid = os.fork()
+            if pid == 0:
+                for use in (pending.result, lambda: client.submit(pow, 1, 2), lambda: client.map(pow, [(1, 2)])):
+                    try:
+                        use()
+                    except scaler.ForkedClient as error:
+                        print("refused:", error, flush=True)
+                with scaler.Client(cluster.address) as mine:
+                    print(mine.submit(pow, 2, 3).result(20), flush=True)
+                os._exit(0)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            assert pending.result(20) is None
+            assert client.submit(pow, 2, 2).result(20) == 4
+            print("the parent works on")
+        """
+    )
+    assert text.count("refused: ") == 3
+    assert text.endswith("8\nthe parent works on\n")
+
+
+def test_a_value_over_the_limit(start_cluster, connect):
+    client = connect(start_cluster(1, max_message_bytes=1 << 20))
+    big = bytes(2 << 20)
+    for use in (
+        lambda: client.submit(len, big),
+        lambda: client.map(len, [big]),
+        lambda: client.send_object(big),
+        lambda: client.submit(lambda: len(big)),
+        lambda: client.get({"a": (len, big)}, ["a"]),
+    ):
+        with pytest.raises(ObjectTooLarge, match="max_message_bytes"):
+            use()
+    with pytest.raises(ObjectTooLarge, match="max_message_bytes"):
+        client.submit(bytes, 2 << 20).result(20)
+    assert client.submit(double, 2).result(20) == 4
+
+
+def test_what_is_no_function(client):
+    with pytest.raises(TypeError):
+        client.submit("no function").result(20)
+    assert client.submit(double, 2).result(20) == 4
+
+
+def test_wrong_arguments_are_the_functions_own_error(client):
+    with pytest.raises(TypeError, match="double"):
+        client.submit(double, 1, 2).result(20)
+    with pytest.raises(TypeError, match="double"):
+        client.map(double, [(1, 2)])

@@ -1,0 +1,117 @@
+"""The client's calls: submit, map, graphs, objects, captured functions, serializers."""
+
+import math
+
+import pytest
+
+from scaler import Client, Serializer
+
+
+def add(a, b, c=0):
+    return a + b + c
+
+
+def inc(x):
+    return x + 1
+
+
+def test_submit_passes_positional_and_keyword_arguments(client):
+    assert client.submit(add, 1, b=2, c=3).result(20) == 6
+    assert client.submit(math.sqrt, 16).result(20) == 4.0
+
+
+def test_map_takes_tuples_as_arguments_and_zips_iterables(client):
+    assert client.map(add, [(1, 2), (3, 4)]) == [3, 7]
+    assert client.map(inc, range(1000)) == list(range(1, 1001))
+    assert client.map(add, [1, 2], [3, 4], [5, 6]) == [9, 12]
+    assert client.starmap(add, [[1, 2], [3, 4]]) == [3, 7]
+
+
+def test_map_raises_what_the_first_failing_call_raised(client):
+    with pytest.raises(ZeroDivisionError):
+        client.map(lambda x: 1 / (x - 50), range(100))
+    assert client.map(inc, [1]) == [2]
+
+
+def test_a_graph_gives_what_was_asked_of_it(client):
+    graph = {"a": 2, "b": 3, "c": (inc, "a"), "d": (add, "a", "b"), "e": (add, "d", "c"), "unneeded": (math.sqrt, -1)}
+    assert client.get(graph, ["e", "a"]) == {"e": 8, "a": 2}
+    assert [future.result(20) for future in client.submit_graph(graph, ["c", "d"])] == [3, 5]
+    assert client.get(graph, ["e"], block=False)["e"].result(20) == 8
+
+
+def test_a_graph_fails_with_the_tasks_error(client):
+    with pytest.raises(ValueError, match="math domain|nonnegative"):
+        client.get({"a": (math.sqrt, -1), "b": (inc, "a")}, ["b"])
+
+
+def test_an_object_is_sent_once_and_used_by_many(client):
+    reference = client.send_object(list(range(1000)), name="numbers")
+    futures = [client.submit(lambda values, i: values[i], reference, i) for i in range(100)]
+    assert [future.result(20) for future in futures] == list(range(100))
+    assert client.map(lambda values, i: values[i], [(reference, i) for i in range(10)]) == list(range(10))
+
+
+def test_the_older_order_of_send_object_is_accepted_with_a_warning(client):
+    with pytest.warns(DeprecationWarning, match="old order"):
+        reference = client.send_object("numbers", [1, 2, 3])
+    assert client.submit(len, reference).result(20) == 3
+
+
+def test_a_function_is_captured_again_when_what_it_names_changes(client):
+    scope = {"factor": 2}
+    exec("def scale(x):\n    return factor * x", scope)
+    assert client.submit(scope["scale"], 5).result(20) == 10
+    scope["factor"] = 3
+    assert client.submit(scope["scale"], 5).result(20) == 15
+    exec("def scale(x):\n    return -x", scope)
+    assert client.submit(scope["scale"], 5).result(20) == -5
+
+
+def test_a_closure_is_captured_as_it_is_when_it_is_submitted(client):
+    value = 1
+
+    def look():
+        return value
+
+    first = client.submit(look)
+    value = 2
+    second = client.submit(look)
+    assert (first.result(20), second.result(20)) == (1, 2)
+
+
+def test_a_custom_serializer_is_called_for_function_arguments_and_result_one_by_one(cluster, tmp_path):
+    import pickle
+
+    import cloudpickle
+
+    log = str(tmp_path / "log")
+
+    class Counting(Serializer):
+        @staticmethod
+        def serialize(obj):
+            with open(log, "a") as file:
+                file.write(f"w {'function' if callable(obj) else obj}\n")
+            return b"C" + cloudpickle.dumps(obj)
+
+        @staticmethod
+        def deserialize(payload):
+            assert payload[:1] == b"C"
+            value = pickle.loads(payload[1:])
+            with open(log, "a") as file:
+                file.write(f"r {'function' if callable(value) else value}\n")
+            return value
+
+    with Client(cluster.address, serializer=Counting) as client:
+        assert client.submit(lambda a, b: a * b, 11, 22).result(20) == 242
+    with open(log) as file:
+        lines = sorted(file.read().splitlines())
+    assert lines == sorted(f"{way} {what}" for way in "wr" for what in ("function", 11, 22, 242))
+
+
+def test_a_client_finds_its_address_in_the_environment(cluster, monkeypatch):
+    monkeypatch.setenv("SCALER_ADDRESS", cluster.address)
+    with Client() as client:
+        assert client.address == cluster.address
+        assert client.n_workers == 2
+        assert client.submit(inc, 1).result(20) == 2

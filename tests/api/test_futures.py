@@ -1,0 +1,285 @@
+"""Futures are standard futures, and what the engine adds to them."""
+
+import asyncio
+import concurrent.futures
+import gc
+import os
+import signal
+import threading
+import time
+
+import pytest
+from support import until
+
+from scaler import Client, TaskTimeout, WorkerLost
+
+
+def double(x):
+    return 2 * x
+
+
+def fail(text):
+    raise KeyError(text)
+
+
+def occupy(client, tmp_path, n=2):
+    """Keep all workers busy until the files that are returned are removed."""
+    marks = []
+
+    def wait_for_removal(path):
+        open(path, "w").close()
+        while os.path.exists(path):
+            time.sleep(0.002)
+        return "held"
+
+    futures = []
+    for i in range(n):
+        marks.append(tmp_path / f"mark{i}")
+        futures.append(client.submit(wait_for_removal, str(marks[-1])))
+    until(lambda: all(mark.exists() for mark in marks), "the workers to be busy")
+    return marks, futures
+
+
+def test_a_future_is_a_standard_one(client):
+    future = client.submit(double, 4)
+    assert isinstance(future, concurrent.futures.Future)
+    assert future.result(20) == 8
+    assert future.exception() is None
+    assert future.done()
+    assert not future.running()
+    assert not future.cancelled()
+
+
+def test_the_standard_ways_to_wait(client):
+    futures = [client.submit(double, x) for x in range(50)]
+    assert {future.result() for future in concurrent.futures.as_completed(futures, timeout=20)} == {
+        2 * x for x in range(50)
+    }
+    assert concurrent.futures.wait(futures, timeout=20).not_done == set()
+    failed = client.submit(fail, "x")
+    done, _ = concurrent.futures.wait([failed], timeout=20, return_when=concurrent.futures.FIRST_EXCEPTION)
+    assert done == {failed}
+
+
+def test_callbacks_are_called_once_whenever_they_are_added(client):
+    called = []
+    future = client.submit(double, 4)
+    future.add_done_callback(lambda f: called.append(("early", f.result())))
+    assert future.result(20) == 8
+    future.add_done_callback(lambda f: called.append(("late", f.result())))
+    until(lambda: len(called) == 2)
+    assert sorted(called) == [("early", 8), ("late", 8)]
+
+
+def test_a_callback_may_submit(client):
+    second = []
+    client.submit(double, 1).add_done_callback(lambda f: second.append(client.submit(double, f.result())))
+    assert until(lambda: second)[0].result(20) == 4
+
+
+def test_futures_can_be_awaited(client):
+    async def main():
+        one = await client.submit(double, 1)
+        two = await asyncio.wrap_future(client.submit(double, 2))
+        three = await asyncio.gather(*[asyncio.wrap_future(client.submit(double, x)) for x in range(100)])
+        with pytest.raises(KeyError):
+            await client.submit(fail, "x")
+        return one, two, sum(three)
+
+    assert asyncio.run(asyncio.wait_for(main(), 20)) == (2, 4, 9900)
+
+
+def test_a_timeout_bounds_a_wait_and_loses_nothing(client, tmp_path):
+    marks, futures = occupy(client, tmp_path)
+    waiting = client.submit(double, 3)
+    began = time.monotonic()
+    with pytest.raises(TimeoutError):
+        waiting.result(0.05)
+    with pytest.raises(TimeoutError):
+        waiting.exception(0.05)
+    with pytest.raises(TimeoutError):
+        client.map(double, range(10), timeout=0.05)
+    assert time.monotonic() - began < 2
+    for mark in marks:
+        mark.unlink()
+    assert waiting.result(20) == 6
+    assert [future.result(20) for future in futures] == ["held", "held"]
+
+
+def test_cancel_takes_back_what_has_not_begun_and_nothing_else(client, tmp_path):
+    marks, running = occupy(client, tmp_path)
+    waiting = [client.submit(double, x) for x in range(100)]
+    assert not running[0].cancel()
+    assert not running[0].cancelled()
+    assert waiting[0].cancel()
+    assert waiting[0].cancelled()
+    assert waiting[0].cancel()
+    assert client.cancel(waiting[1:50]) == 49
+    with pytest.raises(concurrent.futures.CancelledError):
+        waiting[10].result(5)
+    for mark in marks:
+        mark.unlink()
+    assert [future.result(20) for future in waiting[50:]] == [2 * x for x in range(50, 100)]
+    assert [future.result(20) for future in running] == ["held", "held"]
+    assert not running[0].cancel()
+
+
+def test_cancel_by_force_ends_the_worker_and_only_that(client, tmp_path):
+    _, running = occupy(client, tmp_path)
+    behind = [client.submit(double, x) for x in range(20)]
+    assert running[0].cancel(force=True)
+    assert running[0].cancelled()
+    assert not running[1].done()
+    assert [future.result(20) for future in behind] == [2 * x for x in range(20)]
+    assert client.cancel(running, force=True) == 2
+    assert client.map(double, range(4), timeout=20) == [0, 2, 4, 6]
+
+
+def test_clear_cancels_everything_and_the_client_works_on(client, tmp_path):
+    _, running = occupy(client, tmp_path)
+    waiting = [client.submit(double, x) for x in range(100)]
+    client.clear()
+    assert all(future.cancelled() for future in [*running, *waiting])
+    assert client.submit(double, 5).result(20) == 10
+
+
+def test_profiling_tells_duration_and_memory(client):
+    def fill():
+        time.sleep(0.02)
+        return len(bytearray(30_000_000))
+
+    future = client.submit(fill, profiling=True)
+    assert future.result(20) == 30_000_000
+    info = future.profiling_info()
+    assert 20_000 <= info.duration_us < 5_000_000
+    assert info.peak_memory > 1_000_000
+    plain = client.submit(double, 1)
+    plain.result(20)
+    with pytest.raises(ValueError, match="profiling=True"):
+        plain.profiling_info()
+
+
+def test_futures_are_arguments_whatever_state_they_are_in(client, tmp_path):
+    marks, _ = occupy(client, tmp_path)
+    pending = client.submit(double, 1)
+    chain = client.submit(double, client.submit(double, pending))
+    for mark in marks:
+        mark.unlink()
+    assert chain.result(20) == 8
+    assert client.submit(double, chain).result(20) == 16
+    assert client.submit(pow, 2, exp=pending).result(20) == 4
+    broken = client.submit(fail, "x")
+    for _ in range(2):  # pending, then done
+        with pytest.raises(KeyError, match="x"):
+            client.submit(double, broken).result(20)
+
+
+def test_a_future_of_another_client_is_refused_as_an_argument(client, cluster):
+    with Client(cluster.address) as other, pytest.raises(ValueError, match="another client"):
+        client.submit(double, other.submit(double, 1))
+
+
+def test_the_users_exception_comes_back_with_the_remote_traceback(client):
+    with pytest.raises(KeyError, match="where") as caught:
+        client.submit(fail, "where").result(20)
+    assert "in fail" in str(caught.value.__cause__)
+
+
+def test_a_task_over_its_timeout_fails_alone(client):
+    began = time.monotonic()
+    slow = client.with_options(timeout=0.2).submit(time.sleep, 100)
+    quick = [client.submit(double, x) for x in range(20)]
+    with pytest.raises(TaskTimeout, match="sleep"):
+        slow.result(20)
+    assert time.monotonic() - began < 5
+    assert [future.result(20) for future in quick] == [2 * x for x in range(20)]
+    assert client.with_options(timeout=30).submit(double, 2).result(20) == 4
+
+
+def test_a_task_that_raises_is_tried_again_if_that_was_asked_for(client, tmp_path):
+    def fail_twice(path):
+        with open(path, "a") as file:
+            file.write("x")
+        if os.path.getsize(path) < 3:
+            raise OSError("not yet")
+        return os.path.getsize(path)
+
+    assert client.with_options(retries=2).submit(fail_twice, str(tmp_path / "a")).result(20) == 3
+    with pytest.raises(OSError, match="not yet"):
+        client.with_options(retries=1).submit(fail_twice, str(tmp_path / "b")).result(20)
+
+
+def test_larger_priorities_run_first(client, tmp_path):
+    marks, _ = occupy(client, tmp_path)
+    log = str(tmp_path / "log")
+
+    def note(text):
+        with open(log, "a") as file:
+            file.write(text)
+
+    futures = [client.with_options(priority=p).submit(note, str(p)) for p in (1, 3, 2, 0) for _ in range(3)]
+    marks[0].unlink()
+    concurrent.futures.wait(futures, timeout=20)
+    marks[1].unlink()
+    with open(log) as file:
+        assert file.read() == "333222111000"
+
+
+@pytest.mark.parametrize("options", [{"retries": -1}, {"timeout": 0}, {"timeout": -1}])
+def test_options_that_make_no_sense_are_refused(client, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        client.with_options(**options)
+
+
+def test_tasks_are_in_the_main_thread_and_may_use_signals_and_asyncio(client):
+    def look():
+        async def answer():
+            await asyncio.sleep(0)
+            return 42
+
+        signal.signal(signal.SIGUSR2, lambda *_: None)
+        return threading.current_thread() is threading.main_thread(), asyncio.run(answer())
+
+    assert client.submit(look).result(20) == (True, 42)
+
+
+def test_what_a_task_prints_is_streamed_to_the_client(cluster, capfd):
+    def speak(x):
+        print("row", x)
+        return x
+
+    with Client(cluster.address, stream_output=True) as client:
+        assert client.map(speak, range(3), timeout=20) == [0, 1, 2]
+        out = ""
+
+        def seen():
+            nonlocal out
+            out += capfd.readouterr().out
+            return all(f"row {x}\n" in out for x in range(3))
+
+        until(seen)
+
+
+def test_a_worker_that_a_task_ends_is_named(client):
+    with pytest.raises(WorkerLost, match="SIGTERM"):
+        client.submit(lambda: os.kill(os.getpid(), signal.SIGTERM)).result(20)
+
+
+def test_a_future_that_nobody_keeps_does_no_harm(client):
+    for x in range(100):
+        client.submit(double, x)
+    gc.collect()
+    assert client.submit(double, 1).result(20) == 2
+
+
+def test_clients_leave_neither_threads_nor_descriptors(cluster):
+    def use():
+        with Client(cluster.address) as client:
+            assert client.submit(double, 1).result(20) == 2
+
+    use()
+    threads, files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        use()
+    assert threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) == files

@@ -1,0 +1,291 @@
+"""An agent's core alone: no row is lost or doubled between the scheduler and workers that finish, give back, block and die."""
+
+import marshal
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from simulator import checks
+from simulator.scripted import FakeAgent, spans
+from simulator.world import World
+
+from scaler.agent.core import events as ae
+from scaler.protocol.messages import (
+    BalanceRequest,
+    BalanceResponse,
+    ClientDeparture,
+    ObjectRelease,
+    Spans,
+    TaskCancel,
+    TaskClaim,
+    TaskClaimResponse,
+    TaskResult,
+    TaskRunning,
+    u32,
+    u64,
+)
+
+Row = tuple[int, int, int]
+
+
+class FakeWorker:
+    """Hand-outs in order; what it said and the agent has not heard yet."""
+
+    def __init__(self) -> None:
+        #: [number, client, batch, next row, end]
+        self.handouts: list[list[int]] = []
+        #: the first row of the first hand-out has begun
+        self.said: list[tuple[object, ...]] = []
+        self.recalls: list[int] = []
+        self.dying = False
+        self.quits = False
+        self.ready = False
+
+
+class Agent(RuleBasedStateMachine):
+    """What the scheduler gave must be reported, given back, granted, or still be here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(0)
+        self.fake = FakeAgent(2, ready=False)
+        self.workers: dict[int, FakeWorker] = {}
+        self.next_batch = 10
+        #: rows the scheduler gave and has not heard of
+        self.given: set[Row] = set()
+        self.balances = 0
+        self._collect()
+
+    def _handle(self, *events: ae.Event) -> None:
+        for effect in self.fake.core.handle(events, self.fake.now):
+            self._effect(effect)
+        checks.THOROUGH, before = True, checks.THOROUGH
+        try:
+            checks.check_agent(self.world, "agent", self.fake.core)
+        finally:
+            checks.THOROUGH = before
+
+    def _effect(self, effect: ae.Effect) -> None:
+        if isinstance(effect, ae.ToScheduler):
+            self._heard(effect.message)
+        elif isinstance(effect, ae.StartWorker):
+            self.workers[effect.slot] = FakeWorker()
+        elif isinstance(effect, ae.KillWorker):
+            self.workers[effect.slot].dying = True
+        elif isinstance(effect, ae.ToWorker):
+            message = marshal.loads(marshal.dumps(effect.message))
+            worker = self.workers[effect.slot]
+            if message[0] == "run":
+                assert not worker.quits
+                worker.handouts.append([message[1], message[2], message[3], message[4], message[5]])
+            elif message[0] == "recall":
+                worker.recalls.append(message[1])
+            elif message[0] == "quit":
+                worker.quits = True
+
+    def _collect(self) -> None:
+        for slot in self.fake.started:
+            self.workers[slot] = FakeWorker()
+        self.fake.started.clear()
+
+    def _gone(self, client: int, batch: int, lo: int, hi: int) -> None:
+        for row in range(lo, hi):
+            assert (client, batch, row) in self.given, f"{(client, batch, row)} is not the agent's to speak of"
+            self.given.remove((client, batch, row))
+
+    def _heard(self, message: object) -> None:
+        if isinstance(message, TaskResult):
+            for batch, lo, hi in zip(message.batches, message.spans[::2], message.spans[1::2], strict=True):
+                self._gone(message.client, batch, lo, hi)
+        elif isinstance(message, BalanceResponse):
+            self.balances -= 1
+            assert self.balances >= 0
+            for span in message:
+                self._gone(*span)
+        elif isinstance(message, TaskClaimResponse):
+            for span in message.granted:
+                self._gone(*span)
+        elif isinstance(message, TaskRunning):
+            assert all((c, b, row) in self.given for c, b, lo, hi in message for row in range(lo, hi))
+
+    @invariant()
+    def every_row_is_here(self) -> None:
+        core = self.fake.core
+        here = {(*part.key, row) for queue in core._queue._queues.values() for part, lo, hi in queue for row in range(lo, hi)}
+        for worker in core.workers.values():
+            for handout in worker.handouts.values():
+                if not handout.unwanted:
+                    here |= {(*handout.part.key, row) for lo, hi in handout.left for row in range(lo, hi)}
+        assert here == self.given
+        assert {row for row in core._doomed} <= self.given
+
+    # ---- the scheduler ---------------------------------------------------------------------------------------------
+    @rule(client=st.integers(1, 2), rows=st.integers(1, 12), priority=st.integers(0, 1), timeout=st.sampled_from([0.0, 0.0, 0.0, 2.0]))
+    def task(self, client: int, rows: int, priority: int, timeout: float) -> None:
+        batch, self.next_batch = self.next_batch, self.next_batch + rows
+        self.given |= {(client, batch, row) for row in range(rows)}
+        handled = []
+        self.fake.tell = lambda message: handled.append(message)  # type: ignore[method-assign,assignment]
+        self.fake.give(batch, 0, rows, client=client, priority=priority, timeout=timeout)
+        self._handle(ae.FromScheduler(handled[0]))
+
+    def _span(self, data: st.DataObject) -> Row | None:
+        if not self.given:
+            return None
+        client, batch, row = data.draw(st.sampled_from(sorted(self.given)))
+        return client, batch, row
+
+    @rule(data=st.data(), n=st.integers(1, 5), force=st.booleans())
+    def cancel(self, data: st.DataObject, n: int, force: bool) -> None:
+        span = self._span(data)
+        if span is not None:
+            client, batch, row = span
+            self._handle(ae.FromScheduler(TaskCancel(spans(Spans, client, (batch, row, row + n)), force)))
+
+    @rule(data=st.data(), n=st.integers(1, 5))
+    def claim(self, data: st.DataObject, n: int) -> None:
+        span = self._span(data)
+        if span is not None:
+            client, batch, row = span
+            self._handle(ae.FromScheduler(spans(TaskClaim, client, (batch, row, row + n))))
+
+    @precondition(lambda self: not self.balances)
+    @rule(rows=st.integers(1, 10))
+    def balance(self, rows: int) -> None:
+        self.balances += 1
+        self._handle(ae.FromScheduler(BalanceRequest(rows)))
+
+    @rule(client=st.integers(1, 2))
+    def departure(self, client: int) -> None:
+        self.given = {row for row in self.given if row[0] != client}
+        self._handle(ae.FromScheduler(ClientDeparture(client)))
+
+    @rule()
+    def begin_anew(self) -> None:
+        self.given.clear()
+        self.balances = 0
+        self._handle(ae.Welcomed(False, 1.0))
+
+    @precondition(lambda self: not self.given)
+    @rule(client=st.integers(1, 2))
+    def release(self, client: int) -> None:
+        self._handle(ae.FromScheduler(ObjectRelease(u32([client]), u64([1]))))
+
+    # ---- workers ---------------------------------------------------------------------------------------------------
+    def _worker(self, data: st.DataObject) -> tuple[int, FakeWorker] | None:
+        return data.draw(st.sampled_from(sorted(self.workers.items(), key=lambda item: item[0]))) if self.workers else None
+
+    @rule(data=st.data())
+    def ready(self, data: st.DataObject) -> None:
+        slots = [slot for slot, worker in sorted(self.workers.items()) if not worker.ready and not worker.dying]
+        if slots:
+            slot = data.draw(st.sampled_from(slots))
+            self.workers[slot].ready = True
+            self._handle(ae.FromWorker(slot, ("ready", 1)))
+
+    @rule(data=st.data(), n=st.integers(1, 9), us=st.sampled_from([1, 100, 5_000, 10**6]), error=st.booleans())
+    def works(self, data: st.DataObject, n: int, us: int, error: bool) -> None:
+        """Rows end in a worker; the agent hears of it later."""
+        slots = [slot for slot, worker in sorted(self.workers.items()) if worker.handouts]
+        if not slots:
+            return
+        worker = self.workers[data.draw(st.sampled_from(slots))]
+        handout = worker.handouts[0]
+        number, client, batch, lo, end = handout
+        hi = min(end, lo + n)
+        handout[3] = hi
+        done = []
+        if hi == end:
+            worker.handouts.pop(0)
+            done.append(number)
+        spans_ = [(lo, hi)] if not error else [(row, row + 1) for row in range(lo, hi)]
+        results = [(number, client, batch, a, b, 2 if error else 0, us * (b - a), 0, u32([4]).tobytes(), b"data") for a, b in spans_]
+        worker.said.append(("results", results, done))
+
+    @rule(data=st.data(), asked=st.booleans())
+    def gives_back(self, data: st.DataObject, asked: bool) -> None:
+        """All but the row that runs."""
+        slots = [slot for slot, worker in sorted(self.workers.items()) if (worker.recalls or not asked) and worker.ready]
+        if not slots:
+            return
+        worker = self.workers[data.draw(st.sampled_from(slots))]
+        returned = []
+        for i, handout in reversed(list(enumerate(worker.handouts))):
+            lo = handout[3] + (i == 0)
+            if lo < handout[4]:
+                returned.append((handout[0], handout[1], handout[2], lo, handout[4]))
+                handout[4] = lo
+        emptied = [h[0] for h in worker.handouts if h[3] >= h[4]]
+        worker.handouts = [h for h in worker.handouts if h[3] < h[4]]
+        worker.said.append(("returned", worker.recalls.pop(0) if asked else 0, returned, None))
+        if emptied:
+            worker.said.append(("results", [], emptied))
+
+    @rule(data=st.data(), blocked=st.booleans())
+    def waits(self, data: st.DataObject, blocked: bool) -> None:
+        slots = [slot for slot, worker in sorted(self.workers.items()) if worker.handouts]
+        if slots:
+            self.workers[data.draw(st.sampled_from(slots))].said.append(("blocked",) if blocked else ("unblocked",))
+
+    @rule(data=st.data(), n=st.integers(1, 5))
+    def is_heard(self, data: st.DataObject, n: int) -> None:
+        slots = [slot for slot, worker in sorted(self.workers.items()) if worker.said]
+        if slots:
+            slot = data.draw(st.sampled_from(slots))
+            worker = self.workers[slot]
+            said, worker.said = worker.said[:n], worker.said[n:]
+            self._handle(*[ae.FromWorker(slot, message) for message in said])
+
+    @rule(data=st.data(), hard=st.booleans())
+    def ends(self, data: st.DataObject, hard: bool) -> None:
+        """A worker that was killed or told to quit ends, or one just dies."""
+        slots = [slot for slot, worker in sorted(self.workers.items()) if hard or worker.dying or (worker.quits and not worker.handouts)]
+        if slots:
+            slot = data.draw(st.sampled_from(slots))
+            worker = self.workers.pop(slot)
+            begun = (worker.handouts[0][0], worker.handouts[0][3]) if worker.handouts else (0, -1)
+            said = [ae.FromWorker(slot, message) for message in worker.said]
+            self._handle(*said, ae.WorkerExited(slot, 1, 9, begun))
+
+    @rule(seconds=st.sampled_from([0.0001, 0.01, 3.0]))
+    def time_goes_by(self, seconds: float) -> None:
+        self.fake.now += seconds
+        self._handle(ae.Tick())
+
+    def teardown(self) -> None:
+        """Left alone with workers that work, the agent ends all rows and owes nothing."""
+        for _ in range(400):
+            core = self.fake.core
+            if not self.given and not self.balances and not any(w.recalling or w.sentence or w.state == "starting" for w in core.workers.values()):
+                break
+            for slot, worker in sorted(self.workers.items()):
+                if self.workers.get(slot) is not worker:
+                    continue
+                if worker.dying or (worker.quits and not worker.handouts and not worker.said):
+                    said = [ae.FromWorker(slot, message) for message in worker.said]
+                    begun = (worker.handouts[0][0], worker.handouts[0][3]) if worker.handouts else (0, -1)
+                    del self.workers[slot]
+                    self._handle(*said, ae.WorkerExited(slot, 1, 9, begun))
+                    continue
+                if not worker.ready:
+                    worker.ready = True
+                    worker.said.insert(0, ("ready", 1))
+                worker.said.append(("unblocked",))
+                while worker.recalls:
+                    worker.said.append(("returned", worker.recalls.pop(0), [], None))
+                for number, client, batch, lo, hi in worker.handouts:
+                    results = [(number, client, batch, lo, hi, 0, 100, 0, u32([4]).tobytes(), b"data")]
+                    worker.said.append(("results", results, [number]))
+                worker.handouts = []
+                said, worker.said = worker.said, []
+                self._handle(*[ae.FromWorker(slot, message) for message in said])
+            self.fake.now += 0.5
+            self._handle(ae.Tick())
+        assert not self.given
+        assert not self.balances, "the scheduler waits for rows, and would never ask again"
+        assert not self.fake.core._doomed
+        assert not self.fake.core.queued
+
+
+TestAgent = Agent.TestCase
+TestAgent.settings = settings(max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

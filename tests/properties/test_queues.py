@@ -1,0 +1,219 @@
+"""Queues of spans against lists of rows."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+
+from scaler.agent.core.queue import RowQueue
+from scaler.scheduler.core.queues import ReadyQueues
+from scaler.spans import SpanQueue, runs_of
+
+
+@dataclass(eq=False)
+class Batch:
+    """As much of a batch, or of a part, as queues look at."""
+
+    client: int
+    id: int
+    priority: int
+    capabilities: tuple[str, ...] = ()
+    #: rows made so far
+    rows: int = 0
+
+    @property
+    def task(self) -> Any:
+        """Where queues find the priority."""
+        return SimpleNamespace(priority=self.priority, capabilities=self.capabilities, batch=self.id)
+
+
+class Rows:
+    """The model: rows of each client in order, and whose turn it is."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, list[tuple[Batch, int]]] = {}
+        self.turns: list[int] = []
+
+    def add(self, batch: Batch, lo: int, hi: int, front: bool) -> None:
+        """Queue rows."""
+        rows = [(batch, row) for row in range(lo, hi)]
+        if batch.client not in self.of:
+            self.of[batch.client] = []
+            self.turns.append(batch.client)
+        here = self.of[batch.client]
+        self.of[batch.client] = rows + here if front else here + rows
+
+    def taken(self, limit: int, batch: Batch, lo: int, hi: int, last: bool) -> None:
+        """These rows are said to come first, or last."""
+        client = self.turns[-1 if last else 0]
+        here = self.of[client]
+        n = hi - lo
+        assert 0 < n <= limit
+        rows = [(batch, row) for row in range(lo, hi)]
+        assert (here[-n:] if last else here[:n]) == rows
+        self.of[client] = here[:-n] if last else here[n:]
+        if not last:
+            self.turns.append(self.turns.pop(0))
+        self.settle()
+
+    def settle(self) -> None:
+        """Clients without rows have no turn."""
+        self.of = {client: rows for client, rows in self.of.items() if rows}
+        self.turns = [client for client in self.turns if client in self.of]
+
+    def remove(self, batch: Batch, lo: int, hi: int) -> set[int]:
+        """Take out rows; those that were here."""
+        here = self.of.get(batch.client, [])
+        found = {row for other, row in here if other is batch and lo <= row < hi}
+        if here:
+            self.of[batch.client] = [(other, row) for other, row in here if other is not batch or row not in found]
+        self.settle()
+        return found
+
+    def drop(self, client: int) -> None:
+        """A client is gone."""
+        self.of.pop(client, None)
+        self.settle()
+
+    @property
+    def count(self) -> int:
+        """All rows."""
+        return sum(map(len, self.of.values()))
+
+
+class SpanQueues(RuleBasedStateMachine):
+    """One SpanQueue: clients take turns, each one's rows stay in order."""
+
+    batches = Bundle("batches")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: SpanQueue[Batch] = SpanQueue()
+        self.model = Rows()
+        self.spare: list[tuple[Batch, int, int]] = []
+
+    @rule(target=batches, client=st.integers(1, 3))
+    def batch(self, client: int) -> Batch:
+        return Batch(client, 0, 0)
+
+    @rule(batch=batches, n=st.integers(1, 6))
+    def append(self, batch: Batch, n: int) -> None:
+        lo, batch.rows = batch.rows, batch.rows + n
+        self.queue.append(batch, lo, batch.rows)
+        self.model.add(batch, lo, batch.rows, front=False)
+
+    @precondition(lambda self: self.spare)
+    @rule()
+    def prepend(self) -> None:
+        batch, lo, hi = self.spare.pop()
+        self.queue.prepend(batch, lo, hi)
+        self.model.add(batch, lo, hi, front=True)
+
+    @precondition(lambda self: self.model.count)
+    @rule(limit=st.integers(1, 8), last=st.booleans())
+    def take(self, limit: int, last: bool) -> None:
+        if not last:
+            assert self.queue.head is self.model.of[self.model.turns[0]][0][0]
+        span = self.queue.take_last(limit) if last else self.queue.take(limit)
+        self.model.taken(limit, *span, last)
+        self.spare.append(span)
+
+    @rule(batch=batches, lo=st.integers(0, 12), n=st.integers(1, 12))
+    def remove(self, batch: Batch, lo: int, n: int) -> None:
+        found = self.queue.remove(batch, lo, lo + n)
+        rows = [row for a, b in found for row in range(a, b)]
+        assert len(set(rows)) == len(rows)
+        assert set(rows) == self.model.remove(batch, lo, lo + n)
+
+    @rule(client=st.integers(1, 3))
+    def drop(self, client: int) -> None:
+        self.queue.drop_client(client)
+        self.model.drop(client)
+        self.spare = [span for span in self.spare if span[0].client != client]
+
+    @invariant()
+    def same_rows(self) -> None:
+        assert self.queue.rows == self.model.count
+        for client, rows in self.model.of.items():
+            assert [(batch, row) for batch, lo, hi in self.queue.of_client(client) for row in range(lo, hi)] == rows
+        assert sum(hi - lo for _, lo, hi in self.queue) == self.model.count
+        assert list(self.queue._turns) == self.model.turns
+
+
+class PriorityQueues(RuleBasedStateMachine):
+    """RowQueue and ReadyQueues: highest priority first, nothing lost between them."""
+
+    batches = Bundle("batches")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: RowQueue = RowQueue()
+        self.ready = ReadyQueues()
+        self.model: list[tuple[Batch, int]] = []
+        self.next_id = 1
+
+    @rule(target=batches, client=st.integers(1, 2), priority=st.integers(-1, 1), gpu=st.booleans())
+    def batch(self, client: int, priority: int, gpu: bool) -> Batch:
+        self.next_id += 1
+        return Batch(client, self.next_id, priority, ("gpu",) if gpu else ())
+
+    @rule(batch=batches, n=st.integers(1, 5), front=st.booleans())
+    def add(self, batch: Batch, n: int, front: bool) -> None:
+        lo, batch.rows = batch.rows, batch.rows + n
+        for queue in (self.rows, self.ready):
+            (queue.prepend if front else queue.append)(batch, lo, batch.rows)  # type: ignore[arg-type]
+        self.model += [(batch, row) for row in range(lo, batch.rows)]
+
+    def _left(self, *spans: tuple[Batch, int, int]) -> None:
+        for batch, lo, hi in spans:
+            for row in range(lo, hi):
+                self.model.remove((batch, row))
+
+    @precondition(lambda self: self.model)
+    @rule(limit=st.integers(1, 5), last=st.booleans())
+    def take(self, limit: int, last: bool) -> None:
+        batch, lo, hi = self.rows.take_last(limit) if last else self.rows.take(limit)
+        priorities = [other.priority for other, _ in self.model]
+        assert batch.priority == (min if last else max)(priorities)  # type: ignore[attr-defined]
+        assert 0 < hi - lo <= limit
+        self._left((batch, lo, hi))  # type: ignore[arg-type]
+        assert sum(b - a for a, b in self.ready.remove(batch, lo, hi)) == hi - lo  # type: ignore[arg-type]
+
+    @rule(batch=batches, lo=st.integers(0, 8), n=st.integers(1, 8))
+    def remove(self, batch: Batch, lo: int, n: int) -> None:
+        found = self.rows.remove_rows(batch.client, batch.id, lo, lo + n)
+        assert (sorted(found) and set(found)) or not found
+        assert {r for a, b in found for r in range(a, b)} == {
+            r for other, r in self.model if other is batch and lo <= r < lo + n
+        }
+        self._left(*[(batch, a, b) for a, b in found])
+        self.ready.remove(batch, lo, lo + n)  # type: ignore[arg-type]
+
+    @rule(client=st.integers(1, 2))
+    def drop(self, client: int) -> None:
+        self.rows.drop_client(client)
+        self.ready.drop_client(client)
+        self.model = [(batch, row) for batch, row in self.model if batch.client != client]
+
+    @invariant()
+    def counts(self) -> None:
+        assert self.rows.rows == self.ready.rows == len(self.model)
+        if self.model:
+            assert self.rows.head.priority == max(batch.priority for batch, _ in self.model)  # type: ignore[attr-defined]
+        classes = [key for key, queue in self.ready.in_order()]
+        assert classes == sorted({(-batch.priority, batch.capabilities) for batch, _ in self.model})
+
+
+TestSpanQueue = SpanQueues.TestCase
+TestPriorityQueues = PriorityQueues.TestCase
+for case in (TestSpanQueue, TestPriorityQueues):
+    case.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+
+
+def test_runs_cover_rows_exactly() -> None:
+    assert list(runs_of([])) == []
+    assert list(runs_of([3])) == [(3, 4)]
+    assert list(runs_of([0, 1, 2, 5, 7, 8])) == [(0, 3), (5, 6), (7, 9)]

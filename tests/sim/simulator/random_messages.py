@@ -1,0 +1,126 @@
+"""Hypothesis strategies for well-formed messages of every class."""
+
+from dataclasses import fields
+from typing import Any
+
+from hypothesis import strategies as st
+
+from scaler.protocol import messages as m
+
+U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
+TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
+BYTES = st.binary(max_size=40)
+SECONDS = st.floats(0, 1e8)
+FEW = 5
+
+
+@st.composite
+def pairs(draw: Any, rows: int = 2**20, count: int | None = None) -> Any:
+    bounds = []
+    for _ in range(draw(st.integers(0, FEW)) if count is None else count):
+        lo = draw(st.integers(0, rows - 1))
+        bounds += [lo, draw(st.integers(lo + 1, min(rows, lo + 8)))]
+    return m.u32(bounds)
+
+
+@st.composite
+def spans(draw: Any, cls: type[m.Spans] = m.Spans) -> m.Spans:
+    bounds = draw(pairs())
+    n = len(bounds) // 2
+    return cls(m.u32(draw(st.lists(U32, min_size=n, max_size=n))), m.u64(draw(st.lists(U64, min_size=n, max_size=n))), bounds)
+
+
+@st.composite
+def objects(draw: Any, cls: type[m.Objects]) -> m.Objects:
+    n = draw(st.integers(0, FEW))
+    return cls(m.u32(draw(st.lists(U32, min_size=n, max_size=n))), m.u64(draw(st.lists(U64, min_size=n, max_size=n))))
+
+
+@st.composite
+def tasks(draw: Any) -> m.Task:
+    form, rows = draw(st.integers(0, 2)), draw(st.integers(1, 20))
+    bounds = draw(pairs(rows))
+    meant = sum(bounds[1::2]) - sum(bounds[::2])
+    task = m.Task(
+        draw(U32), draw(U64), rows, form, draw(U32), draw(U64), draw(U64), draw(TEXT), draw(st.integers(-(2**31), 2**31 - 1)), draw(U32),
+        draw(SECONDS), tuple(draw(st.lists(TEXT, max_size=3))), bounds,
+    )  # fmt: skip
+    if form == m.EACH:
+        payloads = draw(st.lists(BYTES, min_size=meant, max_size=meant))
+        task.sizes = m.u32(map(len, payloads))
+        task.bodies = [b"".join(payloads)]
+    if draw(st.booleans()):
+        counts = draw(st.lists(st.integers(0, 3), min_size=meant, max_size=meant))
+        total = sum(counts)
+        task.dependency_counts = m.u32(counts)
+        task.dependencies = m.u64(draw(st.lists(U64, min_size=total, max_size=total)))
+        if draw(st.booleans()):
+            task.indexes = m.i32(draw(st.lists(st.integers(-1, 2**31 - 1), min_size=total, max_size=total)))
+    if form == m.GRAPH and draw(st.booleans()):
+        task.uses = m.u32(draw(st.lists(U32, min_size=rows, max_size=rows)))
+        task.wanted = m.u8(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)))
+    others = draw(st.lists(BYTES, max_size=3))
+    task.objects = m.u64(draw(st.lists(U64, min_size=len(others), max_size=len(others))))
+    task.bodies += others
+    return task
+
+
+@st.composite
+def results(draw: Any) -> m.TaskResult:
+    message = m.TaskResult(draw(U32))
+    body = b""
+    for _ in range(draw(st.integers(0, FEW))):
+        outcome = draw(st.integers(0, m.LOST))
+        lo = draw(st.integers(0, 2**31))
+        rows = 1 if outcome in (m.ERROR, m.LOST) else draw(st.integers(1, 4))
+        count = m.sizes_of(outcome, rows)
+        payloads = draw(st.lists(BYTES, min_size=count, max_size=count))
+        message.batches.append(draw(U64))
+        message.spans.extend([lo, lo + rows])
+        message.outcomes.append(outcome)
+        message.durations.append(draw(U32))
+        message.peaks.append(draw(U64))
+        message.sizes.extend(map(len, payloads))
+        body += b"".join(payloads)
+    message.bodies = [body]
+    return message
+
+
+@st.composite
+def announcements(draw: Any) -> m.ObjectAnnounce:
+    bodies = draw(st.lists(BYTES, max_size=FEW))
+    n = len(bodies)
+    ids = m.u64(draw(st.lists(U64, min_size=n, max_size=n)))
+    return m.ObjectAnnounce(ids, m.u8(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))), bodies)
+
+
+NUMBERS = {"protocol": st.integers(0, 2**16 - 1), "stream": st.integers(0, 255), "workers": st.integers(0, 100_000)}
+U64_FIELDS = {"session", "epoch", "received", "limit", "row", "memory"}
+BY_TYPE = {"str": TEXT, "bool": st.booleans(), "float": st.floats(allow_nan=False), "tuple[str, ...]": st.lists(TEXT, max_size=3).map(tuple)}
+
+
+def plain(cls: type[m.Message]) -> st.SearchStrategy[m.Message]:
+    """Messages whose fields have nothing to do with each other."""
+    strategies = {}
+    for item in fields(cls):
+        kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
+        if item.name == "role":
+            strategies[item.name] = st.sampled_from(["client", "agent"])
+        elif str(item.type).startswith("tuple"):
+            strategies[item.name] = BY_TYPE["tuple[str, ...]"]
+        elif kind == "Spans":
+            strategies[item.name] = spans()
+        else:
+            number = NUMBERS.get(item.name, U64 if item.name in U64_FIELDS else U32)
+            strategies[item.name] = BY_TYPE.get(kind, number)
+    return st.builds(cls, **strategies)
+
+
+def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
+    """Well-formed messages of a class."""
+    special = {m.Task: tasks(), m.TaskResult: results(), m.ObjectAnnounce: announcements()}
+    if cls in special:
+        return special[cls]
+    if issubclass(cls, m.Spans):
+        return spans(cls)
+    return objects(cls) if issubclass(cls, m.Objects) else plain(cls)

@@ -1,0 +1,270 @@
+"""One core at a time, with everybody else played by the test: for tables of what a core does when it is told something."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from scaler.agent.core import events as ae
+from scaler.agent.core.core import AgentCore
+from scaler.protocol.messages import (
+    EACH,
+    ERROR,
+    GRAPH,
+    KEEP,
+    LOST,
+    TOGETHER,
+    VALUES_EACH,
+    VALUES_LIST,
+    Hello,
+    Message,
+    ObjectAnnounce,
+    Spans,
+    Task,
+    TaskCancel,
+    TaskClaim,
+    TaskResult,
+    u8,
+    u32,
+    u64,
+)
+from scaler.results import NO_SIZES, ResultBuilder, SpanResult
+from scaler.scheduler.core import events as se
+from scaler.scheduler.core.core import Limits, SchedulerCore
+from scaler.serialize.record import encode_error
+
+Span = tuple[int, int, int]
+
+
+def hello(role: str, name: str, workers: int = 0, capabilities: tuple[str, ...] = ()) -> Hello:
+    """A Hello as far as a core looks at it."""
+    return Hello(role, name, 1, 1, "3", "", "", 1, 0, 0, workers, capabilities)
+
+
+def spans(cls: Any, client: int, *rows: Span) -> Any:
+    """A message that names rows."""
+    message = cls()
+    for batch, lo, hi in rows:
+        message.add(client, batch, lo, hi)
+    return message
+
+
+def task(batch: int, rows: int, form: int = EACH, client: int = 0, **more: Any) -> Task:
+    """Rows of a function that is object 1; the ids of TOGETHER's arguments are the batch's + 1,000,000."""
+    made = Task(client, batch, rows, form, 0, 1, 0, "f", spans=u32([0, rows]))
+    if form == EACH:
+        made.sizes = u32([1]) * rows
+        made.bodies = [b"x" * rows]
+    elif form == TOGETHER:
+        made.arguments = 1_000_000 + batch
+        made.objects = u64([made.arguments])
+        made.bodies = [b"arguments"]
+    for name, value in more.items():
+        setattr(made, name, value)
+    return made
+
+
+def graph(batch: int, needs: list[list[int]], wanted: Iterable[int]) -> Task:
+    """A graph in one batch; `needs` are row numbers."""
+    rows = len(needs)
+    uses = [sum(others.count(row) for others in needs) for row in range(rows)]
+    function = 2_000_000 + batch
+    return task(
+        batch, rows, GRAPH, flags=KEEP, function=function, objects=u64([function]), bodies=[b"graph"],
+        dependency_counts=u32(map(len, needs)), dependencies=u64([batch + need for others in needs for need in others]),
+        uses=u32(uses), wanted=u8([row in set(wanted) for row in range(rows)]),
+    )  # fmt: skip
+
+
+def result(batch: int, lo: int, hi: int, outcome: int = VALUES_LIST, us: int = 100) -> SpanResult:
+    """How rows ended."""
+    if outcome == VALUES_EACH:
+        return SpanResult(batch, lo, hi, outcome, us, 0, u32([1]) * (hi - lo), b"v" * (hi - lo))
+    if outcome == VALUES_LIST:
+        return SpanResult(batch, lo, hi, outcome, us, 0, u32([4]), b"list")
+    if outcome in (ERROR, LOST):
+        record = encode_error("raised") if outcome == ERROR else b"why"
+        return SpanResult(batch, lo, hi, outcome, us, 0, u32([len(record)]), record)
+    return SpanResult(batch, lo, hi, outcome, us, 0, NO_SIZES, b"")
+
+
+class FakeScheduler:
+    """A scheduler's core among peers that say what the test says."""
+
+    def __init__(self, *workers: int, **limits: Any) -> None:
+        self.core = SchedulerCore(Limits(**limits))
+        self.now = 0.0
+        self._sent: dict[int, list[Message]] = {}
+        self.effects: list[se.Effect] = []
+        self._last = 0
+        self.agents = [self.agent(count) for count in workers]
+
+    def handle(self, *events: se.Event) -> None:
+        """Something happens."""
+        self.effects = self.core.handle(events, self.now)
+        for effect in self.effects:
+            if isinstance(effect, se.Send):
+                self._sent.setdefault(effect.number, []).append(effect.message)
+
+    def _join(self, made: Hello) -> int:
+        self._last += 1
+        self.handle(se.Joined(self._last, made))
+        return self._last
+
+    def agent(self, workers: int = 1, capabilities: tuple[str, ...] = ()) -> int:
+        """An agent joins."""
+        return self._join(hello("agent", f"agent-{self._last + 1}", workers, capabilities))
+
+    def client(self) -> int:
+        """A client joins, and sends the function that is object 1."""
+        number = self._join(hello("client", f"client-{self._last + 1}"))
+        self.say(number, ObjectAnnounce(u64([1]), u8([0]), [b"function"]))
+        return number
+
+    def say(self, number: int, *messages: Message) -> None:
+        """A peer says something."""
+        self.handle(*[se.Received(number, message) for message in messages])
+
+    def lose(self, number: int) -> None:
+        """A peer's connection is gone for good."""
+        self.handle(se.Lost(number, "test"))
+
+    def wait(self, seconds: float) -> None:
+        """Time goes by."""
+        self.now += seconds
+        self.handle(se.Tick())
+
+    def heard(self, number: int, kind: type[Message] | None = None) -> list[Any]:
+        """What a peer was sent since the last time; of one kind if that is asked for."""
+        messages = self._sent.pop(number, [])
+        return [message for message in messages if kind is None or type(message) is kind]
+
+    def placed(self, agent: int) -> list[Span]:
+        """The rows that an agent was given since the last time."""
+        found = []
+        for message in self.heard(agent, Task):
+            found += [(message.batch, lo, hi) for lo, hi in zip(message.spans[::2], message.spans[1::2], strict=True)]
+        return found
+
+    def report(self, agent: int, client: int, *ended: SpanResult) -> None:
+        """An agent says how rows ended."""
+        builder = ResultBuilder(client)
+        for span in ended:
+            builder.add(span)
+        self.say(agent, builder.build())
+
+    def ends(self, client: int) -> list[tuple[int, int, int, int]]:
+        """(batch, lo, hi, outcome) of what a client was told since the last time."""
+        found = []
+        for message in self.heard(client, TaskResult):
+            found += list(zip(message.batches, message.spans[::2], message.spans[1::2], message.outcomes, strict=True))
+        return found
+
+    def holds(self, agent: int) -> int:
+        """Rows that an agent has."""
+        return self.core.agents[agent].outstanding
+
+    def cancel(self, client: int, *rows: Span, force: bool = False) -> None:
+        """A client cancels rows."""
+        self.say(client, TaskCancel(spans(Spans, client, *rows), force))
+
+    def claim(self, client: int, *rows: Span) -> None:
+        """A client claims rows."""
+        self.say(client, spans(TaskClaim, client, *rows))
+
+
+class FakeAgent:
+    """An agent's core whose scheduler and workers say what the test says."""
+
+    CLIENT = 7
+
+    def __init__(self, workers: int = 1, ready: bool = True) -> None:
+        self.core = AgentCore(workers)
+        self.now = 0.0
+        self.said: list[Message] = []
+        #: ("run", ...) messages each worker has not answered, by slot
+        self.runs: dict[int, list[tuple[Any, ...]]] = {}
+        self.control: list[tuple[int, tuple[Any, ...]]] = []
+        self.started: list[int] = []
+        self.killed: list[int] = []
+        self.handle(ae.Welcomed(False, 1.0))
+        if ready:
+            for slot in list(self.started):
+                self.worker(slot, "ready", 100 + slot)
+
+    def handle(self, *events: ae.Event) -> None:
+        """Something happens."""
+        for effect in self.core.handle(events, self.now):
+            if isinstance(effect, ae.ToScheduler):
+                self.said.append(effect.message)
+            elif isinstance(effect, ae.ToWorker) and effect.message[0] == "run":
+                self.runs.setdefault(effect.slot, []).append(effect.message)
+            elif isinstance(effect, ae.ToWorker) and effect.control:
+                self.control.append((effect.slot, effect.message))
+            elif isinstance(effect, ae.StartWorker):
+                self.started.append(effect.slot)
+            elif isinstance(effect, ae.KillWorker):
+                self.killed.append(effect.slot)
+
+    def tell(self, *messages: Message) -> None:
+        """The scheduler says something."""
+        self.handle(*map(ae.FromScheduler, messages))
+
+    def worker(self, slot: int, *message: Any) -> None:
+        """A worker says something."""
+        self.handle(ae.FromWorker(slot, message))
+
+    def give(self, batch: int, lo: int, hi: int, **more: Any) -> None:
+        """Rows come, with the function."""
+        client = more.pop("client", self.CLIENT)
+        rows = hi - lo
+        given = task(
+            batch,
+            hi,
+            client=client,
+            spans=u32([lo, hi]),
+            sizes=u32([1]) * rows,
+            bodies=[b"x" * rows, b"function"],
+            **more,
+        )
+        given.objects = u64([1])
+        self.tell(given)
+
+    def heard(self, kind: type[Message]) -> list[Any]:
+        """What the scheduler was told, of one kind; everything is forgotten."""
+        said, self.said = self.said, []
+        return [message for message in said if type(message) is kind]
+
+    def running(self, slot: int) -> list[Span]:
+        """Rows that a worker was told to run and has not finished."""
+        return [(run[3], run[4], run[5]) for run in self.runs.get(slot, [])]
+
+    def finish(self, slot: int, rows: int | None = None, us: int = 100) -> None:
+        """A worker finishes its oldest hand-out, or that many rows of it."""
+        run = self.runs[slot][0]
+        lo, hi = run[4], run[5]
+        end = hi if rows is None else lo + rows
+        sizes = u32([4]).tobytes()
+        ended = (run[1], run[2], run[3], lo, end, VALUES_LIST, us * (end - lo), 0, sizes, b"list")
+        if end == hi:
+            self.runs[slot].pop(0)
+        else:
+            self.runs[slot][0] = (*run[:4], end, *run[5:])
+        self.worker(slot, "results", [ended], [run[1]] if end == hi else [])
+
+    def give_back(self, slot: int, token: int, keep: int = 0) -> None:
+        """A worker answers a recall: all but the first row of its oldest hand-out."""
+        returned = []
+        for i, run in reversed(list(enumerate(self.runs.get(slot, [])))):
+            lo = run[4] + (i == 0) + (keep if i == 0 else 0)
+            if lo < run[5]:
+                returned.append((run[1], run[2], run[3], lo, run[5]))
+            if i:
+                self.runs[slot].pop(i)
+            elif lo < run[5]:
+                self.runs[slot][0] = (*run[:5], lo, *run[6:])
+        self.worker(slot, "returned", token, returned, None)
+
+    def dies(self, slot: int, status: int = 9) -> None:
+        """A worker's process ends in the row it began last."""
+        runs = self.runs.pop(slot, [])
+        begun = (runs[0][1], runs[0][4]) if runs else (0, -1)
+        self.handle(ae.WorkerExited(slot, 100 + slot, status, begun))

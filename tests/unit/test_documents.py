@@ -1,0 +1,69 @@
+"""What the documentation says about the code: the parts made from it are up to date, and every link leads somewhere."""
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import scaler
+from scaler import errors
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_made_from_the_code_is_up_to_date() -> None:
+    generator = _generator()
+    assert {page.name for page in generator.pages()} == {"protocol.md", "running.md", "states.md"}
+    for page in generator.pages():
+        text = page.read_text()
+        assert text == generator.renewed(text), f"run `python docs/generate.py`: {page.name} is not up to date"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" not in target:
+            name, _, heading = target.partition("#")
+            path = page.parent / name if name else page
+            assert path.exists(), f"{page.name} links to {target}"
+            headings = [re.sub(r"\W+", "-", line.strip("# ").lower()) for line in _headings(path)] if heading else []
+            assert not heading or heading in headings, f"{page.name} links to {target}"
+
+
+def _headings(path: Path) -> list[str]:
+    return [line for line in path.read_text().splitlines() if line.startswith("#")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_is_named_is_there(page: Path) -> None:
+    for name in re.findall(r"`((?:scaler|scaler_dask|tests|docs|bench|examples)/[\w./]+)`", page.read_text()):
+        made = name.startswith("bench/results/")  # by running it
+        assert made or (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def test_every_decision_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "index.md").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        if page.name != "index.md":
+            assert f"]({page.relative_to(ROOT / 'docs')})" in index, page.name
+
+
+def test_every_error_is_public_and_in_the_tree_and_on_the_page() -> None:
+    page = (ROOT / "docs" / "client-api.md").read_text()
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, errors.ScalerError):
+            assert f" {name} " in (errors.__doc__ or ""), name
+            assert getattr(scaler, name) is value
+            assert f"`{name}`" in page or name in ("ScalerError", "TaskFailed", "ProtocolError"), name
