@@ -76,14 +76,20 @@ def part_of(span: SpanResult, lo: int, hi: int) -> SpanResult:
     return SpanResult(batch, lo, hi, outcome, 0, 0, sizes, body)
 
 
+#: payload bytes after which a `TaskResult` is sent and another one begun
+FULL = 8 << 20
+
+
 class ResultBuilder:
     """Collects spans of one client into one `TaskResult`."""
 
-    __slots__ = ("_bodies", "message")
+    __slots__ = ("_bodies", "message", "size")
 
     def __init__(self, client: int) -> None:
         self.message = TaskResult(client)
         self._bodies: list[Frame] = []
+        #: bytes of payload so far
+        self.size = 0
 
     def add(self, span: SpanResult) -> None:
         """Append a span; one that continues the last is still a span of its own."""
@@ -100,6 +106,7 @@ class ResultBuilder:
         else:
             message.sizes.extend(sizes)
         if body:
+            self.size += len(body)
             self._bodies.append(body)
 
     def build(self) -> TaskResult:

@@ -43,7 +43,10 @@ class Daemon:
         self._heartbeat = config.heartbeat_interval
         self._peer = Peer("agent", config.name or os.uname().nodename, config.worker_count, config.capabilities)
         self.loop = make_loop(config.event_loop, self._step)
-        context = {"address": address.for_client().url, "security": security.to_env(), "limit": self._limit, "log_output": True}
+        context = {
+            "address": address.for_client().url, "security": security.to_env(),
+            "limit": self._limit, "log_output": True,
+        }  # fmt: skip
         self._shell = AgentShell(AgentCore(config.worker_count), zygote, self.loop, context, log_output)
         self.loop.on_signal(signal.SIGUSR1, self._shell.log_holdings)
         self._connection: Connection | None = None

@@ -42,7 +42,8 @@ def main(fd: int) -> None:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
         return
     server = Server(config, listener)
-    context = {"address": listener.address.for_client().url, "security": security.to_env(), "limit": config.max_message_bytes}
+    limit = config.max_message_bytes
+    context = {"address": listener.address.for_client().url, "security": security.to_env(), "limit": limit}
 
     def make_agent(loop: Loop) -> AgentShell:
         return AgentShell(AgentCore(options["workers"]), zygote, loop, context, print_output)

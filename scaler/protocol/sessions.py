@@ -165,9 +165,14 @@ def differs(hello: Hello, terms: Terms) -> str | None:
     if hello.python != terms.python:
         different = f"{who} runs Python {hello.python}, the scheduler Python {terms.python}"
         return f"{different}: functions can't travel between them"
-    theirs, ours = ({name: version for name, _, version in (item.partition("=") for item in text.split())} for text in (hello.packages, terms.packages))
+    theirs, ours = _versions(hello.packages), _versions(terms.packages)
     for name in sorted(ours):
         if theirs.get(name) != ours[name]:
             has = theirs.get(name, "missing")
             return f"{who} has {name} {has}, the scheduler {name} {ours[name]}: install the same on both"
     return None
+
+
+def _versions(text: str) -> dict[str, str]:
+    """What "name=version name=version" says; whatever else it holds is skipped, since anybody can send it."""
+    return {name: version for name, _, version in (item.partition("=") for item in text.split())}

@@ -19,7 +19,7 @@ from scaler.agent.core.events import Event as AgentEvent
 from scaler.agent.core.events import FromScheduler, Tick, Welcomed
 from scaler.agent.shell import AgentShell
 from scaler.config import SchedulerConfig
-from scaler.errors import ObjectTooLarge, ProtocolError, ScalerError
+from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerError
 from scaler.loop import Loop, make_loop
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import PYTHON, hello_of, packages
@@ -178,9 +178,13 @@ def run(config: SchedulerConfig) -> int:
     try:
         security = security_of(config.key_file, config.insecure)
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
+    except AddressError:
+        raise  # the program was called wrongly, which its command line says
     except ScalerError as error:
         logger.error("%s", error)
         return 1
+    if security.origin == "memory":
+        logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
     server = Server(config, listener)
     address = listener.address
     monitor = config.monitor_address or f"ipc:///tmp/{address.host}_{address.port}_monitor"

@@ -24,7 +24,12 @@ from scaler.worker.objects import Failed, Objects
 #: Results are sent when they take this many bytes.
 FLUSH_BYTES = 1 << 20
 
+#: Texts up to this length are collected as they are.
+SHORT = 4096
+
 _NOTHING: frozenset[object] = frozenset()
+_TEXTS = frozenset({str, bytes})
+_PLAIN = SCALARS - _TEXTS
 
 
 class Loops:
@@ -62,7 +67,7 @@ class Loops:
     def _together(self, part: Part, function: Any, items: list[Any], spread: bool, encode: Encode) -> None:
         pop, page, clock = part.rows.popleft, self._page, self._clock
         append = self._ledger.values.append
-        scalars = self._scalars()
+        plain = self._plain()
         size = 0
         while True:
             row = pop()
@@ -71,15 +76,15 @@ class Loops:
             if now > self.flush_at:
                 self._flush()
             value = function(items[row]) if spread else function(*items[row])
-            if type(value) in scalars:
+            if type(value) in plain:
                 append(value)
             else:
-                size, scalars = self._append(encode(value), size, scalars)
+                size, plain = self._append(value, encode, size, plain)
 
     def _each(self, part: Part, call: Callable[[int], Any], encode: Encode) -> None:
         pop, page, clock = part.rows.popleft, self._page, self._clock
         append = self._ledger.values.append
-        scalars = self._scalars()
+        plain = self._plain()
         size = 0
         while True:
             row = pop()
@@ -88,10 +93,10 @@ class Loops:
             if now > self.flush_at:
                 self._flush()
             value = call(row)
-            if type(value) in scalars:
+            if type(value) in plain:
                 append(value)
             else:
-                size, scalars = self._append(encode(value), size, scalars)
+                size, plain = self._append(value, encode, size, plain)
 
     def _profiled(self, part: Part, call: Callable[[int], Any], encode: Encode) -> None:
         pop, page, clock, ledger = part.rows.popleft, self._page, self._clock, self._ledger
@@ -109,17 +114,27 @@ class Loops:
                 ledger.values.append(data)
                 ledger.cut(peak.read())
 
-    def _scalars(self) -> frozenset[object]:
-        """Return the types whose values are collected as they are."""
-        return _NOTHING if self._ledger.pickled else SCALARS
+    def _plain(self) -> frozenset[object]:
+        """Return the types whose values are collected as they are, whatever their size."""
+        return _NOTHING if self._ledger.pickled else _PLAIN
 
-    def _append(self, data: bytes, size: int, scalars: frozenset[object]) -> tuple[int, frozenset[object]]:
-        """Collect the pickle of a value; return the new size of what is collected, and types collected as they are."""
-        if scalars:
-            self._ledger.pickle_from_here()
-        self._ledger.values.append(data)
-        size += len(data)
+    def _append(
+        self, value: Any, encode: Encode, size: int, plain: frozenset[object]
+    ) -> tuple[int, frozenset[object]]:
+        """Collect a value of another type, as it is if it is a short text, pickled otherwise.
+
+        Returns the new size of what is collected, and the types that are collected as they are from now on.
+        """
+        if plain and type(value) in _TEXTS and len(value) <= SHORT:
+            self._ledger.values.append(value)
+        else:
+            value = encode(value)
+            if plain:
+                self._ledger.pickle_from_here()
+                plain = _NOTHING
+            self._ledger.values.append(value)
+        size += len(value)
         if size > FLUSH_BYTES:
             self._flush()
             size = 0
-        return size, _NOTHING
+        return size, plain

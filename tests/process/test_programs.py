@@ -60,7 +60,8 @@ def test_the_log_lines_of_the_documents(daemons):
     scheduler.says(rf"(?m)^{stamp}use event loop: \w+$")
     scheduler.says(rf"(?m)^{stamp}Scheduler: monitor address is ipc:///tmp/127\.0\.0\.1_{port}_monitor$")
     agent.says(
-        rf"(?m)^{stamp}ClusterProcess: starting 2 workers, heartbeat_interval_seconds=\S+, object_retention_seconds=3600$"
+        rf"(?m)^{stamp}ClusterProcess: starting 2 workers, heartbeat_interval_seconds=\S+, "
+        r"object_retention_seconds=3600$"
     )
     for worker in range(2):
         agent.says(rf"(?m)^{stamp}Worker\[{worker}\] started$")

@@ -74,7 +74,9 @@ class Agent(RuleBasedStateMachine):
             self.workers[effect.slot].dying = True
         elif isinstance(effect, ae.ToWorker):
             message = marshal.loads(marshal.dumps(effect.message))
-            worker = self.workers[effect.slot]
+            worker = self.workers.get(effect.slot)
+            if worker is None:
+                return  # it has ended just now
             if message[0] == "run":
                 assert not worker.quits
                 worker.handouts.append([message[1], message[2], message[3], message[4], message[5]])

@@ -55,7 +55,7 @@ from scaler.protocol.messages import (
     TaskRunning,
     u32,
 )
-from scaler.results import NO_SIZES, ResultBuilder, SpanResult
+from scaler.results import FULL, NO_SIZES, ResultBuilder, SpanResult
 from scaler.serialize.record import encode_error
 
 #: work handed to a worker at once, microseconds
@@ -406,6 +406,8 @@ class AgentCore:
         if builder is None:
             builder = self._results[client] = ResultBuilder(client)
         builder.add(span)
+        if builder.size > FULL:
+            self._flush_results()
 
     def _feed(self) -> None:
         """Hand rows to workers that have none, then to those that will run out soon."""

@@ -3,7 +3,7 @@
 from itertools import chain
 
 from scaler.protocol.messages import EACH, Frame, ObjectRelease, Task, TaskResult, i32, u32, u64
-from scaler.results import ResultBuilder, SpanResult
+from scaler.results import FULL, ResultBuilder, SpanResult
 from scaler.scheduler.core.events import Effect, Send
 from scaler.scheduler.core.state import Agent, Batch, Client
 
@@ -34,6 +34,8 @@ class Outbox:
         if builder is None:
             builder = self._results[client] = ResultBuilder(client)
         builder.add(span)
+        if builder.size > FULL:
+            self.flush_results(client)
 
     def pass_on(self, client: int, message: TaskResult) -> None:
         """Send an agent's result message to the client as it is."""
