@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from scaler.client import Client, Future
+from scaler.client.mapping import MapJob
 from scaler.cluster import SchedulerClusterCombo
 
 _executors: weakref.WeakSet[Executor] = weakref.WeakSet()
@@ -55,6 +56,8 @@ class Executor(concurrent.futures.Executor):
         self._shut_down = False
         #: futures that have not ended, for `shutdown`
         self._pending: weakref.WeakSet[Future] = weakref.WeakSet()
+        #: maps whose rows may not have ended
+        self._jobs: weakref.WeakSet[MapJob] = weakref.WeakSet()
         _executors.add(self)
 
     @property
@@ -97,24 +100,33 @@ class Executor(concurrent.futures.Executor):
             raise RuntimeError("cannot schedule new futures after shutdown")
         if self._initializer is not None:
             fn = _Initialized(fn, *self._initializer)
-        rows = list(zip(*iterables, strict=False))
-        return self._client.map_job(fn, rows).iterate(timeout)
+        if len(iterables) == 1:
+            job = self._client.map_job(fn, list(iterables[0]), True, chunksize)
+        else:
+            job = self._client.map_job(fn, list(zip(*iterables, strict=False)), False, chunksize)
+        self._jobs.add(job)
+        return job.iterate(timeout)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; with `wait`, block until those under way have ended; `cancel_futures` those not begun."""
         with self._lock:
             first, self._shut_down = not self._shut_down, True
         pending = [future for future in self._pending if not future.done()]
-        if cancel_futures and pending:
-            self._client.cancel(pending)
+        jobs = list(self._jobs)
+        if cancel_futures:
+            for job in jobs:
+                job.cancel()
+            if pending:
+                self._client.cancel(pending)
         if wait:
-            concurrent.futures.wait(pending)
-            self._close()
+            self._close_when_done(pending, jobs)
         elif first:
-            threading.Thread(target=self._close_when_done, args=(pending,), daemon=True).start()
+            threading.Thread(target=self._close_when_done, args=(pending, jobs), daemon=True).start()
 
-    def _close_when_done(self, pending: list[Future]) -> None:
+    def _close_when_done(self, pending: list[Future], jobs: list[MapJob]) -> None:
         concurrent.futures.wait(pending)
+        for job in jobs:
+            job.wait()
         self._close()
 
     def _close(self) -> None:

@@ -189,18 +189,22 @@ class Client:
         and TimeoutError. Items are sent in blocks, and a block that is waiting is divided when a worker has nothing to
         do.
         """
-        return self.map_job(function, argument_rows(iterables)).results(timeout)
+        return self.map_job(function, *argument_rows(iterables)).results(timeout)
 
     def starmap(
         self, function: Callable[..., Any], iterable: Iterable[Sequence[Any]], *, timeout: float | None = None
     ) -> list[Any]:
         """`map` whose items are sequences of arguments, whatever their type."""
-        return self.map_job(function, [tuple(item) for item in iterable]).results(timeout)
+        return self.map_job(function, [tuple(item) for item in iterable], False).results(timeout)
 
-    def map_job(self, function: Callable[..., Any], rows: list[tuple[Any, ...]]) -> MapJob:
-        """Send the rows of a map, and what collects their results. Does not block."""
+    def map_job(self, function: Callable[..., Any], items: list[Any], spread: bool, block_rows: int = 1) -> MapJob:
+        """Send the items of a map, each the only argument (`spread`) or a tuple of arguments. Does not block.
+
+        At least `block_rows` items travel together. What is returned collects the results.
+        """
         self._check_open()
-        return MapJob(self, self._link, self._reactor, self._recipe(function, self._options), rows, self._serializer)
+        recipe = self._recipe(function, self._options)
+        return MapJob(self, self._link, self._reactor, recipe, items, spread, block_rows)
 
     # ---- graphs ----------------------------------------------------------------------------------------------------
     def get(self, graph: Mapping[Any, Any], keys: Sequence[Any], block: bool = True) -> dict[Any, Any]:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 
 from scaler.client import session as s
 from scaler.client.future import Future
-from scaler.client.outbox import Call, Packer, Plain
+from scaler.client.outbox import ROUND, Call, Packer, Plain
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, ScalerError
 from scaler.protocol.channel import Gap
 from scaler.protocol.codec import decode
@@ -136,12 +136,10 @@ class Link:
         while self.outbox or self._events:
             if self.failure is not None:
                 return
-            if self.outbox:
+            # Events first, calls next: a call that was queued before an event is then packed before it is handled.
+            events = [self._events.popleft() for _ in range(len(self._events))]
+            for _ in range(-(-len(self.outbox) // ROUND)):
                 self._handle(self.packer.pack(self.outbox))
-            events = []
-            with contextlib.suppress(IndexError):
-                while True:
-                    events.append(self._events.popleft())
             self._handle(events)
 
     def _handle(self, events: Iterable[s.Event]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from scaler.client import session as s
 from scaler.client.future import CancelledError
 from scaler.client.outbox import Recipe, check_size
 from scaler.errors import SerializationError
-from scaler.protocol.messages import CANCELLED, ERROR, TOGETHER, VALUES_LIST, u64
+from scaler.protocol.messages import CANCELLED, ERROR, SPREAD, TOGETHER, VALUES_LIST, u64
 from scaler.results import SpanResult, values_of
 from scaler.serialize import payload as pickling
 from scaler.serialize.record import decode_error
@@ -28,17 +29,16 @@ BLOCKS_PER_WORKER = 4
 BLOCK_ROWS = 100_000
 
 
-def argument_rows(iterables: Sequence[Iterable[Any]]) -> list[tuple[Any, ...]]:
-    """The argument tuples that `Client.map` means."""
+def argument_rows(iterables: Sequence[Iterable[Any]]) -> tuple[list[Any], bool]:
+    """The items that `Client.map` sends, and whether they are the arguments themselves (else tuples of arguments)."""
     if not iterables:
         raise TypeError("map() needs at least one iterable")
     if len(iterables) > 1:
-        return list(zip(*iterables, strict=False))
+        return list(zip(*iterables, strict=False)), False
     items = list(iterables[0])
-    kinds = set(map(type, items))
-    if tuple not in kinds and not any(issubclass(kind, tuple) for kind in kinds):
-        return list(zip(items, strict=True))
-    return [tuple(item) if isinstance(item, tuple) else (item,) for item in items]
+    if not any(issubclass(kind, tuple) for kind in set(map(type, items))):
+        return items, True
+    return [tuple(item) if isinstance(item, tuple) else (item,) for item in items], False
 
 
 class Block:
@@ -76,52 +76,48 @@ class MapJob:
         link: Link,
         reactor: Reactor,
         recipe: Recipe,
-        rows: list[tuple[Any, ...]],
-        serializer: Any,
-        block_rows: int = 0,
+        items: list[Any],
+        spread: bool,
+        block_rows: int = 1,
     ) -> None:
         self._link = link
         self._reactor = reactor
-        self._values: list[Any] = [None] * len(rows)
+        self._values: list[Any] = [None] * len(items)
         self._errors: dict[int, BaseException] = {}
         self._changed = threading.Condition()
-        self._blocks: list[Block] = []
-        self._futures: list[Any] | None = None
-        if serializer is None:
-            workers = max(1, link.session.workers)
-            size = block_rows or max(1, min(BLOCK_ROWS, -(-len(rows) // (BLOCKS_PER_WORKER * workers))))
-            try:
-                payloads = [pickling.dumps(rows[at : at + size]) for at in range(0, len(rows), size)]
-            except SerializationError:
-                payloads = []
+        #: the first row of each piece, and the block or, for a row by itself, the future that brings its results
+        self._pieces: list[tuple[int, Any]] = []
+        workers = max(1, link.session.workers)
+        size = max(block_rows, min(BLOCK_ROWS, -(-len(items) // (BLOCKS_PER_WORKER * workers))))
+        start = 0
+        if reactor.serializer is None:
+            for start in range(0, len(items), size):
+                try:
+                    payload = pickling.dumps(items[start : start + size])
+                except SerializationError:
+                    break
+                self._send(recipe, start, min(size, len(items) - start), payload, spread)
             else:
-                self._send(recipe, rows, size, payloads)
                 return
         # Row by row: a custom serializer wants that, references among the items need it, and what can't be pickled is
         # named.
-        self._futures = [client._submit(recipe, row, None) for row in rows]
+        for row, item in enumerate(items[start:], start):
+            self._pieces.append((row, client._submit(recipe, (item,) if spread else item, None)))
 
-    def _send(self, recipe: Recipe, rows: list[tuple[Any, ...]], size: int, payloads: list[bytes]) -> None:
+    def _send(self, recipe: Recipe, start: int, rows: int, payload: bytes, spread: bool) -> None:
         link = self._link
-        for payload in payloads:
-            check_size(len(payload), link.welcome.limit, f"a block of arguments of {recipe.captured.name}")
+        check_size(len(payload), link.welcome.limit, f"a block of arguments of {recipe.captured.name}")
+        block = Block(self, start, rows)
         with link.lock:
-            events: list[s.Event] = []
-            if not recipe.object_id:
-                events.append(link.packer.announce(recipe))
-            take_ids = link.session.take_ids
-            for i, payload in enumerate(payloads):
-                start = i * size
-                n = min(size, len(rows) - start)
-                block = Block(self, start, n)
-                self._blocks.append(block)
-                arguments = take_ids(1)
-                task = recipe.task(take_ids(n), n, TOGETHER)
-                task.arguments = arguments
-                task.objects = u64([arguments])
-                task.bodies = [payload]
-                events.append(s.Submit(task, [block], whole=True, recipe=recipe))
-            link.tell(*events)
+            events: list[s.Event] = [] if recipe.object_id else [link.packer.announce(recipe)]
+            arguments = link.session.take_ids(1)
+            task = recipe.task(link.session.take_ids(rows), rows, TOGETHER)
+            task.flags |= SPREAD if spread else 0
+            task.arguments = arguments
+            task.objects = u64([arguments])
+            task.bodies = [payload]
+            self._pieces.append((start, block))
+            link.tell(*events, s.Submit(task, [block], whole=True, recipe=recipe))
 
     def deliver(self, block: Block, span: SpanResult, load: Callable[[Any], Any]) -> None:
         """Rows of a block ended. Called by the I/O thread, or by a task that ran them while it waited."""
@@ -166,25 +162,29 @@ class MapJob:
                 value, self._values[row] = self._values[row], None
                 yield value
 
+    def wait(self) -> None:
+        """Block until all rows have ended, however they did."""
+        for _, piece in self._pieces:
+            if isinstance(piece, Block):
+                self._await(piece, None)
+            else:
+                concurrent.futures.wait([piece])
+
     def _in_order(self, timeout: float | None) -> Iterator[tuple[int, int]]:
-        """The bounds of each block when it is complete."""
+        """The bounds of each piece when it is complete."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        if self._futures is not None:
-            try:
-                for row, future in enumerate(self._futures):
-                    left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                    self._values[row] = future.result(left)
-                    yield row, row + 1
-            finally:
-                self.cancel()
-            return
         try:
-            for block in self._blocks:
-                self._await(block, deadline)
-                for row in range(block.start, block.start + block.size) if self._errors else ():
+            for start, piece in self._pieces:
+                if not isinstance(piece, Block):
+                    left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                    self._values[start] = piece.result(left)
+                    yield start, start + 1
+                    continue
+                self._await(piece, deadline)
+                for row in range(start, start + piece.size) if self._errors else ():
                     if row in self._errors:
                         raise self._errors[row]
-                yield block.start, block.start + block.size
+                yield start, start + piece.size
         finally:
             self.cancel()
 
@@ -196,16 +196,14 @@ class MapJob:
             while block.left:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
-                    raise TimeoutError(
-                        f"a map did not end in time: {sum(b.left for b in self._blocks)} rows are missing"
-                    )
+                    raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")
                 self._changed.wait(left)
+
+    def _missing(self) -> int:
+        return sum(piece.left if isinstance(piece, Block) else not piece.done() for _, piece in self._pieces)
 
     def cancel(self) -> None:
         """Rows that have not begun are not wanted any more."""
-        if self._futures is not None:
-            pending: list[Any] = [future for future in self._futures if not future.done()]
-        else:
-            pending = [block for block in self._blocks if block.left]
+        pending = [p for _, p in self._pieces if (p.left if isinstance(p, Block) else not p.done())]
         if pending:
             self._link.tell(s.Cancel(pending, False))

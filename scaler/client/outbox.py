@@ -15,7 +15,7 @@ from typing import Any
 
 from scaler.client.session import Announce, Granted, Submit
 from scaler.errors import ObjectTooLarge
-from scaler.protocol.messages import EACH, TOGETHER, Task, u32, u64
+from scaler.protocol.messages import EACH, SPREAD, TOGETHER, Task, u32, u64
 from scaler.results import SpanResult
 from scaler.serialize.call import encode_call
 from scaler.serialize.function import Captured
@@ -181,7 +181,8 @@ def call_of(granted: Granted) -> tuple[tuple[Any, ...], bytes]:
     """The argument tuple (form TOGETHER) or payload (form EACH) of a row that was granted."""
     task, row = granted.task, granted.row
     if task.form == TOGETHER:
-        return pickle.loads(task.bodies[-1])[row], b""
+        item = pickle.loads(task.bodies[-1])[row]
+        return ((item,) if task.flags & SPREAD else item), b""
     start = sum(task.sizes[:row])
     return (), bytes(memoryview(task.bodies[0])[start : start + task.sizes[row]])
 

@@ -5,7 +5,7 @@ said again to a scheduler that forgot it, and lets each row end once. What a row
 the session hands out tokens (futures, or whatever the shell gave) with the bytes that came for them.
 """
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -310,7 +310,7 @@ class SessionCore:
             task, tokens, group, bytearray(task.rows), event.whole, event.needs, event.recipe, self._submitted
         )
         self._submitted += 1
-        self._order.append(batch)
+        insort(self._order, batch)
         return [Transmit(task)]
 
     def _announce(self, event: Announce) -> list[Effect]:

@@ -75,11 +75,6 @@ class Address:
         return self.host == "localhost" or self.host == "::1" or (self.host.startswith("127.") and self._is_numeric)
 
     @property
-    def is_everywhere(self) -> bool:
-        """True if a listener there is bound to all addresses of the machine."""
-        return self.host in _EVERYWHERE
-
-    @property
     def _is_numeric(self) -> bool:
         return _canonical(self.host) is not None
 

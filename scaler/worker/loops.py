@@ -118,9 +118,7 @@ class Loops:
         """Return the types whose values are collected as they are, whatever their size."""
         return _NOTHING if self._ledger.pickled else _PLAIN
 
-    def _append(
-        self, value: Any, encode: Encode, size: int, plain: frozenset[object]
-    ) -> tuple[int, frozenset[object]]:
+    def _append(self, value: Any, encode: Encode, size: int, plain: frozenset[object]) -> tuple[int, frozenset[object]]:
         """Collect a value of another type, as it is if it is a short text, pickled otherwise.
 
         Returns the new size of what is collected, and the types that are collected as they are from now on.

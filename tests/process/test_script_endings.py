@@ -144,7 +144,8 @@ def test_a_forked_child_that_ends_does_not_end_its_parents_cluster(scripts):
             sys.exit(7)  # runs the functions registered with atexit
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
         print(client.submit(pow, 2, 3).result(20))
-        """
+        """,
+        PYTHONWARNINGS="ignore::DeprecationWarning",  # since 3.12: forking a program with threads
     )
     assert text == "8\n"
 

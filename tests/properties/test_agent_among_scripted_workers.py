@@ -1,4 +1,4 @@
-"""An agent's core alone: no row is lost or doubled between the scheduler and workers that finish, give back, block and die."""
+"""An agent's core alone: no row is lost or doubled, while workers finish, give back, block and die."""
 
 import marshal
 
@@ -113,16 +113,26 @@ class Agent(RuleBasedStateMachine):
     @invariant()
     def every_row_is_here(self) -> None:
         core = self.fake.core
-        here = {(*part.key, row) for queue in core._queue._queues.values() for part, lo, hi in queue for row in range(lo, hi)}
+        here = {
+            (*part.key, row)
+            for queue in core._queue._queues.values()
+            for part, lo, hi in queue
+            for row in range(lo, hi)
+        }
         for worker in core.workers.values():
             for handout in worker.handouts.values():
                 if not handout.unwanted:
                     here |= {(*handout.part.key, row) for lo, hi in handout.left for row in range(lo, hi)}
         assert here == self.given
-        assert {row for row in core._doomed} <= self.given
+        assert set(core._doomed) <= self.given
 
     # ---- the scheduler ---------------------------------------------------------------------------------------------
-    @rule(client=st.integers(1, 2), rows=st.integers(1, 12), priority=st.integers(0, 1), timeout=st.sampled_from([0.0, 0.0, 0.0, 2.0]))
+    @rule(
+        client=st.integers(1, 2),
+        rows=st.integers(1, 12),
+        priority=st.integers(0, 1),
+        timeout=st.sampled_from([0.0, 0.0, 0.0, 2.0]),
+    )
     def task(self, client: int, rows: int, priority: int, timeout: float) -> None:
         batch, self.next_batch = self.next_batch, self.next_batch + rows
         self.given |= {(client, batch, row) for row in range(rows)}
@@ -175,7 +185,9 @@ class Agent(RuleBasedStateMachine):
 
     # ---- workers ---------------------------------------------------------------------------------------------------
     def _worker(self, data: st.DataObject) -> tuple[int, FakeWorker] | None:
-        return data.draw(st.sampled_from(sorted(self.workers.items(), key=lambda item: item[0]))) if self.workers else None
+        return (
+            data.draw(st.sampled_from(sorted(self.workers.items(), key=lambda item: item[0]))) if self.workers else None
+        )
 
     @rule(data=st.data())
     def ready(self, data: st.DataObject) -> None:
@@ -201,13 +213,18 @@ class Agent(RuleBasedStateMachine):
             worker.handouts.pop(0)
             done.append(number)
         spans_ = [(lo, hi)] if not error else [(row, row + 1) for row in range(lo, hi)]
-        results = [(number, client, batch, a, b, 2 if error else 0, us * (b - a), 0, u32([4]).tobytes(), b"data") for a, b in spans_]
+        results = [
+            (number, client, batch, a, b, 2 if error else 0, us * (b - a), 0, u32([4]).tobytes(), b"data")
+            for a, b in spans_
+        ]
         worker.said.append(("results", results, done))
 
     @rule(data=st.data(), asked=st.booleans())
     def gives_back(self, data: st.DataObject, asked: bool) -> None:
         """All but the row that runs."""
-        slots = [slot for slot, worker in sorted(self.workers.items()) if (worker.recalls or not asked) and worker.ready]
+        slots = [
+            slot for slot, worker in sorted(self.workers.items()) if (worker.recalls or not asked) and worker.ready
+        ]
         if not slots:
             return
         worker = self.workers[data.draw(st.sampled_from(slots))]
@@ -241,7 +258,11 @@ class Agent(RuleBasedStateMachine):
     @rule(data=st.data(), hard=st.booleans())
     def ends(self, data: st.DataObject, hard: bool) -> None:
         """A worker that was killed or told to quit ends, or one just dies."""
-        slots = [slot for slot, worker in sorted(self.workers.items()) if hard or worker.dying or (worker.quits and not worker.handouts)]
+        slots = [
+            slot
+            for slot, worker in sorted(self.workers.items())
+            if hard or worker.dying or (worker.quits and not worker.handouts)
+        ]
         if slots:
             slot = data.draw(st.sampled_from(slots))
             worker = self.workers.pop(slot)
@@ -258,7 +279,11 @@ class Agent(RuleBasedStateMachine):
         """Left alone with workers that work, the agent ends all rows and owes nothing."""
         for _ in range(400):
             core = self.fake.core
-            if not self.given and not self.balances and not any(w.recalling or w.sentence or w.state == "starting" for w in core.workers.values()):
+            if (
+                not self.given
+                and not self.balances
+                and not any(w.recalling or w.sentence or w.state == "starting" for w in core.workers.values())
+            ):
                 break
             for slot, worker in sorted(self.workers.items()):
                 if self.workers.get(slot) is not worker:
@@ -290,4 +315,6 @@ class Agent(RuleBasedStateMachine):
 
 
 TestAgent = Agent.TestCase
-TestAgent.settings = settings(max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TestAgent.settings = settings(
+    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)

@@ -6,7 +6,6 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from simulator.random_messages import U64, strategy_of
 
 from scaler.errors import ProtocolError
@@ -22,8 +21,9 @@ def attempt(frames: list[Any]) -> None:
     try:
         _, _, message = decode(frames)
     except ProtocolError as error:
-        assert str(error)
-        assert "\n" not in str(error)
+        said = str(error)
+        assert said
+        assert "\n" not in said
     else:
         message.validate()
 

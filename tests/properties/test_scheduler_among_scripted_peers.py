@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from simulator import checks
 from simulator.scripted import FakeScheduler, graph, result, spans, task
+from simulator.world import World
 
 from scaler.protocol.messages import (
     CANCELLED,
     EACH,
     ERROR,
-    GRAPH,
     KEEP,
     LOST,
     TOGETHER,
@@ -36,7 +36,6 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core.state import AGENT
-from simulator.world import World
 
 
 class Scheduler(RuleBasedStateMachine):
@@ -64,7 +63,8 @@ class Scheduler(RuleBasedStateMachine):
         core = self.fake.core
         assert not core.queued
         for agent in core.agents.values():
-            assert not agent.outstanding and not agent.batches and not agent.holds and not agent.asked
+            left = (agent.outstanding, agent.batches, agent.holds, agent.asked)
+            assert not any(left)
         self._moves.__exit__(None, None, None)
 
     # ---- what comes out --------------------------------------------------------------------------------------------
@@ -75,7 +75,9 @@ class Scheduler(RuleBasedStateMachine):
                 if isinstance(message, Task):
                     held = self.held.setdefault(number, set())
                     held |= {(message.client, i) for i in message.objects}
-                    needed = {message.function, *message.dependencies} | ({message.arguments} if message.arguments else set())
+                    needed = {message.function, *message.dependencies} | (
+                        {message.arguments} if message.arguments else set()
+                    )
                     assert {(message.client, i) for i in needed} <= held, "rows without what they need"
                     message.validate()
                 elif isinstance(message, ObjectRelease):
@@ -122,7 +124,13 @@ class Scheduler(RuleBasedStateMachine):
         self.fake.client()
 
     @precondition(lambda self: self.fake.core.clients)
-    @rule(data=st.data(), rows=st.integers(1, 8), form=st.sampled_from([EACH, TOGETHER]), retries=st.integers(0, 1), gpu=st.booleans())
+    @rule(
+        data=st.data(),
+        rows=st.integers(1, 8),
+        form=st.sampled_from([EACH, TOGETHER]),
+        retries=st.integers(0, 1),
+        gpu=st.booleans(),
+    )
     def submit(self, data: st.DataObject, rows: int, form: int, retries: int, gpu: bool) -> None:
         client = self._client(data)
         made = task(self._ids(client, rows), rows, form, retries=retries, capabilities=("gpu",) if gpu else ())
@@ -221,7 +229,11 @@ class Scheduler(RuleBasedStateMachine):
         lo = data.draw(st.integers(lo, hi - 1))
         return number, batch.client, batch.id, lo, data.draw(st.integers(lo + 1, hi))
 
-    @rule(data=st.data(), outcome=st.sampled_from([VALUES_LIST, VALUES_LIST, VALUES_EACH, ERROR, LOST, CANCELLED]), us=st.integers(1, 10**6))
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from([VALUES_LIST, VALUES_LIST, VALUES_EACH, ERROR, LOST, CANCELLED]),
+        us=st.integers(1, 10**6),
+    )
     def report(self, data: st.DataObject, outcome: int, us: int) -> None:
         place = self._rows_at(data)
         if place is not None:
@@ -291,5 +303,8 @@ class Scheduler(RuleBasedStateMachine):
 
 TestScheduler = Scheduler.TestCase
 TestScheduler.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

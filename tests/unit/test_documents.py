@@ -1,6 +1,9 @@
 """What the documentation says about the code: the parts made from it are up to date, and every link leads somewhere."""
 
+import doctest
+import importlib
 import importlib.util
+import pkgutil
 import re
 from pathlib import Path
 from types import ModuleType
@@ -58,6 +61,15 @@ def test_every_decision_is_in_the_index() -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         if page.name != "index.md":
             assert f"]({page.relative_to(ROOT / 'docs')})" in index, page.name
+
+
+def test_every_example_in_a_docstring_is_right() -> None:
+    tried = 0
+    for module in pkgutil.walk_packages(scaler.__path__, "scaler."):
+        found = doctest.testmod(importlib.import_module(module.name))
+        assert not found.failed, module.name
+        tried += found.attempted
+    assert tried > 10
 
 
 def test_every_error_is_public_and_in_the_tree_and_on_the_page() -> None:

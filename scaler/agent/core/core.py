@@ -61,7 +61,7 @@ from scaler.serialize.record import encode_error
 #: work handed to a worker at once, microseconds
 HANDOUT_US = 4_000.0
 #: rows handed to a worker at once, at most
-HANDOUT_ROWS = 4_096
+HANDOUT_ROWS = 16_384
 #: rows behind a running one are taken back when that would save an idle worker this much, microseconds
 WORTH_RECALLING_US = 1_000.0
 #: workers kept for the next time a worker blocks

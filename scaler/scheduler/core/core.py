@@ -115,7 +115,7 @@ class SchedulerCore:
     @property
     def workers(self) -> int:
         """Workers in the whole cluster."""
-        return sum(agent.workers for agent in self.agents.values())
+        return self._placement.workers
 
     @property
     def queued(self) -> int:

@@ -99,11 +99,14 @@ class Placement:
         #: agents that were given something, for whoever sends it
         self._touched = touched
         self._flavours: dict[frozenset[str], Flavour] = {}
+        #: of all agents; a sum would cost a look at each of them for each message
+        self.workers = 0
         #: required capabilities -> the flavours that have them
         self._matching: dict[tuple[str, ...], list[Flavour]] = {}
 
     def add(self, agent: Agent) -> None:
         """An agent joined."""
+        self.workers += agent.workers
         agent.window = window(agent.workers, None)
         flavour = self._flavours.get(agent.capabilities)
         if flavour is None:
@@ -113,6 +116,7 @@ class Placement:
 
     def remove(self, agent: Agent) -> None:
         """An agent is gone."""
+        self.workers -= agent.workers
         self._flavours[agent.capabilities].remove(agent)
 
     def changed(self, agent: Agent) -> None:
@@ -121,6 +125,7 @@ class Placement:
 
     def resized(self, agent: Agent, workers: int) -> None:
         """An agent's number of workers changed."""
+        self.workers += workers - agent.workers
         agent.workers = workers
         agent.window = window(workers, agent.recent)
         self.changed(agent)

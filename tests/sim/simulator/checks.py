@@ -84,11 +84,10 @@ def check_scheduler(world: World, core: SchedulerCore) -> None:
         if queue.rows:
             for agent in core.agents.values():
                 idle = agent.outstanding < agent.workers and set(key[1]) <= agent.capabilities
-                require(
-                    not idle,
-                    f"{queue.rows} rows are queued while agent {agent.number} has {agent.outstanding} for {agent.workers} workers",
-                )
+                has = f"agent {agent.number} has {agent.outstanding} for {agent.workers} workers"
+                require(not idle, f"{queue.rows} rows are queued while {has}")
     require(queued == core.queued, "rows queued")
+    require(core.workers == sum(agent.workers for agent in core.agents.values()), "workers in the cluster")
     if THOROUGH or world.look.random() < 0.03:
         _check_places(core)
         for client in core.clients.values():

@@ -160,8 +160,8 @@ class SimClient(Process):
     def _task(self, name: str, rows: int, form: int, first: Job, options: dict[str, Any]) -> Task:
         flags = options.get("flags", 0)
         task = Task(
-            0, self.session.take_ids(rows), rows, form, flags, 0, 0, name, options.get("priority", 0), first.retries, first.timeout,
-            options.get("capabilities", ()), u32([0, rows]),
+            0, self.session.take_ids(rows), rows, form, flags, 0, 0, name,
+            options.get("priority", 0), first.retries, first.timeout, options.get("capabilities", ()), u32([0, rows]),
         )  # fmt: skip
         return task
 
@@ -224,8 +224,8 @@ class SimClient(Process):
         for run, function in zip(runs, functions, strict=True):
             start = ids[run[0].uid]
             task = Task(
-                0, start, len(run), GRAPH, KEEP, function, 0, "graph", options.get("priority", 0), options.get("retries", 0), 0.0,
-                options.get("capabilities", ()), u32([0, len(run)]),
+                0, start, len(run), GRAPH, KEEP, function, 0, "graph", options.get("priority", 0),
+                options.get("retries", 0), 0.0, options.get("capabilities", ()), u32([0, len(run)]),
             )  # fmt: skip
             task.dependency_counts = u32([len(job.needs) for job in run])
             task.dependencies = u64([ids[n.uid] if isinstance(n, Job) else n.id for job in run for n in job.needs])

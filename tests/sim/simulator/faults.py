@@ -36,11 +36,22 @@ MIXES = {
         Mix("clients", stop_client=1.5, kill_client=1.5, leave_client=1, snap=2, kill_worker=1),
         Mix("scheduler", stop_scheduler=1, kill_scheduler=1, snap=1, local_agent=False),
         Mix(
-            "everything", kill_worker=3, bad_starts=0.1, snap=3, partition=1, stop_agent=1, kill_agent=1, leave_agent=0.5, stop_client=1,
-            kill_client=0.5, leave_client=0.5, stop_scheduler=0.3, kill_scheduler=0.3,
+            "everything",
+            kill_worker=3,
+            bad_starts=0.1,
+            snap=3,
+            partition=1,
+            stop_agent=1,
+            kill_agent=1,
+            leave_agent=0.5,
+            stop_client=1,
+            kill_client=0.5,
+            leave_client=0.5,
+            stop_scheduler=0.3,
+            kill_scheduler=0.3,
         ),
     )
-}  # fmt: skip
+}
 
 
 class Faults:

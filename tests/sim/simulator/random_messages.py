@@ -27,7 +27,9 @@ def pairs(draw: Any, rows: int = 2**20, count: int | None = None) -> Any:
 def spans(draw: Any, cls: type[m.Spans] = m.Spans) -> m.Spans:
     bounds = draw(pairs())
     n = len(bounds) // 2
-    return cls(m.u32(draw(st.lists(U32, min_size=n, max_size=n))), m.u64(draw(st.lists(U64, min_size=n, max_size=n))), bounds)
+    return cls(
+        m.u32(draw(st.lists(U32, min_size=n, max_size=n))), m.u64(draw(st.lists(U64, min_size=n, max_size=n))), bounds
+    )
 
 
 @st.composite
@@ -42,8 +44,9 @@ def tasks(draw: Any) -> m.Task:
     bounds = draw(pairs(rows))
     meant = sum(bounds[1::2]) - sum(bounds[::2])
     task = m.Task(
-        draw(U32), draw(U64), rows, form, draw(U32), draw(U64), draw(U64), draw(TEXT), draw(st.integers(-(2**31), 2**31 - 1)), draw(U32),
-        draw(SECONDS), tuple(draw(st.lists(TEXT, max_size=3))), bounds,
+        draw(U32), draw(U64), rows, form, draw(U32), draw(U64), draw(U64), draw(TEXT),
+        draw(st.integers(-(2**31), 2**31 - 1)), draw(U32), draw(SECONDS), tuple(draw(st.lists(TEXT, max_size=3))),
+        bounds,
     )  # fmt: skip
     if form == m.EACH:
         payloads = draw(st.lists(BYTES, min_size=meant, max_size=meant))
@@ -96,7 +99,12 @@ def announcements(draw: Any) -> m.ObjectAnnounce:
 
 NUMBERS = {"protocol": st.integers(0, 2**16 - 1), "stream": st.integers(0, 255), "workers": st.integers(0, 100_000)}
 U64_FIELDS = {"session", "epoch", "received", "limit", "row", "memory"}
-BY_TYPE = {"str": TEXT, "bool": st.booleans(), "float": st.floats(allow_nan=False), "tuple[str, ...]": st.lists(TEXT, max_size=3).map(tuple)}
+BY_TYPE = {
+    "str": TEXT,
+    "bool": st.booleans(),
+    "float": st.floats(allow_nan=False),
+    "tuple[str, ...]": st.lists(TEXT, max_size=3).map(tuple),
+}
 
 
 def plain(cls: type[m.Message]) -> st.SearchStrategy[m.Message]:

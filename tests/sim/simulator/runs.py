@@ -126,5 +126,5 @@ def run(seed: int, mix: str) -> Cluster:
         words = error.words if isinstance(error, Wrong) else ()
         story = cluster.world.story(words) if cluster is not None else ""
         when = cluster.world.now - 1000 if cluster is not None else 0.0
-        text = f"{type(error).__name__}: {error}\nat {when:.6f}; again: SCALER_SIM_SEED={seed} with the mix {mix!r}\n{story}"
-        raise Failure(text) from error
+        again = f"again: SCALER_SIM_SEED={seed} with the mix {mix!r}"
+        raise Failure(f"{type(error).__name__}: {error}\nat {when:.6f}; {again}\n{story}") from error

@@ -1,4 +1,4 @@
-"""One core at a time, with everybody else played by the test: for tables of what a core does when it is told something."""
+"""One core at a time, with everybody else played by the test: for tables of what a core does when told something."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -1,0 +1,357 @@
+"""What an agent's core does, case by case; the scheduler and the workers are played by the test."""
+
+from simulator.scripted import FakeAgent, spans
+
+from scaler.agent.core import events as ev
+from scaler.agent.core.core import HANDOUT_US, PARKED
+from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
+    LOST,
+    STREAM,
+    VALUES_LIST,
+    BalanceRequest,
+    BalanceResponse,
+    ClientDeparture,
+    Heartbeat,
+    Spans,
+    TaskCancel,
+    TaskClaim,
+    TaskClaimResponse,
+    TaskOutput,
+    TaskResult,
+    TaskRunning,
+)
+from scaler.serialize.record import decode_error
+
+C = FakeAgent.CLIENT
+
+
+def learnt(fake: FakeAgent, us: int = 100) -> None:
+    """Let the agent know what the function takes."""
+    fake.give(1, 0, 1)
+    fake.finish(0, us=us)
+    fake.said.clear()
+
+
+def cancel(fake: FakeAgent, batch: int, lo: int, hi: int, force: bool = False) -> None:
+    """The scheduler wants rows cancelled."""
+    fake.tell(TaskCancel(spans(Spans, C, (batch, lo, hi)), force))
+
+
+def ends(fake: FakeAgent) -> list[tuple[int, int, int, int]]:
+    """(batch, lo, hi, outcome) of what was reported since the last time."""
+    found = []
+    for message in fake.heard(TaskResult):
+        found += list(zip(message.batches, message.spans[::2], message.spans[1::2], message.outcomes, strict=True))
+    return found
+
+
+# ---- handing out -----------------------------------------------------------------------------------------------------
+def test_one_row_a_worker_while_a_function_is_unknown() -> None:
+    fake = FakeAgent(2)
+    fake.give(10, 0, 2)
+    assert fake.running(0) == [(10, 0, 1)]
+    assert fake.running(1) == [(10, 1, 2)]
+
+
+def test_a_little_work_once_it_is_known_and_the_next_ones_before_the_last_are_done() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=100)
+    n = int(HANDOUT_US / 100)
+    fake.give(10, 0, 10 * n)
+    assert fake.running(0) == [(10, 0, n), (10, n, 2 * n)]
+
+
+def test_the_higher_priority_goes_first() -> None:
+    fake = FakeAgent(1, ready=False)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 1, priority=1)
+    fake.worker(0, "ready", 100)
+    assert fake.running(0)[0] == (20, 0, 1)
+
+
+def test_objects_go_to_a_worker_once() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    assert fake.runs[0][0][14] == [((C, 1), b"function")]
+    fake.finish(0)
+    fake.give(20, 0, 1)
+    assert fake.runs[0][0][14] == []
+
+
+def test_results_are_reported_as_they_come() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.finish(0)
+    assert ends(fake) == [(10, 0, 1, VALUES_LIST)]
+    assert fake.core.running == fake.core.queued == 0
+
+
+def test_rows_behind_one_that_takes_longer_than_expected_are_taken_back() -> None:
+    fake = FakeAgent(2)
+    learnt(fake, us=100)
+    fake.give(10, 0, 40)
+    for _ in range(2):
+        fake.finish(1)
+    fake.now += 1.0
+    fake.handle(ev.Tick())
+    slot, (kind, token, keep) = fake.control[0]
+    assert (slot, kind, keep) == (0, "recall", 0)
+    fake.give_back(0, token)
+    assert fake.running(0) == [(10, 0, 1)]
+    assert fake.running(1)
+
+
+# ---- workers come and go ---------------------------------------------------------------------------------------------
+def test_a_row_that_dies_with_its_worker_is_lost_and_the_others_wait_for_the_next_one() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    fake.dies(0)
+    assert ends(fake) == [(10, 0, 1, LOST)]
+    assert fake.core.queued == 4
+    assert fake.started == [0, 0]
+
+
+def test_a_worker_that_dies_while_starting_is_started_again_ever_later() -> None:
+    fake = FakeAgent(1, ready=False)
+    for started, wait in ((1, 0.1), (2, 0.2)):
+        fake.dies(0)
+        assert len(fake.started) == started
+        fake.now += wait + 0.001
+        fake.handle(ev.Tick())
+        assert len(fake.started) == started + 1
+
+
+def test_another_worker_takes_the_place_of_a_blocked_one() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.worker(0, "blocked")
+    assert fake.started == [0, 1]
+    fake.worker(1, "ready", 101)
+    fake.give(20, 0, 1)
+    assert fake.running(1) == [(20, 0, 1)]
+    fake.finish(1)
+    fake.worker(0, "unblocked")
+    assert fake.core.workers[1].state == "parked"
+
+
+def test_rows_handed_to_a_worker_that_blocks_are_taken_back() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=100)
+    fake.give(10, 0, 20)
+    fake.worker(0, "blocked")
+    assert [(slot, message[0]) for slot, message in fake.control] == [(0, "recall")]
+    fake.give_back(0, fake.control[0][1][1])
+    assert fake.core.queued == 19
+
+
+def test_spare_workers_beyond_a_few_are_told_to_quit_and_never_used_again() -> None:
+    fake = FakeAgent(1)
+    for slot in range(PARKED + 2):
+        fake.give(10 + slot, 0, 1)
+        fake.worker(slot, "blocked")
+        fake.worker(slot + 1, "ready", 1)
+    for slot in range(PARKED + 2):
+        fake.worker(slot, "unblocked")
+        fake.finish(slot)
+    quitting = [worker for worker in fake.core.workers.values() if worker.sentence is not None]
+    assert len(quitting) == 2
+    fake.give(50, 0, 1)
+    (slot,) = [slot for slot in fake.runs if fake.runs[slot]]
+    assert fake.core.workers[slot].sentence is None
+
+
+def test_a_row_past_its_timeout_ends_its_worker_and_says_so() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1, timeout=2.0)
+    fake.now += 2.1
+    fake.handle(ev.Tick())
+    assert fake.killed == [0]
+    fake.dies(0)
+    (message,) = fake.heard(TaskResult)
+    assert list(message.outcomes) == [ERROR]
+    assert "longer than its timeout of 2 s" in str(decode_error(bytes(message.bodies[0])))
+
+
+# ---- taking rows back ------------------------------------------------------------------------------------------------
+def test_queued_rows_are_cancelled_at_once() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 5)
+    cancel(fake, 10, 3, 5)
+    assert ends(fake) == [(10, 3, 5, CANCELLED)]
+
+
+def test_a_row_that_runs_is_not_cancelled() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    cancel(fake, 10, 0, 1)
+    fake.give_back(0, fake.control[0][1][1])
+    assert list(fake.heard(TaskRunning)[0]) == [(C, 10, 0, 1)]
+    fake.finish(0)
+    assert ends(fake) == [(10, 0, 1, VALUES_LIST)]
+
+
+def test_a_row_behind_it_is() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    cancel(fake, 10, 2, 3)
+    fake.give_back(0, fake.control[0][1][1])
+    assert ends(fake) == [(10, 2, 3, CANCELLED)]
+
+
+def test_force_ends_the_worker_that_runs_the_row() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    cancel(fake, 10, 0, 1, force=True)
+    assert fake.killed == [0]
+    fake.dies(0)
+    assert ends(fake) == [(10, 0, 1, CANCELLED)]
+
+
+def test_force_for_a_row_that_waits_does_not_cost_another_its_worker() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    cancel(fake, 10, 4, 5, force=True)
+    assert fake.killed == []
+    fake.give_back(0, fake.control[0][1][1])
+    assert ends(fake) == [(10, 4, 5, CANCELLED)]
+
+
+def test_a_row_whose_worker_was_ended_for_anothers_sake_runs_again_and_is_not_lost() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    cancel(fake, 10, 0, 1, force=True)
+    number = fake.runs.pop(0)[0][1]
+    fake.handle(ev.WorkerExited(0, 100, 9, (number, 1)))  # row 0 had just ended: row 1 was running
+    assert ends(fake) == [(10, 0, 1, CANCELLED)]
+    assert fake.core.queued == 4
+
+
+def test_what_a_worker_gave_back_before_it_was_ended_is_not_lost() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    cancel(fake, 10, 1, 2)
+    cancel(fake, 10, 0, 1, force=True)
+    token = fake.control[0][1][1]
+    number = fake.runs[0][0][1]
+    fake.give_back(0, token)
+    fake.finish(0)
+    fake.handle(ev.WorkerExited(0, 100, 9, (number, -1)))
+    assert sorted(ends(fake)) == [(10, 0, 1, VALUES_LIST), (10, 1, 2, CANCELLED)]
+    assert fake.core.queued == 3
+
+
+def test_claimed_rows_are_granted_unless_they_run() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 3)
+    fake.tell(spans(TaskClaim, C, (10, 0, 3)))
+    fake.give_back(0, fake.control[0][1][1])
+    answers = fake.heard(TaskClaimResponse)
+    assert {row for answer in answers for _, _, lo, hi in answer.granted for row in range(lo, hi)} == {1, 2}
+    assert [span for answer in answers for span in answer.refused] == [(C, 10, 0, 1)]
+
+
+def test_a_claim_of_a_row_that_has_ended_is_refused() -> None:
+    fake = FakeAgent(1)
+    fake.tell(spans(TaskClaim, C, (10, 0, 1)))
+    assert list(fake.heard(TaskClaimResponse)[0].refused) == [(C, 10, 0, 1)]
+
+
+# ---- balance ---------------------------------------------------------------------------------------------------------
+def test_queued_rows_are_given_back_from_the_end() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 5)
+    fake.tell(BalanceRequest(2))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 10, 3, 5)]
+
+
+def test_an_agent_with_nothing_to_give_says_so() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.tell(BalanceRequest(2))
+    assert [list(message) for message in fake.heard(BalanceResponse)] == [[]]
+
+
+def test_rows_that_workers_give_back_are_passed_on() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    fake.tell(BalanceRequest(3))
+    assert fake.heard(BalanceResponse) == []
+    fake.give_back(0, fake.control[0][1][1])
+    assert sum(hi - lo for _, _, lo, hi in fake.heard(BalanceResponse)[0]) == 3
+
+
+def test_the_scheduler_is_answered_when_the_worker_dies_instead() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    fake.tell(BalanceRequest(3))
+    fake.dies(0)
+    assert len(fake.heard(BalanceResponse)) == 1
+
+
+# ---- coming and going ------------------------------------------------------------------------------------------------
+def test_a_client_that_leaves_ends_the_workers_that_run_its_rows() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 5)
+    fake.tell(ClientDeparture(C))
+    assert fake.killed == [0]
+    fake.dies(0)
+    assert ends(fake) == []
+    assert fake.core.queued == fake.core.running == fake.core.objects == 0
+
+
+def test_another_clients_row_is_not_lost_with_them() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 1, client=C + 1)
+    fake.give(20, 0, 3)
+    fake.tell(ClientDeparture(C))
+    assert fake.killed == []  # the other's row runs: what waits behind it is taken back
+    fake.give_back(0, fake.control[0][1][1])
+    assert (fake.core.queued, fake.core.running) == (0, 1)
+    fake.finish(0)
+    assert ends(fake) == [(10, 0, 1, VALUES_LIST)]
+
+
+def test_an_agent_that_the_scheduler_forgot_begins_anew() -> None:
+    fake = FakeAgent(2)
+    fake.give(10, 0, 5)
+    fake.handle(ev.Welcomed(False, 1.0))
+    assert sorted(fake.killed) == [0, 1]
+    for slot in (0, 1):
+        fake.dies(slot)
+    assert ends(fake) == []
+    assert fake.core.queued == fake.core.running == fake.core.objects == 0
+
+
+def test_an_agent_that_goes_on_keeps_what_it_has() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 5)
+    fake.handle(ev.Welcomed(True, 1.0))
+    assert fake.killed == []
+    assert fake.core.queued + fake.core.running == 5
+
+
+def test_heartbeats_tell_how_busy_it_is() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 5)
+    fake.said.clear()
+    fake.now += 1.1
+    fake.handle(ev.Tick())
+    (heartbeat,) = fake.heard(Heartbeat)
+    assert (heartbeat.workers, heartbeat.queued + heartbeat.running) == (1, 5)
+
+
+def test_output_is_told_to_clients_that_want_it() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1, flags=STREAM)
+    fake.worker(0, "output", C, 10, "f", 1, "hello\n")
+    assert [message.text for message in fake.heard(TaskOutput)] == ["hello\n"]

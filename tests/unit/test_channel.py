@@ -1,0 +1,136 @@
+"""Sequences of messages and sessions, case by case."""
+
+from typing import Any
+
+import pytest
+from simulator.scripted import hello
+
+from scaler.protocol.channel import ACK_EVERY, Channel, Gap
+from scaler.protocol.messages import Ack, BalanceRequest, Heartbeat, Hello, Refused, Welcome
+from scaler.protocol.sessions import NewPeer, Outgoing, PeerGone, PeerSaid, Sessions, Terms
+
+
+def test_a_message_is_kept_until_it_is_acknowledged() -> None:
+    channel = Channel()
+    for n in range(3):
+        assert channel.stamp(BalanceRequest(n)) == (n + 1, 0)
+    channel.accept(0, 2)
+    assert channel.unacknowledged == 1
+
+
+def test_a_message_that_came_before_is_not_taken_again() -> None:
+    channel = Channel()
+    assert channel.accept(1, 0)
+    assert not channel.accept(1, 0)
+
+
+def test_a_missing_message_is_noticed() -> None:
+    channel = Channel()
+    with pytest.raises(Gap, match="message 2 came after 0"):
+        channel.accept(2, 0)
+
+
+def test_after_a_reconnect_what_did_not_arrive_is_sent_again() -> None:
+    channel = Channel()
+    for n in range(4):
+        channel.stamp(BalanceRequest(n))
+    assert [(seq, message.rows) for seq, _, message in channel.resume(2)] == [(3, 2), (4, 3)]  # type: ignore[attr-defined]
+
+
+def test_an_ack_is_owed_after_a_while_of_listening() -> None:
+    channel = Channel()
+    for seq in range(1, ACK_EVERY):
+        channel.accept(seq, 0)
+    assert not channel.owes_ack
+    channel.accept(ACK_EVERY, 0)
+    assert channel.owes_ack
+    assert channel.stamp_ack() == (0, ACK_EVERY)
+    assert not channel.owes_ack
+
+
+def sessions() -> Sessions:
+    """A scheduler's sessions."""
+    return Sessions(Terms(5, 1, "3", "", True, 1.0, 10.0, 1 << 20))
+
+
+def arrive(these: Sessions, connection: int, seq: int, message: Any) -> tuple[list[Any], list[Outgoing]]:
+    """A message comes; what the core hears, and what is sent."""
+    said = list(these.arrived(connection, seq, 0, message, 0))
+    outgoing, these.outgoing = these.outgoing, []
+    return said, outgoing
+
+
+def meet(
+    these: Sessions, connection: int, session: int = 1, received: int = 0, role: str = "client"
+) -> tuple[list[Any], list[Outgoing]]:
+    """A peer says Hello."""
+    greeting = hello(role, "peer")
+    greeting.session, greeting.received = session, received
+    return arrive(these, connection, 0, greeting)
+
+
+def test_a_hello_begins_a_session() -> None:
+    these = sessions()
+    (new,), (welcome,) = meet(these, 3)
+    assert isinstance(new, NewPeer)
+    assert isinstance(welcome.message, Welcome)
+    assert (welcome.message.number, welcome.message.resumed, welcome.message.epoch) == (1, False, 5)
+    (said,), _ = arrive(these, 3, 1, Heartbeat(0.0))
+    assert said == PeerSaid(1, Heartbeat(0.0))
+
+
+def test_a_second_hello_from_another_connection_goes_on_where_it_was() -> None:
+    these = sessions()
+    meet(these, 3)
+    arrive(these, 3, 1, Heartbeat(0.0))
+    for n in range(3):
+        these.send(1, BalanceRequest(n))
+    said, (welcome, *again) = meet(these, 4, received=1)
+    assert said == []
+    assert isinstance(welcome.message, Welcome)
+    assert (welcome.message.resumed, welcome.message.received) == (True, 1)
+    assert [(out.connection, out.seq) for out in again] == [(4, 2), (4, 3)]
+    assert list(these.closed(3)) == []
+    assert list(these.closed(4)) == [PeerGone(1, "its connection closed")]
+
+
+def test_who_has_no_session_is_told_to_say_hello() -> None:
+    _, (refused,) = arrive(sessions(), 9, 1, Heartbeat(0.0))
+    assert isinstance(refused.message, Refused)
+    assert "say Hello" in refused.message.reason
+
+
+def test_a_gap_is_told_to_the_peer_which_says_hello_again() -> None:
+    these = sessions()
+    meet(these, 3)
+    said, (refused,) = arrive(these, 3, 2, Heartbeat(0.0))
+    assert said == []
+    assert isinstance(refused.message, Refused)
+    assert not refused.last
+
+
+def test_a_forgotten_session_begins_anew() -> None:
+    these = sessions()
+    meet(these, 3)
+    assert these.forget(1) == 3
+    assert these.send(1, Ack()) is None
+    (new,), _ = meet(these, 3)
+    assert new.number == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"protocol": 9}, "speaks protocol 9"),
+        ({"python": "2.7"}, "runs Python 2.7"),
+    ],
+)
+def test_a_peer_that_can_not_work_with_the_scheduler_is_told_why(change: dict[str, Any], words: str) -> None:
+    greeting: Hello = hello("agent", "peer")
+    for name, value in change.items():
+        setattr(greeting, name, value)
+    said, (refused,) = arrive(sessions(), 3, 0, greeting)
+    assert said == []
+    assert refused.last
+    assert isinstance(refused.message, Refused)
+    assert words in refused.message.reason

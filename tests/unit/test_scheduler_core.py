@@ -1,0 +1,476 @@
+"""What the scheduler's core does, case by case; agents and clients are played by the test."""
+
+from simulator.scripted import FakeScheduler, graph, result, spans, task
+
+from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
+    LOST,
+    STREAM,
+    TOGETHER,
+    VALUES_EACH,
+    VALUES_LIST,
+    BalanceRequest,
+    BalanceResponse,
+    ClientDeparture,
+    ClientShutdown,
+    DisconnectRequest,
+    DisconnectResponse,
+    Heartbeat,
+    ObjectAnnounce,
+    ObjectRelease,
+    ObjectRequest,
+    ShutdownResponse,
+    Spans,
+    Task,
+    TaskCancel,
+    TaskClaim,
+    TaskClaimResponse,
+    TaskOutput,
+    TaskRunning,
+    u8,
+    u32,
+    u64,
+)
+from scaler.scheduler.core import events as ev
+from scaler.serialize.record import decode_error
+
+KNOWN = 1_000
+
+
+def learnt(fake: FakeScheduler, agent: int, client: int, us: int = 1_000) -> None:
+    """Let the scheduler know what the function takes."""
+    fake.say(client, task(KNOWN, 1))
+    assert fake.placed(agent) == [(KNOWN, 0, 1)]
+    fake.report(agent, client, result(KNOWN, 0, 1, us=us))
+    fake.heard(client)
+
+
+# ---- placement -------------------------------------------------------------------------------------------------------
+def test_rows_wait_until_an_agent_comes() -> None:
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, task(10, 3))
+    assert fake.core.queued == 3
+    agent = fake.agent(4)
+    assert fake.placed(agent) == [(10, 0, 3)]
+
+
+def test_rows_of_an_unknown_function_are_spread_over_the_workers() -> None:
+    fake = FakeScheduler(2, 2)
+    client = fake.client()
+    fake.say(client, task(10, 4))
+    assert [fake.holds(agent) for agent in fake.agents] == [2, 2]
+
+
+def test_an_agent_gets_no_more_than_a_second_row_a_worker_while_a_function_is_unknown() -> None:
+    fake = FakeScheduler(2)
+    fake.say(fake.client(), task(10, 100))
+    assert fake.holds(fake.agents[0]) == 4
+
+
+def test_short_rows_are_prefetched_by_a_window_of_work() -> None:
+    fake = FakeScheduler(2)
+    client = fake.client()
+    learnt(fake, fake.agents[0], client, us=100)
+    fake.say(client, task(10, 5_000))
+    assert 1_000 <= fake.holds(fake.agents[0]) <= 2_000
+
+
+def test_higher_priority_goes_first_and_clients_take_turns() -> None:
+    fake = FakeScheduler(0)
+    (agent,) = fake.agents
+    one, two = fake.client(), fake.client()
+    fake.say(one, task(10, 2), task(20, 1, priority=1))
+    fake.say(two, task(10, 2))
+    order = []
+    for _ in range(5):
+        fake.say(agent, Heartbeat(0.0, 1))
+        for message in fake.heard(agent, Task):
+            order += [(message.client, message.batch)] * (message.spans[1] - message.spans[0])
+        for c in (one, two):
+            for batch in list(fake.core.clients[c].batches.values()):
+                for lo, hi in batch.spans_in(16 + agent):
+                    fake.report(agent, c, result(batch.id, lo, hi))
+    order += [(message.client, message.batch) for message in fake.heard(agent, Task)]
+    assert order[0] == (one, 20)
+    assert sorted(order[1:3]) == [(one, 10), (two, 10)]
+
+
+def test_only_agents_with_the_capabilities_get_rows_that_need_them() -> None:
+    fake = FakeScheduler(4)
+    client = fake.client()
+    fake.say(client, task(10, 2, capabilities=("gpu",)))
+    assert fake.core.queued == 2
+    gpu = fake.agent(1, ("fast", "gpu"))
+    assert fake.holds(gpu) == 2
+    assert fake.holds(fake.agents[0]) == 0
+
+
+def test_rows_are_taken_back_for_an_agent_that_idles() -> None:
+    fake = FakeScheduler(1)
+    (busy,) = fake.agents
+    client = fake.client()
+    learnt(fake, busy, client, us=10_000)
+    fake.say(client, task(10, 8))
+    assert fake.placed(busy) == [(10, 0, 8)]
+    idle = fake.agent(1)
+    (request,) = fake.heard(busy, BalanceRequest)
+    fake.say(busy, spans(BalanceResponse, client, (10, 8 - request.rows, 8)))
+    assert fake.holds(idle) >= 1
+    assert fake.holds(idle) + fake.holds(busy) == 8
+
+
+def test_an_agent_that_had_nothing_to_give_back_is_not_asked_again_until_it_gets_rows() -> None:
+    fake = FakeScheduler(1)
+    (busy,) = fake.agents
+    client = fake.client()
+    learnt(fake, busy, client, us=10_000)
+    fake.say(client, task(10, 8))
+    fake.agent(1)
+    assert len(fake.heard(busy, BalanceRequest)) == 1
+    for _ in range(5):
+        fake.say(busy, BalanceResponse())
+    assert fake.heard(busy, BalanceRequest) == []
+
+
+def test_objects_travel_to_an_agent_once() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    for batch in (10, 20):
+        fake.say(client, task(batch, 1, TOGETHER))
+        fake.report(agent, client, result(batch, 0, 1))
+    first, second = fake.heard(agent, Task)
+    assert list(first.objects) == [1, 1_000_010]
+    assert list(second.objects) == [1_000_020]
+
+
+# ---- what ends -------------------------------------------------------------------------------------------------------
+def test_results_are_passed_on_as_they_come() -> None:
+    fake = FakeScheduler(2)
+    client = fake.client()
+    fake.say(client, task(10, 2))
+    fake.report(fake.agents[0], client, result(10, 0, 1, VALUES_EACH), result(10, 1, 2, ERROR))
+    assert fake.ends(client) == [(10, 0, 1, VALUES_EACH), (10, 1, 2, ERROR)]
+    assert fake.core.clients[client].batches == {}
+
+
+def test_a_failed_row_is_run_again_as_often_as_asked() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1, retries=2))
+    for _ in range(2):
+        assert fake.placed(agent) == [(10, 0, 1)]
+        fake.report(agent, client, result(10, 0, 1, ERROR))
+        assert fake.ends(client) == []
+    fake.report(agent, client, result(10, 0, 1, ERROR))
+    assert fake.ends(client) == [(10, 0, 1, ERROR)]
+
+
+def test_a_row_that_was_lost_with_four_workers_is_given_up_by_name() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    for _ in range(3):
+        fake.report(agent, client, result(10, 0, 1, LOST))
+        assert fake.ends(client) == []
+    fake.report(agent, client, result(10, 0, 1, LOST))
+    (message,) = fake.heard(client)
+    error = decode_error(bytes(message.bodies[0]))
+    assert type(error).__name__ == "WorkerLost"
+    assert "f" in str(error)
+    assert "10" in str(error)
+    assert "why; attempt 4 of 4" in str(error)
+
+
+def test_a_lost_agent_returns_its_rows_to_the_queue() -> None:
+    fake = FakeScheduler(4, 4)
+    client = fake.client()
+    fake.say(client, task(10, 8))
+    one, other = fake.agents
+    fake.placed(other)
+    fake.lose(one)
+    assert fake.placed(other) == [(10, 0, 4)]
+
+
+def test_a_result_of_an_agent_that_was_given_up_counts_for_nothing() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    fake.lose(agent)
+    fake.report(agent, client, result(10, 0, 1))
+    assert fake.ends(client) == []
+    other = fake.agent(1)
+    assert fake.placed(other) == [(10, 0, 1)]
+
+
+def test_a_batch_said_twice_runs_once() -> None:
+    fake = FakeScheduler(4)
+    client = fake.client()
+    fake.say(client, task(10, 2), task(10, 2))
+    assert fake.placed(fake.agents[0]) == [(10, 0, 2)]
+
+
+def test_rows_without_their_function_fail() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, task(10, 2, function=99))
+    assert fake.ends(client) == [(10, 0, 1, ERROR), (10, 1, 2, ERROR)] or fake.ends(client) == []
+    assert fake.core.clients[client].batches == {}
+
+
+def test_a_part_of_a_batch_is_not_a_clients_to_send() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, task(10, 2, spans=u32([0, 1])))
+    assert client not in fake.core.clients
+
+
+# ---- dependencies ----------------------------------------------------------------------------------------------------
+def test_a_graph_runs_in_its_order_and_only_wanted_values_are_said() -> None:
+    fake = FakeScheduler(4)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, graph(10, [[], [0], [0, 1]], wanted=[2]))
+    for row in range(3):
+        (given,) = fake.heard(agent, Task)
+        assert list(given.spans) == [row, row + 1]
+        fake.report(agent, client, result(10, row, row + 1, VALUES_EACH))
+    assert fake.ends(client) == [(10, 2, 3, VALUES_EACH)]
+    assert set(fake.core.clients[client].objects) == {1}
+
+
+def test_rows_that_depend_on_a_failed_one_fail_with_its_error() -> None:
+    fake = FakeScheduler(4)
+    client = fake.client()
+    fake.say(client, graph(10, [[], [0], [1], []], wanted=[2]))
+    fake.report(fake.agents[0], client, result(10, 0, 1, ERROR))
+    assert fake.ends(client) == [(10, 2, 3, ERROR)]
+
+
+def test_a_cancelled_row_takes_those_that_depend_on_it_along() -> None:
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, graph(10, [[], [0], [1]], wanted=[2]))
+    fake.cancel(client, (10, 0, 3))
+    assert [end[:3] for end in fake.ends(client)] == [(10, 2, 3)]
+    assert fake.core.clients[client].batches == {}
+
+
+def dependent(batch: int, *values: int) -> Task:
+    """A row with its own payload that needs values."""
+    return task(batch, 1, dependency_counts=u32([len(values)]), dependencies=u64(values))
+
+
+def test_the_value_of_a_plain_pending_row_goes_to_the_rows_that_need_it() -> None:
+    fake = FakeScheduler(4)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 4), dependent(20, 12))
+    fake.heard(agent)
+    fake.report(agent, client, result(10, 0, 4, VALUES_LIST))
+    (given,) = fake.heard(agent, Task)
+    assert list(given.indexes) == [2]
+    assert given.dependencies[0] >> 63
+    fake.report(agent, client, result(20, 0, 1))
+    assert set(fake.core.clients[client].objects) == {1}
+
+
+def test_a_row_of_a_graph_can_be_an_argument_of_a_plain_row_too() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, graph(10, [[], [0]], wanted=[0, 1]), dependent(20, 10), dependent(30, 10))
+    fake.report(agent, client, result(10, 0, 1, VALUES_EACH))
+    for batch in (20, 30):
+        fake.report(agent, client, result(batch, 0, 1))
+    fake.report(agent, client, result(10, 1, 2, VALUES_EACH))
+    for batch in (20, 30):
+        if batch in fake.core.clients[client].batches:
+            fake.report(agent, client, result(batch, 0, 1))
+    assert fake.core.clients[client].batches == {}
+    assert set(fake.core.clients[client].objects) == {1}
+
+
+def test_a_value_that_the_scheduler_does_not_have_is_asked_of_the_client() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, dependent(20, 15))
+    (request,) = fake.heard(client, ObjectRequest)
+    assert list(request) == [(client, 15)]
+    fake.say(client, ObjectAnnounce(u64([15]), u8([0]), [b"value"]))
+    assert fake.placed(fake.agents[0]) == [(20, 0, 1)]
+    fake.report(fake.agents[0], client, result(20, 0, 1))
+    assert set(fake.core.clients[client].objects) == {1}
+
+
+def test_an_object_is_kept_until_its_client_and_all_rows_let_go() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, ObjectAnnounce(u64([5]), u8([0]), [b"value"]), dependent(20, 5))
+    fake.say(client, ObjectRelease(u32([0]), u64([5])))
+    assert 5 in fake.core.clients[client].objects
+    fake.report(agent, client, result(20, 0, 1))
+    assert 5 not in fake.core.clients[client].objects
+    fake.heard(agent)
+    fake.wait(3.0)  # an agent is told when it costs nothing, or at the next look at the time
+    (release,) = fake.heard(agent, ObjectRelease)
+    assert list(release) == [(client, 5)]
+
+
+# ---- taking rows back ------------------------------------------------------------------------------------------------
+def test_a_queued_row_is_cancelled_at_once() -> None:
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, task(10, 5))
+    fake.cancel(client, (10, 1, 3))
+    assert fake.ends(client) == [(10, 1, 3, CANCELLED)]
+    assert fake.core.queued == 3
+
+
+def test_rows_at_an_agent_are_asked_of_it() -> None:
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 2))
+    fake.cancel(client, (10, 0, 2), force=True)
+    (asked,) = fake.heard(agent, TaskCancel)
+    assert (list(asked.spans), asked.force) == ([(client, 10, 0, 2)], True)
+    fake.say(agent, spans(TaskRunning, client, (10, 0, 1)))
+    fake.report(agent, client, result(10, 1, 2, CANCELLED))
+    assert len(fake.heard(client, TaskRunning)) == 1
+    fake.report(agent, client, result(10, 0, 1))
+    assert fake.core.agents[agent].asked == []
+
+
+def test_a_row_given_back_while_its_cancellation_was_on_the_way_is_cancelled() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    learnt(fake, agent, client, us=10_000)
+    fake.say(client, task(10, 8))
+    fake.agent(1)
+    fake.cancel(client, (10, 7, 8))
+    fake.say(agent, spans(BalanceResponse, client, (10, 7, 8)))
+    assert fake.ends(client) == [(10, 7, 8, CANCELLED)]
+
+
+def test_a_claim_gets_queued_rows_at_once_and_others_by_their_agent() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 4))
+    fake.claim(client, (10, 1, 4))
+    (answer,) = fake.heard(client, TaskClaimResponse)
+    assert list(answer.granted) == [(client, 10, 2, 4)]
+    assert list(fake.heard(agent, TaskClaim)[0]) == [(client, 10, 1, 2)]
+    fake.say(agent, TaskClaimResponse(spans(Spans, client, (10, 1, 2)), Spans()))
+    (answer,) = fake.heard(client, TaskClaimResponse)
+    assert list(answer.granted) == [(client, 10, 1, 2)]
+    assert fake.core.clients[client].outstanding == 1
+
+
+def test_a_claim_asked_of_an_agent_that_is_lost_is_granted_here() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    fake.claim(client, (10, 0, 1))
+    fake.lose(agent)
+    (answer,) = fake.heard(client, TaskClaimResponse)
+    assert list(answer.granted) == [(client, 10, 0, 1)]
+
+
+def test_rows_that_wait_for_a_claimed_one_get_its_value_from_the_client() -> None:
+    fake = FakeScheduler()
+    client = fake.client()
+    fake.say(client, task(10, 1), dependent(20, 10))
+    fake.claim(client, (10, 0, 1))
+    assert [list(m) for m in fake.heard(client, ObjectRequest)] == [[(client, 10)]]
+    fake.say(client, ObjectAnnounce(u64([10]), u8([0]), [b"value"]))
+    assert fake.core.queued == 1
+
+
+def test_a_claim_of_a_row_that_has_ended_is_refused() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.claim(client, (10, 0, 1))
+    (answer,) = fake.heard(client, TaskClaimResponse)
+    assert list(answer.refused) == [(client, 10, 0, 1)]
+
+
+# ---- coming and going ------------------------------------------------------------------------------------------------
+def test_a_client_that_leaves_takes_everything_along() -> None:
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 50), graph(100, [[], [0]], [1]), dependent(200, 150))
+    fake.say(client, DisconnectRequest())
+    assert [type(m) for m in fake.heard(client)][-1] is DisconnectResponse
+    assert [m.client for m in fake.heard(agent, ClientDeparture)] == [client]
+    assert fake.core.queued == fake.holds(agent) == 0
+    assert fake.core.clients == {}
+    assert fake.core.agents[agent].holds == set()
+    assert any(isinstance(effect, ev.Forget) for effect in fake.effects)
+
+
+def test_an_agent_that_has_only_durations_of_a_client_is_told_of_its_departure() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    learnt(fake, agent, client)
+    fake.say(client, ObjectRelease(u32([0]), u64([1])))
+    fake.lose(client)
+    assert len(fake.heard(agent, ClientDeparture)) == 1
+
+
+def test_a_silent_peer_is_given_up_after_its_timeout() -> None:
+    fake = FakeScheduler(1, agent_timeout=10.0)
+    (agent,) = fake.agents
+    for _ in range(4):
+        fake.wait(2.6)
+    assert agent not in fake.core.agents
+
+
+def test_after_the_scheduler_itself_was_stopped_nobody_is_given_up_at_once() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.wait(600.0)
+    assert list(fake.core.agents) == fake.agents
+    assert list(fake.core.clients) == [client]
+
+
+def test_a_message_that_is_not_its_senders_ends_the_session() -> None:
+    fake = FakeScheduler(1)
+    fake.say(fake.agents[0], task(10, 1))
+    assert fake.core.agents == {}
+
+
+def test_output_goes_to_the_client_whose_row_printed_it() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, task(10, 1, flags=STREAM))
+    said = TaskOutput(client, 10, "f", 1, "hello\n")
+    fake.say(fake.agents[0], said)
+    assert fake.heard(client, TaskOutput) == [said]
+
+
+def test_a_protected_scheduler_refuses_to_end_and_says_how() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, ClientShutdown())
+    (answer,) = fake.heard(client, ShutdownResponse)
+    assert not answer.accepted
+    assert "--no-protected" in answer.reason
+
+
+def test_an_unprotected_one_ends_with_its_agents() -> None:
+    fake = FakeScheduler(1, protected=False)
+    fake.say(fake.client(), ClientShutdown())
+    assert len(fake.heard(fake.agents[0], ClientShutdown)) == 1
+    assert any(isinstance(effect, ev.Stop) for effect in fake.effects)

@@ -1,0 +1,253 @@
+"""What the client's session does, case by case; the scheduler is played by the test."""
+
+import pickle
+from typing import Any
+
+from simulator.scripted import graph, spans, task
+
+from scaler.client import session as s
+from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
+    TOGETHER,
+    VALUES_EACH,
+    VALUES_LIST,
+    DisconnectRequest,
+    DisconnectResponse,
+    Heartbeat,
+    Message,
+    ObjectAnnounce,
+    ObjectRelease,
+    ObjectRequest,
+    Spans,
+    Task,
+    TaskCancel,
+    TaskClaim,
+    TaskClaimResponse,
+    TaskResult,
+    TaskRunning,
+    u32,
+    u64,
+)
+from scaler.results import ResultBuilder, SpanResult, values_of
+
+
+class Token:
+    """Stands for a row."""
+
+    id = 0
+
+
+class Session:
+    """A session whose effects are kept."""
+
+    def __init__(self) -> None:
+        self.core = s.SessionCore()
+        self.effects: list[Any] = []
+        self.core.handle([s.Welcomed(False, 1.0, 2)], 0.0)
+
+    def do(self, *events: s.Event, now: float = 0.5) -> list[Any]:
+        """Something happens; what is to be done about it."""
+        return self.core.handle(events, now)
+
+    def submit(self, made: Task, **more: Any) -> list[Token]:
+        """Send a batch."""
+        tokens = [Token() for _ in range(made.rows)]
+        self.do(s.Submit(made, tokens, **more))
+        return tokens
+
+    def hear(self, *messages: Message) -> list[Any]:
+        """The scheduler says something."""
+        return self.do(*map(s.Arrived, messages))
+
+    def anew(self) -> list[Message]:
+        """A scheduler that knows nothing; what it is told."""
+        effects = self.do(s.Welcomed(False, 1.0, 2))
+        return [effect.message for effect in effects if isinstance(effect, s.Transmit)]
+
+
+def ended(batch: int, lo: int, hi: int, outcome: int = VALUES_EACH) -> TaskResult:
+    """A result message with the values lo, lo+1, ..."""
+    builder = ResultBuilder(0)
+    bodies = [pickle.dumps(row) for row in range(lo, hi)]
+    if outcome == VALUES_LIST:
+        bodies = [pickle.dumps(list(range(lo, hi)))]
+    elif outcome == CANCELLED:
+        bodies = []
+    builder.add(SpanResult(batch, lo, hi, outcome, 0, 0, u32(map(len, bodies)), b"".join(bodies)))
+    return builder.build()
+
+
+def resolved(effects: list[Any]) -> list[tuple[int, int, int]]:
+    """(lo, hi, number of tokens) of what was resolved."""
+    return [(e.span.lo, e.span.hi, len(e.tokens)) for e in effects if isinstance(e, s.Resolve)]
+
+
+def test_ids_come_from_one_counter() -> None:
+    core = s.SessionCore()
+    assert (core.take_ids(3), core.take_ids(1)) == (1, 4)
+
+
+def test_tokens_get_the_ids_of_their_rows() -> None:
+    session = Session()
+    assert [token.id for token in session.submit(task(10, 3))] == [10, 11, 12]
+
+
+def test_each_row_is_resolved_once() -> None:
+    session = Session()
+    session.submit(task(10, 4))
+    assert resolved(session.hear(ended(10, 1, 3))) == [(1, 3, 2)]
+    assert resolved(session.hear(ended(10, 1, 2))) == []
+    assert session.core.outstanding == 2
+    assert resolved(session.hear(ended(10, 0, 1), ended(10, 3, 4))) == [(0, 1, 1), (3, 4, 1)]
+    assert session.core.pending == {}
+
+
+def test_of_rows_said_twice_only_new_ones_are_resolved() -> None:
+    for outcome in (VALUES_LIST, VALUES_EACH, CANCELLED):
+        session = Session()
+        session.submit(task(10, 6))
+        session.hear(ended(10, 2, 3))
+        session.anew()
+        effects = session.hear(ended(10, 0, 6, outcome))
+        assert resolved(effects) == [(0, 2, 2), (3, 6, 3)]
+        if outcome == VALUES_LIST:
+            assert [pickle.loads(e.span.body) for e in effects] == [[0, 1], [3, 4, 5]]
+        elif outcome == VALUES_EACH:
+            assert [[pickle.loads(v) for v in values_of(e.span)] for e in effects] == [[0, 1], [3, 4, 5]]
+        assert session.core.pending == {}
+
+
+def test_a_scheduler_that_forgot_everything_is_told_again() -> None:
+    session = Session()
+    session.do(s.Announce(1, b"function"))
+    made = task(10, 2)
+    session.submit(made)
+    announced, said = session.anew()
+    assert isinstance(announced, ObjectAnnounce)
+    assert list(announced.ids) == [1]
+    assert said is made
+
+
+def test_it_is_told_too_of_objects_released_that_pending_rows_need() -> None:
+    session = Session()
+    session.do(s.Announce(5, b"value"))
+    session.submit(task(10, 1))
+    session.do(s.Release([5]))
+    session.submit(task(11, 1))
+    announced, _, _, released = session.anew()
+    assert isinstance(announced, ObjectAnnounce)
+    assert isinstance(released, ObjectRelease)
+    assert list(announced.ids) == list(released.ids) == [5]
+    session.hear(ended(10, 0, 1))
+    assert len(session.anew()) == 1
+
+
+def test_it_is_asked_again_for_what_was_not_answered() -> None:
+    session = Session()
+    (one,), (two,) = session.submit(task(10, 1)), session.submit(task(20, 1))
+    session.do(s.Cancel([one], True), s.Claim(two))
+    *_, cancel, claim = session.anew()
+    assert (list(cancel.spans), cancel.force) == ([(0, 10, 0, 1)], True)
+    assert list(claim) == [(0, 20, 0, 1)]
+    session.hear(spans(TaskRunning, 0, (10, 0, 1)), TaskClaimResponse(Spans(), spans(Spans, 0, (20, 0, 1))))
+    assert [type(message) for message in session.anew()] == [Task, Task]
+
+
+def test_a_client_that_was_leaving_says_only_goodbye_to_a_new_scheduler() -> None:
+    session = Session()
+    session.submit(task(10, 1))
+    session.do(s.Say(DisconnectRequest()))
+    assert [type(message) for message in session.anew()] == [DisconnectRequest]
+    assert isinstance(session.hear(DisconnectResponse())[0], s.Answered)
+
+
+def test_a_cancellation_names_only_rows_that_have_not_ended() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 4))
+    session.hear(ended(10, 1, 2))
+    (effect,) = session.do(s.Cancel(tokens, False))
+    assert isinstance(effect.message, TaskCancel)
+    assert list(effect.message.spans) == [(0, 10, 0, 1), (0, 10, 2, 4)]
+    assert session.do(s.Cancel([Token()], False)) == []
+
+
+def test_a_refused_cancellation_is_said_to_the_tokens() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 2))
+    (effect,) = session.hear(spans(TaskRunning, 0, (10, 1, 2)))
+    assert isinstance(effect, s.Unwithdrawable)
+    assert list(effect.tokens) == tokens[1:]
+
+
+def test_a_claim_of_a_map_asks_for_half_of_what_is_left() -> None:
+    session = Session()
+    token = Token()
+    session.do(s.Submit(task(10, 8, TOGETHER), [token], whole=True))
+    session.hear(ended(10, 0, 4))
+    (effect,) = session.do(s.Claim(token))
+    assert isinstance(effect.message, TaskClaim)
+    assert list(effect.message) == [(0, 10, 6, 8)]
+
+
+def test_granted_rows_are_the_claimers_and_refused_ones_are_said_so() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 2), recipe="recipe")
+    answer = TaskClaimResponse(spans(Spans, 0, (10, 0, 1)), spans(Spans, 0, (10, 1, 2)))
+    granted, refused = session.hear(answer)
+    assert isinstance(granted, s.Granted)
+    assert (granted.token, granted.row, granted.recipe) == (tokens[0], 0, "recipe")
+    assert isinstance(refused, s.ClaimRefused)
+    assert list(refused.tokens) == [tokens[1]]
+    assert session.core.outstanding == 1
+
+
+def test_a_claim_of_a_row_that_ended_meanwhile_is_refused_here() -> None:
+    (effect,) = Session().do(s.Claim(Token()))
+    assert isinstance(effect, s.ClaimRefused)
+
+
+def test_a_value_is_found_by_the_id_that_its_user_was_sent_with() -> None:
+    session = Session()
+    (source,) = session.submit(task(10, 1))
+    session.submit(task(20, 1, dependency_counts=u32([1]), dependencies=u64([10])), needs=[[source]])
+    source.id = 30  # it was claimed, and sent again
+    assert session.core.needed(10) is source
+    assert session.core.needed(11) is None
+
+
+def test_a_value_asked_for_is_sent_once_and_is_not_an_object_of_the_clients() -> None:
+    session = Session()
+    (effect,) = session.hear(ObjectRequest(u32([0]), u64([10])))
+    assert isinstance(effect, s.Supply)
+    assert len(session.do(s.Announce(10, b"value"))) == 1
+    assert session.do(s.Announce(10, b"value")) == []
+    assert session.anew() == []
+
+
+def test_an_answer_that_a_scheduler_asked_for_that_is_gone_is_not_sent() -> None:
+    session = Session()
+    session.hear(ObjectRequest(u32([0]), u64([10])))
+    session.anew()
+    assert session.do(s.Announce(10, b"value")) == []
+
+
+def test_batches_of_a_graph_end_together_and_a_failed_one_takes_its_rest_along() -> None:
+    session = Session()
+    group = s.Group(2)
+    for batch in (10, 20):
+        session.do(s.Submit(graph(batch, [[], [0]], [1]), [None, Token()], group=group))
+    session.hear(ended(10, 1, 2))
+    assert len(session.core.pending) == 2
+    effects = session.hear(ended(20, 1, 2, ERROR))
+    cancel = effects[-1].message
+    assert isinstance(cancel, TaskCancel)
+    assert [span[1] for span in cancel.spans] == [10, 20]
+    assert session.core.pending == {}
+
+
+def test_heartbeats_are_sent_at_the_pace_that_was_asked_for() -> None:
+    session = Session()
+    assert [type(e.message) for e in session.do(now=1.5)] == [Heartbeat]
+    assert session.do(now=2.0) == []
+    assert [type(e.message) for e in session.do(now=2.6)] == [Heartbeat]

@@ -1,0 +1,63 @@
+"""Queues of spans, case by case."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from scaler.spans import SpanQueue
+
+
+@dataclass(eq=False)
+class Batch:
+    """As much of a batch as the queue looks at."""
+
+    client: int
+
+
+A, B, OTHER = Batch(1), Batch(1), Batch(2)
+
+
+def queue(*spans: tuple[Batch, int, int]) -> SpanQueue[Batch]:
+    """A queue with these in it."""
+    made: SpanQueue[Batch] = SpanQueue()
+    for span in spans:
+        made.append(*span)
+    return made
+
+
+def test_neighbours_become_one_span() -> None:
+    assert list(queue((A, 0, 3), (A, 3, 5), (B, 5, 6))) == [(A, 0, 5), (B, 5, 6)]
+
+
+def test_rows_are_taken_from_the_front_and_from_the_end() -> None:
+    made = queue((A, 0, 5))
+    assert made.take(2) == (A, 0, 2)
+    assert made.take_last(2) == (A, 3, 5)
+    assert made.take(9) == (A, 2, 3)
+    assert made.rows == 0
+
+
+def test_clients_take_turns() -> None:
+    made = queue((A, 0, 4), (OTHER, 0, 4))
+    assert [made.take(2)[0] for _ in range(4)] == [A, OTHER, A, OTHER]
+
+
+def test_rows_that_come_back_go_first() -> None:
+    made = queue((A, 5, 9))
+    made.prepend(A, 0, 2)
+    assert made.take(9) == (A, 0, 2)
+
+
+def test_rows_are_taken_out_of_the_middle() -> None:
+    made = queue((A, 0, 5), (B, 0, 3), (A, 7, 9))
+    assert made.remove(A, 2, 8) == [(2, 5), (7, 8)]
+    assert list(made) == [(A, 0, 2), (B, 0, 3), (A, 8, 9)]
+    assert made.rows == 6
+
+
+def test_a_client_that_is_gone_has_no_rows_and_no_turn() -> None:
+    made = queue((A, 0, 5), (OTHER, 0, 1))
+    made.drop_client(1)
+    assert made.take(9) == (OTHER, 0, 1)
+    with pytest.raises(IndexError):
+        made.take(1)
