@@ -201,9 +201,9 @@ class Link:
         if not CAN_LEAD or len(self.session.pending) > 1 or self._awake or not self._leading.acquire(False):
             return
         connection = self._connection
-        fd = connection.fileno()
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
+            fd = connection.fileno()
             self._poller.pause(fd, True)
             try:
                 self._lead(connection, done, deadline)

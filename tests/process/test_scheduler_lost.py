@@ -60,7 +60,7 @@ def test_goodbye_does_not_wait_for_a_scheduler_that_is_gone(daemons):
 def test_a_map_that_waits_ends_too(daemons):
     daemons.start_scheduler()
     client = daemons.client(reconnect=0.5)
-    job = client.map_job(double, [(x,) for x in range(100)])  # there is no agent
+    job = client.map_job(double, list(range(100)), spread=True)  # there is no agent
     daemons.scheduler.signal(signal.SIGKILL)
     with pytest.raises(ConnectionFailed, match="is gone"):
         job.results(10)
