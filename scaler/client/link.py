@@ -28,13 +28,15 @@ from scaler.client.outbox import ROUND, Call, Packer, Plain
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, ScalerError
 from scaler.protocol.channel import Gap
 from scaler.protocol.codec import decode
-from scaler.protocol.messages import Message, Refused, Welcome
+from scaler.protocol.messages import Frame, Message, Refused, Welcome
 from scaler.protocol.peer import Peer, Refusal
 from scaler.transport import Address, Connection, Security, connect
 from scaler.transport.poller import new_poller
 
 #: seconds between looks at the time while nothing happens
 IDLE = 0.5
+#: seconds for which a thread that waits for a lone task looks without sleeping, if the last one was as quick
+SPIN = 0.0005
 #: only epoll can be changed by one thread while another waits in it
 CAN_LEAD = sys.platform == "linux"
 
@@ -72,6 +74,8 @@ class Link:
         self._poller.add(self._bell)
         #: held by a thread that watches the connection in the I/O thread's stead
         self._leading = threading.Lock()
+        #: the last answer that a thread waited for in this way came at once
+        self._quick = False
         #: tells that thread that the I/O thread has received something after all
         self._leader_bell, self._leader_rope = os.pipe()
         self._closing = False
@@ -201,7 +205,8 @@ class Link:
         if not CAN_LEAD or len(self.session.pending) > 1 or self._awake or not self._leading.acquire(False):
             return
         connection = self._connection
-        deadline = None if timeout is None else time.monotonic() + timeout
+        began = time.monotonic()
+        deadline = None if timeout is None else began + timeout
         try:
             fd = connection.fileno()
             self._poller.pause(fd, True)
@@ -212,6 +217,7 @@ class Link:
         except (OSError, ValueError, KeyError):
             pass  # the connection was closed meanwhile: the I/O thread sees to that
         finally:
+            self._quick = time.monotonic() - began < SPIN
             self._leading.release()
 
     def _lead(self, connection: Connection, done: Callable[[], bool], deadline: float | None) -> None:
@@ -222,7 +228,7 @@ class Link:
             left = IDLE if deadline is None else min(IDLE, deadline - time.monotonic())
             if left <= 0:
                 return
-            ready = poll.poll(left * 1000)
+            ready = self._spin(poll) or poll.poll(left * 1000)
             if any(fd == self._leader_bell for fd, _ in ready):
                 os.read(self._leader_bell, 4096)
             if not ready:
@@ -240,12 +246,31 @@ class Link:
             if lost or self.outbox or self._events:
                 return
 
+    def _spin(self, poll: select.poll) -> list[tuple[int, int]]:
+        """Look without sleeping, as long as an answer that is as quick as the last one may take.
+
+        Waking a processor that sleeps takes as long as a short task. After a slow answer the next wait just sleeps.
+        """
+        began = now = time.monotonic()
+        if not self._quick:
+            return []
+        while now - began < SPIN:
+            ready = poll.poll(0)
+            if ready:
+                return ready
+            now = time.monotonic()
+        return []
+
     def _silent(self) -> bool:
         return time.monotonic() - self.session.heard > self.welcome.timeout
 
     def _receive(self) -> None:
+        self._take(self._connection.receive())
+
+    def _take(self, messages: list[list[Frame]]) -> None:
+        """Take in what has come, in order. Needs the lock."""
         arrived: list[s.Event] = []
-        for frames in self._connection.receive():
+        for frames in messages:
             try:
                 message = self._peer.accept(frames)
             except (Gap, Refusal):
@@ -284,7 +309,7 @@ class Link:
         connection = connect(self.address, self._security, timeout=max(0.1, deadline - time.monotonic()))
         try:
             connection.send(self._peer.hello())
-            welcome = self._await_welcome(connection, deadline)
+            welcome, rest = self._await_welcome(connection, deadline)
         except BaseException:
             connection.close(0)
             raise
@@ -295,9 +320,10 @@ class Link:
             self._connection = connection
             self._poller.add(connection.fileno())
             self._handle((s.Welcomed(resumed, welcome.heartbeat, welcome.workers),))
+            self._take(rest)
         return connection
 
-    def _await_welcome(self, connection: Connection, deadline: float) -> Welcome:
+    def _await_welcome(self, connection: Connection, deadline: float) -> tuple[Welcome, list[list[Frame]]]:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
         while True:
@@ -308,7 +334,8 @@ class Link:
                     f"the scheduler at {self.address} did not answer in time{f': {trouble}' if trouble else ''}"
                 )
             poll.poll(min(left, 0.1) * 1000)
-            for frames in connection.receive():
+            arrived = iter(connection.receive())
+            for frames in arrived:
                 try:
                     message = decode(frames).message
                 except ProtocolError as error:
@@ -318,7 +345,7 @@ class Link:
                 if isinstance(message, Refused):
                     raise HandshakeRefused(f"the scheduler at {self.address} refused: {message.reason}")
                 if isinstance(message, Welcome):
-                    return message
+                    return message, list(arrived)
             if connection.is_closed:
                 raise ConnectionFailed(connection.trouble() or f"the scheduler at {self.address} closed the connection")
 

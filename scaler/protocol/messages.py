@@ -13,6 +13,9 @@ PROTOCOL_VERSION = 1
 
 Frame = bytes | memoryview
 
+#: rows in a batch, at most: each takes a few bytes at the scheduler
+MAX_ROWS = 1 << 24
+
 # forms of a batch
 EACH, TOGETHER, GRAPH = 0, 1, 2
 # outcomes of a span
@@ -164,7 +167,7 @@ class Task(Message):
 
     def validate(self) -> None:
         _require(self.form in (EACH, TOGETHER, GRAPH), f"unknown form {self.form}")
-        _require(0 < self.rows <= 1 << 31, "a batch has 1 to 2^31 rows")
+        _require(0 < self.rows <= MAX_ROWS, f"a batch has 1 to {MAX_ROWS} rows")
         _require(0.0 <= self.timeout < 1e9, "a timeout is a positive number of seconds")
         meant = _pairs_ok(self.spans, self.rows)
         bodies = len(self.objects)

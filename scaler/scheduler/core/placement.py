@@ -9,7 +9,7 @@ function's duration is not known, by one row a worker.
 from itertools import islice
 
 from scaler.scheduler.core.queues import ReadyQueues
-from scaler.scheduler.core.state import AGENT, Agent, Batch
+from scaler.scheduler.core.state import AGENT, QUEUED, Agent, Batch
 from scaler.spans import SpanQueue
 
 #: work that an agent should have in hand, microseconds a worker
@@ -90,6 +90,16 @@ class Flavour:
             members.pop(agent, None)
 
 
+def _assign(batch: Batch, lo: int, hi: int, agent: Agent) -> None:
+    """Put rows into an agent's outbox."""
+    batch.move(lo, hi, AGENT + agent.number)
+    batch.at[agent.number] = batch.at.get(agent.number, 0) + hi - lo
+    agent.outstanding += hi - lo
+    agent.batches.setdefault(batch)
+    agent.barren = False
+    agent.outbox.setdefault(batch, []).append((lo, hi))
+
+
 class Placement:
     """Gives ready rows to agents, and asks for rows back when some idle while others have more than they run."""
 
@@ -154,6 +164,22 @@ class Placement:
                 if not queue.rows:
                     break
 
+    def place_at_once(self, batch: Batch) -> bool:
+        """Give a new batch to an agent that has nothing else to do for so many workers, if no rows wait for a place."""
+        if self._queues.rows:
+            return False
+        for flavour in self._flavours_for(batch.task.capabilities):
+            for agent in flavour.idle:
+                if agent.workers - agent.outstanding < batch.rows:
+                    return False
+                self._touched.setdefault(agent)
+                batch.move(0, batch.rows, QUEUED)
+                _assign(batch, 0, batch.rows, agent)
+                flavour.remove(agent)
+                flavour.sort(agent)
+                return True
+        return False
+
     def _fill(self, queue: SpanQueue[Batch], flavour: Flavour) -> None:
         while queue.rows and flavour.idle:
             agent = next(iter(flavour.idle))
@@ -183,14 +209,8 @@ class Placement:
             each_known = self._estimates.get(queue.head) is not None
             limit = rows if each_known else min(rows, max(1, 2 * agent.workers - agent.outstanding))
             batch, lo, hi = queue.take(limit)
-            n = hi - lo
-            batch.move(lo, hi, AGENT + agent.number)
-            batch.at[agent.number] = batch.at.get(agent.number, 0) + n
-            agent.outstanding += n
-            agent.batches.setdefault(batch)
-            agent.barren = False
-            agent.outbox.setdefault(batch, []).append((lo, hi))
-            rows -= n
+            _assign(batch, lo, hi, agent)
+            rows -= hi - lo
             if not each_known and agent.outstanding >= agent.workers:
                 break
         flavour.remove(agent)

@@ -72,7 +72,7 @@ class Rows:
             client.kept.update(dict.fromkeys(range(batch.id, batch.id + batch.rows), batch))
         if task.dependencies:
             self._admit_dependent(client, batch)
-        else:
+        elif not self._placement.place_at_once(batch):
             self._queue(batch, 0, batch.rows)
 
     def _admit_dependent(self, client: Client, batch: Batch) -> None:
