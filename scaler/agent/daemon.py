@@ -159,10 +159,13 @@ class Daemon:
             self.loop.stop()
             return
         now = time.monotonic()
-        self.loop.ready.pop(self, None)
-        self._take_connection()
-        events = self._receive() + self._shell.gather()
         due = self._planned is not None and now >= self._planned
+        events: list[Event] = []
+        if self in self.loop.ready or due:
+            self.loop.ready.pop(self, None)
+            self._take_connection()
+            events = self._receive()
+        events += self._shell.gather()
         if events or due or self._planned is None:
             for message in self._shell.carry_out(self._shell.core.handle(events or [Tick()], now)):
                 if self._connection is not None and self._welcomed:

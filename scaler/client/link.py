@@ -36,7 +36,7 @@ from scaler.transport.poller import new_poller
 #: seconds between looks at the time while nothing happens
 IDLE = 0.5
 #: seconds for which a thread that waits for a lone task looks without sleeping, if the last one was as quick
-SPIN = 0.0005
+SPIN = 0.001
 #: only epoll can be changed by one thread while another waits in it
 CAN_LEAD = sys.platform == "linux"
 
@@ -202,7 +202,7 @@ class Link:
         Returns when `done()`, after `timeout` seconds, or when the I/O thread should go on: the caller then waits as
         usual.
         """
-        if not CAN_LEAD or len(self.session.pending) > 1 or self._awake or not self._leading.acquire(False):
+        if not CAN_LEAD or self._awake or not self.session.is_lone or not self._leading.acquire(False):
             return
         connection = self._connection
         began = time.monotonic()

@@ -285,6 +285,17 @@ class SessionCore:
         """Wanted rows that have not ended."""
         return sum(group.left for group in {pending.group for pending in self.pending.values()})
 
+    @property
+    def is_lone(self) -> bool:
+        """Exactly one row is under way. May be asked by any thread, as a guess."""
+        pending = self.pending
+        if len(pending) != 1:
+            return False
+        try:
+            return next(iter(pending.values())).task.rows == 1
+        except (StopIteration, RuntimeError):  # it ended just now
+            return False
+
     def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Take what happened, in order; what is to be done about it. KeyError for a message that no scheduler sends."""
         effects: list[Effect] = []
