@@ -59,7 +59,7 @@ from scaler.results import FULL, NO_SIZES, ResultBuilder, SpanResult
 from scaler.serialize.record import encode_error
 
 #: work handed to a worker at once, microseconds
-HANDOUT_US = 4_000.0
+HANDOUT_US = 8_000.0
 #: rows handed to a worker at once, at most
 HANDOUT_ROWS = 16_384
 #: rows behind a running one are taken back when that would save an idle worker this much, microseconds
