@@ -22,6 +22,11 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **more}
 
 
+def _heed_interrupts() -> None:
+    """In the child: a shell that runs the tests in the background has made them, and it, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Program:
     """A program that runs, and what it has printed, both streams together."""
 
@@ -32,7 +37,7 @@ class Program:
         with output.open("wb") as file:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=env or environment(),
-                start_new_session=group,
+                start_new_session=group, preexec_fn=_heed_interrupts,
             )  # fmt: skip
         self.pid = self.process.pid
 
