@@ -78,9 +78,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         Raises what the task raised, `CancelledError`, `TimeoutError`, or `WorkerLost` and the like.
         """
         if self._state is not FINISHED:
-            timeout = self.client.wait_for(self, timeout)
-            if self._state in (PENDING, RUNNING):
-                self._wait(timeout)
+            self._wait(timeout)
         if self._state is FINISHED and self._exception is None:
             return self._result
         return super().result(0)
@@ -88,12 +86,13 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised, or None; blocks like `result`."""
         if self._state is not FINISHED:
-            timeout = self.client.wait_for(self, timeout)
-            if self._state in (PENDING, RUNNING):
-                self._wait(timeout)
+            self._wait(timeout)
         return super().exception(0)
 
     def _wait(self, timeout: float | None) -> None:
+        timeout = self.client.wait_for(self, timeout)
+        if self._state not in (PENDING, RUNNING):
+            return
         deadline = None if timeout is None else time.monotonic() + timeout
         self.client.lead(self, timeout)
         if self._state not in (PENDING, RUNNING):
@@ -192,7 +191,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
             self._invoke_callbacks()
 
     def _open_gates(self) -> None:
-        for gate in self.__dict__.get("_gates", ()):
+        for gate in list(self.__dict__.get("_gates", ())):  # those that wake take theirs out meanwhile
             if gate.locked():
                 gate.release()
 

@@ -104,26 +104,25 @@ class Link:
         """Queue a call; it is on its way when this returns or shortly after."""
         self.outbox.append(item)
         if not self._awake:
-            if not self.session.pending and self.lock.acquire(False):
-                try:
-                    self._flush()
-                finally:
-                    self.lock.release()
-                if not self._effects:
-                    return
+            if not self.session.pending and self._flush_here():
+                return
             self.wake()
 
     def tell(self, *events: s.Event) -> None:
         """Queue events for the session."""
         self._events.extend(events)
-        if self.lock.acquire(False):
-            try:
-                self._flush()
-            finally:
-                self.lock.release()
-            if not self._effects:
-                return
-        self.wake()
+        if not self._flush_here():
+            self.wake()
+
+    def _flush_here(self) -> bool:
+        """Send what is queued in the calling thread, if the lock is free; False if the I/O thread has to look."""
+        if not self.lock.acquire(False):
+            return False
+        try:
+            self._flush()
+        finally:
+            self.lock.release()
+        return not self._effects
 
     def later(self, event: s.Event) -> None:
         """Queue an event without waking anybody; takes no lock."""
