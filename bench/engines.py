@@ -46,8 +46,16 @@ class Engine:
         """The engine's own map, with the chunk size that somebody who knows it would give."""
         return self.map(function, values)
 
+    def put(self, value: Any) -> Any:
+        """What to give to several tasks instead of the value, where the engine has something for it."""
+        return value
+
     def get(self, graph: dict[Any, Any], keys: list[Any]) -> Sequence[Any]:
         """The values of these keys of a raw dask graph."""
+        raise NotImplementedError
+
+    def compute(self, collection: Any) -> Any:
+        """The value of a dask collection."""
         raise NotImplementedError
 
 
@@ -68,6 +76,7 @@ class Scaler(Engine):
         self.client = client
         self.submit = client.submit  # type: ignore[method-assign]
         self.map = client.map  # type: ignore[method-assign]
+        self.put = client.send_object  # type: ignore[method-assign]
 
     def close(self) -> None:
         self.client.disconnect()
@@ -81,16 +90,25 @@ class Scaler(Engine):
 
         return scaler_get(graph, keys, client=self.client)
 
+    def compute(self, collection: Any) -> Any:
+        from scaler_dask import scaler_get
+
+        return collection.compute(scheduler=scaler_get, client=self.client)
+
 
 class ScalerDaemons(Scaler):
     """Scheduler and agent as separate programs, as on a cluster."""
+
+    #: of `scaler_cluster`
+    options: tuple[str, ...] = ()
 
     def open(self, workers: int) -> None:
         self._programs = contextlib.ExitStack()
         try:
             address = free_address()
-            self._programs.enter_context(program("scheduler", address))
-            self._programs.enter_context(program("cluster", "-n", str(workers), address))
+            #: the process of the scheduler
+            self.scheduler = self._programs.enter_context(program("scheduler", address)).pid
+            self._programs.enter_context(program("cluster", "-n", str(workers), *self.options, address))
             self._use(connected(address))
         except BaseException:
             self._programs.close()
@@ -181,15 +199,29 @@ class Distributed(Engine):
     def map(self, function: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
         return self.client.gather(self.client.map(function, values, pure=False))  # type: ignore[no-any-return]
 
+    def put(self, value: Any) -> Any:
+        return self.client.scatter(value)
+
     def get(self, graph: dict[Any, Any], keys: list[Any]) -> Sequence[Any]:
         return self.client.get(graph, keys)  # type: ignore[no-any-return]
 
+    def compute(self, collection: Any) -> Any:
+        return collection.compute(scheduler=self.client)
+
 
 class DaskThreads(Engine):
+    def compute(self, collection: Any) -> Any:
+        return collection.compute(scheduler="threads", num_workers=WORKERS)
+
     def get(self, graph: dict[Any, Any], keys: list[Any]) -> Sequence[Any]:
         import dask.threaded
 
         return dask.threaded.get(graph, keys, num_workers=WORKERS)  # type: ignore[no-any-return]
+
+
+class DaskProcesses(Engine):
+    def compute(self, collection: Any) -> Any:
+        return collection.compute(scheduler="processes", num_workers=WORKERS)
 
 
 class DaskSync(Engine):
@@ -207,7 +239,11 @@ ENGINES: dict[str, type[Engine]] = {
     "distributed": Distributed,
     "threads": Threads,
     "dask-threads": DaskThreads,
+    "dask-processes": DaskProcesses,
     "dask-sync": DaskSync,
+    # no engines, but two ways of planning
+    "plain": Engine,
+    "graphblas": Engine,
 }
 #: as a head of a table
 TITLES = {
@@ -218,7 +254,10 @@ TITLES = {
     "distributed": "dask.distributed",
     "threads": "ThreadPoolExecutor",
     "dask-threads": "dask threads",
+    "dask-processes": "dask processes",
     "dask-sync": "dask sync",
+    "plain": "plain",
+    "graphblas": "GraphBLAS",
 }
 
 

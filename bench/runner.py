@@ -16,8 +16,6 @@ from bench.figures import FIGURES
 from bench.results import Sample, read
 
 ROOT = Path(__file__).parent.parent
-#: seconds for one case on one engine
-LIMIT = 60.0
 #: of one core: more than this used by other programs falsifies what we measure
 DISTURBANCE = 0.15
 
@@ -65,6 +63,8 @@ def execute(plan: Plan, say: Callable[[str], None]) -> Run:
         # a key of our own: the daemons and their clients find it, and nothing is made in the user's home
         environment = {**os.environ, "SCALER_KEY_FILE": f"{folder}/key"}
         environment.pop("SCALER_ADDRESS", None)
+        # a worker has one core: numpy's threads in it would take the others' (distributed sees to that by itself)
+        environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         for number, (turn, case, engine) in enumerate(plan.steps()):
             if (case, engine) in failed:
@@ -76,7 +76,7 @@ def execute(plan: Plan, say: Callable[[str], None]) -> Run:
             file = Path(folder, f"{number}.jsonl")
             file.touch()
             arguments = [sys.executable, "-m", "bench.measure", case, engine, str(plan.repetitions), str(file)]
-            outcome = run(arguments, environment, min(LIMIT, rest))
+            outcome = run(arguments, environment, min(CASES[case].limit, rest))
             got = read(file)
             samples += got
             made += 1

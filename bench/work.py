@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 
 def noop(value: int) -> int:
@@ -16,6 +17,29 @@ def increment(value: int) -> int:
 
 def total(values: list[int]) -> int:
     return sum(values)
+
+
+def first(values: Any) -> float:
+    """The first item, of an array or of bytes."""
+    return float(values[0])
+
+
+def first_after(values: Any, _: Any) -> float:
+    return first(values)
+
+
+def nbytes(values: Any) -> int:
+    """Of an array."""
+    return int(values.nbytes)
+
+
+def block(number: int) -> Any:
+    """An array of 100 MB that begins with `number`."""
+    import numpy
+
+    array = numpy.full(12_500_000, 1.0)
+    array[0] = number
+    return array
 
 
 def pid(_: int) -> int:

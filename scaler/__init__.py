@@ -30,10 +30,12 @@ if TYPE_CHECKING:
         ScalerError,
         SerializationError,
         ShutdownRefused,
+        StoreFull,
         TaskError,
         TaskFailed,
         TaskTimeout,
         WorkerLost,
+        WorkerMemoryExceeded,
     )
     from scaler.executor import Executor
     from scaler.serialize import Serializer
@@ -63,10 +65,12 @@ __all__ = [
     "SerializationError",
     "Serializer",
     "ShutdownRefused",
+    "StoreFull",
     "TaskError",
     "TaskFailed",
     "TaskTimeout",
     "WorkerLost",
+    "WorkerMemoryExceeded",
     "__version__",
 ]
 

@@ -134,6 +134,24 @@ class AgentConfig:
     capabilities: Annotated[
         tuple[str, ...], Option("what tasks may ask for that this host has, separated by commas")
     ] = ()
+    memory_limit: Annotated[
+        int | None,
+        Option(
+            "bytes of memory for workers and objects; by default 60 % of what the host has or its container allows",
+            minimum=1 << 24,
+        ),
+    ] = None
+    worker_memory_limit: Annotated[
+        int | None,
+        Option(
+            "bytes of memory that a worker may take before its task is ended, 0 for no limit; memory_limit by default",
+            minimum=0,
+        ),
+    ] = None
+    spill_directory: Annotated[
+        str | None,
+        Option("where objects go that memory has no room for; the directory for temporary files by default"),
+    ] = None
     event_loop: EventLoop = "auto"
     heartbeat_interval: HeartbeatInterval = DEFAULT_HEARTBEAT_INTERVAL
     max_message_bytes: MaxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES

@@ -15,7 +15,9 @@
     │   ├── WorkerLost               its worker died (signal, exit code) more often than retries_on_loss allows
     │   ├── TaskTimeout              it ran longer than the `timeout` it was given (also TimeoutError)
     │   ├── SerializationError       a function, argument or result cannot be pickled (also pickle.PicklingError)
+    │   ├── WorkerMemoryExceeded     its worker took more memory than it may: give it more, or the task less
     │   ├── FunctionNotFound         its function's module is missing on the worker: install it there
+    │   ├── StoreFull                no room for its result or argument: /dev/shm or disk are full
     │   └── ObjectLost               an object it needs is gone with every host that held it: send it again
     ├── CycleError                   a graph that depends on itself; names the cycle (also ValueError)
     ├── ObjectTooLarge               a value over max_message_bytes (also ValueError)
@@ -93,6 +95,14 @@ class WorkerLost(TaskFailed):
 
 class TaskTimeout(TaskFailed, TimeoutError):
     """The task ran longer than it was allowed to."""
+
+
+class WorkerMemoryExceeded(TaskFailed):
+    """The task's worker took more memory than it may and was ended; the message names the peak and the limit."""
+
+
+class StoreFull(TaskFailed, OSError):
+    """There is no room for an object; the message names the place, what it needs and what is free."""
 
 
 class SerializationError(TaskFailed, pickle.PicklingError):

@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scaler.protocol.messages import VALUES_EACH, VALUES_LIST, Frame, TaskResult, sizes_of, u32
+from scaler.protocol.messages import SIZE, STORED, VALUES_EACH, VALUES_LIST, Frame, TaskResult, sizes_of, u32
 
 NO_SIZES = u32()
 
@@ -54,7 +54,7 @@ def spans_of(message: TaskResult) -> Iterator[SpanResult]:
 
 
 def values_of(span: SpanResult) -> Iterator[Frame]:
-    """The payloads of a VALUES_EACH span, row by row."""
+    """The payloads of a VALUES_EACH span, row by row; of a STORED one what stands for them."""
     if len(span.sizes) == 1:
         yield span.body
         return
@@ -64,13 +64,19 @@ def values_of(span: SpanResult) -> Iterator[Frame]:
         at += size
 
 
+def stored_sizes(span: SpanResult) -> Iterator[int]:
+    """The sizes of the stored values of a STORED span, bytes, row by row."""
+    for (size,) in SIZE.iter_unpack(span.body):
+        yield size
+
+
 def part_of(span: SpanResult, lo: int, hi: int) -> SpanResult:
     """The rows [lo, hi) of a span, without what its other rows took."""
     batch, first, _, outcome, _, _, sizes, body = span
     if outcome == VALUES_LIST:
         body = pickle.dumps(pickle.loads(body)[lo - first : hi - first], 5)
         return SpanResult(batch, lo, hi, outcome, 0, 0, u32([len(body)]), body)
-    if outcome == VALUES_EACH:
+    if outcome == VALUES_EACH or outcome >= STORED:
         start, end = sum(sizes[: lo - first]), sum(sizes[: hi - first])
         return SpanResult(batch, lo, hi, outcome, 0, 0, sizes[lo - first : hi - first], memoryview(body)[start:end])
     return SpanResult(batch, lo, hi, outcome, 0, 0, sizes, body)

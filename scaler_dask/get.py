@@ -11,6 +11,7 @@ from dask.callbacks import local_callbacks
 from dask.local import nested_get
 from dask.order import order
 
+from scaler.client.pause import collector_paused
 from scaler_dask.connection import client_for
 from scaler_dask.progress import Progress
 from scaler_dask.translate import translate
@@ -37,28 +38,32 @@ def scaler_get(
     >>> scaler_get({"a": 1, "b": (abs, "a")}, [["a"], "b"])  # doctest: +SKIP
     ((1,), 1)
     """
-    graph = dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__()
+    graph = dict(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
     wanted = list(dict.fromkeys(_flatten(keys)))
-    graph = spec.cull(spec.convert_legacy_graph(graph), wanted)
-    with local_callbacks(callbacks) as active, Progress(active, graph, wanted) as progress:
-        nodes = translate(graph)
-        session = client or client_for(address)
-        futures = session.submit_nodes(nodes, wanted, _order(graph))
-        try:
-            values = {}
-            for key, future in zip(wanted, futures, strict=True):
-                values[key] = progress.finished(key, _value(future, futures))
-        except BaseException as error:
-            session.cancel(futures, force=not isinstance(error, Exception))
-            raise
+    with local_callbacks(callbacks) as active:
+        if active or not _is_of_tuples(graph):
+            graph = _culled(graph, wanted)
+        with Progress(active, graph, wanted) as progress:
+            session: Any = client or client_for(address)
+            with collector_paused:
+                futures = session.submit_nodes(translate(graph), wanted, lambda: order(_culled(graph, wanted)))
+            try:
+                values = {}
+                for key, future in zip(wanted, futures, strict=True):
+                    values[key] = progress.finished(key, _value(future, futures))
+            except BaseException as error:
+                session.cancel(futures, force=not isinstance(error, Exception))
+                raise
     return nested_get(keys, values)  # type: ignore[no-untyped-call]
 
 
-def _order(graph: dict[Any, Any]) -> dict[Any, Any] | None:
-    try:
-        return order(graph)
-    except RuntimeError:  # a cycle; the planner names it
-        return None
+def _is_of_tuples(graph: Mapping[Any, Any]) -> bool:
+    return not all(isinstance(value, spec.GraphNode) for value in graph.values())
+
+
+def _culled(graph: Mapping[Any, Any], wanted: list[Any]) -> dict[Any, Any]:
+    """Return the part of a graph that is needed, as dask's nodes."""
+    return spec.cull(spec.convert_legacy_graph(graph), wanted)
 
 
 def _value(future: Future[Any], others: Sequence[Future[Any]]) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dask import _task_spec as spec
 
-from scaler.client.nodes import Alias, Constant, Nested, Node, Reference, call_of
+from scaler.client.nodes import Alias, Constant, Nested, Node, Reference, Unusual, call_of, call_of_tuple
 from scaler.serialize import entry
 
 #: subgraphs with more tasks than this are left to dask: nested calls are as deep as the chain is long
@@ -30,13 +30,33 @@ _CASTS: dict[Any, Callable[..., Any]] = {
     frozenset: entry.as_frozenset,
 }
 
+#: arguments that mean themselves; for speed
+_PLAIN = frozenset({bool, bytes, float, int, slice, str, tuple, type(None)})
+
 #: what a key that is referred to means
 _Resolve = Callable[[Any], Any]
 
 
+#: what `call_of_tuple` reads as dask does
+_KINDS = frozenset({bool, complex, float, frozenset, int, list, set, str, tuple, type(None)})
+
+
 def translate(graph: Mapping[Any, Any]) -> dict[Any, Node]:
-    """Return a graph of dask's nodes as nodes for `plan`; what is not a node is a value."""
-    return {key: _node(node) for key, node in graph.items()}
+    """Return a graph of dask's nodes, or of tuples, as nodes for `plan`."""
+    nodes: dict[Any, Node] = {}
+    for key, value in graph.items():
+        if type(value) is tuple and value and callable(value[0]):
+            try:
+                nodes[key] = call_of_tuple(value[0], value[1:], graph, _KINDS)
+                continue
+            except Unusual:
+                pass
+        if not isinstance(value, spec.GraphNode):
+            value = spec.convert_legacy_task(key, value, graph)
+            if type(value) is spec.Alias and _target(value) == key:
+                continue  # to dask it is a key of another graph
+        nodes[key] = _node(value)
+    return nodes
 
 
 def _node(node: Any) -> Node:
@@ -54,6 +74,8 @@ def _node(node: Any) -> Node:
 def _read(arg: Any, resolve: _Resolve) -> Any:
     """Return what an argument of a dask task means: a Nested for a call, a Reference for a key, or the value itself."""
     kind = type(arg)
+    if kind in _PLAIN:
+        return arg
     if kind is spec.TaskRef:
         return resolve(arg.key)
     if kind is spec.Task:

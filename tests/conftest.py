@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for the package `support`
 
 from support import Daemons, Scripts, Traces
+from support.namespaces import Network, why_not
 from support.traces import MARK
 
 from scaler import Client, SchedulerClusterCombo
@@ -80,6 +81,17 @@ def daemons(traces: Traces, tmp_path: Path) -> Iterator[Daemons]:
 def scripts(traces: Traces, tmp_path: Path) -> Iterator[Scripts]:
     """Programs as a user writes them."""
     made = Scripts(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def network(traces: Traces, tmp_path: Path) -> Iterator[Network]:
+    """Hosts that are apart; the test is skipped where they can't be had."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    made = Network(tmp_path)
     yield made
     made.close()
 

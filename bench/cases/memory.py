@@ -28,9 +28,9 @@ def memory(name: str, _repetitions: int) -> Iterator[Sample]:
         futures = [client.submit(work.noop, i) for i in range(ROWS)]
         _settled(scheduler)
         yield Sample("memory_queued", name, scheduler.memory_info().rss / MB, len(futures))
-        peak = _peak(started.pid)
-        if peak is not None:
-            yield Sample("memory_peak", name, peak / MB, ROWS)
+        most = peak(started.pid)
+        if most is not None:
+            yield Sample("memory_peak", name, most / MB, ROWS)
         client.disconnect()
         _settled(scheduler)
         yield Sample("memory_after", name, scheduler.memory_info().rss / MB, 0)
@@ -49,7 +49,7 @@ def _settled(process: psutil.Process) -> None:
     raise TimeoutError(f"the scheduler is still busy after {PATIENCE:.0f} s")
 
 
-def _peak(pid: int) -> float | None:
+def peak(pid: int) -> float | None:
     """The most that a process ever had in memory, bytes; None where the system doesn't say."""
     try:
         with open(f"/proc/{pid}/status") as status:

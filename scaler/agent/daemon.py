@@ -16,7 +16,9 @@ import time
 
 from scaler.agent.core.core import AgentCore
 from scaler.agent.core.events import Event, FromScheduler, Tick, Welcomed
+from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell, log_output
+from scaler.agent.store import HostStore, store_context
 from scaler.agent.workers import Zygote
 from scaler.config import AgentConfig
 from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError
@@ -36,18 +38,25 @@ OBJECT_RETENTION_SECONDS = 3600
 class Daemon:
     """See the module's text."""
 
-    def __init__(self, config: AgentConfig, address: Address, security: Security, zygote: Zygote) -> None:
-        self._address = address
+    def __init__(
+        self, config: AgentConfig, address: Address, security: Security, zygote: Zygote | None, store: HostStore
+    ) -> None:
+        """`address` is the scheduler's; without a zygote this is a store and has no workers."""
+        self._address = address.for_client()
         self._security = security
         self._limit = config.max_message_bytes
         self._heartbeat = config.heartbeat_interval
-        self._peer = Peer("agent", config.name or os.uname().nodename, config.worker_count, config.capabilities)
+        name = config.name or os.uname().nodename
+        workers, role = (0, "store") if zygote is None else (config.worker_count, "agent")
+        self._peer = Peer(role, name, workers, config.capabilities, store.hello)
         self.loop = make_loop(config.event_loop, self._step)
+        limits = limits_of(config)
         context = {
-            "address": address.for_client().url, "security": security.to_env(),
-            "limit": self._limit, "log_output": True,
+            "address": self._address.url, "security": security.to_env(), "limit": self._limit, "log_output": True,
+            **store_context(store, limits, workers),
         }  # fmt: skip
-        self._shell = AgentShell(AgentCore(config.worker_count), zygote, self.loop, context, log_output)
+        core = AgentCore(workers, limits)
+        self._shell = AgentShell(core, zygote, store, self.loop, context, log_output)
         self.loop.on_signal(signal.SIGUSR1, self._shell.log_holdings)
         self._connection: Connection | None = None
         #: a connection that was made and waits for the loop's attention
@@ -103,6 +112,7 @@ class Daemon:
         os.read(self._bell, 4096)
         self._connection = made
         self._heard = time.monotonic()
+        self._shell.introduced()
         made.send(self._peer.hello())
         self.loop.watch(made.fileno(), self)
 
@@ -151,7 +161,7 @@ class Daemon:
         for frames in again:
             connection.send(frames)
         logger.info("connected to the scheduler at %s", self._address)
-        return [Welcomed(resumed, min(message.heartbeat, self._heartbeat))]
+        return [Welcomed(resumed, min(message.heartbeat, self._heartbeat), message.number)]
 
     # ---- the loop --------------------------------------------------------------------------------------------------
     def _step(self) -> None:
@@ -189,7 +199,13 @@ def run(config: AgentConfig) -> int:
     )  # fmt: skip
     zygote = Zygote.start(config.worker_count + EXTRA_SLOTS)
     security = security_of(config.key_file, config.insecure)
-    daemon = Daemon(config, address, security, zygote)
+    store = HostStore(limits_of(config).index().limit, config.spill_directory)
+    try:
+        store.open(security, address, beside=False)
+        daemon = Daemon(config, address, security, zygote, store)
+    except BaseException:
+        store.close()
+        raise
     gc.freeze()
     gc.set_threshold(50_000)
     daemon.run()

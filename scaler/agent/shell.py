@@ -1,4 +1,4 @@
-"""Carries out what an agent's core wants: workers started, spoken to and ended, and tells it what they say.
+"""Carries out what an agent's core wants: workers started, spoken to and ended, objects moved. Tells it what happened.
 
 Used by the agent's daemon and, in the same process as the scheduler's core, by a local cluster.
 """
@@ -6,8 +6,9 @@ Used by the agent's daemon and, in the same process as the scheduler's core, by 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from scaler.agent.core.core import AgentCore
 from scaler.agent.core.events import (
@@ -24,12 +25,16 @@ from scaler.agent.core.events import (
     WakeAt,
     WorkerExited,
 )
+from scaler.agent.store import HostStore
+from scaler.agent.usage import Usage
 from scaler.agent.workers import Exited, WorkerProcess, Zygote
 from scaler.loop import Loop
 from scaler.protocol.messages import Message
 
 logger = logging.getLogger("scaler.agent")
 
+#: where objects are, for the log
+PLACES: tuple[Literal["shm", "live", "disk", "moving"], ...] = ("shm", "live", "disk", "moving")
 #: slots for workers beyond the configured ones, for blocked tasks
 EXTRA_SLOTS = 600
 
@@ -40,38 +45,58 @@ class AgentShell:
     def __init__(
         self,
         core: AgentCore,
-        zygote: Zygote,
+        zygote: Zygote | None,
+        store: HostStore,
         loop: Loop,
         context: dict[str, Any],
         print_output: Callable[[Output], None],
     ) -> None:
+        """Without a zygote there are no workers."""
         self.core = core
+        self._store = store
         self._zygote = zygote
         self._loop = loop
         self._context = context
         self._print_output = print_output
         self._workers: dict[int, WorkerProcess] = {}
+        self._usage = Usage()
         self._announced: set[int] = set()
         #: when the core wants to be woken
-        self.wake: float | None = None
+        self._core_wake: float | None = None
         self.stopped = False
-        loop.watch(zygote.fileno(), zygote)
+        if zygote is not None:
+            loop.watch(zygote.fileno(), zygote)
+        store.watch(loop)
 
     def log_holdings(self) -> None:
         """Say in one line what is here; asked for with `kill -USR1`."""
-        core = self.core
+        core, index = self.core, self.core.data.index
+        places = ", ".join(f"{index.bytes_in(place):,} {place}" for place in PLACES)
         logger.info(
-            "Agent: holds %d workers, %d queued, %d running, %d objects",
-            len(core.workers),
-            core.queued,
-            core.running,
-            core.objects,
-        )
+            "Agent: holds %d workers, %d queued, %d running, %d objects; bytes of objects: %s; of workers: %s%s",
+            len(core.workers), core.queued, core.running, core.objects, places,
+            f"{sum(worker.memory for worker in core.workers.values()):,}", "; full" if core.memory.full else "",
+        )  # fmt: skip
+
+    @property
+    def store(self) -> tuple[str, str, str]:
+        """What `Hello` says of the store: directory, token, address."""
+        return self._store.hello
+
+    def introduced(self) -> None:
+        """The scheduler is told of this agent now."""
+        self._store.introduced()
+
+    @property
+    def wake(self) -> float | None:
+        """When `gather` and the core should be called again though nothing happened."""
+        wakes = [self._core_wake, self._store.wake, self._usage.due if self.core.running else None]
+        return min((when for when in wakes if when is not None), default=None)
 
     def gather(self) -> list[Event]:
         """What workers said and did since the last time; never blocks."""
         events: list[Event] = []
-        ready = self._loop.ready
+        ready, now = self._loop.ready, time.monotonic()
         for source in list(ready):
             if type(source) is WorkerProcess:
                 del ready[source]
@@ -79,10 +104,18 @@ class AgentShell:
         if self._zygote in ready:
             del ready[self._zygote]
             events += self._reports()
+        if self._store in ready:
+            del ready[self._store]
+            events += self._store.gather()
+        if now >= self._usage.due and self._workers:
+            pids = {slot: worker.pid for slot, worker in self._workers.items() if worker.pid is not None}
+            events.append(self._usage.sample(pids, bool(self.core.running), now, self._store.directory.path))
+        self._store.tick(now)
         return events
 
     def _reports(self) -> list[Event]:
         events: list[Event] = []
+        assert self._zygote is not None
         for report in self._zygote.receive():
             if isinstance(report, Exited):
                 events += self._exited(report)
@@ -101,7 +134,9 @@ class AgentShell:
             self._loop.forget(worker.fileno())
             self._loop.ready.pop(worker, None)
             worker.close()
+        assert self._zygote is not None
         events.append(WorkerExited(report.slot, report.pid, report.status, self._zygote.progress(report.slot)))
+        self._store.worker_ended(report.pid)
         return events
 
     def carry_out(self, effects: list[Effect]) -> list[Message]:
@@ -116,7 +151,7 @@ class AgentShell:
             elif isinstance(effect, ToScheduler):
                 said.append(effect.message)
             elif isinstance(effect, WakeAt):
-                self.wake = effect.when
+                self._core_wake = effect.when
             elif isinstance(effect, StartWorker):
                 self._start(effect.slot)
             elif isinstance(effect, KillWorker):
@@ -129,9 +164,12 @@ class AgentShell:
                 logger.log(getattr(logging, effect.level), "%s", effect.text)
             elif isinstance(effect, Stop):
                 self.stopped = True
+            else:
+                self._store.carry_out(effect, time.monotonic())
         return said
 
     def _start(self, slot: int) -> None:
+        assert self._zygote is not None
         worker = self._workers[slot] = self._zygote.fork_worker(slot)
         worker.send(("context", self._context))
         self._loop.watch(worker.fileno(), worker)
@@ -146,11 +184,15 @@ class AgentShell:
             self._watch_writable(worker)
 
     def close(self) -> None:
-        """End all workers; blocks until they are gone."""
+        """End all workers, and remove the store; blocks until they are gone."""
         self.stopped = True
-        self._zygote.close()
-        for worker in self._workers.values():
-            worker.close()
+        try:
+            if self._zygote is not None:
+                self._zygote.close()
+            for worker in self._workers.values():
+                worker.close()
+        finally:
+            self._store.close()
 
 
 def log_output(output: Output) -> None:

@@ -11,43 +11,52 @@ from scaler.client.nodes import Call, Key, is_large
 class Binder:
     """Turns calls whose dependencies are not all rows into steps whose are."""
 
-    def __init__(self, rows: Mapping[Key, int], constants: Mapping[Key, Any], targets: Mapping[Key, Key]) -> None:
+    def __init__(
+        self,
+        places: Mapping[Key, int],
+        rows: Sequence[int],
+        targets: Mapping[Key, Key],
+        constants: Mapping[Key, Any],
+    ) -> None:
+        self._places = places
         self._rows = rows
-        self._constants = constants
         self._targets = targets
+        self._constants = constants
         #: large values, each once
         self.shared: list[Any] = []
-        #: id of a shared value -> its (negative) number as a dependency
+        #: id of a value -> its (negative) number as a dependency; 0 if it is not large
         self._numbers: dict[int, int] = {}
 
-    def bind(self, key: Key, call: Call) -> tuple[tuple[Any, ...], list[int]]:
+    def bind(self, key: Key, call: Call) -> tuple[tuple[Any, ...], tuple[int, ...]]:
         """Return the call as a step, and what it still depends on: rows, and shared values as negative numbers."""
         needed: dict[int, int] = {}
         values: list[tuple[bool, Any]] = []
         for name in call.dependencies:
             name = self._targets.get(name, name)
-            row = self._rows.get(name)
-            if row is None and self.share(self._constants[name]):
-                row = self._numbers[id(self._constants[name])]
-            if row is None:
-                values.append((True, self._constants[name]))
+            if name in self._places:
+                row = self._rows[self._places[name]]
             else:
-                values.append((False, needed.setdefault(row, len(needed))))
+                row = self.share(self._constants[name])
+                if not row:
+                    values.append((True, self._constants[name]))
+                    continue
+            values.append((False, needed.setdefault(row, len(needed))))
         count = len(call.dependencies)
         args: Sequence[Any] = call.args if call.args is not None else [None] * count
         fill = call.fill if call.args is not None else [number for i in range(count) for number in (i, i)]
         step = (key, *self._rewrite(call.function, args, fill, call.inner, values, needed))
-        return step, list(needed)
+        return step, tuple(needed)
 
-    def share(self, value: Any) -> bool:
-        """Take a value out if it is large; say whether it is."""
-        if id(value) in self._numbers:
-            return True
-        if not is_large(value):
-            return False
-        self.shared.append(value)
-        self._numbers[id(value)] = -len(self.shared)
-        return True
+    def share(self, value: Any) -> int:
+        """Take a value out if it is large; its number as a dependency, or 0."""
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = 0
+            if is_large(value):
+                self.shared.append(value)
+                number = -len(self.shared)
+            self._numbers[id(value)] = number
+        return number
 
     def _rewrite(
         self,
@@ -64,9 +73,9 @@ class Binder:
         filled = set(fill[::2])
         filled.update(place for place, _ in inner)
         for place, arg in enumerate(template):
-            if place not in filled and self.share(arg):
+            if place not in filled and (number := self.share(arg)):
                 template[place] = None
-                places += place, needed.setdefault(self._numbers[id(arg)], len(needed))
+                places += place, needed.setdefault(number, len(needed))
         for place, index in zip(fill[::2], fill[1::2], strict=True):
             is_constant, value = values[index]
             if is_constant:

@@ -10,10 +10,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
+from weakref import WeakValueDictionary
 
 from scaler.client import nesting
 from scaler.client import session as s
+from scaler.client.batches import batches_of
 from scaler.client.future import Future
+from scaler.client.graph import NO_BUNDLES, Order
 from scaler.client.graph import plan as plan_graph
 from scaler.client.link import Link
 from scaler.client.mapping import MapJob, argument_rows
@@ -21,22 +24,12 @@ from scaler.client.nodes import from_tuples
 from scaler.client.outbox import Call, Options, Recipe, check_size
 from scaler.client.reference import ObjectRef
 from scaler.client.resolve import Reactor
+from scaler.client.sent import Stored
 from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient, ShutdownRefused
-from scaler.protocol.messages import (
-    GRAPH,
-    KEEP,
-    PROFILE,
-    STREAM,
-    ClientClear,
-    ClientShutdown,
-    DisconnectRequest,
-    Task,
-    u8,
-    u32,
-)
-from scaler.serialize import payload as pickling
-from scaler.serialize.call import AnySerializer, Slot, encode_call, encode_entries
+from scaler.protocol.messages import INLINE_LIMIT, PROFILE, STREAM, ClientClear, ClientShutdown, DisconnectRequest
+from scaler.serialize.call import AnySerializer, Slot
 from scaler.serialize.function import Captured, FunctionCache
+from scaler.serialize.outofband import joined
 from scaler.serialize.payload import SCALARS
 from scaler.transport import Security
 
@@ -46,6 +39,8 @@ LONG = 16_384
 RECIPES = 1_024
 #: seconds that `cancel`, `disconnect` and `shutdown` wait for an answer
 ANSWER_TIMEOUT = 5.0
+#: seconds for which leaving waits for results that nobody has looked at
+FETCH_TIMEOUT = 30.0
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
@@ -81,8 +76,10 @@ class Client:
         task = nesting.current()
         #: what is submitted inside a task comes before its siblings, so that trees are worked off depth first
         self._options = Options(priority=task.priority + 1 if task else 0, flags=STREAM if stream_output else 0)
-        self._functions = FunctionCache(serializer)
+        self._functions = FunctionCache(serializer, large=INLINE_LIMIT)
         self._recipes: dict[tuple[int, Options], Recipe] = {}
+        #: of large functions, by object id: no longer than calls or the cache of stored values need them
+        self._stored_recipes: WeakValueDictionary[tuple[int, Options], Recipe] = WeakValueDictionary()
         self._reactor = Reactor(serializer)
         self._link = Link(
             target,
@@ -93,7 +90,7 @@ class Client:
             self._reactor.react,
             self._reactor.fail,
         )
-        self._reactor.link = self._link
+        self._reactor.attach(self._link, security)
         _clients.add(self)
 
     # ---- tasks -----------------------------------------------------------------------------------------------------
@@ -106,10 +103,11 @@ class Client:
         stream_output: bool = False,
         **kwargs: Any,
     ) -> Future:
-        """Call `function(*args, **kwargs)` on the cluster; a `concurrent.futures.Future` of its result. Does not block.
+        """Call `function(*args, **kwargs)` on the cluster; a `concurrent.futures.Future` of its result.
 
-        Futures and references among the arguments stand for their values. Raises `SerializationError` naming the
-        argument that can't be pickled, and `ClientClosed`. To set options use `with_options`.
+        Futures and references among the arguments stand for their values. Blocks only while a large argument is written
+        to a store; the same one, unchanged, is written once. Raises `SerializationError` and `StoreFull` naming the
+        argument, and `ClientClosed`. To set options use `with_options`.
         """
         if kwargs or profiling or stream_output:
             flags = self._options.flags | (PROFILE if profiling else 0) | (STREAM if stream_output else 0)
@@ -126,6 +124,16 @@ class Client:
 
     def _new_recipe(self, captured: Captured, function: Callable[..., Any], options: Options) -> Recipe:
         self._check_open()
+        if captured.packed is not None:
+            what = f"the function {captured.name}"
+            stored = self._reactor.calls.keep(function, captured.packed, self._functions.pack, what)
+            if stored is not None:
+                return self._stored_recipe(captured, function, options, stored)
+            check_size(captured.packed.size, self._link.welcome.limit, what)
+            captured = self._functions.in_message(captured, function)
+            known = self._recipes.get((captured.token, options))
+            if known is not None:
+                return known
         check_size(len(captured.payload), self._link.welcome.limit, f"the function {captured.name}")
         if len(self._recipes) >= RECIPES:
             oldest = next(iter(self._recipes))
@@ -133,6 +141,15 @@ class Client:
             if used.object_id:
                 self._link.tell(s.Release([used.object_id]))
         recipe = self._recipes[captured.token, options] = Recipe(captured, function, options)
+        return recipe
+
+    def _stored_recipe(
+        self, captured: Captured, function: Callable[..., Any], options: Options, stored: Stored
+    ) -> Recipe:
+        captured.packed = None
+        recipe = self._stored_recipes.get((stored.id, options))
+        if recipe is None:
+            recipe = self._stored_recipes[stored.id, options] = Recipe(captured, function, options, stored)
         return recipe
 
     def _submit(self, recipe: Recipe, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Future:
@@ -160,18 +177,18 @@ class Client:
             kwargs = {name: self._slot(value, needs, future) for name, value in kwargs.items()}
         except _FailedArgument:
             return
-        payload = encode_call(args, kwargs, self._serializer, recipe.captured.name)
-        check_size(len(payload), self._link.welcome.limit, f"the arguments of {recipe.captured.name} ")
+        limit = self._link.welcome.limit
+        payload = self._reactor.calls.encode(args, kwargs, recipe.captured.name, needs, limit)
         self._link.submit(Call(recipe, payload, needs, future))
 
     def _slot(self, value: Any, needs: list[Any], future: Future) -> Any:
         """An argument as it travels: what stands for another value becomes a Slot."""
         if isinstance(value, (Future, ObjectRef)):
-            if value.client is not self:
+            if value.client._root is not self._root:
                 raise ValueError(
                     f"{value!r} belongs to another client ({value.client!r}); only that one's tasks can use it"
                 )
-            if isinstance(value, Future) and value.done():
+            if isinstance(value, Future) and value.done() and not value.is_stored:
                 error = CancelledError() if value.cancelled() else value.exception()
                 if error is not None:
                     future.fail(error)
@@ -222,15 +239,16 @@ class Client:
         """Futures of these keys of a graph, in the keys' order. Does not block; raises like `get`."""
         return self.submit_nodes(from_tuples(graph), keys)
 
-    def submit_nodes(
-        self, nodes: Mapping[Any, Any], keys: Sequence[Any], order: Mapping[Any, Any] | None = None
-    ) -> list[Future]:
+    def submit_nodes(self, nodes: Mapping[Any, Any], keys: Sequence[Any], order: Order | None = None) -> list[Future]:
         """`submit_graph` for nodes: objects with `.dependencies` (keys) that are called with a mapping of their values.
 
-        `order` gives each key a priority, smallest first.
+        `order` gives each key a priority, smallest first; or it is a function that does if it is asked.
         """
         self._check_open()
-        made = plan_graph(nodes, keys, order)
+        options = self._options
+        # rows that end or run again by themselves stay by themselves
+        workers = NO_BUNDLES if options.timeout or options.retries else self.n_workers or NO_BUNDLES
+        made = plan_graph(nodes, keys, order, workers=workers)
         by_row: dict[int, Future] = {}
         for row in made.rows_of_keys.values():
             if row not in by_row:
@@ -244,58 +262,14 @@ class Client:
                 future = by_row[made.rows_of_keys[key]]
             futures.append(future)
         if made.runs:
-            self._link.tell(*self._events_of(made, by_row))
+            self._link.tell(*batches_of(made, by_row, self._link, self._reactor.calls, self._options))
         return futures
-
-    def _events_of(self, made: Any, by_row: dict[int, Future]) -> list[s.Event]:
-        rows = sum(len(run.entries) for run in made.runs)
-        with self._link.lock:
-            take_ids = self._link.session.take_ids
-            shared = [take_ids(1) for _ in made.shared]
-            functions = [take_ids(1) for _ in made.runs]
-            first = take_ids(rows)
-        limit = self._link.welcome.limit
-        events: list[s.Event] = []
-        for object_id, value in zip(shared, made.shared, strict=True):
-            payload = pickling.dumps(value)
-            check_size(len(payload), limit, "a value in the graph")
-            events.append(s.Announce(object_id, payload))
-        uses = u32([0]) * rows
-        for run in made.runs:
-            for needs in run.dependencies:
-                for need in needs:
-                    if need >= 0:
-                        uses[need] += 1
-        group = s.Group(len(by_row))
-        options, at = self._options, 0
-        for run, function in zip(made.runs, functions, strict=True):
-            n = len(run.entries)
-            payload = encode_entries(run.entries)
-            check_size(len(payload), limit, f"a part of the graph ({run.names})")
-            task = Task(
-                0, first + at, n, GRAPH, options.flags | KEEP, function, 0, run.names,
-                options.priority, options.retries, options.timeout, options.capabilities, u32([0, n]),
-            )  # fmt: skip
-            task.dependency_counts = u32(map(len, run.dependencies))
-            task.dependencies.extend(
-                [first + need if need >= 0 else shared[-1 - need] for needs in run.dependencies for need in needs]
-            )
-            task.uses = uses[at : at + n]
-            tokens = [by_row.get(row) for row in range(at, at + n)]
-            task.wanted = u8([token is not None for token in tokens])
-            task.objects.append(function)
-            task.bodies.append(payload)
-            events.append(s.Submit(task, tokens, group=group))
-            at += n
-        if shared:
-            events.append(s.Release(shared))
-        return events
 
     # ---- objects ---------------------------------------------------------------------------------------------------
     def send_object(self, obj: Any, name: Any = None) -> ObjectRef:
-        """Send an object once, for use by many tasks: pass the reference as an argument. Does not block.
+        """Send an object once, for use by many tasks: pass the reference as an argument.
 
-        Raises `SerializationError` or `ObjectTooLarge`.
+        Blocks while a large one is written to a store. Raises `SerializationError`, `StoreFull` or `ObjectTooLarge`.
         """
         if isinstance(obj, str) and name is not None and not isinstance(name, str):
             import warnings
@@ -307,17 +281,19 @@ class Client:
             )
             obj, name = name, obj
         self._check_open()
-        payload = pickling.dumps(obj) if self._serializer is None else self._serializer.serialize(obj)
-        check_size(len(payload), self._link.welcome.limit, f"the object {name or type(obj).__name__}")
-        with self._link.lock:
-            object_id = self._link.session.take_ids(1)
-        self._link.tell(s.Announce(object_id, payload))
-        return ObjectRef(self, object_id, len(payload), name)
+        calls, what = self._reactor.calls, f"the object {name or type(obj).__name__}"
+        packed = calls.pack(obj)
+        object_id = calls.store(obj, packed, calls.pack, what) if packed.size >= INLINE_LIMIT else None
+        if object_id is None:
+            payload = joined(packed, obj)
+            check_size(len(payload), self._link.welcome.limit, what)
+            object_id = self._link.take_id()
+            self._link.announce(s.Announce(object_id, payload))
+        return ObjectRef(self, object_id, packed.size, name)
 
     def release_object(self, object_id: int) -> None:
         """An `ObjectRef` is gone. Called by the garbage collector, on any thread at any point: must not take a lock."""
-        if not self._closed:
-            self._link.later(s.Release([object_id]))
+        self._link.release(object_id)
 
     # ---- control ---------------------------------------------------------------------------------------------------
     def with_options(
@@ -377,20 +353,31 @@ class Client:
     def clear(self) -> None:
         """Cancel everything that is under way and forget all objects and functions at the cluster."""
         self._check_open()
+        self._reactor.holds.fetch_all(FETCH_TIMEOUT)
         with self._link.lock:
             futures = self._reactor.abandon(self._link.session)
             self._link.tell(s.Say(ClientClear()))
             self._recipes.clear()
+            self._stored_recipes.clear()
+        self._reactor.sent.clear()
         for future in futures:
             future.withdrawn()
 
     def disconnect(self) -> None:
-        """Leave the cluster; what is under way is cancelled. Blocks shortly. A second call does nothing."""
+        """Leave the cluster; what is under way is cancelled. Blocks shortly. A second call does nothing.
+
+        Results that have come can be asked for afterwards, also those in stores, which are fetched now.
+        """
+        self._disconnect(True)
+
+    def _disconnect(self, fetch: bool) -> None:
         root = self._root
         if root._closed or os.getpid() != root._owner:
             return
         root._closed = True
         if self._link.failure is None:
+            if fetch:
+                self._reactor.holds.fetch_all(FETCH_TIMEOUT)
             answer = self._reactor.expect_answer()
             self._link.leaving = answer
             self._link.tell(s.Say(DisconnectRequest()))
@@ -401,6 +388,7 @@ class Client:
         root = self._root
         root._closed = True
         self._link.failure = self._link.failure or ClientClosed("this client is disconnected: make a new Client")
+        self._reactor.close()
         self._link.close()
         self._reactor.cancel_all(self._link)
 
@@ -409,6 +397,7 @@ class Client:
     def shutdown(self) -> None:
         """End the whole cluster, and disconnect. Raises `ShutdownRefused` if the scheduler runs in protected mode."""
         self._check_open()
+        self._reactor.holds.fetch_all(FETCH_TIMEOUT)
         answer = self._reactor.expect_answer()
         self._link.tell(s.Say(ClientShutdown()))
         if not answer.wait(ANSWER_TIMEOUT):
@@ -461,6 +450,10 @@ class Client:
         """Called by a future that is going to wait: its thread may watch the connection itself."""
         self._link.lead(future.done, timeout)
 
+    def call_later(self, callback: Callable[[], object]) -> None:
+        """Called by a future whose callbacks may take their time: another thread than the I/O thread runs this."""
+        self._reactor.caller.run(callback)
+
     def being_awaited(self, future: Future) -> None:
         """Somebody made the Condition of a pending future: inside a task, its worker may be about to block."""
         if nesting.current() is not None:
@@ -488,7 +481,7 @@ def _at_exit() -> None:
     """Say goodbye, so that the scheduler need not find out by itself that this process is gone."""
     for client in list(_clients):
         with contextlib.suppress(Exception):
-            client.disconnect()
+            client._disconnect(False)
 
 
 atexit.register(_at_exit)

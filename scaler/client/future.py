@@ -4,6 +4,9 @@
 when somebody adds a callback or hands the future to `wait` or `as_completed`; `result` makes do with a bare lock. The
 I/O thread that fulfils a future writes the value, then the state, then looks whether it is `_watched`; who waits sets
 `_watched`, then looks at the state: in either order one of them sees the other.
+
+A future is done, too, when its value lies in a store of the cluster (see `hold`). The thread that asks for the value
+loads it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scaler.client.client import Client
+    from scaler.client.hold import Hold
 
 _first_look = threading.Lock()
 _LAZY: dict[str, Callable[[], Any]] = {
@@ -48,7 +52,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
 
     _state = PENDING
     _result = None
-    _exception = None
+    _exception: BaseException | None = None
     #: the client that made it; set on each instance
     client: Client
     #: of its row, set by the session when it is sent
@@ -56,6 +60,12 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     _profiling: ProfilingInfo | None = None
     #: somebody waits, or wants to be called
     _watched = False
+    #: of a value in a store: keeps it there
+    _hold: Hold | None = None
+    #: the same until the value has been loaded
+    _unread: Hold | None = None
+    #: load the value before callbacks are called
+    _eager = False
 
     def __init__(self) -> None:
         """Made by clients only."""
@@ -75,10 +85,15 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     def result(self, timeout: float | None = None) -> Any:
         """The task's value; blocks until it is there, at most `timeout` seconds.
 
-        Raises what the task raised, `CancelledError`, `TimeoutError`, or `WorkerLost` and the like.
+        Raises what the task raised, `CancelledError`, `TimeoutError`, or `WorkerLost`, `ObjectLost` and the like.
         """
         if self._state is not FINISHED:
+            began = time.monotonic()
             self._wait(timeout)
+            if timeout is not None:
+                timeout = max(0.0, timeout - (time.monotonic() - began))
+        if self._unread is not None:
+            self._load(timeout)
         if self._state is FINISHED and self._exception is None:
             return self._result
         return super().result(0)
@@ -87,7 +102,36 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         """What the task raised, or None; blocks like `result`."""
         if self._state is not FINISHED:
             self._wait(timeout)
+        if self._unread is not None:
+            self._load(timeout)
         return super().exception(0)
+
+    def _get_snapshot(self) -> Any:
+        """What asyncio reads, since Python 3.14, in the place of `result` and `exception`."""
+        if self._unread is not None:
+            self._load(None)
+        return super()._get_snapshot()  # type: ignore[misc]
+
+    def _load(self, timeout: float | None) -> None:
+        """Get the value from the store it is in."""
+        hold = self._unread
+        if hold is None:
+            return
+        with hold.lock:
+            if self._unread is None:
+                return  # another thread was faster
+            try:
+                self._result = hold.load(timeout)
+            except Exception as error:
+                if timeout is not None and isinstance(error, TimeoutError):
+                    raise
+                self._exception = error
+            self._unread = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Its value is in a store, where tasks can use it."""
+        return self._hold is not None and self._exception is None
 
     def _wait(self, timeout: float | None) -> None:
         timeout = self.client.wait_for(self, timeout)
@@ -128,6 +172,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio
 
+        self._eager = True
         return (yield from asyncio.wrap_future(self).__await__())
 
     def __reduce__(self) -> Any:
@@ -139,6 +184,13 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     def fulfil(self, value: Any) -> None:
         """The task returned this."""
         self._result = value
+        self._state = FINISHED
+        if self._watched:
+            self.announce()
+
+    def hold(self, hold: Hold) -> None:
+        """The task has returned; its value is in a store."""
+        self._hold = self._unread = hold
         self._state = FINISHED
         if self._watched:
             self.announce()
@@ -187,8 +239,17 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
                 else:
                     waiter.add_exception(self)
             self._condition.notify_all()
-        if self._done_callbacks:
+        if not self._done_callbacks:
+            return
+        if self._unread is None:
             self._invoke_callbacks()
+        else:  # they will want the value, and that may take its time
+            self.client.call_later(self._call_back)
+
+    def _call_back(self) -> None:
+        if self._eager:
+            self._load(None)
+        self._invoke_callbacks()
 
     def _open_gates(self) -> None:
         for gate in list(self.__dict__.get("_gates", ())):  # those that wake take theirs out meanwhile

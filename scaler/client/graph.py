@@ -3,7 +3,10 @@
 A graph is a dict of key to node. What the wanted keys do not need is culled. Constants are written into the calls that
 use them, aliases vanish, and a chain of calls in which each is needed by the next alone becomes one row, unless a
 link of it is wanted by the user. The rest is numbered from 0 in an order where every row comes after those it depends
-on: depth first, or as `order` says. Runs of consecutive rows are pickled together, so they share functions and keys.
+on. Runs of consecutive rows are pickled together, so they share functions and keys.
+
+The order decides how many values are kept at a time; `scaler.client.ordering` finds it, unless the caller knows a
+better one.
 
 A value too large to be copied into rows (over `LARGE` bytes) is taken out into `Plan.shared`, to be sent once as an
 object. Rows name it as a dependency with a negative number: -1 is shared[0], -2 is shared[1], and so on.
@@ -13,16 +16,30 @@ Nothing here recurses over the graph: a chain may be as long as memory allows. P
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scaler.client import sparse
 from scaler.client.binding import Binder
+from scaler.client.bundle import bundle_size, bundled
 from scaler.client.nodes import Alias, Call, Constant, Key, Node, from_tuples
+from scaler.client.ordering import heaviest_first, is_order, releasing_first
+from scaler.client.pause import collector_paused
 from scaler.errors import CycleError
 from scaler.serialize.entry import call_node
 
 __all__ = ["Plan", "Run", "from_tuples", "plan"]
+
+#: as a number of workers: rows are not joined
+NO_BUNDLES = 1 << 30
+
+#: the priority of each key, or a function that finds them out
+Order = Mapping[Any, Any] | Callable[[], Mapping[Any, Any]]
+
+#: calls up to which such a function is asked. dask's takes 10 to 40 µs a call, the more the larger the graph; our own
+#: order takes 1 to 2, and keeps as few values. See docs/decisions/graph-order.md
+ASK = 10_000
 
 
 @dataclass(slots=True)
@@ -31,9 +48,9 @@ class Run:
 
     #: one per row, for `encode_entries`
     entries: list[tuple[Any, ...]]
-    #: one list per row, in the order in which its entry wants the values: row numbers of the plan, smaller than the
+    #: one tuple per row, in the order in which its entry wants the values: row numbers of the plan, smaller than the
     #: row's own, or negative for a shared value
-    dependencies: list[list[int]]
+    dependencies: list[tuple[int, ...]]
 
     @property
     def names(self) -> str:
@@ -62,72 +79,86 @@ class Plan:
 
 
 def plan(
-    nodes: Mapping[Any, Node], keys: Iterable[Any], order: Mapping[Any, Any] | None = None, run_length: int = 64
+    nodes: Mapping[Any, Node],
+    keys: Iterable[Any],
+    order: Order | None = None,
+    run_length: int = 64,
+    workers: int = NO_BUNDLES,
 ) -> Plan:
-    """Return the plan that computes `keys`.
+    """Return the plan that computes `keys`; rows are joined as far as that leaves enough for so many `workers`.
 
-    `order` maps every key that is needed to its priority, the lowest first; where it contradicts the dependencies, it
-    is ignored. Raises KeyError for a key that is needed and not there, CycleError naming the cycle.
+    `order` maps every key that is needed to its priority, the lowest first; one that contradicts the dependencies is
+    ignored. A function that returns such a mapping is called only where the best order is not known anyway, and for
+    graphs of up to `ASK` calls.
+    Raises KeyError for a key that is needed and not there, CycleError naming the cycle.
 
     >>> made = plan(from_tuples({"a": 2, "b": (abs, "a"), "c": (abs, "b"), "d": (sum, ["b", "c"])}), ["d"])
     >>> [run.dependencies for run in made.runs], made.rows_of_keys
-    ([[[], [0], [0, 1]]], {'d': 2})
+    ([[(), (0,), (0, 1)]], {'d': 2})
     """
-    wanted = dict.fromkeys(keys)
-    calls = None if order is None else _resolve(nodes, _sorted_by(nodes, wanted, order), wanted)
-    if calls is None:
-        calls = _resolve(nodes, _depth_first(nodes, wanted), wanted)
-        assert calls is not None, "depth first is an order in which all dependencies come first"
-    return _number(calls, wanted, run_length)
+    with collector_paused:
+        wanted = dict.fromkeys(keys)
+        survey = None
+        if isinstance(order, Mapping) and len(nodes) >= sparse.FROM and sparse.is_available():
+            survey = sparse.survey(nodes, wanted)
+        calls = _resolve(nodes, survey.keys if survey else depth_first(nodes, wanted), wanted)
+        try:
+            arranged = _arrange(calls, order)
+        except _Contradiction:
+            return plan(nodes, wanted, None, run_length, workers)
+        return _number(calls, arranged, wanted, run_length, workers)
 
 
 @dataclass(slots=True)
-class _Resolved:
-    """The nodes that are needed, by kind, dependencies first."""
+class _Calls:
+    """The calls that are needed, each after those it depends on; lists with an item for each."""
 
-    calls: list[tuple[Key, Call]]
-    constants: dict[Key, Any]
-    #: alias -> the call or constant that it stands for in the end
+    keys: list[Key]
+    calls: list[Call]
+    #: the places here of the calls whose values it needs
+    needs: list[tuple[int, ...]]
+    #: whether `needs` are its dependencies: no constants, no aliases
+    is_plain: list[bool]
+    #: how many calls need its value, and one more where the user wants it
+    users: list[int]
+    #: the places of those whose values the user wants
+    kept: set[int]
+    #: key of a call -> its place in the lists
+    places: dict[Key, int]
+    #: alias -> key of the call that it stands for in the end
     targets: dict[Key, Key]
-    #: of each call, how many others need its value, and one more where the user wants it
-    users: dict[Key, int]
+    constants: dict[Key, Any]
 
 
-def _sorted_by(nodes: Mapping[Any, Node], wanted: Iterable[Any], order: Mapping[Any, Any]) -> list[Key]:
-    """Return the keys that are needed, by priority."""
-    needed = set(wanted)
-    todo = list(needed)
-    while todo:
-        for key in nodes[todo.pop()].dependencies:
-            if key not in needed:
-                needed.add(key)
-                todo.append(key)
-    return sorted(needed, key=order.__getitem__)
-
-
-def _depth_first(nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> list[Key]:
+def depth_first(nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> list[Key]:
     """Return the keys that are needed, each right after the dependencies that were still missing."""
-    done: dict[Key, None] = {}
-    path: dict[Key, None] = {}
+    #: False: what it depends on is being looked at
+    done: dict[Key, bool] = {}
+    sequence: list[Key] = []
     for root in wanted:
         if root in done:
             continue
-        path[root] = None
-        branches = [(root, iter(nodes[root].dependencies))]
-        while branches:
-            key, rest = branches[-1]
+        done[root] = False
+        stack = [(root, iter(nodes[root].dependencies))]
+        while stack:
+            key, rest = stack[-1]
             for needed in rest:
-                if needed in path:
-                    raise CycleError(_describe_cycle(list(path), needed))
-                if needed not in done:
-                    path[needed] = None
-                    branches.append((needed, iter(nodes[needed].dependencies)))
-                    break
+                state = done.get(needed)
+                if state is None:
+                    dependencies = nodes[needed].dependencies
+                    if dependencies:
+                        done[needed] = False
+                        stack.append((needed, iter(dependencies)))
+                        break
+                    done[needed] = True
+                    sequence.append(needed)
+                elif not state:
+                    raise CycleError(_describe_cycle([open_ for open_, _ in stack], needed))
             else:
-                branches.pop()
-                del path[key]
-                done[key] = None
-    return list(done)
+                done[key] = True
+                sequence.append(key)
+                stack.pop()
+    return sequence
 
 
 def _describe_cycle(path: list[Key], closing: Key) -> str:
@@ -138,12 +169,10 @@ def _describe_cycle(path: list[Key], closing: Key) -> str:
     return f"the graph depends on itself: {' -> '.join(names)}"
 
 
-def _resolve(nodes: Mapping[Any, Node], sequence: list[Key], wanted: Mapping[Any, Any]) -> _Resolved | None:
-    """Sort the nodes by kind and count who uses which; None if a node comes before one that it depends on."""
-    calls: list[tuple[Key, Call]] = []
-    constants: dict[Key, Any] = {}
-    targets: dict[Key, Key] = {}
-    users: dict[Key, int] = {}
+def _resolve(nodes: Mapping[Any, Node], sequence: Sequence[Key], wanted: Iterable[Key]) -> _Calls:
+    """Sort out the calls and what they need of each other; in `sequence` dependencies come first."""
+    found = _Calls([], [], [], [], [], set(), {}, {}, {})
+    constants, places, targets, users = found.constants, found.places, found.targets, found.users
     for key in sequence:
         node = nodes[key]
         kind = type(node)
@@ -155,23 +184,33 @@ def _resolve(nodes: Mapping[Any, Node], sequence: list[Key], wanted: Mapping[Any
             target = targets.get(target, target)
             if target in constants:
                 constants[key] = constants[target]
-            elif target in users:
-                targets[key] = target
-                users[target] += 1 if key in wanted else 0
             else:
-                return None
+                targets[key] = target
             continue
         call = node if isinstance(node, Call) else _wrap(node)
-        for needed in call.dependencies:
-            if needed in users:
-                users[needed] += 1
-            elif needed in targets:
-                users[targets[needed]] += 1
-            elif needed not in constants:
-                return None
-        users[key] = 1 if key in wanted else 0
-        calls.append((key, call))
-    return _Resolved(calls, constants, targets, users)
+        needs: tuple[int, ...] = ()
+        is_plain = not call.has_large
+        if call.dependencies:
+            try:
+                needs = tuple([places[name] for name in call.dependencies])
+            except KeyError:
+                is_plain = False
+                names = [targets.get(name, name) for name in call.dependencies]
+                needs = tuple(dict.fromkeys([places[name] for name in names if name in places]))
+            for place in needs:
+                users[place] += 1
+        places[key] = len(users)
+        users.append(0)
+        found.keys.append(key)
+        found.calls.append(call)
+        found.needs.append(needs)
+        found.is_plain.append(is_plain)
+    for key in wanted:
+        if key not in constants:
+            place = places[targets.get(key, key)]
+            users[place] += 1
+            found.kept.add(place)
+    return found
 
 
 def _wrap(node: Node) -> Call:
@@ -181,45 +220,75 @@ def _wrap(node: Node) -> Call:
     return Call(call_node, keys, (node, keys, *[None] * len(keys)), fill)
 
 
-def _number(resolved: _Resolved, wanted: Mapping[Any, Any], run_length: int) -> Plan:
-    """Give each call a row of its own, or make it the next link of the chain that it continues."""
-    users, constants, targets = resolved.users, resolved.constants, resolved.targets
-    rows: dict[Key, int] = {}
-    outputs: list[Key] = []  # the key whose value is the row's, that of the last link so far
+def _arrange(found: _Calls, order: Order | None) -> list[int] | None:
+    """Return the places of the calls in the order in which they are to be numbered; None: as they are.
+
+    Raises _Contradiction if in the order given a call comes before one that it needs.
+    """
+    keys, needs = found.keys, found.needs
+    if not isinstance(order, Mapping):
+        if max(found.users, default=0) <= 1:
+            return heaviest_first(needs)
+        if order is None or len(keys) > ASK:
+            return releasing_first(needs, found.kept)
+        order = order()
+    priorities = [order[key] for key in keys]
+    arranged = sorted(range(len(keys)), key=priorities.__getitem__)
+    if not is_order(arranged, needs):
+        raise _Contradiction
+    return arranged
+
+
+class _Contradiction(Exception):
+    """The order given is none of the graph's."""
+
+
+def _number(
+    found: _Calls, arranged: Sequence[int] | None, wanted: Iterable[Key], run_length: int, workers: int
+) -> Plan:
+    """Give each call a row of its own, or make it the next link of the chain that it continues; join small subtrees."""
+    #: of each call, by its place
+    rows = [0] * len(found.keys)
     entries: list[tuple[Any, ...]] = []
+    #: of each row, whether the value of its last link so far is needed by one call alone
+    is_needed_once: list[bool] = []
     chains: dict[int, list[tuple[Any, ...]]] = {}
-    dependencies: list[list[int]] = []
-    binder = Binder(rows, constants, targets)
-    for key, call in resolved.calls:
+    dependencies: list[tuple[int, ...]] = []
+    binder = Binder(found.places, rows, found.targets, found.constants)
+    columns: list[Sequence[Any]] = [found.keys, found.calls, found.needs, found.is_plain, found.users]
+    if arranged is None:
+        arranged = range(len(rows))
+    else:
+        columns = [[column[place] for place in arranged] for column in columns]
+    for place, key, call, needs, is_plain, users in zip(arranged, *columns, strict=True):
         step: tuple[Any, ...]
-        try:
-            needed = [rows[name] for name in call.dependencies]
-            plain = not call.has_large
-        except KeyError:  # a constant, or an alias
-            plain = False
-        if not plain:
+        if not is_plain:
             step, needed = binder.bind(key, call)
-        elif call.args is None:
-            step = (key, call.function)
         else:
-            step = (key, call.function, call.args, call.fill, call.inner)
-        if len(needed) == 1 and (row := needed[0]) >= 0 and users[outputs[row]] == 1:
+            needed = tuple([rows[need] for need in needs]) if needs else ()
+            step = (key, call.function) if call.args is None else (key, call.function, call.args, call.fill, call.inner)
+        if len(needed) == 1 and (row := needed[0]) >= 0 and is_needed_once[row]:
             if row not in chains:
                 chains[row] = [entries[row]]
             chains[row].append(step)
-            outputs[row] = key
+            is_needed_once[row] = users == 1
         else:
             row = len(entries)
             entries.append(step)
-            outputs.append(key)
+            is_needed_once.append(users == 1)
             dependencies.append(needed)
-        rows[key] = row
+        rows[place] = row
     for row, steps in chains.items():
-        entries[row] = (outputs[row], None, steps)
+        entries[row] = (steps[-1][0], None, steps)
+    size = bundle_size(len(entries), workers)
+    if size > 1:
+        entries, dependencies, numbers = bundled(entries, dependencies, is_needed_once, size)
+        rows = [numbers[row] for row in rows]
     starts = range(0, len(entries), run_length)
+    targets, constants, places = found.targets, found.constants, found.places
     return Plan(
         [Run(entries[start : start + run_length], dependencies[start : start + run_length]) for start in starts],
-        {key: rows[targets.get(key, key)] for key in wanted if key not in constants},
+        {key: rows[places[targets.get(key, key)]] for key in wanted if key not in constants},
         {key: constants[key] for key in wanted if key in constants},
         binder.shared,
     )

@@ -7,8 +7,9 @@
 A thread that submits while nothing is under way sends by itself, under the lock, which saves waking the I/O thread; in
 a burst the I/O thread takes everything queued at once. Results are unpickled and futures fulfilled outside the lock, by
 the I/O thread; or by a thread that waits for the only task under way, which then watches the connection itself and so
-saves being woken (`lead`). When the connection closes it is made anew until `patience` seconds are over; then all
-futures fail.
+saves being woken (`lead`). The I/O thread never waits: if a callback of the user's has to, another thread does it, and
+meanwhile the I/O thread sees to all but results (`apart`). When the connection closes it is made anew until `patience`
+seconds are over; then all futures fail.
 """
 
 from __future__ import annotations
@@ -21,11 +22,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from scaler.client import session as s
 from scaler.client.future import Future
 from scaler.client.outbox import ROUND, Call, Packer, Plain
-from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, ScalerError
+from scaler.errors import (
+    ClientClosed,
+    ConnectionFailed,
+    ConnectionTimeout,
+    HandshakeRefused,
+    ProtocolError,
+    ScalerError,
+)
 from scaler.protocol.channel import Gap
 from scaler.protocol.codec import decode
 from scaler.protocol.messages import Frame, Message, Refused, Welcome
@@ -37,6 +46,11 @@ from scaler.transport.poller import new_poller
 IDLE = 0.5
 #: seconds for which a thread that waits for a lone task looks without sleeping, if the last one was as quick
 SPIN = 0.001
+#: effects that a thread may wait for which the I/O thread waits for
+_ABOUT_STORES = (s.Told, s.Renewed, s.Supply, s.Restore)
+
+T = TypeVar("T")
+
 #: only epoll can be changed by one thread while another waits in it
 CAN_LEAD = sys.platform == "linux"
 
@@ -62,6 +76,9 @@ class Link:
         self._react = react
         #: told when there is no scheduler any more
         self._failed = failed
+        #: called by the I/O thread about twice a second
+        self.look: Callable[[], None] = lambda: None
+        self._next_look = 0.0
         self.lock = threading.RLock()
         self.session = s.SessionCore()
         self.outbox: deque[Plain | Call] = deque()
@@ -128,6 +145,25 @@ class Link:
         """Queue an event without waking anybody; takes no lock."""
         self._events.append(event)
 
+    def release(self, object_id: int) -> None:
+        """An object is not needed. Called by the garbage collector, on any thread at any point: takes no lock."""
+        if not self._closing:
+            self._events.append(s.Release([object_id]))
+
+    def announce(self, event: s.Announce) -> None:
+        """Send an object before anything that is queued from now on, also calls; waits for the lock."""
+        with self.lock:
+            self._flush()
+            self._handle((event,))
+            wake = bool(self._effects)
+        if wake:
+            self.wake()
+
+    def take_id(self) -> int:
+        """An id for an object; waits for the lock."""
+        with self.lock:
+            return self.session.take_ids(1)
+
     def wake(self) -> None:
         """Make the I/O thread look."""
         self._awake = True
@@ -143,7 +179,7 @@ class Link:
             events = [self._events.popleft() for _ in range(len(self._events))]
             for _ in range(-(-len(self.outbox) // ROUND)):
                 self._handle(self.packer.pack(self.outbox))
-            self._handle(events)
+            self._handle(_merged(events) if len(events) > 1 else events)
 
     def _handle(self, events: Iterable[s.Event]) -> None:
         for effect in self.session.handle(events, time.monotonic()):
@@ -157,43 +193,80 @@ class Link:
 
     # ---- the I/O thread --------------------------------------------------------------------------------------------
     def _run(self) -> None:
-        poll = self._poller.poll
         while not self._closing:
             try:
-                ready = poll(IDLE)
-                if self._closing:
-                    break  # type: ignore[unreachable]  # another thread sets it
-                with self.lock:
-                    self._awake = False
-                    rung = not ready
-                    for fd, _ in ready:
-                        if fd == self._bell:
-                            os.read(fd, 4096)
-                            rung = True
-                        else:
-                            self._receive()
-                    if rung or self.outbox or self._events:
-                        self._flush()
-                        self._handle(())
-                    effects, self._effects = self._effects, []
-                    lost = self._connection.is_closed or (not ready and self._silent())
-                if effects:
-                    self._react(effects)
-                    if self._leading.locked():
-                        os.write(self._leader_rope, b"x")
-                if lost and self.leaving:
-                    self.leaving.set()
+                if not self._turn(IDLE):
                     break
-                if lost and not self._closing:
-                    self._reconnect()
             except BaseException as error:
                 if self._closing:
-                    break  # type: ignore[unreachable]
+                    break  # type: ignore[unreachable]  # another thread sets it
                 self.fail(
                     error if isinstance(error, ScalerError) else ConnectionFailed(f"the client's I/O failed: {error!r}")
                 )
                 break
         self._end()
+
+    def _turn(self, timeout: float, about_stores: bool = False) -> bool:
+        """Send and receive what there is, after waiting for it, and react to it; False when there is nothing to do
+        any more. With `about_stores` only what concerns stores is reacted to, the rest stays for the next turn.
+        """
+        ready = self._poller.poll(timeout)
+        if self._closing:
+            return False
+        with self.lock:
+            self._awake = False
+            rung = not ready
+            for fd, _ in ready:
+                if fd == self._bell:
+                    os.read(fd, 4096)
+                    rung = True
+                else:
+                    self._receive()
+            if rung or self.outbox or self._events:
+                self._flush()
+                self._handle(())
+            effects, self._effects = self._effects, []
+            if about_stores:
+                self._effects = [effect for effect in effects if type(effect) not in _ABOUT_STORES]
+                effects = [effect for effect in effects if type(effect) in _ABOUT_STORES]
+            lost = self._connection.is_closed or (not ready and self._silent())
+        if effects:
+            self._react(effects)
+            if self._leading.locked():
+                os.write(self._leader_rope, b"x")
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + IDLE
+            self.look()
+        if lost and self.leaving:
+            self.leaving.set()
+            return False
+        if lost and not self._closing:
+            self._reconnect()
+        return True
+
+    def apart(self, work: Callable[[], T]) -> T:
+        """Do something that may block until the I/O thread has received an answer; on the I/O thread also."""
+        if threading.current_thread() is not self._thread:
+            return work()
+        done: list[tuple[bool, Any]] = []
+
+        def run() -> None:
+            try:
+                done.append((True, work()))
+            except BaseException as error:
+                done.append((False, error))
+            self.wake()
+
+        threading.Thread(target=run, name="scaler-client-apart", daemon=True).start()
+        while not done:
+            if not self._turn(0.1, about_stores=True):
+                raise ClientClosed("this client is disconnected: make a new Client")
+        good, result = done[0]
+        self.wake()  # for what was left
+        if not good:
+            raise result
+        return result  # type: ignore[no-any-return]
 
     def lead(self, done: Callable[[], bool], timeout: float | None) -> None:
         """Wait for the only task under way by watching the connection here, in the stead of the I/O thread.
@@ -382,3 +455,20 @@ def _is_plain(effect: s.Effect) -> bool:
     if type(effect) is not s.Resolve or len(effect.tokens) > 16:
         return False
     return all(type(token) is Future and "_done_callbacks" not in token.__dict__ for token in effect.tokens)
+
+
+def _merged(events: list[s.Event]) -> list[s.Event]:
+    """The same with one event for releases that follow each other: the collector lets go of many at a time."""
+    merged: list[s.Event] = []
+    ids: list[int] = []
+    for event in events:
+        if type(event) is not s.Release:
+            ids = []
+        elif ids:
+            ids.extend(event.ids)
+            continue
+        else:
+            ids = list(event.ids)
+            event = s.Release(ids)
+        merged.append(event)
+    return merged

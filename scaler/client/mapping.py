@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scaler.client import nesting
@@ -13,13 +13,15 @@ from scaler.client import session as s
 from scaler.client.future import CancelledError
 from scaler.client.outbox import Recipe, check_size
 from scaler.errors import SerializationError
-from scaler.protocol.messages import CANCELLED, ERROR, SPREAD, TOGETHER, VALUES_LIST, u64
-from scaler.results import SpanResult, values_of
+from scaler.protocol.messages import CANCELLED, ERROR, INLINE_LIMIT, SPREAD, STORED, TOGETHER, VALUES_LIST, Task, u64
+from scaler.results import SpanResult, stored_sizes, values_of
 from scaler.serialize import payload as pickling
+from scaler.serialize.outofband import Packed, joined, pack, pack_large
 from scaler.serialize.record import decode_error
 
 if TYPE_CHECKING:
     from scaler.client.client import Client
+    from scaler.client.hold import Hold
     from scaler.client.link import Link
     from scaler.client.resolve import Reactor
 
@@ -44,9 +46,11 @@ def argument_rows(iterables: Sequence[Iterable[Any]]) -> tuple[list[Any], bool]:
 class Block:
     """Consecutive rows of a map that travel as one task; a token of the session."""
 
-    __slots__ = ("id", "job", "left", "size", "start")
+    __slots__ = ("arguments", "id", "job", "left", "size", "start")
 
-    def __init__(self, job: MapJob, start: int, size: int) -> None:
+    def __init__(self, job: MapJob, start: int, size: int, arguments: int = 0) -> None:
+        #: id of the object with its arguments if they are stored, until it is released
+        self.arguments = arguments
         self.job = job
         self.start = start
         self.size = size
@@ -55,9 +59,9 @@ class Block:
         #: set by the session
         self.id = 0
 
-    def deliver(self, span: SpanResult, load: Callable[[Any], Any]) -> None:
+    def deliver(self, span: SpanResult, task: Task) -> None:
         """Rows [lo, hi) of this block ended."""
-        self.job.deliver(self, span, load)
+        self.job.deliver(self, span, task.name)
 
     def begun(self) -> None:
         """Rows of it run: they can't be cancelled, which nobody minds."""
@@ -84,19 +88,32 @@ class MapJob:
         self._reactor = reactor
         self._values: list[Any] = [None] * len(items)
         self._errors: dict[int, BaseException] = {}
+        #: values that are in a store, until they are collected
+        self._held: dict[int, Hold] = {}
         self._changed = threading.Condition()
         #: the first row of each piece, and the block or, for a row by itself, the future that brings its results
         self._pieces: list[tuple[int, Any]] = []
         workers = max(1, link.session.workers)
         size = max(block_rows, min(BLOCK_ROWS, -(-len(items) // (BLOCKS_PER_WORKER * workers))))
+        try:
+            self._send_all(client, recipe, items, spread, size)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def _send_all(self, client: Client, recipe: Recipe, items: list[Any], spread: bool, size: int) -> None:
         start = 0
-        if reactor.serializer is None:
+        if self._reactor.serializer is None:
             for start in range(0, len(items), size):
+                block = items[start : start + size]
                 try:
-                    payload = pickling.dumps(items[start : start + size])
+                    payload = pack_large(block, INLINE_LIMIT)
                 except SerializationError:
                     break
-                self._send(recipe, start, min(size, len(items) - start), payload, spread)
+                if isinstance(payload, bytes):
+                    self._send(recipe, start, len(block), payload, spread)
+                else:
+                    self._send_large(recipe, start, block, payload, spread)
             else:
                 return
         # Row by row: a custom serializer wants that, references among the items need it, and what can't be pickled is
@@ -104,22 +121,34 @@ class MapJob:
         for row, item in enumerate(items[start:], start):
             self._pieces.append((row, client._submit(recipe, (item,) if spread else item, None)))
 
-    def _send(self, recipe: Recipe, start: int, rows: int, payload: bytes, spread: bool) -> None:
+    def _send_large(self, recipe: Recipe, start: int, items: list[Any], packed: Packed, spread: bool) -> None:
+        what = f"a block of {len(items):,} arguments of {recipe.captured.name}"
+        arguments = self._reactor.calls.store(items, packed, pack, what)
+        if arguments is None:
+            self._send(recipe, start, len(items), joined(packed, items), spread)
+        else:
+            self._send(recipe, start, len(items), None, spread, arguments)
+
+    def _send(
+        self, recipe: Recipe, start: int, rows: int, payload: bytes | None, spread: bool, arguments: int = 0
+    ) -> None:
+        """Send a block with its arguments, or with the id of the object that they are stored in."""
         link = self._link
-        check_size(len(payload), link.welcome.limit, f"a block of arguments of {recipe.captured.name}")
-        block = Block(self, start, rows)
+        if payload is not None:
+            check_size(len(payload), link.welcome.limit, f"a block of arguments of {recipe.captured.name}")
+        block = Block(self, start, rows, arguments)
         with link.lock:
             events: list[s.Event] = [] if recipe.object_id else [link.packer.announce(recipe)]
-            arguments = link.session.take_ids(1)
             task = recipe.task(link.session.take_ids(rows), rows, TOGETHER)
             task.flags |= SPREAD if spread else 0
-            task.arguments = arguments
-            task.objects = u64([arguments])
-            task.bodies = [payload]
+            task.arguments = arguments or link.session.take_ids(1)
+            if payload is not None:
+                task.objects = u64([task.arguments])
+                task.bodies = [payload]
             self._pieces.append((start, block))
             link.tell(*events, s.Submit(task, [block], whole=True, recipe=recipe))
 
-    def deliver(self, block: Block, span: SpanResult, load: Callable[[Any], Any]) -> None:
+    def deliver(self, block: Block, span: SpanResult, name: str) -> None:
         """Rows of a block ended. Called by the I/O thread, or by a task that ran them while it waited."""
         lo, hi = block.start + span.lo, block.start + span.hi
         try:
@@ -129,7 +158,11 @@ class MapJob:
                 self._errors[lo] = decode_error(bytes(span.body))
             elif span.outcome == CANCELLED:
                 self._errors.update(dict.fromkeys(range(lo, hi), CancelledError()))
+            elif span.outcome == STORED:
+                for row, size in enumerate(stored_sizes(span), span.lo):
+                    self._held[block.start + row] = self._reactor.holds.add(span.batch + row, size, name)
             else:
+                load = self._reactor.load
                 for row, body in enumerate(values_of(span), lo):
                     try:
                         self._values[row] = load(body)
@@ -141,6 +174,7 @@ class MapJob:
             block.left -= hi - lo
             if not block.left or self._errors:
                 self._changed.notify_all()
+        self._let_go(block)
 
     def fail(self, block: Block, error: BaseException) -> None:
         """The rows of a block that have not ended never will."""
@@ -148,6 +182,13 @@ class MapJob:
             self._errors.setdefault(block.start + block.size - block.left, error)
             block.left = 0
             self._changed.notify_all()
+        self._let_go(block)
+
+    def _let_go(self, block: Block) -> None:
+        """A block's arguments are released when all its rows have ended: a task that claims one reads them itself."""
+        if block.arguments and not block.left:
+            self._link.release(block.arguments)
+            block.arguments = 0
 
     def results(self, timeout: float | None = None) -> list[Any]:
         """All values in order; blocks. Raises the error of the first row that failed, and TimeoutError."""
@@ -181,12 +222,29 @@ class MapJob:
                     yield start, start + 1
                     continue
                 self._await(piece, deadline)
+                if self._held:
+                    self._load(start, start + piece.size, deadline)
                 for row in range(start, start + piece.size) if self._errors else ():
                     if row in self._errors:
                         raise self._errors[row]
                 yield start, start + piece.size
         finally:
             self.cancel()
+
+    def _load(self, start: int, end: int, deadline: float | None) -> None:
+        """Get the values of these rows from the stores that they are in."""
+        for row in range(start, end):
+            hold = self._held.get(row)
+            if hold is None:
+                continue
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            try:
+                self._values[row] = hold.load(left)
+            except Exception as error:
+                if left is not None and isinstance(error, TimeoutError):
+                    raise
+                self._errors[row] = error
+            del self._held[row], hold
 
     def _await(self, block: Block, deadline: float | None) -> None:
         left = None if deadline is None else deadline - time.monotonic()

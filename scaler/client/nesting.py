@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from scaler.client import session as s
 from scaler.client.future import Future
-from scaler.client.outbox import call_of, resubmission
 from scaler.protocol.messages import ERROR, VALUES_EACH, u32
 from scaler.results import SpanResult
 from scaler.serialize.call import AnySerializer, decode_call
@@ -102,7 +101,7 @@ def wait(link: Link, reactor: Reactor, token: Any, done: Callable[[], bool], tim
                     ticket.changed.wait(1.0 if left is None else min(left, 1.0))
     finally:
         for granted in reactor.close_ticket(token):
-            link.submit(resubmission(granted))
+            reactor.resubmit(granted)
         if blocked:
             context.unblocked()
     return None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -115,9 +114,9 @@ def _run_granted(link: Link, reactor: Reactor, granted: s.Granted, outer: TaskCo
     kwargs: dict[str, Any] = {}
     context_of_row = TaskContext(outer.client, task.batch + row, task.name, task.priority, 0, outer.stream)
     try:
-        args, payload = call_of(granted)
+        args, payload = reactor.call_of(granted)
         if payload:
-            values = [_value_of(need) for need in granted.needs]
+            values = [reactor.value_of(need) for need in granted.needs]
             args, kwargs = decode_call(payload, values, reactor.serializer)
         outcome, body = run.run_inline(context_of_row, function, args, kwargs, reactor.serializer)
     except BaseException as error:
@@ -128,7 +127,3 @@ def _run_granted(link: Link, reactor: Reactor, granted: s.Granted, outer: TaskCo
         outcome = VALUES_EACH
     span = SpanResult(task.batch, row, row + 1, outcome, 0, 0, u32([len(body)]), body)
     reactor.resolve([granted.token], span, task)
-
-
-def _value_of(need: Any) -> Any:
-    return need.result() if isinstance(need, Future) else need.value()

@@ -7,9 +7,11 @@ are those that the planner sees through; any other object of that shape, such as
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
 
+from scaler.client.pause import collector_paused
 from scaler.serialize import entry
 from scaler.serialize.entry import fill_in
 
@@ -18,7 +20,8 @@ Key = Hashable
 #: values estimated larger than this, in bytes, are sent once, as objects, and not inside the rows that use them
 LARGE = 65536
 
-_SMALL = frozenset({int, float, bool, type(None), complex})
+#: types whose values are never large; for speed
+_SMALL = frozenset({int, float, bool, type(None), complex, slice, type, FunctionType, BuiltinFunctionType})
 
 
 #: what makes a list of values again, by the type of the list
@@ -133,7 +136,11 @@ def call_of(meaning: Nested) -> Call:
     """Return the call that was read, its arguments being a Reference, a Nested, or a value."""
     indices: dict[Key, int] = {}
     large: list[Any] = []
-    function, args, fill, inner = _step_of(meaning, indices, large)
+    return _call_of_step(_step_of(meaning, indices, large), indices, large)
+
+
+def _call_of_step(step: Any, indices: dict[Key, int], large: list[Any]) -> Call:
+    function, args, fill, inner = step
     # Places and indices both run 0, 1, 2, ...: the arguments are the dependencies.
     if not inner and 2 * len(args) == len(fill) == 2 * len(indices):
         return Call(function, tuple(indices))
@@ -166,6 +173,11 @@ def _step_of(meaning: Nested, indices: dict[Key, int], large: list[Any]) -> Any:
 
 def is_large(value: Any) -> bool:
     """Say whether a value is better sent once than copied into each row that uses it."""
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return len(value) > LARGE
+    if kind in _SMALL or (kind in _BUILDERS and len(value) < 1000 and _SMALL.issuperset(map(type, value))):
+        return False
     return _estimate(value, 2) > LARGE
 
 
@@ -183,6 +195,68 @@ def _estimate(value: Any, depth: int) -> float:
         return 0.0
 
 
+class Unusual(Exception):
+    """A call that holds something of a kind that `call_of_tuple` was not told of."""
+
+
+def call_of_tuple(
+    function: Callable[..., Any],
+    items: Iterable[Any],
+    graph: Container[Any],
+    kinds: Container[type] | None = None,
+) -> Call:
+    """Return the call of a function with arguments written as in `from_tuples`.
+
+    Raises Unusual where an argument, or something in it that is looked into, is not of one of `kinds`.
+    """
+    indices: dict[Key, int] = {}
+    large: list[Any] = []
+    return _call_of_step(_read(function, items, graph, kinds, indices, large), indices, large)
+
+
+def _read(
+    function: Callable[..., Any],
+    items: Iterable[Any],
+    graph: Container[Any],
+    kinds: Container[type] | None,
+    indices: dict[Key, int],
+    large: list[Any],
+) -> Any:
+    """Return (function, args, fill, inner); collect keys and large values."""
+    template: list[Any] = []
+    fill: list[int] = []
+    inner: list[Any] = []
+    for place, item in enumerate(items):
+        kind = type(item)
+        if kinds is not None and kind not in kinds:
+            raise Unusual
+        if kind is tuple and item and callable(item[0]):
+            inner.append((place, _read(item[0], item[1:], graph, kinds, indices, large)))
+            template.append(None)
+            continue
+        if _is_key(item, graph):
+            fill += place, indices.setdefault(item, len(indices))
+            template.append(None)
+            continue
+        if kind in _BUILDERS:
+            step = _read(_BUILDERS[kind], item, graph, kinds, indices, large)
+            if step[2] or step[3]:  # it has something that stands for something else
+                inner.append((place, step))
+                template.append(None)
+                continue
+        template.append(item)
+        if kind not in _SMALL and is_large(item):
+            large.append(item)
+    return function, tuple(template), tuple(fill), tuple(inner)
+
+
+def _is_key(value: Any, graph: Container[Any]) -> bool:
+    try:
+        return value in graph
+    except TypeError:  # not hashable, so no key
+        return False
+
+
 def from_tuples(graph: Mapping[Any, Any]) -> dict[Any, Node]:
     """Return the nodes of a graph written as tuples.
 
@@ -193,30 +267,18 @@ def from_tuples(graph: Mapping[Any, Any]) -> dict[Any, Node]:
     >>> nodes["c"].dependencies, nodes["c"]({"a": 2, "b": 2})
     (('a', 'b'), 5)
     """
+    with collector_paused:
+        return {key: _node(key, value, graph) for key, value in graph.items()}
 
-    def read(arg: Any) -> Any:
-        kind = type(arg)
-        if kind is tuple and arg and callable(arg[0]):
-            return Nested(arg[0], [read(item) for item in arg[1:]])
-        try:
-            if arg in graph:
-                return Reference(arg)
-        except TypeError:  # not hashable, so no key
-            pass
-        build = _BUILDERS.get(kind)
-        if build is not None:
-            items = [read(item) for item in arg]
-            if any(type(item) is Nested or type(item) is Reference for item in items):
-                return Nested(build, items)
-        return arg
 
-    nodes: dict[Any, Node] = {}
-    for key, value in graph.items():
-        meaning = read(value)
-        if type(meaning) is Nested:
-            nodes[key] = call_of(meaning)
-        elif type(meaning) is Reference and meaning.key != key:
-            nodes[key] = Alias(meaning.key)
-        else:
-            nodes[key] = Constant(value)
-    return nodes
+def _node(key: Any, value: Any, graph: Mapping[Any, Any]) -> Node:
+    kind = type(value)
+    if kind is tuple and value and callable(value[0]):
+        return call_of_tuple(value[0], value[1:], graph)
+    if _is_key(value, graph):
+        return Alias(value) if value != key else Constant(value)
+    if kind in _BUILDERS:
+        call = call_of_tuple(_BUILDERS[kind], value, graph)
+        if call.dependencies or call.inner:  # it has something that stands for something else
+            return call
+    return Constant(value)

@@ -2,7 +2,8 @@
 
 Calls of one function with the same options form a batch. Where all their arguments are scalars they are pickled
 together as one arguments object; otherwise each row has its own payload, made when it was submitted, since its
-arguments may change afterwards. A call that needs the result of another is sent after everything queued before it.
+arguments may change afterwards. A call that needs the result of one that is queued is sent after everything queued
+before it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from scaler.client.session import Announce, Granted, Submit
+from scaler.client.sent import Stored
+from scaler.client.session import Announce, Submit
 from scaler.errors import ObjectTooLarge
-from scaler.protocol.messages import EACH, SPREAD, TOGETHER, Task, u32, u64
+from scaler.protocol.messages import EACH, TOGETHER, Task, u32, u64
 from scaler.results import SpanResult
-from scaler.serialize.call import encode_call
 from scaler.serialize.function import Captured
 
 #: rows taken from the outbox for one round of messages
@@ -41,15 +42,19 @@ class Options:
 class Recipe:
     """A captured function with options: what all rows of a batch share."""
 
-    __slots__ = ("captured", "function", "object_id", "options")
+    __slots__ = ("__weakref__", "captured", "function", "object_id", "options", "stored")
 
-    def __init__(self, captured: Captured, function: Callable[..., Any], options: Options) -> None:
+    def __init__(
+        self, captured: Captured, function: Callable[..., Any], options: Options, stored: Stored | None = None
+    ) -> None:
         self.captured = captured
         #: the function itself, for running it here when a waiting task claims a row
         self.function = function
         self.options = options
+        #: of a function that is stored
+        self.stored = stored
         #: of the function; 0 until it was sent
-        self.object_id = 0
+        self.object_id = stored.id if stored is not None else 0
 
     def task(self, batch: int, rows: int, form: int) -> Task:
         """A message for rows of this recipe, without their payloads."""
@@ -66,7 +71,7 @@ class Call:
 
     recipe: Recipe
     payload: bytes
-    #: futures and references, in the order of their slots
+    #: futures, references and stored arguments, in the order of their slots
     needs: list[Any]
     future: Any
 
@@ -96,7 +101,8 @@ class Packer:
                 rows.append(item[1])  # type: ignore[union-attr]
                 futures.append(item[2])  # type: ignore[union-attr]
             else:
-                if item.needs:  # type: ignore[union-attr]
+                needs = item.needs  # type: ignore[union-attr]
+                if needs and not all(need.id for need in needs):  # without an id: it is in this round
                     yield from self._flush(plain, own)
                     recipe = None
                 own.setdefault(item.recipe, []).append(item)  # type: ignore[union-attr, arg-type]
@@ -165,9 +171,11 @@ class Relay:
         #: set by the session
         self.id = 0
 
-    def deliver(self, span: SpanResult, load: Callable[[Any], Any]) -> None:
+    def deliver(self, span: SpanResult, task: Task) -> None:
         """The row ended."""
-        self._block.deliver(span._replace(lo=self._row, hi=self._row + 1), load)
+        # its id stays what it is: batch + lo
+        span = span._replace(batch=span.batch + span.lo - self._row, lo=self._row, hi=self._row + 1)
+        self._block.deliver(span, task)
 
     def begun(self) -> None:
         """The row runs."""
@@ -175,25 +183,6 @@ class Relay:
     def fail(self, error: BaseException) -> None:
         """The row never will end."""
         self._block.fail(error)
-
-
-def call_of(granted: Granted) -> tuple[tuple[Any, ...], bytes]:
-    """The argument tuple (form TOGETHER) or payload (form EACH) of a row that was granted."""
-    task, row = granted.task, granted.row
-    if task.form == TOGETHER:
-        item = pickle.loads(task.bodies[-1])[row]
-        return ((item,) if task.flags & SPREAD else item), b""
-    start = sum(task.sizes[:row])
-    return (), bytes(memoryview(task.bodies[0])[start : start + task.sizes[row]])
-
-
-def resubmission(granted: Granted) -> Call:
-    """The call that has a granted row run by the cluster after all."""
-    args, payload = call_of(granted)
-    if not payload:
-        payload = encode_call(args, {})
-    token = granted.token if hasattr(granted.token, "fulfil") else Relay(granted.token, granted.row)
-    return Call(granted.recipe, payload, list(granted.needs), token)
 
 
 def check_size(size: int, limit: int, what: str) -> None:

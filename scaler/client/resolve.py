@@ -1,6 +1,8 @@
 """Carrying out what the session says of the user's side: bytes become values, futures and maps are fulfilled.
 
-Runs on the client's I/O thread without its lock, so that unpickling does not keep others from submitting.
+Runs on the client's I/O thread without its lock, so that unpickling does not keep others from submitting. What may
+block goes to other threads: values that the scheduler asks for are packed and stored by one of their own, and callbacks
+of futures whose values are in a store are called by another, since they are going to load them.
 """
 
 from __future__ import annotations
@@ -9,16 +11,37 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scaler.client import session as s
+from scaler.client.aside import Aside
+from scaler.client.calls import Calls
 from scaler.client.future import Future, ProfilingInfo, fulfil_all
-from scaler.client.outbox import resubmission
-from scaler.protocol.messages import CANCELLED, ERROR, PROFILE, VALUES_LIST, Task
-from scaler.results import SpanResult, values_of
+from scaler.client.hold import Holds
+from scaler.client.outbox import Call as QueuedCall
+from scaler.client.outbox import Relay
+from scaler.client.sent import SentValues
+from scaler.client.stores import Stores
+from scaler.errors import ObjectLost
+from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
+    INLINE_LIMIT,
+    PROFILE,
+    SPREAD,
+    STORED,
+    TOGETHER,
+    VALUES_LIST,
+    Task,
+)
+from scaler.results import SpanResult, stored_sizes, values_of
 from scaler.serialize import payload as pickling
 from scaler.serialize.call import AnySerializer
+from scaler.serialize.outofband import Packed, joined
 from scaler.serialize.record import decode_error, encode_error, exception_record
+from scaler.transport import Security
 
 if TYPE_CHECKING:
     from scaler.client.link import Link
@@ -56,19 +79,37 @@ class Ticket:
 
 
 class Reactor:
-    """See the module's text. `link` is set once it exists."""
+    """See the module's text. `attach` makes it complete, once the link exists."""
 
     link: Link
+    #: where large values are
+    stores: Stores
+    sent: SentValues
+    calls: Calls
+    holds: Holds
 
     def __init__(self, serializer: AnySerializer | None) -> None:
         self.serializer = serializer
-        self._load: Callable[[Any], Any] = (
+        #: packs and stores what the scheduler asks for
+        self._supplier = Aside("scaler-client-supplies")
+        #: calls callbacks of futures whose values are in a store
+        self.caller = Aside("scaler-client-calls")
+        self.load: Callable[[Any], Any] = (
             pickling.loads if serializer is None else (lambda data: serializer.deserialize(bytes(data)))
         )
         self._withdrawals: list[Withdrawal] = []
         self._tickets: dict[int, Ticket] = {}
         self._answered = threading.Event()
         self.answer: Any = None
+
+    def attach(self, link: Link, security: Security) -> None:
+        """Set what stands on the link."""
+        self.link = link
+        self.stores = Stores(link, security)
+        self.sent = SentValues(link, self.stores)
+        self.calls = Calls(self.sent, self.serializer, link.apart)
+        self.holds = Holds(link, self.stores, self.serializer)
+        link.look = self.stores.make_room = self.sent.look
 
     def react(self, effects: list[s.Effect]) -> None:
         """Carry out effects, in order."""
@@ -84,7 +125,13 @@ class Reactor:
             elif type(effect) is s.ClaimRefused:
                 self._refused(effect.tokens)
             elif type(effect) is s.Supply:
-                self._supply(effect.id)
+                self._supplier.run(partial(self._supply, effect.id))
+            elif type(effect) is s.Told:
+                self.stores.told(effect.message)
+            elif type(effect) is s.Renewed:
+                self.stores.renewed()
+            elif type(effect) is s.Restore:
+                self._supplier.run(partial(self.sent.restore, effect.objects))
             elif type(effect) is s.Printed:
                 print(effect.text, end="", file=sys.stdout if effect.stream == 1 else sys.stderr, flush=True)
             elif type(effect) is s.Answered:
@@ -95,7 +142,7 @@ class Reactor:
         """Rows ended: fulfil their futures, or tell the map they are part of."""
         token = tokens[0]
         if type(token) is not Future and token is not None:
-            token.deliver(span, self._load)
+            token.deliver(span, task)
         elif span.outcome == VALUES_LIST:
             self._list(tokens, span)
         elif span.outcome == ERROR:
@@ -105,6 +152,12 @@ class Reactor:
             for future in tokens:
                 if future is not None:
                     future.withdrawn()
+        elif span.outcome == STORED:
+            for row_id, size, future in zip(count(span.batch + span.lo), stored_sizes(span), tokens, strict=False):
+                if future is not None:
+                    if task.flags & PROFILE:
+                        future._profiling = ProfilingInfo(span.duration, span.peak)
+                    future.hold(self.holds.add(row_id, size, task.name))
         else:
             profiled = task.flags & PROFILE
             for future, body in zip(tokens, values_of(span), strict=True):
@@ -128,7 +181,7 @@ class Reactor:
 
     def _one(self, future: Future, body: Any) -> None:
         try:
-            value = self._load(body)
+            value = self.load(body)
         except BaseException as error:  # the user's classes may do anything while they are unpickled
             error.add_note("(raised on the client, while a task's result was unpickled)")
             future.fail(error)
@@ -155,24 +208,81 @@ class Reactor:
         return self._answered
 
     def _supply(self, value_id: int) -> None:
-        future = self.link.session.needed(value_id)
-        if isinstance(future, Future) and future.done():
-            error = CancelledError() if future.cancelled() else future.exception()
-            try:
-                if error is None:
-                    value = future.result()
-                    data = pickling.dumps(value) if self.serializer is None else self.serializer.serialize(value)
-                    self.link.tell(s.Announce(value_id, data))
-                    return
-            except Exception as problem:
-                error = problem
-            assert error is not None
-            self.link.tell(s.Announce(value_id, exception_record(error, "an argument"), failed=True))
-        elif isinstance(future, Future):
-            future.add_done_callback(lambda _: self._supply(value_id))
-        else:
-            record = encode_error("object", message=f"object {value_id} is not known to its client any more")
-            self.link.tell(s.Announce(value_id, record, failed=True))
+        """Send an object, or the value of a row, that the scheduler asked for. Not on the I/O thread."""
+        session = self.link.session
+        with self.link.lock:
+            source, payload = session.source_of(value_id), session.payload_of(value_id)
+            need = session.needed(value_id)
+        if source is None and isinstance(need, Future) and not need.done():
+            need.add_done_callback(lambda _: self._supplier.run(partial(self._supply, value_id)))
+            return
+        try:
+            if source is not None:
+                announce = self._store(value_id, source)
+            elif payload is not None:
+                announce = s.Announce(value_id, payload)
+            elif isinstance(need, Future):
+                announce = self._value_of_future(value_id, need)
+            else:
+                raise ObjectLost(f"object {value_id} is not known to its client any more")
+        except ObjectLost as error:
+            announce = s.Announce(value_id, encode_error("object", message=str(error)), failed=True)
+        except BaseException as error:
+            announce = s.Announce(value_id, exception_record(error, "an argument"), failed=True)
+        self.link.tell(announce)
+
+    def _store(self, value_id: int, source: Callable[[], Packed]) -> s.Announce:
+        written = self.stores.write(value_id, source(), f"object {value_id}", again=True)
+        if written is None:
+            raise ObjectLost(f"object {value_id} is lost with its host, and there is no other store")
+        return written.announce(source)
+
+    def _value_of_future(self, value_id: int, future: Future) -> s.Announce:
+        error = CancelledError() if future.cancelled() else future.exception()
+        if error is not None:
+            raise error
+        value = future.result()
+        packed = self.calls.pack(value)
+        if packed.size >= INLINE_LIMIT:
+            written = self.stores.write(value_id, packed, f"the result of row {value_id}", again=True)
+            if written is not None:
+                return written.announce(None)
+        return s.Announce(value_id, joined(packed, value))
+
+    def value_of(self, need: Any) -> Any:
+        """The value of what a row needs, for a task that runs the row itself; blocks. Raises what kept it from it."""
+        if isinstance(need, Future):
+            return need.result()
+        payload = self.link.session.payload_of(need.id)
+        if payload is not None:
+            return self.load(payload)
+        return self.holds.value_of(need.id, "an argument")
+
+    def call_of(self, granted: s.Granted) -> tuple[tuple[Any, ...], bytes]:
+        """The argument tuple (form TOGETHER) or payload (form EACH) of a row that was granted; may block."""
+        task, row = granted.task, granted.row
+        if task.form == TOGETHER:
+            items = (
+                pickling.loads(task.bodies[-1])
+                if task.objects
+                else self.holds.value_of(task.arguments, f"the arguments of {task.name}")
+            )
+            return ((items[row],) if task.flags & SPREAD else items[row]), b""
+        start = sum(task.sizes[:row])
+        return (), bytes(memoryview(task.bodies[0])[start : start + task.sizes[row]])
+
+    def resubmit(self, granted: s.Granted) -> None:
+        """Have a granted row run by the cluster after all; may block."""
+        token = granted.token if hasattr(granted.token, "fulfil") else Relay(granted.token, granted.row)
+        needs = list(granted.needs)
+        try:
+            args, payload = self.call_of(granted)
+            if not payload:
+                payload = self.calls.encode(args, {}, granted.task.name, needs, self.link.welcome.limit)
+        except BaseException as error:
+            token.fail(error)
+            return
+        self.link.submit(QueuedCall(granted.recipe, payload, needs, token))
 
     # ---- waits inside tasks ----------------------------------------------------------------------------------------
     def open_ticket(self, token: Any) -> Ticket:
@@ -188,7 +298,7 @@ class Reactor:
     def _granted(self, effect: s.Granted) -> None:
         ticket = self._tickets.get(id(effect.token))
         if ticket is None:  # its wait ended meanwhile: send the row again
-            self.link.submit(resubmission(effect))
+            self._supplier.run(partial(self.resubmit, effect))
             return
         with ticket.changed:
             ticket.granted.append(effect)
@@ -238,6 +348,13 @@ class Reactor:
         self._withdrawn(tokens)
         self._answered.set()
         self._notify()
+        self.stores.ended()
+
+    def close(self) -> None:
+        """The client is closed: nothing will be asked for any more."""
+        self.stores.ended()
+        self._supplier.close()
+        self.caller.close()
 
     def cancel_all(self, link: Link) -> None:
         """The client is closed: all that is pending is cancelled."""

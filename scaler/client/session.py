@@ -3,17 +3,25 @@
 It numbers objects and rows from one counter, keeps every batch until all its wanted rows have ended, so that it can be
 said again to a scheduler that forgot it, and lets each row end once. What a row resolves to is the shell's business:
 the session hands out tokens (futures, or whatever the shell gave) with the bytes that came for them.
+
+Of a stored object the session knows only where it is. After a scheduler that forgot everything its stores are new, too:
+the shell has to write the objects again (`Restore`), and until it has, nothing is said that may need them.
 """
 
 from bisect import bisect_right, insort
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
+    FAILED,
     GRAPH,
-    VALUES_EACH,
+    INLINE,
+    LOST,
+    STORED,
+    STORED_OBJECT,
     ClientClear,
     ClientShutdown,
     DisconnectRequest,
@@ -25,8 +33,11 @@ from scaler.protocol.messages import (
     ObjectAnnounce,
     ObjectRelease,
     ObjectRequest,
+    ObjectResponse,
     ShutdownResponse,
     Spans,
+    StoreOffers,
+    StoreRequest,
     Task,
     TaskCancel,
     TaskClaim,
@@ -70,15 +81,36 @@ class Group:
     left: int
     batches: list[int] = field(default_factory=list)
     failed: bool = False
+    #: what has to live as long as they do
+    keep: Any = None
 
 
 @dataclass(slots=True)
 class Announce:
-    """Send an object; it is kept by the scheduler until released."""
+    """Send an object, which is kept by the scheduler until released; or answer `Supply`."""
 
     id: int
+    #: of a stored object where it is; of a failed one its error record
     payload: Frame
     failed: bool = False
+    stored: bool = False
+    #: of a stored object: what the shell writes it from again
+    source: Any = None
+    #: of a stored object: `SessionCore.generation` when it was written
+    generation: int = 0
+
+    @property
+    def kind(self) -> int:
+        """As the message says it."""
+        return STORED_OBJECT if self.stored else FAILED if self.failed else INLINE
+
+
+@dataclass(slots=True)
+class Restored:
+    """The answer to `Restore`: an object as it was stored again; None if that can't be."""
+
+    id: int
+    announce: Announce | None
 
 
 @dataclass(slots=True)
@@ -105,9 +137,9 @@ class Claim:
 
 @dataclass(slots=True)
 class Say:
-    """Send a message that needs no bookkeeping: a goodbye, a shutdown, a clear."""
+    """Send a message that needs no bookkeeping: a goodbye, a shutdown, a clear, a question about stores."""
 
-    message: DisconnectRequest | ClientShutdown | ClientClear
+    message: DisconnectRequest | ClientShutdown | ClientClear | StoreRequest | ObjectRequest
 
 
 @dataclass(slots=True)
@@ -126,7 +158,7 @@ class Welcomed:
     workers: int
 
 
-Event = Submit | Announce | Release | Cancel | Claim | Say | Arrived | Welcomed
+Event = Submit | Announce | Restored | Release | Cancel | Claim | Say | Arrived | Welcomed
 
 
 # ---- effects -------------------------------------------------------------------------------------------------------
@@ -179,6 +211,25 @@ class Supply:
 
 
 @dataclass(slots=True)
+class Restore:
+    """The stores are new ones: write these objects again, from their sources, and answer each with `Restored`."""
+
+    objects: Sequence[Announce]
+
+
+@dataclass(slots=True)
+class Renewed:
+    """The scheduler and its stores are new ones: what was asked about stores has to be asked again."""
+
+
+@dataclass(slots=True)
+class Told:
+    """An answer about stores came."""
+
+    message: StoreOffers | ObjectResponse
+
+
+@dataclass(slots=True)
 class Printed:
     """A task of this client printed something."""
 
@@ -195,7 +246,19 @@ class Answered:
     message: DisconnectResponse | ShutdownResponse
 
 
-Effect = Transmit | Resolve | Unwithdrawable | Granted | ClaimRefused | Supply | Printed | Answered
+Effect = (
+    Transmit
+    | Resolve
+    | Unwithdrawable
+    | Granted
+    | ClaimRefused
+    | Supply
+    | Restore
+    | Renewed
+    | Told
+    | Printed
+    | Answered
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -236,9 +299,17 @@ class SessionCore:
         #: ids of batches, ascending, for finding the batch of a row; may hold ended ones
         self._order: list[int] = []
         #: objects the scheduler was asked to keep
-        self._announced: dict[int, Frame] = {}
-        #: objects released since that pending batches may need: (number of batches submitted before, id, payload)
-        self._released: deque[tuple[int, int, Frame]] = deque()
+        self._announced: dict[int, Announce] = {}
+        #: objects released since that pending batches may need, and how many batches were submitted before; ascending
+        self._released: dict[int, tuple[int, Announce]] = {}
+        #: ids of stored values of rows that the shell holds
+        self._held: set[int] = set()
+        #: stored objects that are being written again: until they are, nothing that may need them is said
+        self._missing: set[int] = set()
+        #: those that could not be: nothing is said of them until they are asked for
+        self._unstored: set[int] = set()
+        #: how many schedulers this session has been told to anew
+        self.generation = 0
         self._submitted = 0
         #: what was asked about tokens and has not been answered, by the token's `id()`
         self._cancels: dict[int, Cancel] = {}
@@ -256,6 +327,7 @@ class SessionCore:
         self._handlers: dict[type, Callable[[Any], Iterable[Effect]]] = {
             Submit: self._submit,
             Announce: self._announce,
+            Restored: self._restored,
             Release: self._release,
             Cancel: self._cancel,
             Claim: self._claim,
@@ -269,6 +341,8 @@ class SessionCore:
             TaskClaimResponse: self._claim_response,
             TaskOutput: lambda m: [Printed(m.row, m.name, m.stream, m.text)],
             ObjectRequest: self._object_request,
+            ObjectResponse: lambda m: [Told(m)],
+            StoreOffers: lambda m: [Told(m)],
             HeartbeatEcho: self._echo,
             DisconnectResponse: lambda m: [Answered(m)],
             ShutdownResponse: lambda m: [Answered(m)],
@@ -322,27 +396,65 @@ class SessionCore:
         )
         self._submitted += 1
         insort(self._order, batch)
-        return [Transmit(task)]
+        return [Transmit(task)] if not self._missing else []
 
     def _announce(self, event: Announce) -> list[Effect]:
+        stale = event.stored and event.generation != self.generation
         requested = self._requested.get(event.id)
         if requested is not None:  # an answer: the scheduler lets go of it by itself
             if not requested:  # asked by a scheduler that forgot this client, or answered already
                 return []
+            if stale:
+                return [Supply(event.id)]
             self._requested[event.id] = False
         elif not event.failed:
-            self._announced[event.id] = event.payload
-        return [Transmit(ObjectAnnounce(u64([event.id]), u8([event.failed]), [event.payload]))]
+            self._announced[event.id] = event
+            if stale:
+                self._missing.add(event.id)
+                return [Restore([event])]
+            if self._missing:
+                return []
+        return [Transmit(_message_of([event]))]
+
+    def _restored(self, event: Restored) -> list[Effect]:
+        object_id, made = event.id, event.announce
+        if object_id not in self._missing:
+            return []  # cleared since
+        if made is not None and made.generation != self.generation:
+            return [Restore([made])]
+        self._missing.discard(object_id)
+        if made is None:
+            self._unstored.add(object_id)
+        elif object_id in self._released:
+            self._released[object_id] = self._released[object_id][0], made
+        else:
+            self._announced[object_id] = made
+        return self._say_again() if not self._missing else []
 
     def _release(self, event: Release) -> list[Effect]:
         for object_id in event.ids:
-            payload = self._announced.pop(object_id, None)
-            if payload is not None and self.pending:
-                self._released.append((self._submitted, object_id, payload))
-        return [Transmit(ObjectRelease(u32([0]) * len(event.ids), u64(event.ids)))]
+            self._held.discard(object_id)
+            announce = self._announced.pop(object_id, None)
+            if announce is not None and self.pending:
+                self._released[object_id] = self._submitted, announce
+        return [Transmit(_release_of(event.ids))] if not self._missing else []
+
+    def source_of(self, object_id: int) -> Any:
+        """What a stored object of the client can be written from again; None if it is not known any more."""
+        announce = self._announced.get(object_id)
+        if announce is None and object_id in self._released:
+            _, announce = self._released[object_id]
+        return announce.source if announce is not None else None
+
+    def payload_of(self, object_id: int) -> Frame | None:
+        """The payload of an object of the client that is not stored; None if it is, or is not known any more."""
+        announce = self._announced.get(object_id)
+        return announce.payload if announce is not None and not announce.stored else None
 
     def _say(self, event: Say) -> list[Effect]:
         if type(event.message) is ClientClear:
+            self._missing.clear()
+            self._held.clear()
             for table in (self.pending, self._announced, self._released, self._cancels, self._claims):
                 table.clear()
         elif type(event.message) is DisconnectRequest:
@@ -395,7 +507,7 @@ class SessionCore:
             self._cancels = {key: asked for key, asked in self._cancels.items() if self.find(asked.tokens)}
         for token in event.tokens:
             self._cancels[id(token)] = Cancel((token,), event.force)
-        return [Transmit(TaskCancel(spans, event.force))]
+        return [Transmit(TaskCancel(spans, event.force))] if not self._missing else []
 
     def _claim(self, event: Claim) -> list[Effect]:
         rows = [(pending, row) for pending, row in self.find([event.token]) if pending.task.form != GRAPH]
@@ -403,6 +515,8 @@ class SessionCore:
             return [ClaimRefused([event.token])]
         self._claims = {key: asked for key, asked in self._claims.items() if self.find([asked.token])}
         self._claims[id(event.token)] = event
+        if self._missing:
+            return []
         spans = self._spans(rows[len(rows) // 2 :])
         return [Transmit(TaskClaim(spans.clients, spans.batches, spans.spans))]
 
@@ -412,17 +526,29 @@ class SessionCore:
         self.workers = event.workers
         if event.resumed:
             return []
+        self.generation += 1
         if self._leaving:
             return [Transmit(DisconnectRequest())]
         self._requested = dict.fromkeys(self._requested, False)
+        stored = [announce for announce in self._objects() if announce.stored]
+        self._missing = {announce.id for announce in stored}
+        self._unstored.clear()
+        if stored:
+            return [Renewed(), Restore(stored)]
+        return [Renewed(), *self._say_again()] if self.generation > 1 else self._say_again()
+
+    def _objects(self) -> list[Announce]:
+        return [*self._announced.values(), *(announce for _, announce in self._released.values())]
+
+    def _say_again(self) -> list[Effect]:
+        """All that a scheduler that forgot this client has to know."""
         effects: list[Effect] = []
-        released = {object_id: payload for _, object_id, payload in self._released}
-        objects = {**self._announced, **released}
+        objects = [announce for announce in self._objects() if announce.id not in self._unstored]
         if objects:
-            effects.append(Transmit(ObjectAnnounce(u64(objects), u8([0]) * len(objects), list(objects.values()))))
+            effects.append(Transmit(_message_of(objects)))
         effects += [Transmit(pending.task) for pending in self.pending.values()]
-        if released:
-            effects.append(Transmit(ObjectRelease(u32([0]) * len(released), u64(released))))
+        if self._released:
+            effects.append(Transmit(_release_of(list(self._released))))
         for cancel in list(self._cancels.values()):
             effects += self._cancel(cancel)
         for claim in list(self._claims.values()):
@@ -452,17 +578,26 @@ class SessionCore:
             if pending.done.find(1, lo, hi) >= 0:  # said before by a scheduler that is gone: only what is new counts
                 new = [row for row in range(lo, hi) if not pending.done[row]]
                 parts = [part_of(span, a, b) for a, b in runs_of(new)]
+                if span.outcome == STORED:
+                    effects += self._stored_again(span, new)
             else:
                 parts = [span]
             for part in parts:
                 lo, hi = part.lo, part.hi
                 pending.done[lo:hi] = b"\x01" * (hi - lo)
                 pending.group.left -= hi - lo
-                pending.group.failed |= part.outcome > VALUES_EACH
+                pending.group.failed |= part.outcome in (ERROR, CANCELLED, LOST)
+                if part.outcome == STORED:
+                    self._held.update(range(span.batch + lo, span.batch + hi))
                 effects.append(Resolve(pending.tokens_of(lo, hi), part, pending.task))
                 if not pending.group.left:
                     effects += self._ended(pending.group)
         return effects
+
+    def _stored_again(self, span: SpanResult, new: list[int]) -> list[Effect]:
+        """Rows that had ended before were run again, and their values stored: let go of those that nobody holds."""
+        ids = {span.batch + row for row in range(span.lo, span.hi)} - {span.batch + row for row in new} - self._held
+        return [Transmit(_release_of(sorted(ids)))] if ids else []
 
     def _ended(self, group: Group) -> list[Effect]:
         """All wanted rows have ended; of a graph that failed, rows may be left that nobody wants any more."""
@@ -472,8 +607,11 @@ class SessionCore:
             if pending.task.form == GRAPH and group.failed:
                 leftover.add(0, batch, 0, pending.task.rows)
         oldest = next(iter(self.pending.values())).number if self.pending else self._submitted
-        while self._released and self._released[0][0] <= oldest:
-            self._released.popleft()
+        while self._released:
+            object_id, (number, _) = next(iter(self._released.items()))
+            if number > oldest:
+                break
+            del self._released[object_id]
         if not self.pending:
             self._cancels.clear()
             self._claims.clear()
@@ -514,3 +652,15 @@ class SessionCore:
                 self._claims.pop(id(token), None)
             effects.append(ClaimRefused(tokens))
         return effects
+
+
+def _message_of(objects: Sequence[Announce]) -> ObjectAnnounce:
+    return ObjectAnnounce(
+        u64([announce.id for announce in objects]),
+        u8([announce.kind for announce in objects]),
+        [announce.payload for announce in objects],
+    )
+
+
+def _release_of(ids: Sequence[int]) -> ObjectRelease:
+    return ObjectRelease(u32([0]) * len(ids), u64(ids))

@@ -37,7 +37,8 @@ class SchedulerClusterCombo:
     can connect. A context manager: leaving it shuts the cluster down; so does the end of the program, whatever ends it.
 
     `event_loop`: "auto", "builtin" or "uvloop". `protected=False` lets clients shut it down. `capabilities`: names that
-    tasks may ask for. Raises `AddressError`, `AddressInUse`, ValueError for a bad option.
+    tasks may ask for. `memory_limit`, `worker_memory_limit`, `spill_directory`: as for `scaler_cluster`.
+    Raises `AddressError`, `AddressInUse`, ValueError for a bad option.
     """
 
     def __init__(
@@ -54,6 +55,9 @@ class SchedulerClusterCombo:
         heartbeat_interval: float = 1.0,
         log_level: str = "WARNING",
         max_message_bytes: int = 1 << 30,
+        memory_limit: int | None = None,
+        worker_memory_limit: int | None = None,
+        spill_directory: str | None = None,
     ) -> None:
         if n_workers is None:
             n_workers = available_cores()
@@ -68,9 +72,14 @@ class SchedulerClusterCombo:
         self.security: Security = load_or_create()
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        options = {
-            "workers": n_workers,
-            "capabilities": list(capabilities),
+        options: dict[str, object] = {
+            "agent": {
+                "workers": n_workers,
+                "capabilities": tuple(capabilities),
+                "memory_limit": memory_limit,
+                "worker_memory_limit": worker_memory_limit,
+                "spill_directory": spill_directory,
+            },
             "scheduler": {
                 "address": wanted.url,
                 "event_loop": event_loop,

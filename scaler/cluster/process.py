@@ -13,9 +13,11 @@ from typing import Any
 
 from scaler.agent.core.core import AgentCore
 from scaler.agent.core.events import Output
+from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell
+from scaler.agent.store import HostStore, store_context
 from scaler.agent.workers import Zygote
-from scaler.config import SchedulerConfig
+from scaler.config import AgentConfig, SchedulerConfig
 from scaler.loop import Loop
 from scaler.scheduler.server import Server
 from scaler.transport import Security, listen, load_or_create
@@ -35,20 +37,28 @@ def main(fd: int) -> None:
         logging.basicConfig(
             level=config.log_level, format="[%(levelname)s]%(asctime)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S%z"
         )
-        zygote = Zygote.start(options["workers"] + EXTRA_SLOTS)
+        agent = options["agent"]
+        agent_config = AgentConfig(config.address, **{**agent, "capabilities": tuple(agent["capabilities"])})
+        zygote = Zygote.start(agent_config.worker_count + EXTRA_SLOTS)
         security = Security.from_env(os.environ) or load_or_create()
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
+        limits = limits_of(agent_config)
+        store = HostStore(limits.index().limit, agent_config.spill_directory)
+        store.open(security, listener.address, beside=True)
     except Exception as error:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
         return
-    server = Server(config, listener)
-    limit = config.max_message_bytes
-    context = {"address": listener.address.for_client().url, "security": security.to_env(), "limit": limit}
+    server = Server(config, listener, security)
+    context = {
+        "address": listener.address.for_client().url, "security": security.to_env(),
+        "limit": config.max_message_bytes, **store_context(store, limits, agent_config.worker_count),
+    }  # fmt: skip
 
     def make_agent(loop: Loop) -> AgentShell:
-        return AgentShell(AgentCore(options["workers"]), zygote, loop, context, print_output)
+        core = AgentCore(agent_config.worker_count, limits)
+        return AgentShell(core, zygote, store, loop, context, print_output)
 
-    server.host_agent(make_agent, tuple(options["capabilities"]))
+    server.host_agent(make_agent, agent_config.capabilities)
     server.loop.watch_with(program.fileno(), server.loop.stop)
     server.loop.on_signal(signal.SIGINT, lambda: None)
     program.sendall(json.dumps({"address": listener.address.url}).encode() + b"\n")

@@ -56,8 +56,19 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.ClientShutdown: "clientShutdown",
     m.ShutdownResponse: "shutdownResponse",
     m.ClientClear: "clientClear",
+    m.ObjectGone: "objectGone",
+    m.ObjectMissing: "objectMissing",
+    m.ObjectFetch: "objectFetch",
+    m.ObjectResponse: "objectResponse",
+    m.Neighbours: "neighbours",
+    m.StoreRequest: "storeRequest",
+    m.StoreOffers: "storeOffers",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
+
+
+#: what a message may have as a field
+_PARTS: dict[str, type[m.Message]] = {"Spans": m.Spans, "Objects": m.Objects}
 
 
 class _Struct(NamedTuple):
@@ -70,9 +81,10 @@ class _Struct(NamedTuple):
     plain: list[tuple[str, Any]]
     #: columns: (name, field, typecode)
     columns: list[tuple[str, Any, str]]
-    #: lists of texts, and spans inside a message: (name, field)
+    #: lists of texts: (name, field)
     lists: list[tuple[str, Any]]
-    spans: list[tuple[str, Any]]
+    #: spans or names of objects inside a message: (name, field, class, its struct)
+    parts: list[tuple[str, Any, type[m.Message], "_Struct"]]
     #: structs of fields that are rarely set, absent when none of them is
     groups: list[tuple[Any, "_Struct"]]
 
@@ -91,8 +103,9 @@ def _struct(cls: type[m.Message], schema: Any, names: tuple[str, ...] | None = N
             made.columns.append((item.name, wire, item.default_factory().typecode))
         elif kind.startswith("tuple"):
             made.lists.append((item.name, wire))
-        elif kind == "Spans":
-            made.spans.append((item.name, wire))
+        elif kind in _PARTS:
+            part = _PARTS[kind]
+            made.parts.append((item.name, wire, part, _struct(part, wire.schema)))
         else:
             made.plain.append((item.name, wire))
     if names is None:
@@ -107,8 +120,7 @@ def _struct_of(member: str) -> Any:
     return field.schema if field.proto.slot.type.which() == "struct" else None
 
 
-_SPANS = _struct(m.Spans, _schema.Spans.schema)
-_LAYOUTS: dict[type[m.Message], _Struct | None] = {m.Spans: _SPANS}
+_LAYOUTS: dict[type[m.Message], _Struct | None] = {}
 for _cls, _member in _MEMBERS.items():
     _LAYOUTS[_cls] = _struct(_cls, _struct_of(_member)) if fields(_cls) else None
 #: member -> (class, field of the union, layout)
@@ -129,8 +141,8 @@ def _write(struct: Any, layout: _Struct, message: m.Message) -> None:
         value = getattr(message, name)
         if value:
             put(wire, list(value))
-    for name, wire in layout.spans:
-        _write(struct.init(wire.proto.name), _SPANS, getattr(message, name))
+    for name, wire, _, part in layout.parts:
+        _write(struct.init(wire.proto.name), part, getattr(message, name))
     for wire, group in layout.groups:
         if _is_set(group, message):
             _write(struct.init(wire.proto.name), group, message)
@@ -151,8 +163,8 @@ def _read(struct: Any, layout: _Struct) -> dict[str, Any]:
         found[name] = array(code, get(wire))
     for name, wire in layout.lists:
         found[name] = tuple(get(wire))
-    for name, wire in layout.spans:
-        found[name] = m.Spans(**_read(get(wire), _SPANS))
+    for name, wire, cls, part in layout.parts:
+        found[name] = cls(**_read(get(wire), part))
     for wire, group in layout.groups:
         if struct._has_by_field(wire):
             found.update(_read(get(wire), group))

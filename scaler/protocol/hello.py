@@ -34,7 +34,14 @@ def boot_id() -> str:
 
 
 def hello_of(
-    role: str, name: str, session: int, epoch: int, received: int, workers: int = 0, capabilities: tuple[str, ...] = ()
+    role: str,
+    name: str,
+    session: int,
+    epoch: int,
+    received: int,
+    workers: int = 0,
+    capabilities: tuple[str, ...] = (),
+    store: tuple[str, str, str] = ("", "", ""),
 ) -> Hello:
     """A Hello of this process."""
     return Hello(
@@ -50,4 +57,5 @@ def hello_of(
         received,
         workers,
         capabilities,
+        *store,
     )

@@ -7,19 +7,28 @@ header. `validate` says what a well-formed message is; the codec calls it on eve
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import ClassVar
 
 PROTOCOL_VERSION = 1
 
 Frame = bytes | memoryview
 
+#: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages
+INLINE_LIMIT = 1 << 17
+#: what stands for a stored value: in a `TaskResult` its size, in an `ObjectAnnounce` also the agent that has it
+SIZE = Struct("<Q")
+PLACE = Struct("<QI")
+
 #: rows in a batch, at most: each takes a few bytes at the scheduler
 MAX_ROWS = 1 << 24
 
 # forms of a batch
 EACH, TOGETHER, GRAPH = 0, 1, 2
-# outcomes of a span
-VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST = 0, 1, 2, 3, 4
+# outcomes of a span; LIVE is said by workers to their agent only
+VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE = 0, 1, 2, 3, 4, 5, 6
+# kinds of announced objects
+INLINE, FAILED, STORED_OBJECT = 0, 1, 2
 # flags of a batch
 PROFILE, STREAM, KEEP, SPREAD = 1, 2, 4, 8
 
@@ -71,6 +80,11 @@ def _pairs_ok(pairs: "array[int]", rows: int | None = None) -> int:
     return total
 
 
+def _holders_ok(ids: "array[int]", sizes: "array[int]", holder_counts: "array[int]", holders: "array[int]") -> None:
+    _require(len(ids) == len(sizes) == len(holder_counts), "a size and a number of holders for each stored object")
+    _require(sum(holder_counts) == len(holders), "the holder counts add up")
+
+
 @dataclass(slots=True)
 class Message:
     """Base of all messages."""
@@ -100,9 +114,13 @@ class Hello(Message):
     received: int = 0
     workers: int = 0
     capabilities: tuple[str, ...] = ()
+    #: of an agent: the directory of its store and the proof of being on its host; where other hosts fetch objects
+    store: str = ""
+    token: str = ""
+    data: str = ""
 
     def validate(self) -> None:
-        _require(self.role in ("client", "agent"), f"unknown role {self.role!r}")
+        _require(self.role in ("client", "agent", "store"), f"unknown role {self.role!r}")
         _require(self.workers <= 100_000, "more than 100,000 workers in an agent")
 
 
@@ -157,12 +175,18 @@ class Task(Message):
     uses: "array[int]" = column(u32)
     wanted: "array[int]" = column(u8)
     objects: "array[int]" = column(u64)
+    #: to agents: the stored objects that these rows need, and which agents have each
+    stored: "array[int]" = column(u64)
+    stored_sizes: "array[int]" = column(u64)
+    holder_counts: "array[int]" = column(u32)
+    holders: "array[int]" = column(u32)
     bodies: list[Frame] = field(default_factory=list)
     has_bodies: ClassVar[bool] = True
     #: fields that are rarely set travel in structs of their own, which are then absent
     groups: ClassVar[dict[str, tuple[str, ...]]] = {
         "options": ("priority", "retries", "timeout", "capabilities"),
         "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted"),
+        "places": ("stored", "stored_sizes", "holder_counts", "holders"),
     }
 
     def validate(self) -> None:
@@ -182,6 +206,8 @@ class Task(Message):
             _require(len(self.dependency_counts) == meant, "a dependency count for each row")
             _require(sum(self.dependency_counts) == len(self.dependencies), "the dependency counts add up")
             _require(len(self.indexes) in (0, len(self.dependencies)), "an index for each dependency")
+        if self.stored:
+            _holders_ok(self.stored, self.stored_sizes, self.holder_counts, self.holders)
         if self.form == GRAPH:
             _require(
                 len(self.uses) in (0, self.rows) and len(self.wanted) in (0, self.rows),
@@ -210,9 +236,11 @@ class TaskResult(Message):
         _require(n == len(self.outcomes) == len(self.durations) == len(self.peaks), "columns of one length")
         sizes = 0
         for i, outcome in enumerate(self.outcomes):
-            _require(outcome <= LOST, f"unknown outcome {outcome}")
+            _require(outcome <= STORED, f"unknown outcome {outcome}")
             rows = self.spans[2 * i + 1] - self.spans[2 * i]
             _require(outcome not in (ERROR, LOST) or rows == 1, "an error is of one row")
+            if outcome == STORED:
+                _require(set(self.sizes[sizes : sizes + rows]) <= {SIZE.size}, "eight bytes for each stored value")
             sizes += sizes_of(outcome, rows)
         _require(sizes == len(self.sizes), "sizes as the outcomes have payloads")
         _require(len(self.bodies) == 1 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
@@ -220,7 +248,7 @@ class TaskResult(Message):
 
 def sizes_of(outcome: int, rows: int) -> int:
     """How many entries of `TaskResult.sizes` a span has."""
-    if outcome == VALUES_EACH:
+    if outcome == VALUES_EACH or outcome >= STORED:
         return rows
     return 0 if outcome == CANCELLED else 1
 
@@ -312,15 +340,22 @@ class BalanceRequest(Message):
 
 @dataclass(slots=True)
 class ObjectAnnounce(Message):
-    """Objects of a client, a frame each; a failed one's frame is the error record it failed with."""
+    """Objects of a client, a frame each: the payload, the error record it failed with, or where it is stored.
+
+    Client to scheduler; scheduler to agent: a client wrote these into your store; agent to scheduler: I have these too.
+    """
 
     ids: "array[int]" = column(u64)
-    failed: "array[int]" = column(u8)
+    kinds: "array[int]" = column(u8)
     bodies: list[Frame] = field(default_factory=list)
+    client: int = 0
     has_bodies: ClassVar[bool] = True
 
     def validate(self) -> None:
-        _require(len(self.ids) == len(self.failed) == len(self.bodies), "a frame for each object")
+        _require(len(self.ids) == len(self.kinds) == len(self.bodies), "a frame for each object")
+        for kind, body in zip(self.kinds, self.bodies, strict=True):
+            _require(kind <= STORED_OBJECT, f"unknown kind of object {kind}")
+            _require(kind != STORED_OBJECT or len(body) == PLACE.size, "a size and an agent for a stored object")
 
 
 @dataclass(slots=True)
@@ -330,11 +365,19 @@ class Objects(Message):
     clients: "array[int]" = column(u32)
     ids: "array[int]" = column(u64)
 
+    def add(self, client: int, object_id: int) -> None:
+        """Append one name."""
+        self.clients.append(client)
+        self.ids.append(object_id)
+
     def validate(self) -> None:
         _require(len(self.clients) == len(self.ids), "columns of one length")
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return zip(self.clients, self.ids, strict=True)
+
+    def __bool__(self) -> bool:
+        return len(self.ids) > 0
 
 
 class ObjectRelease(Objects):
@@ -344,9 +387,88 @@ class ObjectRelease(Objects):
 
 
 class ObjectRequest(Objects):
-    """The scheduler needs these values from the client that made or received them."""
+    """To a client: the scheduler needs these values, which it made or received. From a client: it will read these."""
 
     __slots__ = ()
+
+
+class ObjectGone(Objects):
+    """An agent does not have these any more."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class ObjectMissing(Message):
+    """An agent could not get these objects from those that have them; the rows that need them come back."""
+
+    objects: Objects = field(default_factory=Objects)
+    rows: Spans = field(default_factory=Spans)
+
+    def validate(self) -> None:
+        self.objects.validate()
+        self.rows.validate()
+
+
+@dataclass(slots=True)
+class ObjectFetch(Message):
+    """An agent is to have these as files in its store, from wherever they are; it answers with `ObjectResponse`."""
+
+    clients: "array[int]" = column(u32)
+    ids: "array[int]" = column(u64)
+    sizes: "array[int]" = column(u64)
+    holder_counts: "array[int]" = column(u32)
+    holders: "array[int]" = column(u32)
+
+    def validate(self) -> None:
+        _require(len(self.clients) == len(self.ids), "columns of one length")
+        _holders_ok(self.ids, self.sizes, self.holder_counts, self.holders)
+
+
+@dataclass(slots=True)
+class ObjectResponse(Message):
+    """Whether objects that were asked for are files in this agent's store now: 0 yes, 1 no, and then why."""
+
+    clients: "array[int]" = column(u32)
+    ids: "array[int]" = column(u64)
+    outcomes: "array[int]" = column(u8)
+    agent: int = 0
+    reason: str = ""
+
+    def validate(self) -> None:
+        _require(len(self.clients) == len(self.ids) == len(self.outcomes), "columns of one length")
+
+
+@dataclass(slots=True)
+class Neighbours(Message):
+    """Where agents can be asked for objects."""
+
+    numbers: "array[int]" = column(u32)
+    addresses: tuple[str, ...] = ()
+
+    def validate(self) -> None:
+        _require(len(self.numbers) == len(self.addresses), "columns of one length")
+
+
+@dataclass(slots=True)
+class StoreRequest(Message):
+    """A client looks for a store that it can use; `beside`: it can't use the directory of any agent."""
+
+    beside: bool = False
+
+
+@dataclass(slots=True)
+class StoreOffers(Message):
+    """Stores, to be tried in this order: a directory with the proof that it is the same, or an address."""
+
+    agents: "array[int]" = column(u32)
+    paths: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+
+    def validate(self) -> None:
+        n = len(self.agents)
+        _require(n == len(self.paths) == len(self.tokens) == len(self.addresses), "columns of one length")
 
 
 @dataclass(slots=True)
@@ -359,6 +481,9 @@ class Heartbeat(Message):
     running: int = 0
     cpu: float = 0.0
     memory: int = 0
+    #: bytes of objects that an agent holds; and whether it has no room for more
+    stored: int = 0
+    full: bool = False
 
 
 @dataclass(slots=True)

@@ -16,11 +16,20 @@ class Refusal(Exception):
 class Peer:
     """A session that outlives its connections. Not thread-safe."""
 
-    def __init__(self, role: str, name: str, workers: int = 0, capabilities: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        role: str,
+        name: str,
+        workers: int = 0,
+        capabilities: tuple[str, ...] = (),
+        store: tuple[str, str, str] = ("", "", ""),
+    ) -> None:
         self._role = role
         self._name = name
         self._workers = workers
         self._capabilities = capabilities
+        #: of an agent: directory, token and data address of its store
+        self.store = store
         self._id = int.from_bytes(os.urandom(8), "little") | 1
         self._channel = Channel()
         #: the scheduler's last Welcome; None before the first
@@ -30,8 +39,9 @@ class Peer:
         """The first frames on a new connection."""
         epoch = self.welcome.epoch if self.welcome else 0
         message: Hello = hello_of(
-            self._role, self._name, self._id, epoch, self._channel.received, self._workers, self._capabilities
-        )
+            self._role, self._name, self._id, epoch, self._channel.received, self._workers, self._capabilities,
+            self.store,
+        )  # fmt: skip
         return encode(message)
 
     def welcomed(self, welcome: Welcome) -> tuple[bool, list[list[Frame]]]:

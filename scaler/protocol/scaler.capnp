@@ -33,11 +33,18 @@ struct Message {
     clientShutdown @24 :Void;
     shutdownResponse @25 :ShutdownResponse;
     clientClear @26 :Void;
+    objectGone @27 :Objects;
+    objectMissing @28 :ObjectMissing;
+    objectFetch @29 :ObjectFetch;
+    objectResponse @30 :ObjectResponse;
+    neighbours @31 :Neighbours;
+    storeRequest @32 :StoreRequest;
+    storeOffers @33 :StoreOffers;
   }
 }
 
 struct Hello {
-  role @0 :Text;            # "client" or "agent"
+  role @0 :Text;            # "client", "agent", or "store" for an agent without workers beside the scheduler
   name @1 :Text;
   session @2 :UInt64;       # random, made by the sender at its start
   protocol @3 :UInt16;
@@ -49,6 +56,9 @@ struct Hello {
   received @9 :UInt64;      # highest seq received in this session
   workers @10 :UInt32;      # agents only
   capabilities @11 :List(Text);
+  store @12 :Text;          # agents: directory of the store
+  token @13 :Text;          # agents: what the file `token` in it holds; who reads the same is on the same host
+  data @14 :Text;           # agents: address where objects are fetched
 }
 
 struct Welcome {
@@ -79,6 +89,7 @@ struct Task {
   objects @10 :Data;        # u64 ids of the objects in the following frames, a frame each
   options @11 :Options;     # absent: all zero
   needs @12 :Needs;         # absent: no row depends on anything
+  places @13 :Places;       # absent: nothing that these rows need is stored
 
   struct Options {
     priority @0 :Int32;
@@ -92,7 +103,14 @@ struct Task {
     dependencies @1 :Data;  # u64 value ids (from clients) or object ids (to agents)
     indexes @2 :Data;       # i32 per dependency, to agents only: element of a list object, or -1
     uses @3 :Data;          # u32 per row, graphs from clients only: how many rows depend on it
-    wanted @4 :Data;        # u8 per row, graphs from clients only: does the client want the value
+    wanted @4 :Data;        # u8 per row of the batch, graphs only: does the client want the value
+  }
+
+  struct Places {           # to agents only
+    stored @0 :Data;        # u64 ids of the stored objects that these rows need
+    storedSizes @1 :Data;   # u64 per stored object
+    holderCounts @2 :Data;  # u32 per stored object
+    holders @3 :Data;       # u32 numbers of the agents that have it
   }
 }
 
@@ -100,10 +118,11 @@ struct TaskResult {
   client @0 :UInt32;
   batches @1 :Data;         # u64 per span
   spans @2 :Data;           # u32 pairs lo, hi
-  outcomes @3 :Data;        # u8 per span: 0 list, 1 each, 2 error, 3 cancelled, 4 lost
+  outcomes @3 :Data;        # u8 per span: 0 list, 1 each, 2 error, 3 cancelled, 4 lost, 5 stored
   durations @4 :Data;       # u32 microseconds per span, all its rows together
   peaks @5 :Data;           # u64 bytes per span, 0 when not profiled
-  sizes @6 :Data;           # u32: one for a list, an error or a loss, one per row for each, none for cancelled; payloads in the first frame
+  sizes @6 :Data;           # u32: one for a list, an error or a loss, one per row for each and stored, none for cancelled; payloads in the first frame,
+                            # of a stored value its size as u64
 }
 
 struct Spans { clients @0 :Data; batches @1 :Data; spans @2 :Data; }   # u32, u64, u32 pairs
@@ -111,9 +130,25 @@ struct TaskCancel { spans @0 :Spans; force @1 :Bool; }
 struct TaskClaimResponse { granted @0 :Spans; refused @1 :Spans; }
 struct TaskOutput { client @0 :UInt32; row @1 :UInt64; name @2 :Text; stream @3 :UInt8; text @4 :Text; }
 struct BalanceRequest { rows @0 :UInt32; }
-struct ObjectAnnounce { ids @0 :Data; failed @1 :Data; }               # u64, u8: payload (or error record) frames follow
+struct ObjectAnnounce { ids @0 :Data; kinds @1 :Data; client @2 :UInt32; }
+# u64, u8: a frame each follows: 0 payload, 1 error record, 2 stored: u64 size, u32 number of the agent that has it
 struct Objects { clients @0 :Data; ids @1 :Data; }                     # u32, u64
-struct Heartbeat { clock @0 :Float64; workers @1 :UInt32; queued @2 :UInt32; running @3 :UInt32; cpu @4 :Float64; memory @5 :UInt64; }
+struct ObjectMissing { objects @0 :Objects; rows @1 :Spans; }
+struct ObjectFetch { clients @0 :Data; ids @1 :Data; sizes @2 :Data; holderCounts @3 :Data; holders @4 :Data; }  # u32, u64, u64, u32, u32
+struct ObjectResponse { clients @0 :Data; ids @1 :Data; outcomes @2 :Data; agent @3 :UInt32; reason @4 :Text; }  # u32, u64, u8: 0 there, 1 not
+struct Neighbours { numbers @0 :Data; addresses @1 :List(Text); }      # u32
+struct StoreRequest { beside @0 :Bool; }
+struct StoreOffers { agents @0 :Data; paths @1 :List(Text); tokens @2 :List(Text); addresses @3 :List(Text); }  # u32
+struct Heartbeat {
+  clock @0 :Float64;
+  workers @1 :UInt32;
+  queued @2 :UInt32;
+  running @3 :UInt32;
+  cpu @4 :Float64;
+  memory @5 :UInt64;
+  stored @6 :UInt64;        # bytes of objects
+  full @7 :Bool;            # no room for more: give it no new work
+}
 struct HeartbeatEcho { clock @0 :Float64; workers @1 :UInt32; }
 struct ClientDeparture { client @0 :UInt32; }
 struct ShutdownResponse { accepted @0 :Bool; reason @1 :Text; }

@@ -25,9 +25,10 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import PYTHON, hello_of, packages
 from scaler.protocol.messages import PROTOCOL_VERSION, Message
 from scaler.protocol.sessions import NewPeer, Outgoing, PeerGone, PeerSaid, Sessions, Terms
+from scaler.scheduler.beside import StoreBeside
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.core import Limits, SchedulerCore
-from scaler.transport import Listener, listen, security_of
+from scaler.transport import Listener, Security, listen, security_of
 
 logger = logging.getLogger("scaler.scheduler")
 
@@ -38,8 +39,9 @@ LOCAL_AGENT = 1
 class Server:
     """See the module's text."""
 
-    def __init__(self, config: SchedulerConfig, listener: Listener) -> None:
+    def __init__(self, config: SchedulerConfig, listener: Listener, security: Security) -> None:
         self._listener = listener
+        self._beside = StoreBeside(listener.address, security, config.max_message_bytes, config.log_level)
         self._core = SchedulerCore(
             Limits(config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected)
         )
@@ -74,7 +76,7 @@ class Server:
     def host_agent(self, make: Callable[[Loop], AgentShell], capabilities: tuple[str, ...] = ()) -> None:
         """Run this host's agent here."""
         self._agent = make(self.loop)
-        hello = hello_of("agent", "local", LOCAL_AGENT, 0, 0, self._agent.core.target, capabilities)
+        hello = hello_of("agent", "local", LOCAL_AGENT, 0, 0, self._agent.core.target, capabilities, self._agent.store)
         self._events.append(ev.Joined(LOCAL_AGENT, hello))
         self._agent_events.append(Welcomed(False, self._heartbeat))
 
@@ -84,6 +86,7 @@ class Server:
         try:
             self.loop.run()
         finally:
+            self._beside.stop()
             if self._agent is not None:
                 self._agent.close()
             self._listener.close(0.2)
@@ -161,6 +164,11 @@ class Server:
                 connection = self._sessions.forget(effect.number)
                 if connection is not None:
                     self._listener.disconnect(connection)
+            elif isinstance(effect, ev.StartStore):
+                try:
+                    self._beside.start()
+                except OSError as error:
+                    logger.error("the store beside the scheduler can't be started: %s", error)
             elif isinstance(effect, ev.Stop):
                 self._stopping = True
 
@@ -185,7 +193,7 @@ def run(config: SchedulerConfig) -> int:
         return 1
     if security.origin == "memory":
         logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
-    server = Server(config, listener)
+    server = Server(config, listener, security)
     address = listener.address
     monitor = config.monitor_address or f"ipc:///tmp/{address.host}_{address.port}_monitor"
     logger.info("use event loop: %s", server.loop.name)

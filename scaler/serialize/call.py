@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import marshal
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload as pickling
 from scaler.serialize.entry import Entry
+from scaler.serialize.outofband import Packed, pack
 from scaler.serialize.payload import PROTOCOL, SCALARS
 from scaler.serialize.serializer import Serializer
 
@@ -90,18 +91,31 @@ def encode_function(function: Callable[..., Any], serializer: AnySerializer | No
     return b"S" + marshal.dumps((pickling.dumps(serializer), _part(function, serializer, pickling.describe(function))))
 
 
+def pack_function(function: Callable[..., Any], serializer: AnySerializer | None = None) -> Packed:
+    """Do as `encode_function`, with the large buffers of a function that holds data apart."""
+    return pack(function, b"P") if serializer is None else Packed(encode_function(function, serializer), [])
+
+
 def encode_entries(entries: list[tuple[Any, ...]]) -> bytes:
     """Return the entries of a run of graph rows as bytes, in the place of a function; see `scaler.serialize.entry`."""
     return pickling.dumps(entries, b"G")
 
 
-def decode_function(payload: bytes | memoryview) -> tuple[Any, AnySerializer | None]:
-    """Return (function or list of `Entry`, serializer); raises whatever their modules raise while imported."""
+def pack_entries(entries: list[tuple[Any, ...]]) -> Packed:
+    """Do as `encode_entries`, with the large buffers of constants apart."""
+    return pack(entries, b"G")
+
+
+def decode_function(payload: bytes | memoryview, buffers: Iterable[Any] = ()) -> tuple[Any, AnySerializer | None]:
+    """Return (function or list of `Entry`, serializer); raises whatever their modules raise while imported.
+
+    `buffers` are those that were packed apart; the function uses their memory.
+    """
     form, body = payload[0], memoryview(payload)[1:]
     if form == 0x50:
-        return pickle.loads(body), None
+        return pickle.loads(body, buffers=buffers), None
     if form == 0x47:
-        return [Entry(parts) for parts in pickle.loads(body)], None
+        return [Entry(parts) for parts in pickle.loads(body, buffers=buffers)], None
     if form != 0x53:
         raise SerializationError(f"a function of an unknown form {bytes(payload[:1])!r}")
     serializer_part, function_part = marshal.loads(body)

@@ -9,7 +9,9 @@ A *step* is a call written out:
 argument that is a call itself, such as a list of values or a nested task.
 
 An *entry* is a step, or (key, None, steps) for a chain in which each step after the first is called with the result
-of the one before as its only value. `key` is the graph's, kept for the note that an error gets.
+of the one before as its only value, or (key, None, steps, sources) for a bundle: each step has a source for each of its
+values, the number of one of the row's values or ~i for the result of step i, which no other step needs. The last step
+makes the row's value. `key` is the graph's, kept for the note that an error gets.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class Entry:
         """
         parts = self._parts
         if parts[1] is None:
+            if len(parts) == 4:
+                return _run_bundle(parts[2], parts[3], values)
             for step in parts[2]:
                 values = (_run_step(step, values),)
             return values[0]
@@ -56,6 +60,19 @@ def fill_in(
     for place, (inner_function, inner_args, inner_fill, deeper) in inner:
         filled[place] = fill_in(inner_function, inner_args, inner_fill, deeper, values)
     return function(*filled)
+
+
+def _run_bundle(steps: Sequence[Any], sources: Sequence[tuple[int, ...]], values: Sequence[Any]) -> Any:
+    results: list[Any] = []
+    for step, source in zip(steps, sources, strict=True):
+        needed = [values[i] if i >= 0 else results[~i] for i in source]
+        for i in source:
+            if i < 0:
+                results[~i] = None  # its only use
+        value = _run_step(step, needed)
+        del needed
+        results.append(value)
+    return results[-1]
 
 
 def _run_step(step: tuple[Any, ...], values: Sequence[Any]) -> Any:

@@ -11,6 +11,9 @@ A client captures a function each time it is submitted and sends it only when th
 In every case equal bytes give the token they had before, so a function that changes back, a lambda made anew in a loop
 or a bound method costs the pickling and no message. All is bounded: what was not used lately is forgotten, and gets a
 new token if it comes back.
+
+What takes `large` bytes or more is not kept here: it is packed each time, with its buffers left where they are, and has
+no payload; whoever stores it recognises it.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ from typing import Any, Generic, TypeVar
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload
-from scaler.serialize.call import AnySerializer, encode_function
+from scaler.serialize.call import AnySerializer, pack_function
+from scaler.serialize.outofband import Packed, joined
 from scaler.serialize.payload import LruCache
 from scaler.serialize.watch import MISSING, Binding, bindings, is_current, travels_by_reference
 
@@ -34,13 +38,15 @@ _V = TypeVar("_V")
 class Captured:
     """A function as it was when it was submitted."""
 
-    __slots__ = ("by_reference", "name", "payload", "token")
+    __slots__ = ("by_reference", "name", "packed", "payload", "token")
 
-    def __init__(self, token: int, payload: bytes, name: str, by_reference: bool) -> None:
+    def __init__(self, token: int, payload: bytes, name: str, by_reference: bool, packed: Packed | None = None) -> None:
         #: unique among the captures of one cache; another one as soon as the payload is another
         self.token = token
-        #: what `decode_function` reads
+        #: what `decode_function` reads; empty if it is large
         self.payload = payload
+        #: a large function, until it is stored
+        self.packed = packed
         #: module and qualified name, for messages
         self.name = name
         #: whether the payload only names the function
@@ -74,8 +80,10 @@ class FunctionCache:
     (True, 'builtins.len')
     """
 
-    def __init__(self, serializer: AnySerializer | None = None, limit: int = 1024) -> None:
+    def __init__(self, serializer: AnySerializer | None = None, limit: int = 1024, large: float = float("inf")) -> None:
         self._serializer = serializer
+        #: bytes
+        self._large = large
         self._tokens = itertools.count(1)
         #: by id of the function
         self._known: _Recent[int, _Known] = _Recent(limit)
@@ -104,22 +112,37 @@ class FunctionCache:
         recognisable = by_reference or _is_recognisable(function)
         watched = [] if by_reference or not recognisable else bindings(function)
         captured = self._captured_as(function, watched, by_reference)
-        if recognisable:
+        if recognisable and captured.packed is None:
             self._known.put(id(function), _Known(function, captured, watched))
         return captured
 
     def _captured_as(self, function: Callable[..., Any], watched: list[Binding], by_reference: bool) -> Captured:
         name = name_of(function)
         try:
-            encoded = encode_function(function, self._serializer)
+            packed = self.pack(function)
         except SerializationError as error:
             culprit = _culprit(watched)
             raise SerializationError(f"function {name}: {culprit or error}") from error.__cause__
+        if packed.size >= self._large:
+            return Captured(next(self._tokens), b"", name, by_reference, packed)
+        return self._recognised(joined(packed, function, b"P"), name, by_reference)
+
+    def in_message(self, captured: Captured, function: Callable[..., Any]) -> Captured:
+        """A large function as one that has a payload all the same: there is nowhere to store it."""
+        assert captured.packed is not None
+        payload = joined(captured.packed, function, b"P")
+        return self._recognised(payload, captured.name, captured.by_reference)
+
+    def _recognised(self, encoded: bytes, name: str, by_reference: bool) -> Captured:
         captured = self._captured.get(encoded)
         if captured is None:
             captured = Captured(next(self._tokens), encoded, name, by_reference)
             self._captured.put(encoded, captured)
         return captured
+
+    def pack(self, function: Callable[..., Any]) -> Packed:
+        """A function in parts, as `decode_function` reads them; raises SerializationError."""
+        return pack_function(function, self._serializer)
 
 
 def _is_recognisable(function: Any) -> bool:

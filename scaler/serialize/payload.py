@@ -38,7 +38,7 @@ class _OutOfReach(Exception):
     """Something inside has to travel by value."""
 
 
-class _ReferencePickler(pickle.Pickler):
+class ReferencePickler(pickle.Pickler):
     """The C pickler, as long as all that it would write by reference can be imported elsewhere."""
 
     def reducer_override(self, obj: Any) -> Any:
@@ -113,7 +113,7 @@ def dumps(obj: Any, prefix: bytes = b"") -> bytes:
     if prefix:
         buffer.write(prefix)
     try:
-        _ReferencePickler(buffer, PROTOCOL).dump(obj)
+        ReferencePickler(buffer, PROTOCOL).dump(obj)
     except Exception:
         return dumps_by_value(obj, prefix)
     return buffer.getvalue()

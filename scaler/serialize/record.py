@@ -20,9 +20,11 @@ from scaler.errors import (
     RemoteTraceback,
     ScalerError,
     SerializationError,
+    StoreFull,
     TaskError,
     TaskTimeout,
     WorkerLost,
+    WorkerMemoryExceeded,
 )
 from scaler.serialize.exception import dumps_exception
 from scaler.serialize.payload import name_of_type
@@ -35,6 +37,8 @@ _KINDS: dict[str, type[BaseException]] = {
     "function": FunctionNotFound,
     "object": ObjectLost,
     "size": ObjectTooLarge,
+    "memory": WorkerMemoryExceeded,
+    "full": StoreFull,
     "cancelled": CancelledError,
 }
 

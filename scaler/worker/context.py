@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from scaler.protocol.messages import INLINE_LIMIT
 from scaler.worker.wire import LARGEST_PAYLOAD
 
 _BLOCKED, _UNBLOCKED = ("blocked",), ("unblocked",)
@@ -72,8 +73,24 @@ def set_surroundings(surroundings: Mapping[str, Any]) -> None:
 
 
 def largest_result() -> int:
-    """Return how many bytes one result may take."""
+    """Return how many bytes one result may take inside a message."""
     return int((_surroundings or {}).get("limit", LARGEST_PAYLOAD))
+
+
+def store() -> str | None:
+    """Return the directory of this host's store, or None if it has none."""
+    path: str | None = (_surroundings or {}).get("store")
+    return path
+
+
+def inline_limit() -> int:
+    """Return how many bytes a value takes that is stored."""
+    return int((_surroundings or {}).get("inline", INLINE_LIMIT))
+
+
+def live_limit() -> int:
+    """Return how many bytes of values may stay in this worker."""
+    return int((_surroundings or {}).get("live", 0))
 
 
 def is_logged() -> bool:

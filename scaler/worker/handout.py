@@ -22,15 +22,17 @@ class Handout:
 
     __slots__ = (
         "arguments", "batch", "body", "client", "deps", "first", "flags",
-        "form", "function", "name", "number", "offsets", "parts", "priority",
+        "form", "function", "name", "number", "offsets", "parts", "priority", "wanted",
     )  # fmt: skip
 
     def __init__(self, message: tuple[Any, ...]) -> None:
         """Read a ("run", ...) message."""
         (
             _, self.number, self.client, self.batch, self.first, _, self.form, self.function, self.arguments, flags,
-            self.name, sizes, self.body, self.deps, _, _,
+            self.name, sizes, self.body, self.deps, _, _, *rest,
         ) = message  # fmt: skip
+        #: per row 1 if the client wants its value, 0 if only other rows need it; None: it wants all
+        self.wanted: bytes | None = rest[0] if rest else None
         self.flags: int = flags & ((1 << PRIORITY_SHIFT) - 1)
         self.priority: int = flags >> PRIORITY_SHIFT
         #: where the payload of row `first + i` begins in `body`, and where the last one ends
@@ -46,6 +48,10 @@ class Handout:
     def dependencies(self, row: int) -> list[tuple[Key, int]]:
         """Return what one row depends on, in order."""
         return self.deps[row - self.first] if self.deps else []
+
+    def is_wanted(self, row: int) -> bool:
+        """Say whether the client wants the value of one row."""
+        return self.wanted is None or bool(self.wanted[row - self.first])
 
 
 class Part:

@@ -41,9 +41,10 @@ class Ledger:
         self._start = 0
         #: when the row `_start` began, ns
         self._since = 0
-        #: values of rows from `_start` on: builtin scalars, or their pickles when `pickled`
+        #: the outcome of rows from `_start` on
+        self.kind = VALUES_LIST
+        #: their values: builtin scalars of a VALUES_LIST, otherwise the payload of each
         self.values: list[Any] = []
-        self.pickled = False
         self._results: list[Result] = []
         self._done: list[int] = []
 
@@ -52,7 +53,7 @@ class Ledger:
         with self.lock:
             self._part = part
             self._start = part.lo
-            self.pickled = bool(part.handout.flags & KEEP)
+            self.kind = VALUES_EACH if part.handout.flags & KEEP else VALUES_LIST
             self._page[HANDOUT_CELL] = part.handout.number
             # While the function is decoded, its first row is at risk.
             self._page[ROW_CELL] = part.lo + 1
@@ -71,11 +72,11 @@ class Ledger:
             if not part.handout.parts:
                 self._done.append(part.handout.number)
 
-    def pickle_from_here(self) -> None:
-        """From the next value on, `values` takes pickles."""
+    def collect(self, kind: int) -> None:
+        """From the next value on, rows have the outcome `kind`, and `values` takes what belongs to that."""
         with self.lock:
             self.cut()
-            self.pickled = True
+            self.kind = kind
 
     def begin_span(self) -> None:
         """Count the time of the next span from now."""
@@ -96,9 +97,9 @@ class Ledger:
             # The row that runs, if one does, began when these ended.
             begun = self._page[ROW_CELL] - 1
             now: int = self._page[BEGUN_CELL] if begun >= hi else self._clock()
-            if self.pickled:
+            if self.kind != VALUES_LIST:
                 sizes, body = array("I", map(len, values)).tobytes(), b"".join(values)
-                self._add(lo, hi, VALUES_EACH, now, peak_bytes, sizes, body)
+                self._add(lo, hi, self.kind, now, peak_bytes, sizes, body)
             else:
                 body = pickle.dumps(values, PROTOCOL)  # builtin scalars alone
                 if len(body) > context.largest_result():

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scaler.protocol.messages import KEEP, PROFILE, SPREAD, TOGETHER
-from scaler.serialize import payload
+from scaler.protocol.messages import PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import SCALARS
 from scaler.serialize.record import exception_record
 from scaler.worker import peak
-from scaler.worker.calls import Encode, caller, encoder, failing
+from scaler.worker.calls import caller, failing
 from scaler.worker.constants import BEGUN_CELL, ROW_CELL
 from scaler.worker.handout import Part
 from scaler.worker.ledger import Clock, Ledger
 from scaler.worker.objects import Failed, Objects
+from scaler.worker.results import Encode, Results
 
 #: Results are sent when they take this many bytes.
 FLUSH_BYTES = 1 << 20
@@ -35,8 +35,11 @@ _PLAIN = SCALARS - _TEXTS
 class Loops:
     """Makes the loop for a part."""
 
-    def __init__(self, ledger: Ledger, page: memoryview, clock: Clock, flush: Callable[[], None]) -> None:
+    def __init__(
+        self, ledger: Ledger, results: Results, page: memoryview, clock: Clock, flush: Callable[[], None]
+    ) -> None:
         self._ledger = ledger
+        self._results = results
         self._page = page
         self._clock = clock
         self._flush = flush
@@ -48,9 +51,9 @@ class Loops:
         handout = part.handout
         try:
             function, serializer = objects.function(handout)
-            encode = encoder(handout.name, serializer)
-            if handout.flags & KEEP or serializer is not None:
-                self._ledger.pickle_from_here()
+            encode = self._results.encoder(handout, serializer)
+            if serializer is not None:
+                self._ledger.collect(VALUES_EACH)
             if handout.form == TOGETHER:
                 items = objects.arguments(handout)
                 if not handout.flags & PROFILE:
@@ -59,7 +62,7 @@ class Loops:
             call = caller(handout, objects, function, serializer)
         except BaseException as error:
             record = error.record if isinstance(error, Failed) else exception_record(error, handout.name)
-            call, encode = failing(record), payload.dumps
+            call, encode = failing(record), self._results.encoder(handout, None)
         if handout.flags & PROFILE:
             return lambda: self._profiled(part, call, encode)
         return lambda: self._each(part, call, encode)
@@ -79,7 +82,8 @@ class Loops:
             if type(value) in plain:
                 append(value)
             else:
-                size, plain = self._append(value, encode, size, plain)
+                size, plain = self._append(row, value, encode, size, plain)
+                value = None  # it may be large, and the next row may take long
 
     def _each(self, part: Part, call: Callable[[int], Any], encode: Encode) -> None:
         pop, page, clock = part.rows.popleft, self._page, self._clock
@@ -96,11 +100,11 @@ class Loops:
             if type(value) in plain:
                 append(value)
             else:
-                size, plain = self._append(value, encode, size, plain)
+                size, plain = self._append(row, value, encode, size, plain)
+                value = None  # it may be large, and the next row may take long
 
     def _profiled(self, part: Part, call: Callable[[int], Any], encode: Encode) -> None:
         pop, page, clock, ledger = part.rows.popleft, self._page, self._clock, self._ledger
-        ledger.pickle_from_here()
         while True:
             row = pop()
             page[ROW_CELL] = row + 1
@@ -109,28 +113,34 @@ class Loops:
             if now > self.flush_at:
                 self._flush()
             ledger.begin_span()
-            data = encode(call(row))
+            kind, data = encode(row, call(row))
             with ledger.lock:
+                ledger.collect(kind)
                 ledger.values.append(data)
+                self._results.reported()
                 ledger.cut(peak.read())
 
     def _plain(self) -> frozenset[object]:
         """Return the types whose values are collected as they are, whatever their size."""
-        return _NOTHING if self._ledger.pickled else _PLAIN
+        return _PLAIN if self._ledger.kind == VALUES_LIST else _NOTHING
 
-    def _append(self, value: Any, encode: Encode, size: int, plain: frozenset[object]) -> tuple[int, frozenset[object]]:
-        """Collect a value of another type, as it is if it is a short text, pickled otherwise.
+    def _append(
+        self, row: int, value: Any, encode: Encode, size: int, plain: frozenset[object]
+    ) -> tuple[int, frozenset[object]]:
+        """Collect a value of another type, as it is if it is a short text, encoded otherwise.
 
         Returns the new size of what is collected, and the types that are collected as they are from now on.
         """
         if plain and type(value) in _TEXTS and len(value) <= SHORT:
             self._ledger.values.append(value)
         else:
-            value = encode(value)
-            if plain:
-                self._ledger.pickle_from_here()
+            kind, value = encode(row, value)
+            if kind != self._ledger.kind:
+                self._ledger.collect(kind)
                 plain = _NOTHING
             self._ledger.values.append(value)
+            if kind != VALUES_EACH:
+                self._results.reported()
         size += len(value)
         if size > FLUSH_BYTES:
             self._flush()

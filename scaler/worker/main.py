@@ -1,8 +1,8 @@
 """What a freshly forked worker does: becomes a process fit for user code, and runs rows until told to quit.
 
 main thread       waits for the task socket, runs rows
-control thread    waits for the control socket, so that rows come back while user code runs;
-                  ends the process when the agent is gone
+control thread    waits for the control socket, so that rows come back, and values that stayed here become files, while
+                  user code runs; ends the process when the agent is gone
 """
 
 from __future__ import annotations
@@ -90,6 +90,10 @@ def _obey(control: socket.socket, runner: Runner) -> None:
                     runner.recall(message[1], message[2])
                 elif message[0] == "forget":
                     runner.forget(message[1])
+                elif message[0] == "publish":
+                    runner.publish(message[1])
+                elif message[0] == "drop":
+                    runner.drop(message[1])
     except EOFError:
         os._exit(0)
     except BaseException:

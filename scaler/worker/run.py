@@ -2,7 +2,8 @@
 
     agent ──task socket──► pull() ──► parts ──front──► main thread: user code ──► ledger ──► flush() ──► agent
                                        │  ▲
-    agent ──control socket──► control thread: recall(), forget() take from the end, also while user code runs
+    agent ──control socket──► control thread: recall(), forget() take from the end, also while user code runs;
+                                              publish(), drop() see to values that stayed here
 
 The part that runs stays at the front of `parts` until it is finished. `lock` guards all but the rows themselves (see
 handout.py) and the values being collected (see ledger.py).
@@ -20,13 +21,14 @@ from scaler.protocol.messages import ERROR, STREAM, VALUES_EACH
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.record import exception_record
 from scaler.worker import context
-from scaler.worker.calls import encoder
 from scaler.worker.constants import ROW_CELL
 from scaler.worker.context import TaskContext
-from scaler.worker.handout import Handout, Part
+from scaler.worker.handout import Handout, Key, Part
 from scaler.worker.ledger import Clock, Ledger
+from scaler.worker.live import LiveValues, Published
 from scaler.worker.loops import Loops
 from scaler.worker.objects import Failed, Objects
+from scaler.worker.results import Results, in_message
 from scaler.worker.wire import Message
 
 #: Results wait for company at most this long while further rows are there, ns.
@@ -52,10 +54,12 @@ class Runner:
         self._clock = clock
         self._ledger = Ledger(page, clock)
         self._lock = self._ledger.lock
-        self._objects = Objects()
+        self._live = LiveValues(self._published)
+        self._objects = Objects(self._live)
+        self._results = Results(self._live)
         #: parts that are not finished; the first one runs
         self._parts: deque[Part] = deque()
-        self._loops = Loops(self._ledger, page, clock, self.flush)
+        self._loops = Loops(self._ledger, self._results, page, clock, self.flush)
         #: the main thread waits for the socket, and reads it itself
         self._idle = False
         #: the agent wants this worker to end after what it has
@@ -96,6 +100,22 @@ class Runner:
                     if part.handout.client == client and part.handout.batch == batch:
                         self._forget(part, lo, hi)
             self.flush()
+
+    def publish(self, keys: list[Key]) -> None:
+        """Write values that stayed here to the store, and say so for each; blocks as long as that takes."""
+        store = context.store()
+        for key in keys:
+            told = (key, 0, "there is no store") if store is None else self._live.publish(store, key)
+            self._send(("published", [told]))
+
+    def drop(self, keys: list[Key]) -> None:
+        """Forget objects and values at once."""
+        self._objects.drop(keys)
+
+    def _published(self, told: Published) -> None:
+        """Report a value that was published unasked, after the result that says it was here."""
+        self.flush()
+        self._send(("published", [told]))
 
     def _forget(self, part: Part, lo: int, hi: int) -> None:
         if lo >= part.end or hi <= part.next_row():
@@ -185,10 +205,12 @@ class Runner:
                 except BaseException as error:  # of the user's row, or IndexError since there are no more
                     if ledger.settle(error):
                         failed = True
-                    elif not part.rows:
+                        self._results.take_back()
+                        continue
+                    self._results.reported()
+                    if not part.rows:
                         break
-                    else:
-                        traceback.print_exc()  # by a signal handler of the user's, between two rows
+                    traceback.print_exc()  # by a signal handler of the user's, between two rows
         else:
             ledger.open(part)
         if failed:
@@ -213,7 +235,7 @@ def run_inline(
     """
     with context.entered(task):
         try:
-            return VALUES_EACH, encoder(task.name, serializer)(function(*args, **(kwargs or {})))
+            return VALUES_EACH, in_message(task.name, serializer)(function(*args, **(kwargs or {})))
         except Failed as failed:
             return ERROR, failed.record
         except BaseException as error:

@@ -23,6 +23,7 @@ from scaler import (
     SerializationError,
     TaskError,
 )
+from scaler.client.stores import Stores
 
 
 def double(x):
@@ -242,21 +243,33 @@ def test_a_result_asked_for_after_a_fork(scripts):
     assert text.endswith("8\nthe parent works on\n")
 
 
-def test_a_value_over_the_limit(start_cluster, connect):
+def test_a_value_over_the_limit_of_messages_is_stored(start_cluster, connect):
     client = connect(start_cluster(1, max_message_bytes=1 << 20))
     big = bytes(2 << 20)
+    assert client.submit(len, big).result(20) == len(big)
+    assert client.map(len, [big]) == [len(big)]
+    assert client.submit(len, client.send_object(big)).result(20) == len(big)
+    assert client.submit(lambda: len(big)).result(20) == len(big)
+    assert client.get({"a": (len, big)}, ["a"]) == {"a": len(big)}
+    assert client.submit(bytes, 2 << 20).result(20) == big
+
+
+def test_a_value_over_the_limit_where_there_is_no_store(start_cluster, connect, monkeypatch):
+    client = connect(start_cluster(1, max_message_bytes=1 << 20))
+    monkeypatch.setattr(Stores, "write", lambda *_: None)
+    big, fits = bytes(2 << 20), bytes(1 << 19)
     for use in (
-        lambda: client.submit(len, big),
-        lambda: client.map(len, [big]),
-        lambda: client.send_object(big),
-        lambda: client.submit(lambda: len(big)),
-        lambda: client.get({"a": (len, big)}, ["a"]),
+        lambda value: client.submit(len, value),
+        lambda value: client.map(len, [value]),
+        lambda value: client.send_object(value),
+        lambda value: client.submit(lambda: len(value)),
+        lambda value: client.get({"a": (len, value)}, ["a"]),
     ):
         with pytest.raises(ObjectTooLarge, match="max_message_bytes"):
-            use()
-    with pytest.raises(ObjectTooLarge, match="max_message_bytes"):
-        client.submit(bytes, 2 << 20).result(20)
-    assert client.submit(double, 2).result(20) == 4
+            use(big)
+        use(fits)
+    assert client.submit(len, fits).result(20) == len(fits)
+    assert client.submit(lambda: len(fits)).result(20) == len(fits)
 
 
 def test_what_is_no_function(client):

@@ -15,13 +15,16 @@ from typing import Any
 
 import psutil
 import pytest
+from support import until
 
 from scaler.agent.exits import describe_exit
 from scaler.agent.workers import Exited, Started, WorkerOptions, WorkerProcess, Zygote
-from scaler.protocol.messages import ERROR, STREAM, TOGETHER, VALUES_LIST
+from scaler.protocol.messages import ERROR, GRAPH, KEEP, LIVE, SIZE, STREAM, TOGETHER, VALUES_LIST
 from scaler.serialize import payload
-from scaler.serialize.call import encode_function
+from scaler.serialize.call import encode_entries, encode_function
+from scaler.serialize.outofband import unpack
 from scaler.serialize.record import decode_error
+from scaler.store.segments import open_object
 
 DEADLINE = 20.0
 CLIENT, BATCH = 3, 100
@@ -353,6 +356,66 @@ def test_rows_come_back_while_user_code_runs(host: Host, tmp_path: Path) -> None
     Path(gate).write_text("go on")
     host.until(lambda: len(host.results()) == 4)
     assert host.results() == [0, 1, 2, 3]
+
+
+def test_values_are_published_and_dropped_while_user_code_runs(host: Host, tmp_path: Path) -> None:
+    """The first row's value stays; the second row runs until it is told that its work is done."""
+    go_on = tmp_path / "go on"
+
+    def make() -> Any:
+        return bytearray(64 << 20)
+
+    def spin() -> int:
+        turns = 0
+        while not go_on.exists():
+            turns += 1
+        return turns
+
+    worker, key = host.workers[0], (CLIENT, BATCH)
+    worker.send(("context", {"store": str(tmp_path), "live": 1 << 30}))
+    entries = (CLIENT, 1), encode_entries([("make", make), ("spin", spin)])
+    worker.send(
+        (
+            "run",
+            1,
+            CLIENT,
+            BATCH,
+            0,
+            2,
+            GRAPH,
+            entries[0],
+            None,
+            KEEP,
+            "f",
+            None,
+            None,
+            [[], []],
+            [entries],
+            [],
+            b"\0\1",
+        )
+    )
+
+    def told(kind: str) -> list[tuple[Any, ...]]:
+        return [message for message in host.messages[0] if message[0] == kind]
+
+    host.until(lambda: host.zygote.progress(0) == (1, 1))
+    worker.control(("recall", 1, 0))  # has finished rows reported
+    host.until(lambda: told("results"))
+    (live,) = told("results")[0][1]
+    assert live[3:6] == (0, 1, LIVE)
+    process = psutil.Process(worker.pid)
+    before = process.memory_info().rss
+    worker.control(("publish", [key]))
+    host.until(lambda: told("published"))
+    assert told("published") == [("published", [(key, SIZE.unpack(live[9])[0], None)])]
+    written = open_object(str(tmp_path), key)
+    assert unpack(written.inband, written.buffers) == make()
+    worker.control(("drop", [key]))
+    until(lambda: before - process.memory_info().rss > 60 << 20)
+    assert len(told("results")) == 1
+    go_on.touch()
+    host.until(lambda: len(told("results")) == 2)
 
 
 def test_output_is_streamed_by_lines_and_names_its_task(host: Host) -> None:

@@ -113,18 +113,13 @@ class Agent(RuleBasedStateMachine):
     @invariant()
     def every_row_is_here(self) -> None:
         core = self.fake.core
-        here = {
-            (*part.key, row)
-            for queue in core._queue._queues.values()
-            for part, lo, hi in queue
-            for row in range(lo, hi)
-        }
+        here = {(*part.key, row) for part, lo, hi in core.placement.queues for row in range(lo, hi)}
         for worker in core.workers.values():
             for handout in worker.handouts.values():
                 if not handout.unwanted:
                     here |= {(*handout.part.key, row) for lo, hi in handout.left for row in range(lo, hi)}
         assert here == self.given
-        assert set(core._doomed) <= self.given
+        assert set(core.withdrawals.doomed) <= self.given
 
     # ---- the scheduler ---------------------------------------------------------------------------------------------
     @rule(
@@ -310,7 +305,7 @@ class Agent(RuleBasedStateMachine):
             self._handle(ae.Tick())
         assert not self.given
         assert not self.balances, "the scheduler waits for rows, and would never ask again"
-        assert not self.fake.core._doomed
+        assert not self.fake.core.withdrawals.doomed
         assert not self.fake.core.queued
 
 

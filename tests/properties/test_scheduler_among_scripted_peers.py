@@ -13,6 +13,9 @@ from scaler.protocol.messages import (
     ERROR,
     KEEP,
     LOST,
+    PLACE,
+    STORED,
+    STORED_OBJECT,
     TOGETHER,
     VALUES_EACH,
     VALUES_LIST,
@@ -23,19 +26,26 @@ from scaler.protocol.messages import (
     DisconnectRequest,
     Heartbeat,
     ObjectAnnounce,
+    ObjectFetch,
+    ObjectGone,
+    ObjectMissing,
     ObjectRelease,
     ObjectRequest,
+    ObjectResponse,
+    Objects,
     Spans,
+    StoreRequest,
     Task,
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
+    TaskResult,
     TaskRunning,
     u8,
     u32,
     u64,
 )
-from scaler.scheduler.core.state import AGENT
+from scaler.scheduler.core.state import AGENT, DONE
 
 
 class Scheduler(RuleBasedStateMachine):
@@ -52,6 +62,8 @@ class Scheduler(RuleBasedStateMachine):
         self.held: dict[int, set[tuple[int, int]]] = {}
         #: values that clients were asked for
         self.wanted: list[tuple[int, int]] = []
+        #: (agent, client, object) that agents were asked to make readable
+        self.fetches: list[tuple[int, int, int]] = []
         self.owing: list[int] = []
         self.ended: set[tuple[int, int, int]] = set()
         self._collect()
@@ -74,12 +86,20 @@ class Scheduler(RuleBasedStateMachine):
             for message in self.fake.heard(number):
                 if isinstance(message, Task):
                     held = self.held.setdefault(number, set())
-                    held |= {(message.client, i) for i in message.objects}
+                    held |= {(message.client, i) for i in (*message.objects, *message.stored)}
                     needed = {message.function, *message.dependencies} | (
                         {message.arguments} if message.arguments else set()
                     )
                     assert {(message.client, i) for i in needed} <= held, "rows without what they need"
                     message.validate()
+                elif isinstance(message, ObjectAnnounce):
+                    self.held.setdefault(number, set()).update((message.client, i) for i in message.ids)
+                elif isinstance(message, ObjectFetch):
+                    names = list(zip(message.clients, message.ids, strict=True))
+                    self.held.setdefault(number, set()).update(names)
+                    self.fetches += [(number, *name) for name in names]
+                elif isinstance(message, ObjectResponse):
+                    pass
                 elif isinstance(message, ObjectRelease):
                     self.held[number] -= set(message)
                 elif isinstance(message, ClientDeparture):
@@ -89,7 +109,7 @@ class Scheduler(RuleBasedStateMachine):
                 elif isinstance(message, BalanceRequest):
                     assert number not in self.owing
                     self.owing.append(number)
-                elif hasattr(message, "outcomes"):
+                elif isinstance(message, TaskResult):
                     for batch, lo, hi in zip(message.batches, message.spans[::2], message.spans[1::2], strict=True):
                         for row in range(lo, hi):
                             assert (number, batch, row) not in self.ended, "a row ended twice"
@@ -103,6 +123,15 @@ class Scheduler(RuleBasedStateMachine):
         for agent in self.fake.core.agents.values():
             # what an agent knows is what the scheduler thinks, but for releases that have not been sent
             assert agent.holds | set(agent.released) >= self.held.get(agent.number, set()) >= agent.holds
+        for client in self.fake.core.clients.values():
+            for value in client.lost:
+                source = self.fake.core._rows.recovery._source(client, value, None)
+                asked = (client.number, value) in self.wanted
+                made = any(
+                    batch.id <= value < batch.id + batch.rows and batch.place[value - batch.id] != DONE
+                    for batch in client.batches.values()
+                )
+                assert made or asked, f"nobody makes {value} of {source} again"
         checks.THOROUGH, before = True, checks.THOROUGH
         try:
             checks.check_scheduler(self.world, self.fake.core)
@@ -204,9 +233,9 @@ class Scheduler(RuleBasedStateMachine):
 
     # ---- agents ----------------------------------------------------------------------------------------------------
     @precondition(lambda self: len(self.fake.core.agents) < 4)
-    @rule(workers=st.integers(0, 3), gpu=st.booleans())
-    def agent_joins(self, workers: int, gpu: bool) -> None:
-        self.fake.agent(workers, ("gpu",) if gpu else ())
+    @rule(workers=st.integers(0, 3), gpu=st.booleans(), boot_id=st.sampled_from(["here", "there"]))
+    def agent_joins(self, workers: int, gpu: bool, boot_id: str) -> None:
+        self.fake.agent(workers, ("gpu",) if gpu else (), boot_id)
 
     @precondition(lambda self: self.fake.core.agents)
     @rule(data=st.data())
@@ -216,9 +245,84 @@ class Scheduler(RuleBasedStateMachine):
         self.fake.lose(number)
 
     @precondition(lambda self: self.fake.core.agents)
-    @rule(data=st.data(), workers=st.integers(0, 4))
-    def heartbeat(self, data: st.DataObject, workers: int) -> None:
-        self.fake.say(data.draw(st.sampled_from(sorted(self.fake.core.agents))), Heartbeat(0.0, workers))
+    @rule(data=st.data(), workers=st.integers(0, 4), full=st.booleans())
+    def heartbeat(self, data: st.DataObject, workers: int, full: bool) -> None:
+        number = data.draw(st.sampled_from(sorted(self.fake.core.agents)))
+        self.fake.say(number, Heartbeat(0.0, workers, full=full))
+
+    # ---- stored objects --------------------------------------------------------------------------------------------
+    @precondition(lambda self: self.fake.core.clients and self.fake.core.agents)
+    @rule(data=st.data())
+    def announce_stored(self, data: st.DataObject) -> None:
+        client = self._client(data)
+        agent = data.draw(st.sampled_from([*sorted(self.fake.core.agents), 999]))
+        body = PLACE.pack(1 << 20, agent)
+        self.fake.say(client, ObjectAnnounce(u64([self._ids(client, 1)]), u8([STORED_OBJECT]), [body]))
+
+    @precondition(lambda self: self.wanted and self.fake.core.agents)
+    @rule(data=st.data())
+    def supply_stored(self, data: st.DataObject) -> None:
+        client, value = self.wanted.pop(0)
+        agent = data.draw(st.sampled_from(sorted(self.fake.core.agents)))
+        self.fake.say(client, ObjectAnnounce(u64([value]), u8([STORED_OBJECT]), [PLACE.pack(1 << 20, agent)]))
+
+    def _stored_at(self, data: st.DataObject) -> tuple[int, int, int] | None:
+        places = [
+            (number, client.number, value)
+            for client in self.fake.core.clients.values()
+            for value, item in client.objects.items()
+            for number in sorted(item.copies)
+        ]
+        return data.draw(st.sampled_from(places)) if places else None
+
+    @rule(data=st.data())
+    def object_gone(self, data: st.DataObject) -> None:
+        place = self._stored_at(data)
+        if place is not None:
+            self.fake.say(place[0], ObjectGone(u32([place[1]]), u64([place[2]])))
+
+    @precondition(lambda self: self.fake.core.agents)
+    @rule(data=st.data())
+    def object_fetched(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.fake.core.agents)))
+        told = sorted(self.held.get(number, ()))
+        if told:
+            client, value = data.draw(st.sampled_from(told))
+            body = PLACE.pack(1 << 20, number)
+            self.fake.say(number, ObjectAnnounce(u64([value]), u8([STORED_OBJECT]), [body], client))
+
+    @rule(data=st.data())
+    def object_missing(self, data: st.DataObject) -> None:
+        place = self._rows_at(data)
+        if place is None:
+            return
+        agent, client, batch_id, lo, hi = place
+        batch = self.fake.core.clients[client].batches[batch_id]
+        needed = {batch.task.function, *(value for row in range(lo, hi) for value in (batch.needs or [()] * hi)[row])}
+        lacking = [i for i in needed if getattr(self.fake.core.clients[client].objects.get(i), "size", 0)]
+        if lacking:
+            names = Objects(u32([client]) * len(lacking), u64(sorted(lacking)))
+            self.fake.say(agent, ObjectMissing(names, spans(Spans, client, (batch_id, lo, hi))))
+
+    @precondition(lambda self: self.fake.core.clients)
+    @rule(data=st.data(), beside=st.booleans())
+    def look_for_a_store(self, data: st.DataObject, beside: bool) -> None:
+        self.fake.say(self._client(data), StoreRequest(beside))
+
+    @precondition(lambda self: self.fake.core.clients)
+    @rule(data=st.data())
+    def read(self, data: st.DataObject) -> None:
+        client = self._client(data)
+        held = [i for i, item in self.fake.core.clients[client].objects.items() if item.held and item.size]
+        if held:
+            self.fake.say(client, ObjectRequest(u32([0]), u64([data.draw(st.sampled_from(held))])))
+
+    @precondition(lambda self: self.fetches)
+    @rule(outcome=st.integers(0, 1))
+    def respond(self, outcome: int) -> None:
+        number, client, value = self.fetches.pop(0)
+        if number in self.fake.core.agents:
+            self.fake.say(number, ObjectResponse(u32([client]), u64([value]), u8([outcome]), number, "test"))
 
     def _rows_at(self, data: st.DataObject) -> tuple[int, int, int, int, int] | None:
         core = self.fake.core
@@ -231,7 +335,7 @@ class Scheduler(RuleBasedStateMachine):
 
     @rule(
         data=st.data(),
-        outcome=st.sampled_from([VALUES_LIST, VALUES_LIST, VALUES_EACH, ERROR, LOST, CANCELLED]),
+        outcome=st.sampled_from([VALUES_LIST, VALUES_LIST, VALUES_EACH, STORED, STORED, ERROR, LOST, CANCELLED]),
         us=st.integers(1, 10**6),
     )
     def report(self, data: st.DataObject, outcome: int, us: int) -> None:
@@ -240,6 +344,8 @@ class Scheduler(RuleBasedStateMachine):
             agent, client, batch, lo, hi = place
             if outcome == VALUES_LIST and self.fake.core.clients[client].batches[batch].task.flags & KEEP:
                 outcome = VALUES_EACH
+            if outcome == STORED:
+                self.held.setdefault(agent, set()).update((client, batch + row) for row in range(lo, hi))
             self.fake.report(agent, client, result(batch, lo, lo + 1 if outcome in (ERROR, LOST) else hi, outcome, us))
 
     @rule(data=st.data())

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import stat
 import uuid
 from pathlib import Path
@@ -12,6 +13,8 @@ from support.waiting import until
 
 #: the environment variable that all descendants of a test's programs inherit, and nobody else has
 MARK = "SCALER_TEST_MARK"
+#: what the directory of a store is called; with the process id of its agent
+_STORE = re.compile(r"\.?scaler-\d+-(\d+)-")
 
 
 def alive(pid: int) -> bool:
@@ -64,12 +67,15 @@ class Traces:
 
 
 def _files() -> set[str]:
-    """Return everything in /dev/shm, and the sockets in /tmp."""
+    """Return everything in /dev/shm, and the sockets in /tmp; stores of agents that are alive are another test's."""
     found = set()
     for directory in ("/dev/shm", "/tmp"):
         with contextlib.suppress(OSError):
             for path in Path(directory).iterdir():
                 with contextlib.suppress(OSError):
+                    store = _STORE.match(path.name)
+                    if store is not None and alive(int(store[1])):
+                        continue
                     if directory == "/dev/shm" or stat.S_ISSOCK(path.lstat().st_mode):
                         found.add(str(path))
     return found

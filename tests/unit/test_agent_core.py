@@ -3,7 +3,8 @@
 from simulator.scripted import FakeAgent, spans
 
 from scaler.agent.core import events as ev
-from scaler.agent.core.core import HANDOUT_US, PARKED
+from scaler.agent.core.handouts import HANDOUT_US
+from scaler.agent.core.slots import PARKED
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,

@@ -214,3 +214,52 @@ def test_threads_may_capture_at_once(cache):
     for thread in threads:
         thread.join()
     assert cache.capture(f).token in tokens
+
+
+# ---- large functions ---------------------------------------------------------------------------------------------
+LARGE = 10_000
+
+
+@pytest.fixture
+def strict():
+    return FunctionCache(large=LARGE)
+
+
+def unpacked(captured, *args):
+    return decode_function(*captured.packed)[0](*args)
+
+
+def test_a_large_function_is_packed_with_its_buffers_apart(strict):
+    data = bytearray(b"x" * 20_000)
+    captured = strict.capture(functools.partial(len, data))
+    assert captured.payload == b""
+    assert captured.packed.size >= 20_000
+    assert unpacked(captured) == 20_000
+    assert captured.name == "builtins.len"
+
+
+def test_a_large_closure_is_packed_as_it_is_each_time(strict):
+    program = Program("data = ['x' * 20_000]\ndef f(): return len(data[0])")
+    assert unpacked(strict.capture(program["f"])) == 20_000
+    program["data"][0] += "y"
+    assert unpacked(strict.capture(program["f"])) == 20_001
+
+
+def test_a_small_function_of_a_cache_with_a_limit_is_recognised(strict):
+    program = Program("def f(x): return x + 1")
+    captured = strict.capture(program["f"])
+    assert captured.packed is None
+    assert call(captured, 1) == 2
+    assert strict.capture(program["f"]) is captured
+    assert strict.capture(functools.partial(pow, [1])).token == strict.capture(functools.partial(pow, [1])).token
+
+
+def test_a_large_function_that_cannot_be_stored_has_a_payload_and_one_token(strict):
+    text = "x" * 20_000
+    tokens = set()
+    for _ in range(3):
+        function = functools.partial(str.count, text)
+        captured = strict.in_message(strict.capture(function), function)
+        assert call(captured, "x") == 20_000
+        tokens.add(captured.token)
+    assert len(tokens) == 1

@@ -168,7 +168,7 @@ def test_a_large_constant_is_shared_and_copied_into_no_row():
     made = plan(from_tuples(graph), [("byte", i) for i in range(200)])
     assert len(made.shared) == 1
     assert made.shared[0] is large
-    assert all(part.dependencies[0] == [-1] for part in made.runs)
+    assert all(part.dependencies[0] == (-1,) for part in made.runs)
     assert sum(len(encode_entries(part.entries)) for part in made.runs) < 10_000
     assert run(made)["byte", 7] == ord("x")
 

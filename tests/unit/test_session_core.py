@@ -9,6 +9,11 @@ from scaler.client import session as s
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    INLINE,
+    PLACE,
+    SIZE,
+    STORED,
+    STORED_OBJECT,
     TOGETHER,
     VALUES_EACH,
     VALUES_LIST,
@@ -19,7 +24,10 @@ from scaler.protocol.messages import (
     ObjectAnnounce,
     ObjectRelease,
     ObjectRequest,
+    ObjectResponse,
     Spans,
+    StoreOffers,
+    StoreRequest,
     Task,
     TaskCancel,
     TaskClaim,
@@ -74,6 +82,8 @@ def ended(batch: int, lo: int, hi: int, outcome: int = VALUES_EACH) -> TaskResul
         bodies = [pickle.dumps(list(range(lo, hi)))]
     elif outcome == CANCELLED:
         bodies = []
+    elif outcome == STORED:
+        bodies = [SIZE.pack(1_000 + row) for row in range(lo, hi)]
     builder.add(SpanResult(batch, lo, hi, outcome, 0, 0, u32(map(len, bodies)), b"".join(bodies)))
     return builder.build()
 
@@ -251,3 +261,128 @@ def test_heartbeats_are_sent_at_the_pace_that_was_asked_for() -> None:
     assert [type(e.message) for e in session.do(now=1.5)] == [Heartbeat]
     assert session.do(now=2.0) == []
     assert [type(e.message) for e in session.do(now=2.6)] == [Heartbeat]
+
+
+def stored(session: Session, object_id: int, source: Any = "source") -> s.Announce:
+    """An object that was written just now."""
+    return s.Announce(object_id, PLACE.pack(200_000, 7), stored=True, source=source, generation=session.core.generation)
+
+
+def messages(effects: list[Any]) -> list[Message]:
+    """What is sent."""
+    return [effect.message for effect in effects if isinstance(effect, s.Transmit)]
+
+
+def test_a_stored_object_is_announced_with_its_place() -> None:
+    session = Session()
+    (announced,) = messages(session.do(stored(session, 5)))
+    assert isinstance(announced, ObjectAnnounce)
+    assert (list(announced.ids), list(announced.kinds)) == ([5], [STORED_OBJECT])
+    assert PLACE.unpack(announced.bodies[0]) == (200_000, 7)
+    assert session.core.source_of(5) == "source"
+    assert session.core.payload_of(5) is None
+    session.do(s.Release([5]))
+    assert session.core.source_of(5) is None
+
+
+def test_a_new_scheduler_is_told_nothing_before_the_stored_objects_are_written_again() -> None:
+    session = Session()
+    session.do(s.Announce(1, b"function"), stored(session, 5, "five"))
+    session.submit(task(10, 1))
+    session.do(stored(session, 6, "six"))
+    session.submit(task(11, 1))
+    session.do(s.Release([6]))  # pending rows may need it
+    renewed, restore = session.do(s.Welcomed(False, 1.0, 2))
+    assert isinstance(renewed, s.Renewed)
+    assert isinstance(restore, s.Restore)
+    assert [announce.source for announce in restore.objects] == ["five", "six"]
+    session.submit(task(12, 1))
+    session.do(s.Announce(7, b"seven"))
+    assert messages(session.do(s.Cancel([Token()], False), s.Release([1]))) == []
+    assert session.do(s.Restored(5, stored(session, 5))) == []
+    announced, *tasks, released = messages(session.do(s.Restored(6, stored(session, 6))))
+    assert isinstance(announced, ObjectAnnounce)
+    assert dict(zip(announced.ids, announced.kinds, strict=True)) == {
+        5: STORED_OBJECT, 7: INLINE, 6: STORED_OBJECT, 1: INLINE,
+    }  # fmt: skip
+    assert [made.batch for made in tasks if isinstance(made, Task)] == [10, 11, 12]
+    assert isinstance(released, ObjectRelease)
+    assert list(released.ids) == [6, 1]
+    assert len(messages(session.do(s.Announce(8, b"eight")))) == 1
+
+
+def test_an_object_that_cannot_be_written_again_is_left_out() -> None:
+    session = Session()
+    session.do(stored(session, 5))
+    session.submit(task(10, 1))
+    session.do(s.Welcomed(False, 1.0, 2))
+    assert [type(message) for message in messages(session.do(s.Restored(5, None)))] == [Task]
+    assert session.core.source_of(5) == "source"  # says why, if it is asked for
+    _, restore = session.do(s.Welcomed(False, 1.0, 2))
+    assert isinstance(restore, s.Restore)
+    assert len(restore.objects) == 1
+
+
+def test_an_object_that_was_written_for_a_scheduler_that_is_gone_is_written_again() -> None:
+    session = Session()
+    old = stored(session, 5)
+    session.anew()
+    (effect,) = session.do(old)
+    assert isinstance(effect, s.Restore)
+    session.submit(task(10, 1))
+    session.do(s.Welcomed(False, 1.0, 2))
+    (again,) = session.do(s.Restored(5, old))
+    assert isinstance(again, s.Restore)
+    assert [type(m) for m in messages(session.do(s.Restored(5, stored(session, 5))))] == [ObjectAnnounce, Task]
+
+
+def test_what_a_scheduler_asked_for_is_written_for_that_one() -> None:
+    session = Session()
+    session.hear(ObjectRequest(u32([0]), u64([10])))
+    late = stored(session, 10)
+    session.anew()
+    session.hear(ObjectRequest(u32([0]), u64([10])))
+    (effect,) = session.do(late)
+    assert isinstance(effect, s.Supply)
+    assert len(messages(session.do(stored(session, 10)))) == 1
+
+
+def test_stored_results_are_resolved_with_their_sizes_and_released_by_id() -> None:
+    session = Session()
+    session.submit(task(10, 3))
+    (effect,) = session.hear(ended(10, 0, 2, STORED))
+    assert isinstance(effect, s.Resolve)
+    assert (effect.span.outcome, [SIZE.unpack(v) for v in values_of(effect.span)]) == (STORED, [(1000,), (1001,)])
+    (released,) = messages(session.do(s.Release([10])))
+    assert isinstance(released, ObjectRelease)
+    assert list(released.ids) == [10]
+
+
+def test_values_that_are_stored_once_more_and_that_nobody_holds_are_released() -> None:
+    session = Session()
+    session.submit(task(10, 4))
+    session.hear(ended(10, 0, 2, STORED), ended(10, 2, 3))
+    session.do(s.Release([10]))
+    session.anew()
+    released, resolve = session.hear(ended(10, 0, 4, STORED))
+    assert isinstance(released, s.Transmit)
+    assert isinstance(released.message, ObjectRelease)
+    assert list(released.message.ids) == [10, 12]  # 11 is held, 13 has just come
+    assert isinstance(resolve, s.Resolve)
+    assert (resolve.span.lo, resolve.span.hi) == (3, 4)
+
+
+def test_stored_results_are_no_failures_of_a_graph() -> None:
+    session = Session()
+    group = s.Group(1)
+    session.do(s.Submit(graph(10, [[], [0]], [1]), [None, Token()], group=group))
+    assert messages(session.hear(ended(10, 1, 2, STORED))) == []
+    assert session.core.pending == {}
+
+
+def test_questions_about_stores_are_passed_on_both_ways() -> None:
+    session = Session()
+    (asked,) = messages(session.do(s.Say(StoreRequest())))
+    assert asked == StoreRequest()
+    offers, answer = StoreOffers(u32([1]), ("",), ("",), ("",)), ObjectResponse(u32([0]), u64([5]))
+    assert session.hear(offers, answer) == [s.Told(offers), s.Told(answer)]

@@ -3,13 +3,13 @@ import pickle
 import random
 import sys
 import threading
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
+from support.runner import ARGUMENTS, BATCH, CLIENT, FORGOTTEN, FUNCTION, Agent
 
 from scaler.errors import SerializationError
 from scaler.protocol.messages import EACH, ERROR, GRAPH, KEEP, PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
@@ -18,96 +18,8 @@ from scaler.serialize.call import encode_call, encode_entries, encode_function
 from scaler.serialize.record import decode_error
 from scaler.serialize.serializer import Serializer
 from scaler.worker import context, run
-from scaler.worker.constants import BEGUN_CELL, PAGE_CELLS, PRIORITY_SHIFT, ROW_CELL
+from scaler.worker.constants import BEGUN_CELL, PRIORITY_SHIFT, ROW_CELL
 from scaler.worker.context import TaskContext
-from scaler.worker.run import Runner
-
-CLIENT, BATCH = 7, 1000
-FORGOTTEN = "forgotten"
-FUNCTION, ARGUMENTS = (CLIENT, 1), (CLIENT, 2)
-
-
-class Agent:
-    """The other end of a runner: what it would have written is read, what it sends is kept."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[Any, ...]] = []
-        self.inbox: list[tuple[Any, ...]] = []
-        self.page = memoryview(bytearray(PAGE_CELLS * 8)).cast("Q")
-        self.runner = Runner(self.sent.append, self._read, self.page)
-        #: what to do when the runner has nothing to do
-        self.when_idle: Callable[[], None] = self.quit
-        context.install(self.runner.task, self.sent.append)
-        run.install(self.runner)
-
-    def _read(self) -> list[tuple[Any, ...]]:
-        messages, self.inbox = self.inbox, []
-        return messages
-
-    def quit(self) -> None:
-        self.inbox.append(("quit",))
-
-    def run(self) -> None:
-        self.runner.run(lambda: self.when_idle())
-
-    def hand_out(
-        self,
-        number: int,
-        function: Any,
-        rows: range,
-        *,
-        form: int = TOGETHER,
-        arguments: list[Any] | None = None,
-        calls: list[bytes] | None = None,
-        deps: list[list[tuple[tuple[int, int], int]]] | None = None,
-        flags: int = 0,
-        objects: tuple[tuple[tuple[int, int], bytes], ...] = (),
-    ) -> None:
-        """Write a hand-out of rows; the function is its payload or something to make one of."""
-        function = function if isinstance(function, bytes) else encode_function(function)
-        there = [(FUNCTION, function), *objects]
-        if arguments is not None:
-            there.append((ARGUMENTS, payload.dumps(arguments)))
-        sizes = body = None
-        if calls is not None:
-            sizes, body = array("I", map(len, calls)).tobytes(), b"".join(calls)
-        key = None if arguments is None else ARGUMENTS
-        self.inbox.append(
-            ("run", number, CLIENT, BATCH, rows.start, rows.stop, form, FUNCTION, key, flags,
-             "mod.fn", sizes, body, deps, there, [])
-        )  # fmt: skip
-
-    def spans(self) -> list[tuple[Any, ...]]:
-        return [result for message in self.sent if message[0] == "results" for result in message[1]]
-
-    def done(self) -> list[int]:
-        return [number for message in self.sent if message[0] == "results" for number in message[2]]
-
-    def returned(self) -> list[tuple[Any, ...]]:
-        return [message for message in self.sent if message[0] == "returned"]
-
-    def outcomes(self) -> dict[int, Any]:
-        """Return value or exception by row; fails when a row is reported twice."""
-        rows: dict[int, Any] = {}
-        for _, client, batch, lo, hi, outcome, _, _, sizes, body in self.spans():
-            assert (client, batch) == (CLIENT, BATCH)
-            if outcome == VALUES_LIST:
-                values = pickle.loads(body)
-                assert array("I", sizes).tolist() == [len(body)]
-            elif outcome == VALUES_EACH:
-                values, at = [], 0
-                for size in array("I", sizes):
-                    values.append(pickle.loads(body[at : at + size]))
-                    at += size
-            elif outcome == ERROR:
-                values = [decode_error(body, "a task")]
-            else:
-                values = [FORGOTTEN] * (hi - lo)
-            assert len(values) == hi - lo
-            for row, value in zip(range(lo, hi), values, strict=True):
-                assert row not in rows
-                rows[row] = value
-        return rows
 
 
 @pytest.fixture

@@ -1,211 +1,219 @@
-"""An agent's brain: the host's queue of rows and its workers, as `handle(events, now) -> effects`.
+"""An agent's brain: the host's rows, workers and objects, as `handle(events, now) -> effects`.
 
-Rows go to workers by what they should take: one while a function is unknown, about `HANDOUT_US` worth once it is known,
-and a second handout before the first is done, so that a worker never waits for its agent. Rows handed out and not begun
-are taken back when another worker idles, when they are cancelled or claimed, or when the scheduler wants them
-elsewhere. A worker whose task waits for other tasks is *blocked*; another one takes its place until it goes on.
+    placement.py    where a row goes that no worker has: queue.py, or waiting.py until its objects are there
+    handouts.py     which worker gets which rows, and what workers say of them
+    withdraw.py     rows that are cancelled, claimed or wanted elsewhere
+    slots.py        workers come and go
+    data.py         which objects are here, and bringing those that are not
+    memory.py       what goes to disk, and when there is no room for more
+    crew.py, outbox.py   what they all use
+
+This file is the door: it tells the others what happened, and then has each look once at what is to be done.
 """
 
 import math
-from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from scaler.agent.core.crew import Crew
+from scaler.agent.core.data import Data
 from scaler.agent.core.events import (
     Effect,
     Event,
+    Fetched,
     FromScheduler,
     FromWorker,
-    KillWorker,
-    Log,
     Output,
-    StartWorker,
+    Put,
+    Requested,
+    Restored,
+    Sampled,
+    Spilled,
     Stop,
-    ToScheduler,
-    ToWorker,
     WakeAt,
     Welcomed,
     WorkerExited,
 )
-from scaler.agent.core.queue import RowQueue
-from scaler.agent.core.state import Handout, Key, Part, Worker, parts_of, run_message
-from scaler.agent.exits import describe_exit
+from scaler.agent.core.handouts import Handouts, due
+from scaler.agent.core.memory import Limits, Memory
+from scaler.agent.core.outbox import Outbox
+from scaler.agent.core.part import parts_of
+from scaler.agent.core.placement import Placement
+from scaler.agent.core.slots import Slots
+from scaler.agent.core.state import Worker
+from scaler.agent.core.withdraw import Withdrawals
 from scaler.protocol.messages import (
-    CANCELLED,
-    EACH,
-    ERROR,
-    LOST,
     STREAM,
     BalanceRequest,
-    BalanceResponse,
     ClientDeparture,
     ClientShutdown,
     DisconnectRequest,
-    Frame,
     Heartbeat,
     HeartbeatEcho,
     Message,
+    Neighbours,
+    ObjectAnnounce,
+    ObjectFetch,
     ObjectRelease,
-    Spans,
     Task,
     TaskCancel,
     TaskClaim,
-    TaskClaimResponse,
     TaskOutput,
-    TaskRunning,
-    u32,
 )
-from scaler.results import FULL, NO_SIZES, ResultBuilder, SpanResult
-from scaler.serialize.record import encode_error
 
-#: work handed to a worker at once, microseconds
-HANDOUT_US = 8_000.0
-#: rows handed to a worker at once, at most
-HANDOUT_ROWS = 16_384
-#: rows behind a running one are taken back when that would save an idle worker this much, microseconds
-WORTH_RECALLING_US = 1_000.0
-#: workers kept for the next time a worker blocks
-PARKED = 4
-#: workers for blocked ones, at most
-MAX_EXTRA = 512
+UNLIMITED = Limits()
 
 
 class AgentCore:
     """See the module's text."""
 
-    def __init__(self, workers: int) -> None:
-        #: workers the host should have at work
-        self.target = workers
-        self.workers: dict[int, Worker] = {}
-        self._queue = RowQueue()
-        self._objects: dict[Key, Frame] = {}
-        self._durations: dict[tuple[int, str], float] = {}
-        self._next_handout = 1
-        self._next_token = 1
-        #: rows withdrawn as soon as their worker gives them back: (client, batch, row) -> "claim", "cancel" or "force"
-        self._doomed: dict[tuple[int, int, int], str] = {}
-        #: rows that the scheduler wants back and that workers have been asked for
-        self._owed = 0
-        self._results: dict[int, ResultBuilder] = {}
-        self._effects: list[Effect] = []
-        self._now = 0.0
+    def __init__(self, workers: int, limits: Limits = UNLIMITED) -> None:
+        self._limits = limits
+        self._out = out = Outbox()
+        self._crew = crew = Crew(out)
+        self.data = data = Data(out, crew, limits.index())
+        self.memory = memory = Memory(out, crew, data)
+        self.placement = placement = Placement(out, crew, data, memory)
+        self.withdrawals = withdrawals = Withdrawals(out, crew, placement)
+        self.handouts = handouts = Handouts(out, crew, data, memory, placement, withdrawals)
+        self.slots = slots = Slots(out, crew, data, placement, withdrawals, handouts)
+        slots.target = workers
         self._heartbeat: float | None = None
         self._next_heartbeat = 0.0
-        #: slots to start at a time, after workers died while starting
-        self._restart_at: dict[int, float] = {}
-        self._failed_starts = 0
         #: when the last `WakeAt` asked for a tick
         self._wake = math.inf
-        #: the number of workers at work may not be what it should be
-        self._unsettled = True
         self._started = False
+        self._cpu = 0.0
+        #: the last heartbeat said that there is no room
+        self._said_full = False
         self._of_scheduler: dict[type[Message], Callable[[Any], None]] = {
             Task: self._task,
-            TaskCancel: self._task_cancel,
-            TaskClaim: self._task_claim,
-            BalanceRequest: self._balance_request,
-            ObjectRelease: self._object_release,
+            TaskCancel: lambda message: withdrawals.withdraw(message.spans, "force" if message.force else "cancel"),
+            TaskClaim: lambda message: withdrawals.withdraw(message, "claim"),
+            BalanceRequest: withdrawals.balance,
+            ObjectAnnounce: data.announced,
+            ObjectFetch: data.asked,
+            ObjectRelease: lambda message: data.release(list(message)),
+            Neighbours: data.neighbours,
             ClientDeparture: self._client_departure,
-            ClientShutdown: lambda message: self._effects.append(Stop()),
+            ClientShutdown: lambda message: out.add(Stop()),
             HeartbeatEcho: lambda message: None,
         }
         self._of_worker: dict[str, Callable[..., None]] = {
-            "ready": self._ready,
-            "results": self._worker_results,
+            "ready": lambda worker, pid: slots.ready(worker),
+            "results": self._results,
             "returned": self._returned,
+            "published": self._published,
             "output": self._output,
             "blocked": self._blocked,
             "unblocked": self._unblocked,
+        }
+        self._of_host: dict[type[Event], Callable[[Any], None]] = {
+            WorkerExited: slots.exited,
+            Welcomed: self._welcomed,
+            Spilled: self._spilled,
+            Restored: lambda event: data.restored(event.key, event.error),
+            Fetched: lambda event: data.fetched(event.key, event.error),
+            Requested: lambda event: data.requested(event.key),
+            Put: lambda event: data.stored(event.key, event.size),
+            Sampled: self._sampled,
         }
 
     # ---- the door --------------------------------------------------------------------------------------------------
     def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Take what happened, in order; what is to be done about it."""
-        self._now = now
+        self._crew.now = now
+        slots, placement, data, memory = self.slots, self.placement, self.data, self.memory
         if not self._started:
             self._started = True
-            for slot in range(self.target):
-                self._start(slot)
+            for slot in range(slots.target):
+                slots.start(slot)
         for event in events:
             if isinstance(event, FromWorker):
-                worker = self.workers.get(event.slot)
+                worker = self._crew.workers.get(event.slot)
                 kind = event.message[0]
-                if worker is not None and (worker.sentence is None or kind in ("results", "returned")):
+                if worker is not None and (worker.sentence is None or kind in ("results", "returned", "published")):
                     self._of_worker[kind](worker, *event.message[1:])
             elif isinstance(event, FromScheduler):
                 self._of_scheduler[type(event.message)](event.message)
-            elif isinstance(event, WorkerExited):
-                self._exited(event)
-            elif isinstance(event, Welcomed):
-                self._welcomed(event)
-        if self._restart_at:
-            self._restart_due()
-        if self._unsettled:
-            self._settle_slots()
-        if self._queue.rows:
-            self._feed()
+            elif type(event) in self._of_host:
+                self._of_host[type(event)](event)
+        if slots.restart_at:
+            slots.restart_due()
+        if slots.unsettled:
+            slots.settle()
+        if len(data.index) or memory.full:
+            self._look_after_data()
+        if placement.waiting.rows or data.arrived or data.lost:
+            placement.settle()
+        queues = placement.queues
+        if (queues.general.rows or queues.local) and not slots.ending:
+            self.handouts.feed()
+        if (memory.full or self._said_full) and memory.holds != self._said_full:
+            self._next_heartbeat = now  # the scheduler sends no more rows, or may again
         if self._heartbeat is not None and now >= self._next_heartbeat:
             self._beat()
         self._attend()
-        if self._results:
-            self._flush_results()
-        effects, self._effects = self._effects, []
-        return effects
+        return self._out.flush()
+
+    @property
+    def target(self) -> int:
+        """Workers the host should have at work."""
+        return self.slots.target
+
+    @property
+    def workers(self) -> dict[int, Worker]:
+        """By slot."""
+        return self._crew.workers
 
     @property
     def queued(self) -> int:
         """Rows that no worker has."""
-        return self._queue.rows
+        return self.placement.rows
 
     @property
     def running(self) -> int:
         """Rows that workers have."""
-        return sum(worker.rows for worker in self.workers.values())
+        return sum(worker.rows for worker in self._crew.workers.values())
 
     @property
     def objects(self) -> int:
         """Objects held."""
-        return len(self._objects)
-
-    def _flush_results(self) -> None:
-        results, self._results = self._results, {}
-        for builder in results.values():
-            self._effects.append(ToScheduler(builder.build()))
-
-    def _say(self, message: Message) -> None:
-        """Tell the scheduler, after the results that came before."""
-        self._flush_results()
-        self._effects.append(ToScheduler(message))
-
-    def _log(self, level: str, text: str) -> None:
-        self._effects.append(Log(level, text))
+        return self.data.count
 
     # ---- time ------------------------------------------------------------------------------------------------------
     def _welcomed(self, event: Welcomed) -> None:
         self._heartbeat = event.heartbeat
-        self._next_heartbeat = self._now
+        self._next_heartbeat = self._crew.now
+        self.data.number = event.number
         if not event.resumed:
             self._drop_everything()
 
     def _beat(self) -> None:
         assert self._heartbeat is not None
-        self._next_heartbeat = self._now + self._heartbeat
-        for worker in self.workers.values():
+        self._next_heartbeat = self._crew.now + self._heartbeat
+        workers = self._crew.workers.values()
+        for worker in workers:
             if worker.stale:
-                self._effects.append(ToWorker(worker.slot, ("drop", worker.stale)))
+                self._crew.tell(worker, ("drop", worker.stale))
                 worker.stale = []
-        blocked = sum(worker.blocked for worker in self.workers.values())
-        self._say(Heartbeat(self._now, self.target + blocked, self.queued, self.running))
+        blocked = sum(worker.blocked for worker in workers)
+        memory = sum(worker.memory for worker in workers)
+        queued, stored = self.queued, self.data.index.total
+        full = self._said_full = self.memory.holds
+        self._out.say(
+            Heartbeat(self._crew.now, self.target + blocked, queued, self.running, self._cpu, memory, stored, full)
+        )
 
     def _attend(self) -> None:
         """Look after rows that workers have: end those past their timeout, take back those that wait behind a long one.
 
         Rows are taken back from a worker that takes longer than expected, and when another worker has nothing to do.
         """
-        now, idle = self._now, 0
+        now, idle = self._crew.now, 0
         wake = self._next_heartbeat if self._heartbeat is not None else math.inf
         crowded: list[Worker] = []
-        for worker in self.workers.values():
+        for worker in self._crew.workers.values():
             if worker.state == "idle":
                 idle += not worker.blocked
             elif worker.state == "busy" and worker.sentence is None:
@@ -214,425 +222,125 @@ class AgentCore:
                 if timeout:
                     if now >= handout.at + timeout:
                         words = f"{handout.part.task.name} ran longer than its timeout of {timeout:g} s"
-                        self._kill(worker, "timeout", words)
+                        self._crew.kill(worker, "timeout", words)
                         continue
                     wake = min(wake, handout.at + timeout)
                 if not worker.recalling and worker.is_crowded:
-                    due = self._due(worker)
-                    if now >= due:
-                        self._recall(worker, 0)
+                    when = due(worker)
+                    if now >= when:
+                        self._crew.recall(worker)
                     else:
-                        wake = min(wake, due)
+                        wake = min(wake, when)
                         crowded.append(worker)
-        if idle and crowded and not self._queue.rows:
-            self._recall_for_idle(crowded)
-        if self._restart_at:
-            wake = min(wake, *self._restart_at.values())
+        queues = self.placement.queues
+        if idle and (crowded or queues.local) and not queues.general.rows:
+            wake = min(wake, self._help_idle(idle, crowded))
+        if self.slots.restart_at:
+            wake = min(wake, *self.slots.restart_at.values())
+        if len(self.data.index):
+            wake = min(wake, self.data.wake, self.memory.wake)
         if wake < self._wake or self._wake <= now:
             self._wake = wake
             if wake < math.inf:
-                self._effects.append(WakeAt(wake))
+                self._out.add(WakeAt(wake))
 
-    def _recall_for_idle(self, crowded: list[Worker]) -> None:
-        for worker in crowded:
-            expected = worker.expected
-            first = next(iter(worker.handouts.values()))
-            if expected is not None and expected - 1e6 * (self._now - first.at) > 2 * WORTH_RECALLING_US:
-                self._recall(worker, 0)
+    def _help_idle(self, idle: int, crowded: list[Worker]) -> float:
+        """Idle workers may have rows that wait for busy ones; when to look again."""
+        if idle <= self.placement.stolen or self.memory.full:
+            return math.inf
+        if crowded:
+            self.handouts.recall_for_idle(crowded)
+        return self._crew.now + 0.005 if self.placement.queues.local else math.inf
 
-    @staticmethod
-    def _due(worker: Worker) -> float:
-        first = next(iter(worker.handouts.values()))
-        expected = worker.expected
-        return first.at + (0.005 if expected is None else 0.005 + 2e-6 * expected)
+    def _look_after_data(self) -> None:
+        if self.data.wake <= self._crew.now:
+            self.data.retry()
+        if self.memory.relieve() and self.memory.full:
+            for worker in self._crew.workers.values():
+                if worker.is_crowded and worker.sentence is None:
+                    self._crew.recall(worker)
 
-    # ---- workers come and go ---------------------------------------------------------------------------------------
-    def _start(self, slot: int) -> None:
-        self.workers[slot] = Worker(slot)
-        self._effects.append(StartWorker(slot))
+    def _spilled(self, event: Spilled) -> None:
+        self.data.spilled(event.key, event.error)
+        self.memory.spilled(event.error)
 
-    def _restart_due(self) -> None:
-        for slot in [slot for slot, at in self._restart_at.items() if at <= self._now]:
-            del self._restart_at[slot]
-            self._start(slot)
-
-    def _free_slot(self) -> int:
-        slot = 0
-        while slot in self.workers or slot in self._restart_at:
-            slot += 1
-        return slot
-
-    def _settle_slots(self) -> None:
-        """Keep as many workers at work as the host should have, not counting blocked ones."""
-        self._unsettled = False
-        workers = self.workers.values()
-        active = [w for w in workers if not w.blocked and w.state != "parked"]
-        missing = self.target - len(active) - len(self._restart_at)
-        if missing > 0:
-            for worker in [w for w in workers if w.state == "parked" and w.sentence is None][:missing]:
-                worker.move("idle")
-                missing -= 1
-            while missing > 0 and len(self.workers) < self.target + MAX_EXTRA:
-                self._start(self._free_slot())
-                missing -= 1
-        elif missing < 0:
-            parked = sum(w.state == "parked" for w in workers)
-            for worker in [w for w in active if w.state == "idle"][:-missing]:
-                worker.move("parked")
-                parked += 1
-                if parked > PARKED:
-                    worker.sentence = "surplus", ""
-                    self._effects.append(ToWorker(worker.slot, ("quit",)))
-
-    def _ready(self, worker: Worker, pid: int) -> None:
-        self._failed_starts = 0
-        self._unsettled = True
-        worker.move("idle")
-
-    def _blocked(self, worker: Worker) -> None:
-        worker.blocked = self._unsettled = True
-        if worker.is_crowded:  # handed out when it was about to wait
-            self._recall(worker, 0)
-        self._next_heartbeat = self._now  # the scheduler may send rows for the worker that takes its place
-        if worker.is_crowded:  # what was on its way when it gave back its rows
-            self._recall(worker, 0)
-
-    def _unblocked(self, worker: Worker) -> None:
-        worker.blocked = False
-        self._unsettled = True
-        self._next_heartbeat = self._now
-
-    def _exited(self, event: WorkerExited) -> None:
-        worker = self.workers.pop(event.slot, None)
-        if worker is None:
-            return
-        self._unsettled = True
-        was, how = worker.state, describe_exit(event.status)
-        worker.move("gone")
-        number, begun = event.begun
-        if number not in worker.handouts and worker.handouts:
-            # It died between rows, or while it loaded the next function: that row is the one to suspect.
-            number = next(iter(worker.handouts))
-            begun = worker.handouts[number].left[0][0] if worker.handouts[number].left else -1
-        for handout_number, handout in worker.handouts.items():
-            if handout.unwanted:
-                continue
-            part = handout.part
-            running = begun if handout_number == number else -1
-            for lo, hi in reversed(handout.left):
-                if lo <= running < hi:
-                    self._requeue(part, running + 1, hi)
-                    self._row_died(worker, part, running, event.pid, how)
-                    self._requeue(part, lo, running)
-                else:
-                    self._requeue(part, lo, hi)
-        self._forget_doomed_of(worker)
-        if worker.recalling:
-            self._pay_debt()
-        if was == "starting":
-            self._failed_starts += 1
-            delay = min(0.05 * 2**self._failed_starts, 5.0)
-            self._restart_at[event.slot] = self._now + delay
-            self._log("ERROR", f"worker {event.slot} ended while starting: {how}; another try in {delay:.1f} s")
-
-    def _row_died(self, worker: Worker, part: Part, row: int, pid: int, how: str) -> None:
-        task = part.task
-        kind, words = worker.sentence or ("lost", "")
-        if self._doomed.get((*part.key, row), "claim") != "claim":
-            self._requeue(part, row, row + 1)
-        elif kind == "lost":
-            body = f"its worker (pid {pid}) {how}".encode()
-            self._result(part.client, SpanResult(task.batch, row, row + 1, LOST, 0, 0, u32([len(body)]), body))
-        elif kind == "timeout":
-            record = encode_error("timeout", "scaler.errors.TaskTimeout", words, function=task.name)
-            self._result(part.client, SpanResult(task.batch, row, row + 1, ERROR, 0, 0, u32([len(record)]), record))
-        else:  # its worker had to end for another row's sake
-            self._requeue(part, row, row + 1)
-
-    def _kill(self, worker: Worker, kind: str, words: str) -> None:
-        if worker.sentence is None:
-            worker.sentence = kind, words
-            self._effects.append(KillWorker(worker.slot))
-
-    def _drop_everything(self) -> None:
-        """The scheduler doesn't know what this agent holds: begin anew."""
-        self._queue = RowQueue()
-        self._objects.clear()
-        self._durations.clear()
-        self._results.clear()
-        self._doomed.clear()
-        self._owed = 0
-        for worker in self.workers.values():
-            if worker.handouts:
-                worker.handouts.clear()
-                self._kill(worker, "dropped", "the scheduler lost sight of this agent")
-            elif worker.objects:
-                self._effects.append(ToWorker(worker.slot, ("drop", list(worker.objects))))
-                worker.objects.clear()
-
-    # ---- rows ------------------------------------------------------------------------------------------------------
-    def _task(self, task: Task) -> None:
-        payloads = task.bodies[1:] if task.form == EACH else task.bodies
-        for object_id, payload in zip(task.objects, payloads, strict=True):
-            self._objects[task.client, object_id] = payload
-        for part in parts_of(task):
-            self._queue.append(part, part.lo, part.hi)
-
-    def _requeue(self, part: Part, lo: int, hi: int) -> None:
-        """Rows come back from a worker: they are withdrawn if that was wanted, or wait for another worker."""
-        if lo >= hi:
-            return
-        if not self._doomed:
-            self._queue.prepend(part, lo, hi)
-            return
-        client, batch = part.key
-        for row in range(hi - 1, lo - 1, -1):
-            what = self._doomed.pop((client, batch, row), None)
-            if what is None:
-                self._queue.prepend(part, row, row + 1)
-            else:
-                self._withdrawn(what, client, batch, row, row + 1)
-
-    def _withdrawn(self, what: str, client: int, batch: int, lo: int, hi: int) -> None:
-        if what == "claim":
-            granted = Spans()
-            granted.add(client, batch, lo, hi)
-            self._say(TaskClaimResponse(granted, Spans()))
-        else:
-            self._result(client, SpanResult(batch, lo, hi, CANCELLED, 0, 0, NO_SIZES, b""))
-
-    def _result(self, client: int, span: SpanResult) -> None:
-        builder = self._results.get(client)
-        if builder is None:
-            builder = self._results[client] = ResultBuilder(client)
-        builder.add(span)
-        if builder.size > FULL:
-            self._flush_results()
-
-    def _feed(self) -> None:
-        """Hand rows to workers that have none, then to those that will run out soon."""
-        queue = self._queue
-        fed = [w for w in self.workers.values() if not (w.blocked or w.recalling) and w.sentence is None]
-        for worker in fed:
-            if worker.state == "idle":
-                self._hand_out(worker, len(fed))
-                if not queue.rows:
-                    return
-        for worker in fed:
-            if worker.state == "busy" and len(worker.handouts) == 1 and self._now < self._due(worker):
-                first = next(iter(worker.handouts.values()))
-                if not queue.head.task.timeout and not first.part.task.timeout:
-                    self._hand_out(worker, len(fed))
-                    if not queue.rows:
-                        return
-
-    def _hand_out(self, worker: Worker, sharers: int) -> None:
-        part = self._queue.head
-        task = part.task
-        each = self._durations.get((part.client, task.name))
-        if each is None or task.timeout:
-            rows = 1
-        else:
-            share = -(-self._queue.rows // sharers)
-            rows = max(1, min(int(HANDOUT_US / each), share, HANDOUT_ROWS))
-        part, lo, hi = self._queue.take(rows)
-        number = self._next_handout
-        self._next_handout += 1
-        handout = Handout(part, [(lo, hi)], None if each is None else each * (hi - lo), self._now)
-        worker.handouts[number] = handout
-        worker.move("busy")
-        self._effects.append(ToWorker(worker.slot, run_message(number, handout, self._objects, worker)))
-
-    def _recall(self, worker: Worker, keep: int) -> None:
-        if not worker.recalling:
-            worker.recalling = True
-            token = self._next_token
-            self._next_token += 1
-            self._effects.append(ToWorker(worker.slot, ("recall", token, keep), control=True))
+    def _sampled(self, event: Sampled) -> None:
+        self._cpu = event.cpu
+        self.slots.sampled(event, self._limits.worker)
+        self.memory.sampled(event.short)
 
     # ---- what workers say ------------------------------------------------------------------------------------------
-    def _worker_results(self, worker: Worker, results: list[tuple[Any, ...]], done: list[int]) -> None:
-        for number, client, batch, lo, hi, outcome, duration, peak, sizes, body in results:
-            handout = worker.handouts.get(number)
-            if handout is None or not handout.take(lo, hi) or handout.unwanted:
-                continue
-            if self._doomed:
-                self._settle_doomed(client, batch, lo, hi)
-            self._result(
-                client, SpanResult(batch, lo, hi, outcome, min(duration, 0xFFFFFFFF), peak, array("I", sizes), body)
-            )
-            each = max(duration / (hi - lo), 0.05)
-            key = client, handout.part.task.name
-            known = self._durations.get(key)
-            self._durations[key] = each if known is None else known + 0.3 * (each - known)
-        for number in done:
-            worker.handouts.pop(number, None)
-        for handout in worker.handouts.values():
-            handout.at = self._now
-            if handout.expected is not None:
-                handout.expected = (
-                    self._durations.get((handout.part.client, handout.part.task.name), 0.0) * handout.rows
-                )
-            break
+    def _results(self, worker: Worker, results: list[tuple[Any, ...]], done: list[int]) -> None:
+        self.handouts.results(worker, results, done)
         if not worker.handouts and worker.state == "busy":
-            worker.move("idle")
-            self._unsettled |= len(self.workers) > self.target
-
-    def _settle_doomed(self, client: int, batch: int, lo: int, hi: int) -> None:
-        """Rows that were to be withdrawn have ended instead."""
-        for row in range(lo, hi):
-            if self._doomed.pop((client, batch, row), None) == "claim":
-                refused = Spans()
-                refused.add(client, batch, row, row + 1)
-                self._say(TaskClaimResponse(Spans(), refused))
+            self.slots.idled(worker)
 
     def _returned(
         self, worker: Worker, token: int, spans: list[tuple[int, ...]], running: tuple[int, int] | None
     ) -> None:
-        for number, _, _, lo, hi in reversed(spans):
-            handout = worker.handouts.get(number)
-            if handout is not None and handout.take(lo, hi) and not handout.unwanted:
-                self._requeue(handout.part, lo, hi)
-        for number in [number for number, handout in worker.handouts.items() if not handout.left]:
-            del worker.handouts[number]
+        self.handouts.returned(worker, spans)
         if token:
             worker.recalling = False
             if any(handout.unwanted for handout in worker.handouts.values()):
-                self._kill(worker, "unwanted", "its client is gone")
-            if self._doomed:
-                self._forget_doomed_of(worker)
+                self._crew.kill(worker, "unwanted", "its client is gone")
+            if self.withdrawals.doomed:
+                self.withdrawals.refuse_running(worker)
         if not worker.handouts and worker.state == "busy":
-            worker.move("idle")
-            self._unsettled |= len(self.workers) > self.target
-        self._pay_debt()
+            self.slots.idled(worker)
+        self.withdrawals.pay_debt()
 
-    def _forget_doomed_of(self, worker: Worker) -> None:
-        """What a worker still has after it gave back all that had not begun is running: it can't be withdrawn."""
-        running = TaskRunning()
-        refused = Spans()
-        for handout in worker.handouts.values():
-            client, batch = handout.part.key
-            for lo, hi in handout.left:
-                for row in range(lo, hi):
-                    what = self._doomed.get((client, batch, row))
-                    if what == "force":
-                        self._kill(worker, "cancelled", "cancelled by its client")
-                    elif what is not None:
-                        del self._doomed[client, batch, row]
-                        (refused if what == "claim" else running).add(client, batch, row, row + 1)
-        if running:
-            self._say(running)
-        if refused:
-            self._say(TaskClaimResponse(Spans(), refused))
+    def _published(self, worker: Worker, items: list[tuple[Any, ...]]) -> None:
+        self.handouts.published(worker, items)
+        if worker.state == "parked":
+            self.slots.unsettled = True  # it may end now
 
     def _output(self, worker: Worker, client: int, row: int, name: str, stream: int, text: str) -> None:
-        self._effects.append(Output(name, row, stream, text))
+        self._out.add(Output(name, row, stream, text))
         for handout in worker.handouts.values():
             if handout.part.client == client and handout.part.task.flags & STREAM:
-                self._say(TaskOutput(client, row, name, stream, text))
+                self._out.say(TaskOutput(client, row, name, stream, text))
                 break
 
+    def _blocked(self, worker: Worker) -> None:
+        self.slots.blocked(worker)
+        self._next_heartbeat = self._crew.now  # the scheduler may send rows for the worker that takes its place
+
+    def _unblocked(self, worker: Worker) -> None:
+        self.slots.unblocked(worker)
+        self._next_heartbeat = self._crew.now
+
     # ---- what the scheduler says -----------------------------------------------------------------------------------
-    def _task_cancel(self, message: TaskCancel) -> None:
-        self._withdraw(message.spans, "force" if message.force else "cancel")
-
-    def _task_claim(self, message: TaskClaim) -> None:
-        self._withdraw(message, "claim")
-
-    def _withdraw(self, spans: Spans, what: str) -> None:
-        gone = Spans()
-        for client, batch, lo, hi in spans:
-            found = 0
-            for a, b in self._queue.remove_rows(client, batch, lo, hi):
-                self._withdrawn(what, client, batch, a, b)
-                found += b - a
-            if found == hi - lo:
-                continue
-            for worker in self.workers.values():
-                for handout in worker.handouts.values():
-                    if handout.part.key == (client, batch):
-                        for a, b in handout.left:
-                            rows = range(max(a, lo), min(b, hi))
-                            found += len(rows)
-                            self._doom(worker, client, batch, rows, what)
-            if found < hi - lo and what == "claim":
-                gone.add(client, batch, lo, hi)
-        if gone:
-            self._say(TaskClaimResponse(Spans(), gone))
-
-    def _doom(self, worker: Worker, client: int, batch: int, rows: range, what: str) -> None:
-        if not rows:
-            return
-        for row in rows:
-            self._doomed[client, batch, row] = what
-        first = next(iter(worker.handouts.values()))
-        if what == "force" and first.part.key == (client, batch) and first.left and first.left[0][0] in rows:
-            self._kill(worker, "cancelled", "cancelled by its client")
-        else:
-            self._recall(worker, 0)
-
-    def _balance_request(self, message: BalanceRequest) -> None:
-        response = BalanceResponse()
-        wanted = message.rows
-        while wanted and self._queue.rows:
-            part, lo, hi = self._queue.take_last(wanted)
-            response.add(*part.key, lo, hi)
-            wanted -= hi - lo
-        asked = False
-        if wanted and not response:
-            for worker in self.workers.values():
-                if worker.rows > 1 and worker.sentence is None:
-                    self._recall(worker, 0)
-                    asked = True
-        if asked:
-            self._owed += wanted
-        else:
-            self._say(response)
-
-    def _pay_debt(self) -> None:
-        """Rows came back that the scheduler wanted."""
-        if not self._owed or any(worker.recalling for worker in self.workers.values()):
-            return
-        response = BalanceResponse()
-        idle = sum(w.state == "idle" and not w.blocked for w in self.workers.values())
-        wanted, self._owed = min(self._owed, max(0, self._queue.rows - idle)), 0
-        while wanted and self._queue.rows:
-            part, lo, hi = self._queue.take_last(wanted)
-            response.add(*part.key, lo, hi)
-            wanted -= hi - lo
-        self._say(response)
-
-    def _object_release(self, message: ObjectRelease) -> None:
-        self._drop_objects(list(message))
-
-    def _drop_objects(self, keys: Iterable[Key]) -> None:
-        gone = {key for key in keys if self._objects.pop(key, None) is not None}
-        for worker in self.workers.values():
-            known = gone & worker.objects
-            if known:
-                worker.objects -= known
-                worker.stale += known
+    def _task(self, task: Task) -> None:
+        self.data.task(task)
+        for part in parts_of(task):
+            self.placement.admit(part, part.lo, part.hi)
 
     def _client_departure(self, message: ClientDeparture) -> None:
         client = message.client
-        self._queue.drop_client(client)
-        self._results.pop(client, None)
-        for row in [row for row in self._doomed if row[0] == client]:
-            del self._doomed[row]
-        for worker in self.workers.values():
-            for i, handout in enumerate(worker.handouts.values()):
-                if handout.part.client == client:
-                    handout.unwanted = True
-                    if i == 0:
-                        self._kill(worker, "unwanted", "its client is gone")
-                    else:
-                        self._recall(worker, 0)
-        self._drop_objects([key for key in self._objects if key[0] == client])
-        for name in [key for key in self._durations if key[0] == client]:
-            del self._durations[name]
+        self.placement.drop_client(client)
+        self._out.drop_results(client)
+        self.withdrawals.drop_client(client)
+        self.handouts.drop_client(client)
+        self.data.drop_client(client)
+
+    def _drop_everything(self) -> None:
+        """The scheduler doesn't know what this agent holds: begin anew."""
+        self.placement.drop_everything()
+        self.data.drop_everything()
+        self.handouts.durations.clear()
+        self.handouts.sizes.clear()
+        self._out.drop_results()
+        self.withdrawals.drop_everything()
+        for worker in self._crew.workers.values():
+            if worker.handouts:
+                self.handouts.close_all(worker)
+                self._crew.kill(worker, "dropped", "the scheduler lost sight of this agent")
+                self.slots.ending.add(worker.slot)
+            elif worker.objects:
+                self._crew.tell(worker, ("drop", list(worker.objects)))
+                worker.objects.clear()
 
     def leave(self) -> list[Effect]:
         """The last words of an agent that is told to end."""
-        self._say(DisconnectRequest())
-        effects, self._effects = self._effects, []
-        return effects
+        self._out.say(DisconnectRequest())
+        return self._out.flush()

@@ -8,6 +8,7 @@ from scaler.effects import Stop as Stop
 from scaler.effects import Tick as Tick
 from scaler.effects import WakeAt as WakeAt
 from scaler.protocol.messages import Message
+from scaler.store.layout import Key
 
 
 @dataclass(slots=True)
@@ -41,9 +42,74 @@ class Welcomed:
 
     resumed: bool
     heartbeat: float
+    #: this agent's number; by default that of the agent in the scheduler's own process
+    number: int = 1
 
 
-Event = FromScheduler | FromWorker | WorkerExited | Welcomed | Tick
+@dataclass(slots=True)
+class Spilled:
+    """An object is on disk now, and not in the store any more; or not, and why."""
+
+    key: Key
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Restored:
+    """An object that was on disk is in the store now; or not, and why."""
+
+    key: Key
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Fetched:
+    """An object of another agent is in the store now; or it could not be had, and why."""
+
+    key: Key
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Requested:
+    """Another agent or a client wants to have an object that is no file here now; to be answered with `Serve`."""
+
+    key: Key
+
+
+@dataclass(slots=True)
+class Put:
+    """A client on another host has put an object of so many bytes into the store."""
+
+    key: Key
+    size: int
+
+
+@dataclass(slots=True)
+class Sampled:
+    """What the host is busy with."""
+
+    #: bytes of memory that are a worker's alone, by slot; mapped objects don't count
+    workers: dict[int, int]
+    #: share of the host's processors in use, 0 to 1
+    cpu: float = 0.0
+    #: bytes that the store's file system should have free and has not: others use it, or map what was removed
+    short: int = 0
+
+
+Event = (
+    FromScheduler
+    | FromWorker
+    | WorkerExited
+    | Welcomed
+    | Spilled
+    | Restored
+    | Fetched
+    | Requested
+    | Put
+    | Sampled
+    | Tick
+)
 
 
 @dataclass(slots=True)
@@ -86,4 +152,68 @@ class Output:
     text: str
 
 
-Effect = ToScheduler | ToWorker | StartWorker | KillWorker | WakeAt | Output | Stop | Log
+@dataclass(slots=True)
+class Spill:
+    """Move an object from the store to disk; `Spilled` follows."""
+
+    key: Key
+
+
+@dataclass(slots=True)
+class Restore:
+    """Move an object from disk to the store; `Restored` follows."""
+
+    key: Key
+
+
+@dataclass(slots=True)
+class Fetch:
+    """Copy an object from one of these addresses into the store; `Fetched` follows, unless it is dropped before."""
+
+    key: Key
+    #: bytes
+    size: int
+    addresses: list[str]
+
+
+@dataclass(slots=True)
+class Serve:
+    """An object that was `Requested` is a file now; or it will not be, and why."""
+
+    key: Key
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class DropObject:
+    """Remove an object from the store and from disk, and fetch it no longer."""
+
+    key: Key
+
+
+@dataclass(slots=True)
+class DropClient:
+    """Remove all that a client has in the store; what is known of it was dropped before.
+
+    0: all that anybody has, except what came after this agent introduced itself to the scheduler.
+    """
+
+    client: int
+
+
+Effect = (
+    ToScheduler
+    | ToWorker
+    | StartWorker
+    | KillWorker
+    | Spill
+    | Restore
+    | Fetch
+    | Serve
+    | DropObject
+    | DropClient
+    | WakeAt
+    | Output
+    | Stop
+    | Log
+)

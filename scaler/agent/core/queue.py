@@ -1,8 +1,9 @@
-"""The rows at an agent that no worker has, by priority."""
+"""The rows at an agent that could run now and that no worker has: by priority, for any worker or for a certain one."""
 
 from bisect import insort
+from collections.abc import Iterator
 
-from scaler.agent.core.state import Part
+from scaler.agent.core.part import Part
 from scaler.spans import SpanQueue
 
 
@@ -29,6 +30,11 @@ class RowQueue:
         if not self._queues[key].rows:
             del self._queues[key]
             self._order.remove(key)
+
+    @property
+    def priority(self) -> int:
+        """Of the rows taken next. Raises IndexError when empty."""
+        return -self._order[0]
 
     @property
     def head(self) -> Part:
@@ -80,3 +86,77 @@ class RowQueue:
             self._queues[key].drop_client(client)
             self.rows -= before - self._queues[key].rows
             self._settle(key)
+
+    def __iter__(self) -> Iterator[tuple[Part, int, int]]:
+        for key in self._order:
+            yield from self._queues[key]
+
+
+class Queues:
+    """Rows for any worker, and for each worker those that use what only this one has."""
+
+    __slots__ = ("general", "local")
+
+    def __init__(self) -> None:
+        self.general = RowQueue()
+        #: by slot; only queues with rows
+        self.local: dict[int, RowQueue] = {}
+
+    @property
+    def rows(self) -> int:
+        """All rows queued."""
+        rows = self.general.rows
+        for queue in self.local.values():
+            rows += queue.rows
+        return rows
+
+    def put(self, part: Part, lo: int, hi: int, slot: int | None, front: bool) -> None:
+        """Queue rows for the worker of a slot, or for any; before the others of their client or behind them."""
+        queue = self.general if slot is None else self.local.setdefault(slot, RowQueue())
+        (queue.prepend if front else queue.append)(part, lo, hi)
+
+    def of(self, slot: int) -> tuple[RowQueue, int | None] | None:
+        """The queue that the worker of a slot takes from next, and whose it is; its own goes first."""
+        queue = self.local.get(slot)
+        if queue is not None and not (self.general.rows and self.general.priority > queue.priority):
+            return queue, slot
+        return (self.general, None) if self.general.rows else None
+
+    def settle(self, slot: int | None) -> None:
+        """Rows were taken from this queue."""
+        if slot is not None and slot in self.local and not self.local[slot].rows:
+            del self.local[slot]
+
+    def take_last(self, rows: int) -> tuple[Part, int, int]:
+        """Take at most `rows` rows from the far end: first of those for any worker. Raises IndexError when empty."""
+        if self.general.rows or not self.local:
+            return self.general.take_last(rows)
+        slot = max(self.local, key=lambda slot: self.local[slot].rows)
+        taken = self.local[slot].take_last(rows)
+        self.settle(slot)
+        return taken
+
+    def release(self, slot: int) -> list[tuple[Part, int, int]]:
+        """Take all rows that are for the worker of this slot, in order."""
+        queue = self.local.pop(slot, None)
+        return list(queue) if queue is not None else []
+
+    def remove_rows(self, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
+        """Take out rows of a batch; the spans that were here."""
+        found = self.general.remove_rows(client, batch, lo, hi)
+        for slot in list(self.local):
+            found += self.local[slot].remove_rows(client, batch, lo, hi)
+            self.settle(slot)
+        return found
+
+    def drop_client(self, client: int) -> None:
+        """Forget all rows of a client."""
+        self.general.drop_client(client)
+        for slot in list(self.local):
+            self.local[slot].drop_client(client)
+            self.settle(slot)
+
+    def __iter__(self) -> Iterator[tuple[Part, int, int]]:
+        yield from self.general
+        for queue in self.local.values():
+            yield from queue

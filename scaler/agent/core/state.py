@@ -1,17 +1,15 @@
-"""What an agent knows: rows queued, rows handed to workers, objects.
+"""What an agent knows of its workers and of the rows they have.
 
-A row at an agent is in exactly one place: in the queue, or in `left` of one handout of one worker.
+A row at an agent is in exactly one place: in a queue, waiting for objects, or in `left` of one handout of one worker.
 """
 
-from array import array
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
-from scaler.protocol.messages import EACH, Frame, Task, u64
+from scaler.agent.core.part import Part
+from scaler.protocol.messages import Frame
+from scaler.store.layout import Key
 from scaler.worker.constants import PRIORITY_SHIFT
-
-Key = tuple[int, int]
 
 #: which moves a worker makes, with what causes them; anything else is a defect
 WORKER_TRANSITIONS: dict[tuple[str, str], str] = {
@@ -28,61 +26,6 @@ WORKER_TRANSITIONS: dict[tuple[str, str], str] = {
 
 
 @dataclass(slots=True, eq=False)
-class Part:
-    """Consecutive rows of one batch, as one message of the scheduler brought them."""
-
-    client: int
-    task: Task
-    #: the rows [lo, hi) of the batch
-    lo: int
-    hi: int
-    #: form EACH: size of each row's payload, where it starts in the body (one more for the end), and the body
-    sizes: "array[int] | None" = None
-    offsets: "array[int] | None" = None
-    body: Frame = b""
-    #: per row: (object id, index) of each value it needs
-    needs: list[list[tuple[int, int]]] | None = None
-
-    @property
-    def key(self) -> Key:
-        """(client, batch)."""
-        return self.client, self.task.batch
-
-
-def parts_of(task: Task) -> list[Part]:
-    """The parts that a Task message brings, one for each of its spans."""
-    bounds = task.spans
-    if len(bounds) == 2 and not task.dependency_counts:
-        part = Part(task.client, task, bounds[0], bounds[1])
-        if task.form == EACH:
-            part.sizes, part.body = task.sizes, task.bodies[0]
-            part.offsets = u64(accumulate(task.sizes, initial=0))
-        return [part]
-    parts = []
-    at = dependency = offset = 0
-    view = memoryview(task.bodies[0]) if task.form == EACH else memoryview(b"")
-    for lo, hi in zip(bounds[::2], bounds[1::2], strict=True):
-        part = Part(task.client, task, lo, hi)
-        n = hi - lo
-        if task.form == EACH:
-            part.sizes = task.sizes[at : at + n]
-            part.offsets = u64(accumulate(part.sizes, initial=0))
-            part.body = bytes(view[offset : offset + part.offsets[-1]])
-            offset += part.offsets[-1]
-        if task.dependency_counts:
-            part.needs = []
-            for count in task.dependency_counts[at : at + n]:
-                end = dependency + count
-                part.needs.append(
-                    list(zip(task.dependencies[dependency:end], task.indexes[dependency:end], strict=True))
-                )
-                dependency = end
-        at += n
-        parts.append(part)
-    return parts
-
-
-@dataclass(slots=True, eq=False)
 class Handout:
     """Rows handed to a worker."""
 
@@ -95,6 +38,8 @@ class Handout:
     at: float
     #: its client is gone: nobody wants what comes of it
     unwanted: bool = False
+    #: stored objects that it uses, pinned in the index
+    pins: list[Key] = field(default_factory=list)
 
     @property
     def rows(self) -> int:
@@ -130,12 +75,20 @@ class Worker:
     recalling: bool = False
     #: why it is being killed: (outcome kind, words), for the row it runs
     sentence: tuple[str, str] | None = None
+    #: bytes of memory that are its alone, as last sampled, and the most since it was started
+    memory: int = 0
+    peak: int = 0
 
     def move(self, state: str) -> None:
         """Change the state; an illegal move is a defect."""
         if state != self.state:
             assert (self.state, state) in WORKER_TRANSITIONS, f"worker {self.slot}: {self.state} -> {state}"
             self.state = state
+
+    @property
+    def takes_rows(self) -> bool:
+        """It will take rows now or when it has done those it has."""
+        return self.sentence is None and not self.blocked and self.state in ("idle", "busy")
 
     @property
     def expected(self) -> float | None:
@@ -185,11 +138,12 @@ def run_message(number: int, handout: Handout, objects: dict[Key, Frame], worker
         a, b = lo - part.lo, hi - part.lo
         sizes = part.sizes[a:b].tobytes()
         body = bytes(memoryview(part.body)[part.offsets[a] : part.offsets[b]])
-    news = [(key, objects[key]) for key in needed if key not in known]
+    stored = part.stored
+    news = [(key, objects[key]) for key in needed if key not in known and key[1] not in stored]
     known.update(needed)
     arguments = (client, task.arguments) if task.arguments else None
     return (
         "run", number, client, task.batch, lo, hi, task.form, (client, task.function), arguments,
         task.flags | task.priority << PRIORITY_SHIFT, task.name,
-        sizes, body, needs, news, stale,
+        sizes, body, needs, news, stale, part.wanted(lo, hi),
     )  # fmt: skip

@@ -11,8 +11,11 @@ from typing import Any
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    FAILED,
     GRAPH,
     LOST,
+    STORED,
+    STORED_OBJECT,
     VALUES_EACH,
     BalanceRequest,
     BalanceResponse,
@@ -25,9 +28,14 @@ from scaler.protocol.messages import (
     HeartbeatEcho,
     Message,
     ObjectAnnounce,
+    ObjectGone,
+    ObjectMissing,
     ObjectRelease,
+    ObjectRequest,
+    ObjectResponse,
     ShutdownResponse,
     Spans,
+    StoreRequest,
     Task,
     TaskCancel,
     TaskClaim,
@@ -43,6 +51,7 @@ from scaler.scheduler.core.placement import Estimates, Placement
 from scaler.scheduler.core.queues import ReadyQueues
 from scaler.scheduler.core.rows import Rows
 from scaler.scheduler.core.state import AGENT, Agent, Batch, Client
+from scaler.scheduler.core.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +72,9 @@ class SchedulerCore:
         self._queues = ReadyQueues()
         self._estimates = Estimates()
         self._outbox = Outbox()
-        self._placement = Placement(self._queues, self._estimates, self._outbox.agents)
+        self._placement = Placement(self._queues, self._estimates, self._outbox.agents, {})
         self._rows = Rows(self._queues, self._placement, self._outbox, limits.retries_on_loss)
+        self._stores = Stores(self._rows, self._outbox)
         self.clients = self._rows.clients
         self.agents = self._rows.agents
         self._now = 0.0
@@ -77,6 +87,8 @@ class SchedulerCore:
             TaskClaim: self._task_claim,
             ObjectAnnounce: self._object_announce,
             ObjectRelease: self._object_release,
+            ObjectRequest: self._stores.read,
+            StoreRequest: lambda client, message: self._stores.request(client, message.beside),
             Heartbeat: self._client_heartbeat,
             DisconnectRequest: self._disconnect_request,
             ClientShutdown: self._client_shutdown,
@@ -88,6 +100,10 @@ class SchedulerCore:
             TaskClaimResponse: self._task_claim_response,
             TaskOutput: self._task_output,
             BalanceResponse: self._balance_response,
+            ObjectAnnounce: self._stores.announced_by_agent,
+            ObjectGone: self._stores.gone,
+            ObjectMissing: self._object_missing,
+            ObjectResponse: lambda agent, message: self._stores.responded(agent, message, self._now),
             Heartbeat: self._agent_heartbeat,
             DisconnectRequest: self._agent_leaves,
         }
@@ -110,7 +126,7 @@ class SchedulerCore:
         for agent, rows in self._placement.recalls():
             self._outbox.send(agent.number, BalanceRequest(rows))
         self._plan_wake()
-        return self._outbox.flush(self.clients)
+        return self._outbox.flush(self.clients, self.agents)
 
     @property
     def workers(self) -> int:
@@ -144,11 +160,16 @@ class SchedulerCore:
     def _joined(self, event: Joined) -> None:
         hello = event.hello
         if hello.role == "client":
-            self.clients[event.number] = Client(event.number, hello.name, self._now)
+            self.clients[event.number] = Client(event.number, hello.name, self._now, boot_id=hello.boot_id)
         else:
-            agent = Agent(event.number, hello.name, hello.workers, frozenset(hello.capabilities), self._now)
+            agent = Agent(
+                event.number, hello.name, hello.workers, frozenset(hello.capabilities), self._now,
+                boot_id=hello.boot_id, store=hello.store, token=hello.token, data=hello.data,
+                beside=hello.role == "store",
+            )  # fmt: skip
             self.agents[event.number] = agent
             self._placement.add(agent)
+            self._stores.joined(agent)
         self._log("INFO", f"{hello.role} {event.number} joined: {hello.name}")
 
     def _lost(self, number: int, reason: str) -> None:
@@ -161,6 +182,7 @@ class SchedulerCore:
                 "WARNING", f"agent {number} ({agent.name}) is gone: {reason}; {agent.outstanding} rows run elsewhere"
             )
             self._rows.agent_lost(agent, reason)
+            self._stores.left(agent)
             self._answer_for(agent)
         else:
             return
@@ -202,7 +224,9 @@ class SchedulerCore:
         self._outbox.send(client.number, HeartbeatEcho(message.clock, self.workers))
 
     def _agent_heartbeat(self, agent: Agent, message: Heartbeat) -> None:
-        if message.workers != agent.workers:
+        agent.stored = message.stored
+        if message.workers != agent.workers or message.full != agent.full:
+            agent.full = message.full
             self._placement.resized(agent, message.workers)
         self._outbox.send(agent.number, HeartbeatEcho(message.clock, self.workers))
 
@@ -234,7 +258,7 @@ class SchedulerCore:
         forward: dict[int, Spans] = {}
         for _, batch_id, lo, hi in message:
             batch = client.batches.get(batch_id)
-            if batch is None or hi > batch.rows or batch.task.form == GRAPH:
+            if batch is None or hi > batch.rows or batch.task.form == GRAPH or batch.again:
                 refused.add(client.number, batch_id, lo, hi)
                 continue
             taken, elsewhere = self._rows.withdraw(client, batch, lo, hi)
@@ -293,8 +317,20 @@ class SchedulerCore:
                 self._task_cancel(client, TaskCancel(spans, what == "force"))
 
     def _object_announce(self, client: Client, message: ObjectAnnounce) -> None:
-        for object_id, failed, payload in zip(message.ids, message.failed, message.bodies, strict=True):
-            self._rows.announce(client, object_id, payload, bool(failed))
+        stored: list[tuple[int, bytes]] = []
+        for object_id, kind, body in zip(message.ids, message.kinds, message.bodies, strict=True):
+            if kind == STORED_OBJECT:
+                stored.append((object_id, bytes(body)))
+            elif kind == FAILED:
+                self._rows.announce_failed(client, object_id, body)
+            else:
+                self._rows.announce(client, object_id, body)
+        if stored:
+            self._stores.announced_by_client(client, [i for i, _ in stored], [body for _, body in stored])
+
+    def _object_missing(self, agent: Agent, message: ObjectMissing) -> None:
+        self._stores.missing(agent, message, self._now)
+        self._placement.changed(agent)
 
     def _object_release(self, client: Client, message: ObjectRelease) -> None:
         for _, object_id in message:
@@ -339,11 +375,15 @@ class SchedulerCore:
         for span in spans:
             batch = client.batches.get(span.batch)
             if batch is None or span.hi > batch.rows:
+                if span.outcome == STORED:
+                    self._rows.objects.release_now(
+                        agent, client.number, [span.batch + row for row in range(span.lo, span.hi)]
+                    )
                 continue
             if not batch.are(span.lo, span.hi, place):
                 self._half_known(agent, batch, span.lo, span.hi)
                 continue
-            if span.outcome <= ERROR:
+            if span.outcome <= ERROR or span.outcome == STORED:
                 rows, us = learnt.get(batch, (0, 0))
                 learnt[batch] = rows + span.hi - span.lo, us + span.duration
                 self.finished["failed" if span.outcome == ERROR else "success"] += span.hi - span.lo
@@ -372,7 +412,7 @@ class SchedulerCore:
         return (
             batch is not None
             and span.outcome <= VALUES_EACH
-            and not (batch.keeps or batch.waiters)
+            and not (batch.keeps or batch.waiters or batch.again)
             and span.hi <= batch.rows
             and batch.are(span.lo, span.hi, place)
         )
@@ -388,22 +428,8 @@ class SchedulerCore:
                 )
                 self._rows.given_back(agent, batch, a, b)
 
-    def _theirs(self, agent: Agent, spans: Spans) -> Iterable[tuple[Client, Batch, int, int]]:
-        """The parts of these spans that are with this agent."""
-        for number, batch_id, lo, hi in spans:
-            client = self.clients.get(number)
-            batch = client.batches.get(batch_id) if client is not None else None
-            if client is None or batch is None or hi > batch.rows:
-                continue
-            if batch.are(lo, hi, AGENT + agent.number):
-                yield client, batch, lo, hi
-            else:
-                for row in range(lo, hi):
-                    if batch.place[row] == AGENT + agent.number:
-                        yield client, batch, row, row + 1
-
     def _task_running(self, agent: Agent, message: TaskRunning) -> None:
-        for client, batch, lo, hi in self._theirs(agent, message):
+        for client, batch, lo, hi in self._rows.theirs(agent, message):
             agent.asked = [
                 ask for ask in agent.asked if ask[0] == "claim" or ask[1] is not batch or ask[3] <= lo or hi <= ask[2]
             ]
@@ -414,7 +440,7 @@ class SchedulerCore:
     def _task_claim_response(self, agent: Agent, message: TaskClaimResponse) -> None:
         granted: dict[Client, Spans] = {}
         refused: dict[Client, Spans] = {}
-        for client, batch, lo, hi in list(self._theirs(agent, message.granted)):
+        for client, batch, lo, hi in list(self._rows.theirs(agent, message.granted)):
             self._rows.leave(agent, batch, lo, hi)
             self._rows.hand_over(client, batch, lo, hi)
             granted.setdefault(client, Spans()).add(client.number, batch.id, lo, hi)
@@ -433,7 +459,7 @@ class SchedulerCore:
     def _balance_response(self, agent: Agent, message: BalanceResponse) -> None:
         agent.recalling = False
         agent.barren = not message
-        for _, batch, lo, hi in list(self._theirs(agent, message)):
+        for _, batch, lo, hi in list(self._rows.theirs(agent, message)):
             self._rows.given_back(agent, batch, lo, hi)
         self._placement.changed(agent)
         if agent.asked:

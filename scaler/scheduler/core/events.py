@@ -52,4 +52,9 @@ class Forget:
     reason: str
 
 
-Effect = Send | Forget | WakeAt | Stop | Log
+@dataclass(slots=True)
+class StartStore:
+    """Start the store beside the scheduler: a client needs it."""
+
+
+Effect = Send | Forget | StartStore | WakeAt | Stop | Log

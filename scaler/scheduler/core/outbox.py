@@ -1,8 +1,9 @@
 """What one `handle` of the scheduler's core is going to send, gathered so that each peer gets few, large messages."""
 
+from collections.abc import Iterable
 from itertools import chain
 
-from scaler.protocol.messages import EACH, Frame, ObjectRelease, Task, TaskResult, i32, u32, u64
+from scaler.protocol.messages import EACH, Frame, Neighbours, ObjectRelease, Task, TaskResult, i32, u32, u64
 from scaler.results import FULL, ResultBuilder, SpanResult
 from scaler.scheduler.core.events import Effect, Send
 from scaler.scheduler.core.state import Agent, Batch, Client
@@ -47,17 +48,26 @@ class Outbox:
         if builder is not None:
             self.effects.append(Send(client, builder.build()))
 
-    def flush(self, clients: dict[int, Client]) -> list[Effect]:
+    def flush(self, clients: dict[int, Client], agents: dict[int, Agent]) -> list[Effect]:
         """All effects; the outbox is empty afterwards."""
         for client in list(self._results):
             self.flush_results(client)
         for agent in self.agents:
-            self._flush_agent(agent, clients)
+            self._flush_agent(agent, clients, agents)
         self.agents.clear()
         effects, self.effects = self.effects, []
         return effects
 
-    def _flush_agent(self, agent: Agent, clients: dict[int, Client]) -> None:
+    def introduce(self, agent: Agent, holders: Iterable[int], agents: dict[int, Agent]) -> None:
+        """Tell an agent where it can ask those for objects that it was not told of yet."""
+        strangers = [agents[number] for number in holders if number not in agent.neighbours and number in agents]
+        strangers = [other for other in strangers if other is not agent]
+        if strangers:
+            agent.neighbours.update(other.number for other in strangers)
+            told = Neighbours(u32([other.number for other in strangers]), tuple(other.data for other in strangers))
+            self.effects.append(Send(agent.number, told))
+
+    def _flush_agent(self, agent: Agent, clients: dict[int, Client], agents: dict[int, Agent]) -> None:
         """Releases go along with the next tasks, unless they are worth a message of their own."""
         if agent.released and (
             agent.outbox or agent.released_bytes > RELEASE_BYTES or len(agent.released) > RELEASE_COUNT
@@ -71,7 +81,10 @@ class Outbox:
             for batch, spans in outbox.items():
                 client = clients[batch.client]
                 client.agents.add(agent.number)
-                self.effects.append(Send(agent.number, task_for(agent, client, batch, spans)))
+                task = task_for(agent, client, batch, spans)
+                if task.holders:
+                    self.introduce(agent, dict.fromkeys(task.holders), agents)
+                self.effects.append(Send(agent.number, task))
 
 
 def task_for(agent: Agent, client: Client, batch: Batch, spans: list[tuple[int, int]]) -> Task:
@@ -81,6 +94,7 @@ def task_for(agent: Agent, client: Client, batch: Batch, spans: list[tuple[int, 
         source.form == EACH
         and batch.needs is None
         and (client.number, source.function) in agent.holds
+        and not client.objects[source.function].size
         and spans == [(0, batch.rows)]
     ):
         return source  # the client's message has all that the agent needs
@@ -100,9 +114,10 @@ def task_for(agent: Agent, client: Client, batch: Batch, spans: list[tuple[int, 
                 task.sizes.extend(source.sizes[lo:hi])
             payload = b"".join(body[offsets[lo] : offsets[hi]] for lo, hi in spans)
         task.bodies.append(payload)
-    lend(agent, client, task, source.function)
+    stored: dict[int, None] = {}
+    lend(agent, client, task, source.function, stored)
     if source.arguments:
-        lend(agent, client, task, source.arguments)
+        lend(agent, client, task, source.arguments, stored)
     if batch.needs is not None:
         located, counts, ids, indexes = client.located, u32(), u64(), i32()
         for lo, hi in spans:
@@ -113,18 +128,31 @@ def task_for(agent: Agent, client: Client, batch: Batch, spans: list[tuple[int, 
                     object_id, index = located.get(value) or (value, -1)
                     ids.append(object_id)
                     indexes.append(index)
-                    lend(agent, client, task, object_id)
+                    lend(agent, client, task, object_id, stored)
         task.dependency_counts, task.dependencies, task.indexes = counts, ids, indexes
+    if source.wanted:
+        task.wanted = source.wanted
+    for object_id in stored:
+        item = client.objects[object_id]
+        task.stored.append(object_id)
+        task.stored_sizes.append(item.size)
+        task.holder_counts.append(len(item.copies))
+        task.holders.extend(item.copies)
     return task
 
 
-def lend(agent: Agent, client: Client, task: Task, object_id: int) -> None:
-    """Put an object into the message if the agent doesn't have it."""
+def lend(agent: Agent, client: Client, task: Task, object_id: int, stored: dict[int, None]) -> None:
+    """Put an object into the message if the agent doesn't have it; only note it if it is stored."""
     key = (client.number, object_id)
     if key in agent.holds:
+        if client.objects[object_id].size:
+            stored[object_id] = None
         return
     item = client.objects[object_id]
     agent.holds.add(key)
     item.holders.add(agent.number)
+    if item.size:
+        stored[object_id] = None
+        return
     task.objects.append(object_id)
     task.bodies.append(item.payload)

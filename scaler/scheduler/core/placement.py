@@ -6,6 +6,7 @@ served. Rows beyond what the workers run now are prefetched by a window of about
 function's duration is not known, by one row a worker.
 """
 
+from collections.abc import Sequence
 from itertools import islice
 
 from scaler.scheduler.core.queues import ReadyQueues
@@ -16,6 +17,12 @@ from scaler.spans import SpanQueue
 PREFETCH_US = 100_000
 #: rows that an agent may have outstanding, whatever they take
 MAX_WINDOW = 40_000
+#: what a row is taken to last while nothing is known, microseconds
+UNKNOWN_US = 10_000.0
+#: what moving an object takes besides its bytes, microseconds
+MOVING_US = 1_000.0
+#: what moving objects between hosts is taken to manage before any was moved, bytes a second
+BANDWIDTH = 500e6
 
 
 class Estimates:
@@ -67,6 +74,9 @@ class Flavour:
     def sort(self, agent: Agent) -> None:
         """Put an agent into the sets where it belongs now."""
         outstanding, workers = agent.outstanding, agent.workers
+        if agent.full:
+            self.remove(agent)
+            return
         if outstanding < workers:
             self.idle.setdefault(agent)
         else:
@@ -103,7 +113,12 @@ def _assign(batch: Batch, lo: int, hi: int, agent: Agent) -> None:
 class Placement:
     """Gives ready rows to agents, and asks for rows back when some idle while others have more than they run."""
 
-    def __init__(self, queues: ReadyQueues, estimates: Estimates, touched: dict[Agent, None]) -> None:
+    def __init__(
+        self, queues: ReadyQueues, estimates: Estimates, touched: dict[Agent, None], agents: dict[int, Agent]
+    ) -> None:
+        self.agents = agents
+        #: between hosts, bytes a second, as learnt
+        self.bandwidth = BANDWIDTH
         self._queues = queues
         self._estimates = estimates
         #: agents that were given something, for whoever sends it
@@ -159,10 +174,11 @@ class Placement:
     def place(self) -> None:
         """Move ready rows to the outboxes of agents until either runs out."""
         for (_, capabilities), queue in self._queues.in_order():
-            for flavour in self._flavours_for(capabilities):
-                self._fill(queue, flavour)
-                if not queue.rows:
-                    break
+            flavours = self._flavours_for(capabilities)
+            for flavour in flavours:
+                self._serve_idle(queue, flavour)
+            for flavour in flavours:
+                self._prefetch(queue, flavour)
 
     def place_at_once(self, batch: Batch) -> bool:
         """Give a new batch to an agent that has nothing else to do for so many workers, if no rows wait for a place."""
@@ -180,7 +196,34 @@ class Placement:
                 return True
         return False
 
-    def _fill(self, queue: SpanQueue[Batch], flavour: Flavour) -> None:
+    def may_run(self, batch: Batch, number: int) -> bool:
+        """An agent has workers, and what the rows of a batch ask for."""
+        agent = self.agents.get(number)
+        return agent is not None and agent.workers > 0 and agent.capabilities.issuperset(batch.task.capabilities)
+
+    def place_at(self, batch: Batch, row: int, numbers: Sequence[int], moved: int = 0) -> bool:
+        """Give a row that is in no queue to one of these agents, however busy it is; False if none may run it.
+
+        With `moved` only if waiting there costs less than moving so many bytes elsewhere.
+        """
+        for number in numbers:
+            agent = self.agents.get(number)
+            if agent is None or agent.full or not self.may_run(batch, number):
+                continue
+            if moved:
+                each = agent.recent or self._estimates.get(batch) or UNKNOWN_US
+                ahead = agent.outstanding - agent.workers + 1
+                if ahead > 0 and ahead * each / agent.workers > MOVING_US + moved / self.bandwidth * 1e6:
+                    continue
+            self._touched.setdefault(agent)
+            if batch.place[row] != QUEUED:
+                batch.move(row, row + 1, QUEUED)
+            _assign(batch, row, row + 1, agent)
+            self.changed(agent)
+            return True
+        return False
+
+    def _serve_idle(self, queue: SpanQueue[Batch], flavour: Flavour) -> None:
         while queue.rows and flavour.idle:
             agent = next(iter(flavour.idle))
             share = -(-queue.rows // len(flavour.idle))
@@ -191,6 +234,8 @@ class Placement:
                 agent,
                 share if share < need else max(need, min(share, agent.window - agent.outstanding)),
             )
+
+    def _prefetch(self, queue: SpanQueue[Batch], flavour: Flavour) -> None:
         while queue.rows:
             head = queue.head
             each = self._estimates.get(head)

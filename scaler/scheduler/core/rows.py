@@ -4,26 +4,31 @@ Every change of a row's place goes through this file, so that `TRANSITIONS` can 
 is said to its client once; values that other rows need become objects, counted by the rows that need them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
     LOST,
+    STORED,
     VALUES_EACH,
     VALUES_LIST,
     Frame,
-    ObjectRequest,
+    Spans,
     Task,
     u32,
-    u64,
 )
-from scaler.results import NO_SIZES, SpanResult, values_of
+from scaler.results import NO_SIZES, SpanResult, part_of, stored_sizes, values_of
+from scaler.scheduler.core.objects import Objects
 from scaler.scheduler.core.outbox import Outbox
 from scaler.scheduler.core.placement import Placement
 from scaler.scheduler.core.queues import ReadyQueues
+from scaler.scheduler.core.recovery import Recovery
 from scaler.scheduler.core.state import AGENT, DONE, QUEUED, WAITING, Agent, Batch, Client, Object
 from scaler.serialize.record import encode_error
+
+#: how often a row comes back since what it needs is out of reach, before it is given up
+MAX_RETURNS = 8
 
 #: ids of list objects, made here, have this bit; clients' ids never do
 LIST_OBJECT = 1 << 63
@@ -38,11 +43,15 @@ class Rows:
 
     def __init__(self, queues: ReadyQueues, placement: Placement, outbox: Outbox, retries_on_loss: int) -> None:
         self.clients: dict[int, Client] = {}
-        self.agents: dict[int, Agent] = {}
+        self.agents = placement.agents
+        self.retries_on_loss = retries_on_loss
         self._queues = queues
         self._placement = placement
         self._outbox = outbox
-        self._retries_on_loss = retries_on_loss
+        self.objects = Objects(self.agents, outbox)
+        self.recovery = Recovery(self)
+        #: told when a value that was lost is there again, or never will be
+        self.reread: Callable[[Client, int], None] = lambda client, value: None
 
     # ---- coming in -------------------------------------------------------------------------------------------------
     def admit(self, client: Client, task: Task) -> None:
@@ -72,8 +81,8 @@ class Rows:
             client.kept.update(dict.fromkeys(range(batch.id, batch.id + batch.rows), batch))
         if task.dependencies:
             self._admit_dependent(client, batch)
-        elif not self._placement.place_at_once(batch):
-            self._queue(batch, 0, batch.rows)
+        elif client.gone or not self._placement.place_at_once(batch):
+            self.make_ready(client, batch, 0, batch.rows)
 
     def _admit_dependent(self, client: Client, batch: Batch) -> None:
         task, at = batch.task, 0
@@ -98,7 +107,7 @@ class Rows:
             if ready and lo is None:
                 lo = row
             elif not ready and lo is not None:
-                self._queue(batch, lo, row)
+                self.make_ready(client, batch, lo, row)
                 lo = None
         if failures:
             self._fail_rows(client, failures)
@@ -110,6 +119,8 @@ class Rows:
         item = client.objects.get(place[0] if place else value)
         if item is not None:
             item.references += not (item.counted and batch.keeps)
+            if item.is_lost:
+                self.recovery.await_value(client, batch, row, value)
             return None
         failure = client.failed.get(value)
         if failure is not None:
@@ -127,7 +138,7 @@ class Rows:
         waiting = client.requested.get(value)
         if waiting is None:
             waiting = client.requested[value] = []
-            self._outbox.send(client.number, ObjectRequest(u32([client.number]), u64([value])))
+            self.ask_client(client, value)
         waiting.append((batch, row))
         batch.missing[row] += 1
         return None
@@ -140,32 +151,58 @@ class Rows:
         batch = client.batches[best]
         return batch if row_id < batch.id + batch.rows else None
 
-    def announce(self, client: Client, value: int, payload: Frame, failed: bool) -> None:
-        """The client sent an object, or the value of a row that was asked of it."""
+    def ask_client(self, client: Client, value: int) -> None:
+        """Ask a client for an object that it made, or for the value of a row that ended at it."""
+        client.asked.add(value)
+        self._outbox.send(client.number, self.recovery.request(client, value))
+
+    def announce(self, client: Client, value: int, payload: Frame, size: int = 0, agent: Agent | None = None) -> None:
+        """The client sent an object, or the value of a row that was asked of it; of a stored one its size and place."""
+        asked = value in client.asked
+        client.asked.discard(value)
         waiting = client.requested.pop(value, None)
-        if failed:
-            self._fail_rows(client, [(batch, row, payload) for batch, row in waiting or ()])
-            return
         item = client.objects.get(value)
         if item is None:
+            if asked and not waiting:  # nobody needs it any more
+                if agent is not None:
+                    self.objects.release(agent, client.number, value, size)
+                return
             item = client.objects[value] = Object(payload)
+            item.size = size
+        elif item.is_lost:
+            item.payload, item.size = payload, size
+        if item.size and agent is not None:
+            self.objects.has(client, agent, value, item)
+        elif item.is_lost:
+            client.gone.add(value)
+        else:
+            client.gone.discard(value)
+        if value in client.lost:
+            self.recovery.announced(client, value, item)
+        elif not (asked or item.held):
+            item.held = True
+            item.references += 1
         if waiting is None:
-            if not item.held:
-                item.held = True
-                item.references += 1
             return
         waiting = _still_waiting(waiting)
         item.references += len(waiting)
-        self._one_less_missing(waiting)
-        if not waiting and not item.references:
-            del client.objects[value]
+        self.one_less_missing(waiting)
+        if not item.references:
+            self.objects.drop(client, value, item)
+
+    def announce_failed(self, client: Client, value: int, record: Frame) -> None:
+        """The client can't send what it was asked for."""
+        client.asked.discard(value)
+        waiting = client.requested.pop(value, None) or []
+        failures = [(batch, row, record) for batch, row in waiting]
+        self._fail_rows(client, failures + self.recovery.refused(client, value, record))
 
     def release(self, client: Client, object_id: int) -> None:
         """The client doesn't hold an object any more."""
         item = client.objects.get(object_id)
         if item is not None and item.held:
             item.held = False
-            self._unreference(client, object_id)
+            self.objects.unreference(client, object_id)
 
     # ---- results ---------------------------------------------------------------------------------------------------
     def ended(self, agent: Agent, client: Client, batch: Batch, span: SpanResult) -> None:
@@ -178,11 +215,11 @@ class Rows:
             batch.tries[lo] = batch.tries.get(lo, 0) + 1
             self._requeue(batch, lo, hi)
         else:
-            self._finish(client, batch, span, AGENT)
+            self._finish(client, batch, span, agent)
 
     def _lost_row(self, client: Client, batch: Batch, row: int, span: SpanResult) -> None:
         losses = batch.losses[row] = batch.losses.get(row, 0) + 1
-        if losses <= self._retries_on_loss:
+        if losses <= self.retries_on_loss:
             self._requeue(batch, row, row + 1)
             return
         what = bytes(span.body).decode(errors="replace")
@@ -193,7 +230,7 @@ class Rows:
             client,
             batch,
             SpanResult(batch.id, row, row + 1, ERROR, span.duration, 0, u32([len(record)]), record),
-            AGENT,
+            None,
         )
 
     def given_back(self, agent: Agent, batch: Batch, lo: int, hi: int) -> None:
@@ -219,6 +256,77 @@ class Rows:
             owner = self.clients.get(client_number)
             if owner is not None and object_id in owner.objects:
                 owner.objects[object_id].holders.discard(agent.number)
+        self.recovery.copies_lost(agent.number, sorted(agent.holds))
+
+    def returned_for(self, agent: Agent, client: Client, batch: Batch, lo: int, hi: int) -> None:
+        """Rows come back from an agent that could not get objects they need: they run where those are within reach.
+
+        Where there is no such agent, what this one can't reach is made again within its reach.
+        """
+        for row in range(lo, hi):
+            self._leave(agent, batch, row, row + 1)
+            returns = batch.returns[row] = batch.returns.get(row, 0) + 1
+            if returns > MAX_RETURNS:
+                words = (
+                    f"task {batch.task.name} ({batch.id + row}) could not get objects that it needs, {returns} times"
+                )
+                record = encode_error("object", message=words, function=batch.task.name)
+                span = SpanResult(batch.id, row, row + 1, ERROR, 0, 0, u32([len(record)]), record)
+                self._finish(client, batch, span, None)
+                continue
+            values = self._stored_needs(client, batch, row)
+            sizes: dict[int, int] = {}
+            for value in values:
+                for number in client.objects[value].copies:
+                    sizes[number] = sizes.get(number, 0) + client.objects[value].size
+            # by what the row needs alone, so that rows with the same needs go to the same place
+            homes = sorted(sizes, key=lambda number: (-sizes[number], number))
+            homes = [number for number in homes if self._placement.may_run(batch, number)] or [agent.number]
+            reach = [number for number in homes if not self._beyond_reach(client, self.agents[number], values)]
+            if not self._placement.place_at(batch, row, reach):
+                self._make_within_reach(client, batch, row, self.agents[homes[0]], values)
+
+    def _make_within_reach(self, client: Client, batch: Batch, row: int, home: Agent, values: list[int]) -> None:
+        """Let a row wait until what an agent can't reach is made again where it can; queue it if that is nothing."""
+        beyond = self._beyond_reach(client, home, values)
+        if not beyond:
+            self._requeue(batch, row, row + 1)
+            return
+        batch.move(row, row + 1, QUEUED)
+        client.near.update(dict.fromkeys(beyond, home.number))
+        self.recovery.wait(client, batch, row, beyond)
+
+    def _beyond_reach(self, client: Client, agent: Agent, values: list[int]) -> list[int]:
+        """Those of these objects that an agent neither has nor can fetch, as far as is known."""
+        return [value for value in values if not self.within_reach(agent, client.objects[value].copies)]
+
+    def _stored_needs(self, client: Client, batch: Batch, row: int) -> list[int]:
+        """The stored objects that a row needs."""
+        task = batch.task
+        values = {task.function, task.arguments, *(batch.needs[row] if batch.needs is not None else ())}
+        return sorted(value for value in values if value in client.objects and client.objects[value].size)
+
+    def within_reach(self, agent: Agent, copies: Iterable[int]) -> bool:
+        """An agent has an object, or can fetch it from one of these, as far as is known."""
+        return agent.number in copies or any(
+            number not in agent.cut and agent.number not in self.agents[number].cut
+            for number in copies
+            if number in self.agents
+        )
+
+    def theirs(self, agent: Agent, spans: Spans) -> Iterator[tuple[Client, Batch, int, int]]:
+        """The parts of these spans that are with this agent."""
+        for number, batch_id, lo, hi in spans:
+            client = self.clients.get(number)
+            batch = client.batches.get(batch_id) if client is not None else None
+            if client is None or batch is None or hi > batch.rows:
+                continue
+            if batch.are(lo, hi, AGENT + agent.number):
+                yield client, batch, lo, hi
+            else:
+                for row in range(lo, hi):
+                    if batch.place[row] == AGENT + agent.number:
+                        yield client, batch, row, row + 1
 
     def withdraw(
         self, client: Client, batch: Batch, lo: int, hi: int
@@ -257,7 +365,7 @@ class Rows:
         for row in [row for row in batch.waiters if lo <= row < hi]:
             value = batch.id + row
             client.requested.setdefault(value, []).extend(batch.waiters.pop(row))
-            self._outbox.send(client.number, ObjectRequest(u32([client.number]), u64([value])))
+            self.ask_client(client, value)
         self._after(client, batch, lo, hi)
 
     def leave(self, agent: Agent, batch: Batch, lo: int, hi: int) -> None:
@@ -265,13 +373,68 @@ class Rows:
         self._leave(agent, batch, lo, hi)
 
     # ---- the moves -------------------------------------------------------------------------------------------------
-    def _queue(self, batch: Batch, lo: int, hi: int) -> None:
+    def make_ready(self, client: Client, batch: Batch, lo: int, hi: int, front: bool = False) -> None:
+        """Rows have all they need: they run where that is, or are queued; those whose objects are lost wait."""
+        if client.gone:
+            for row in range(lo, hi):
+                lacking = self.objects.lacking(client, batch, row)
+                if lacking:
+                    self.recovery.wait(client, batch, row, lacking)
+                elif not self._place_by_data(client, batch, row):
+                    self._queue(batch, row, row + 1, front)
+        elif batch.needs is None or len(self.agents) == 1:
+            self._queue(batch, lo, hi, front)
+        else:
+            for row in range(lo, hi):
+                if not self._place_by_data(client, batch, row):
+                    self._queue(batch, row, row + 1, front)
+
+    def _queue(self, batch: Batch, lo: int, hi: int, front: bool = False) -> None:
         batch.move(lo, hi, QUEUED)
-        self._queues.append(batch, lo, hi)
+        if front:
+            self._queues.prepend(batch, lo, hi)
+        else:
+            self._queues.append(batch, lo, hi)
 
     def _requeue(self, batch: Batch, lo: int, hi: int) -> None:
+        client = self.clients[batch.client]
         batch.move(lo, hi, QUEUED)
-        self._queues.prepend(batch, lo, hi)
+        if not client.gone:
+            self._queues.prepend(batch, lo, hi)
+            return
+        for row in range(hi - 1, lo - 1, -1):
+            lacking = self.objects.lacking(client, batch, row)
+            if lacking:
+                self.recovery.wait(client, batch, row, lacking)
+            else:
+                self._queues.prepend(batch, row, row + 1)
+
+    def unqueue(self, batch: Batch, row: int) -> None:
+        """Take a row out of its queue."""
+        self._queues.remove(batch, row, row + 1)
+
+    def make_near(self, client: Client, batch: Batch, row: int, number: int) -> bool:
+        """Give a row that is to be computed again to an agent within reach of another one; False if there is none."""
+        target = self.agents.get(number)
+        if target is None or (client.gone and self.objects.lacking(client, batch, row)):
+            return False
+        others = [other for other in self.agents if other not in target.cut and number not in self.agents[other].cut]
+        return self._placement.place_at(batch, row, [number, *(other for other in others if other != number)])
+
+    def _place_by_data(self, client: Client, batch: Batch, row: int) -> bool:
+        """Give a row to the agent that has most of its stored input, unless waiting there costs more than moving it."""
+        if batch.needs is None or len(self.agents) == 1:
+            return False
+        have: dict[int, int] = {}
+        for value in batch.needs[row]:
+            item = client.objects.get(value)
+            if item is not None and item.size:
+                for number in item.copies:
+                    have[number] = have.get(number, 0) + item.size
+        if not have:
+            return False
+        number = max(have, key=have.__getitem__)
+        return self._placement.place_at(batch, row, [number], have[number])
 
     def _leave(self, agent: Agent, batch: Batch, lo: int, hi: int) -> None:
         n = hi - lo
@@ -289,8 +452,11 @@ class Rows:
             batch.left -= hi - lo
             client.outstanding -= hi - lo
 
-    def _finish(self, client: Client, batch: Batch, span: SpanResult, was: int | None, said: bool = False) -> None:
+    def _finish(self, client: Client, batch: Batch, span: SpanResult, agent: Agent | None, said: bool = False) -> None:
         """Rows end for good: say so to the client, keep what others need, let go of what they needed."""
+        if batch.again and not batch.again.isdisjoint(range(span.lo, span.hi)):
+            self._finish_again(client, batch, span, agent)
+            return
         lo, hi, outcome = span.lo, span.hi, span.outcome
         self._account(client, batch, lo, hi, DONE)
         if not said:
@@ -302,6 +468,10 @@ class Rows:
             if batch.keeps or batch.waiters:
                 for row, payload in zip(range(lo, hi), values_of(span), strict=True):
                     self._supply(client, batch, row, payload)
+        elif outcome == STORED:
+            if agent is not None:
+                for row, size in zip(range(lo, hi), stored_sizes(span), strict=True):
+                    self._supply_stored(client, batch, row, size, agent)
         elif batch.keeps or batch.waiters:
             record = (
                 span.body
@@ -314,24 +484,35 @@ class Rows:
             self._fail_rows(client, failures)
         self._after(client, batch, lo, hi)
 
+    def _finish_again(self, client: Client, batch: Batch, span: SpanResult, agent: Agent | None) -> None:
+        """Some of these rows had ended before: nothing is said of those."""
+        for row in range(span.lo, span.hi):
+            part = part_of(span, row, row + 1)
+            if row not in batch.again:
+                self._finish(client, batch, part, agent)
+                continue
+            self._account(client, batch, row, row + 1, DONE)
+            self._fail_rows(client, self.recovery.ended(client, agent, batch, part))
+
     def finished_as_said(self, agent: Agent, client: Client, batch: Batch, span: SpanResult) -> None:
         """Like `ended`, for plain values whose message is passed on to the client as it came."""
         self._leave(agent, batch, span.lo, span.hi)
-        self._finish(client, batch, span, AGENT, said=True)
+        self._finish(client, batch, span, agent, said=True)
 
     def _tell(self, client: Client, batch: Batch, span: SpanResult) -> None:
         wanted = batch.task.wanted
         if not wanted or (span.hi - span.lo == 1 and wanted[span.lo]):
             self._outbox.result(client.number, span)
             return
-        values = list(values_of(span)) if span.outcome == VALUES_EACH else []
+        each = span.outcome in (VALUES_EACH, STORED)
+        values = list(values_of(span)) if each else []
         for row in range(span.lo, span.hi):
             if not wanted[row]:
                 continue
-            if span.outcome == VALUES_EACH:
+            if each:
                 body = values[row - span.lo]
                 self._outbox.result(
-                    client.number, SpanResult(batch.id, row, row + 1, VALUES_EACH, 0, 0, u32([len(body)]), body)
+                    client.number, SpanResult(batch.id, row, row + 1, span.outcome, 0, 0, u32([len(body)]), body)
                 )
             else:
                 self._outbox.result(client.number, span._replace(lo=row, hi=row + 1))
@@ -343,7 +524,21 @@ class Rows:
         references = uses[row] + sum(not b.keeps for b, _ in waiting) if uses else len(waiting)
         if references:
             client.objects[batch.id + row] = Object(bytes(payload), references, counted=bool(uses))
-        self._one_less_missing(waiting)
+        self.one_less_missing(waiting)
+
+    def _supply_stored(self, client: Client, batch: Batch, row: int, size: int, agent: Agent) -> None:
+        """A row's value is in an agent's store: an object, unless nobody wants it."""
+        task = batch.task
+        waiting = _still_waiting(batch.waiters.pop(row, ()))
+        references = task.uses[row] + sum(not b.keeps for b, _ in waiting) if task.uses else len(waiting)
+        told = not task.wanted or bool(task.wanted[row])
+        if not references + told:
+            self.objects.release(agent, client.number, batch.id + row, size)
+            return
+        self.objects.remember(client, batch, row)
+        item = self.objects.stored_by_row(client, agent, batch, row, size, references + told)
+        item.held = told
+        self.one_less_missing(waiting)
 
     def _supply_element(self, client: Client, batch: Batch, row: int, span: SpanResult) -> None:
         waiting = _still_waiting(batch.waiters.pop(row))
@@ -353,17 +548,19 @@ class Rows:
         client.located[batch.id + row] = (list_id, row - span.lo)
         item = client.objects.get(list_id)
         if item is None:
-            item = client.objects[list_id] = Object(bytes(span.body))
+            item = client.objects[list_id] = Object(bytes(span.body), elements=[])
         item.references += len(waiting)
+        assert item.elements is not None
         item.elements.append(batch.id + row)
-        self._one_less_missing(waiting)
+        self.one_less_missing(waiting)
 
-    def _one_less_missing(self, waiting: list[tuple[Batch, int]]) -> None:
-        for batch, row in waiting:
+    def one_less_missing(self, waiting: list[tuple[Batch, int]]) -> None:
+        """A value is there that these rows waited for. Those that can run go before others: depth first."""
+        for batch, row in reversed(waiting):
             assert batch.missing is not None
             batch.missing[row] -= 1
             if not batch.missing[row] and batch.place[row] == WAITING:
-                self._queue(batch, row, row + 1)
+                self.make_ready(self.clients[batch.client], batch, row, row + 1, batch.keeps)
 
     def _fail_rows(self, client: Client, failures: list[tuple[Batch, int, Frame]]) -> None:
         """End rows that can't run because of an error, and with them what depends on them in turn."""
@@ -373,6 +570,9 @@ class Rows:
             if batch.place[row] == DONE:
                 continue
             self._account(client, batch, row, row + 1, DONE)
+            if row in batch.again:
+                stack += self.recovery.failed(client, batch, row, record)
+                continue
             self._tell(client, batch, SpanResult(batch.id, row, row + 1, ERROR, 0, 0, u32([len(record)]), record))
             stack += self._row_failed(client, batch, row, record)
             self._after(client, batch, row, row + 1)
@@ -393,41 +593,9 @@ class Rows:
             for row in range(lo, hi):
                 for value in batch.needs[row]:
                     place = client.located.get(value)
-                    self._unreference(client, place[0] if place else value, counted=batch.keeps)
+                    self.objects.unreference(client, place[0] if place else value, batch.keeps)
         if not batch.left:
-            self._end_batch(client, batch)
-
-    def _end_batch(self, client: Client, batch: Batch) -> None:
-        if client.batches.pop(batch.id, None) is None:
-            return  # it ended with rows that depended on one of its own
-        task = batch.task
-        self._unreference(client, task.function)
-        if task.arguments:
-            self._unreference(client, task.arguments)
-        if batch.keeps:
-            for row_id in range(batch.id, batch.id + batch.rows):
-                client.kept.pop(row_id, None)
-
-    def _unreference(self, client: Client, object_id: int, counted: bool = False) -> None:
-        item = client.objects.get(object_id)
-        if item is None:  # not made yet, or never: it will be made for one less
-            source = client.kept.get(object_id) if counted else None
-            if source is not None and source.task.uses and source.task.uses[object_id - source.id]:
-                source.task.uses[object_id - source.id] -= 1
-            return
-        item.references -= 1
-        if item.references > 0:
-            return
-        del client.objects[object_id]
-        for row_id in item.elements:
-            client.located.pop(row_id, None)
-        for number in item.holders:
-            agent = self.agents.get(number)
-            if agent is not None:
-                agent.holds.discard((client.number, object_id))
-                agent.released.append((client.number, object_id))
-                agent.released_bytes += len(item.payload)
-                self._outbox.agents.setdefault(agent)
+            self.objects.end(client, batch)
 
     # ---- departure -------------------------------------------------------------------------------------------------
     def drop_client_work(self, client: Client) -> set[int]:
@@ -444,7 +612,11 @@ class Rows:
         for number in agents:
             self.agents[number].asked = [ask for ask in self.agents[number].asked if ask[1].client != client.number]
             self.agents[number].holds = {key for key in self.agents[number].holds if key[0] != client.number}
-        for table in (client.batches, client.objects, client.kept, client.located, client.requested, client.failed):
+        for table in (
+            client.batches, client.objects, client.kept, client.located, client.requested, client.failed,
+            client.lineage, client.gone, client.lost, client.asked, client.reading, client.rereads,
+            client.near,
+        ):  # fmt: skip
             table.clear()
         client.outstanding = 0
         return agents

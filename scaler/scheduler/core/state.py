@@ -11,6 +11,7 @@ from itertools import accumulate
 from scaler.protocol.messages import KEEP, Frame, Task, u32, u64
 
 WAITING, QUEUED, DONE = 0, 1, 2
+NOBODY: frozenset[int] = frozenset()
 #: the place of a row at an agent is the agent's number + this
 AGENT = 16
 
@@ -22,6 +23,8 @@ TRANSITIONS: dict[tuple[str, str], str] = {
     ("queued", "done"): "cancelled or claimed",
     ("agent", "queued"): "given back, or lost with its worker or agent, or retried after an error",
     ("agent", "done"): "its result came, or it was cancelled or claimed before it began, or lost once too often",
+    ("queued", "waiting"): "an object that it needs is lost",
+    ("done", "waiting"): "its stored value is lost and needed: it will be computed again",
 }
 
 
@@ -32,8 +35,9 @@ def place_name(place: int) -> str:
 
 @dataclass(slots=True)
 class Object:
-    """Immutable bytes that rows need."""
+    """An immutable value that rows or a client need: its bytes, or in which stores it is."""
 
+    #: empty if it is stored
     payload: Frame
     #: batches and waiting rows that need it, plus one while the client holds it
     references: int = 0
@@ -42,9 +46,20 @@ class Object:
     #: rows of its graph that depend on it are counted in `references` beforehand, even if they have not come yet
     counted: bool = False
     #: ids of rows whose values are elements of this list
-    elements: list[int] = field(default_factory=list)
-    #: numbers of the agents that have it
+    elements: "list[int] | None" = None
+    #: numbers of the agents that were given it or are about to fetch it: they are told when nobody needs it
     holders: set[int] = field(default_factory=set)
+    #: bytes of a stored object; 0 if it is in `payload`
+    size: int = 0
+    #: numbers of the agents whose stores have it, of a stored object; none: it is lost until it is made again
+    copies: "set[int] | frozenset[int]" = NOBODY
+    #: the batch and row that made it; None if a client did
+    source: "tuple[Batch, int] | None" = None
+
+    @property
+    def is_lost(self) -> bool:
+        """No store has it any more."""
+        return bool(self.size) and not self.copies
 
 
 @dataclass(slots=True, eq=False)
@@ -72,6 +87,16 @@ class Batch:
     #: how often a row was lost with its worker, or ended in an error that is retried
     losses: dict[int, int] = field(default_factory=dict)
     tries: dict[int, int] = field(default_factory=dict)
+    #: how often a row came back since its agent could not get what it needs
+    returns: dict[int, int] = field(default_factory=dict)
+    #: why it is remembered after all its rows have ended: objects that its rows made, batches that need values of it
+    pins: int = 0
+    #: the batches that made stored values which its rows needed; a dict serves as an ordered set
+    upstream: "dict[Batch, None]" = field(default_factory=dict)
+    #: rows whose values were stored -> ids of the small objects they needed, kept for computing them again
+    retained: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    #: rows that have ended before and are computed again since their values were lost
+    again: set[int] = field(default_factory=set)
 
     @classmethod
     def of(cls, client: int, task: Task) -> "Batch":
@@ -137,6 +162,24 @@ class Client:
     outstanding: int = 0
     #: numbers of the agents that were ever sent something of it
     agents: set[int] = field(default_factory=set)
+    #: the host it runs on
+    boot_id: str = ""
+    #: batches that have ended, kept since what their rows made may be lost
+    lineage: dict[int, Batch] = field(default_factory=dict)
+    #: ids of its stored objects that no store has any more
+    gone: set[int] = field(default_factory=set)
+    #: value id -> rows that wait for it to be made or sent again
+    lost: dict[int, list[tuple[Batch, int]]] = field(default_factory=dict)
+    #: ids of values that it was asked for and has not answered
+    asked: set[int] = field(default_factory=set)
+    #: ids of objects that it wants to read -> the agent that was asked to have it, 0: it is being made again
+    reading: dict[int, int] = field(default_factory=dict)
+    #: how often such a reading has failed
+    rereads: dict[int, int] = field(default_factory=dict)
+    #: lost value -> the agent that could not reach those that had it: it is to be made again within its reach
+    near: dict[int, int] = field(default_factory=dict)
+    #: it can't use the directory of any agent
+    beside: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -169,3 +212,18 @@ class Agent:
     #: objects to be released, to be told with the next tasks, or at the next look at the time; and their size
     released: list[tuple[int, int]] = field(default_factory=list)
     released_bytes: int = 0
+    #: its host, the directory of its store, the proof of being on that host, and where it gives objects away
+    boot_id: str = ""
+    store: str = ""
+    token: str = ""
+    data: str = ""
+    #: it is the store beside the scheduler, without workers
+    beside: bool = False
+    #: it has no room for more objects: it gets no new work
+    full: bool = False
+    #: bytes of objects it has, as last heard
+    stored: int = 0
+    #: agents whose data addresses it was told
+    neighbours: set[int] = field(default_factory=set)
+    #: agents that it could not fetch objects from -> when, seconds
+    cut: dict[int, float] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -83,7 +83,7 @@ def check_scheduler(world: World, core: SchedulerCore) -> None:
         queued += queue.rows
         if queue.rows:
             for agent in core.agents.values():
-                idle = agent.outstanding < agent.workers and set(key[1]) <= agent.capabilities
+                idle = agent.outstanding < agent.workers and set(key[1]) <= agent.capabilities and not agent.full
                 has = f"agent {agent.number} has {agent.outstanding} for {agent.workers} workers"
                 require(not idle, f"{queue.rows} rows are queued while {has}")
     require(queued == core.queued, "rows queued")
@@ -139,12 +139,14 @@ def _check_places(core: SchedulerCore) -> None:
 def _check_objects(core: SchedulerCore, client: Client) -> None:
     needed: Counter[int] = Counter()
     kept = set()
-    for batch in client.batches.values():
+    for batch in (*client.batches.values(), *client.lineage.values()):
         needed[batch.task.function] += 1
         if batch.task.arguments:
             needed[batch.task.arguments] += 1
         if batch.keeps:
             kept.update(range(batch.id, batch.id + batch.rows))
+        for small in batch.retained.values():
+            needed.update(small)
         if batch.needs is None:
             continue
         for row, values in enumerate(batch.needs):
@@ -185,8 +187,8 @@ def _check_objects(core: SchedulerCore, client: Client) -> None:
 
 def check_agent(world: World, name: str, core: AgentCore) -> None:
     """Nothing waits while somebody idles; no row is in two places."""
-    rows = core.queued
-    if rows:
+    rows = core.placement.queues.general.rows
+    if rows and not core.slots.ending and not core.memory.full and core.memory.room() > 1 << 30:
         for worker in core.workers.values():
             idle = worker.state == "idle" and not worker.blocked and not worker.recalling and worker.sentence is None
             require(not idle, f"{name}: {rows} rows wait while worker {worker.slot} idles")
@@ -197,7 +199,8 @@ def check_agent(world: World, name: str, core: AgentCore) -> None:
         )
     if THOROUGH or world.look.random() < 0.03:
         seen: set[tuple[int, int, int]] = set()
-        places = [(part.key, lo, hi) for queue in core._queue._queues.values() for part, lo, hi in queue]
+        places = [(part.key, lo, hi) for part, lo, hi in core.placement.queues]
+        places += [(wait.part.key, wait.lo, wait.hi) for wait in core.placement.waiting]
         require(sum(hi - lo for _, lo, hi in places) == core.queued, f"{name}: counts {core.queued} rows queued")
         places += [
             (h.part.key, lo, hi) for w in core.workers.values() for h in w.handouts.values() for lo, hi in h.left
@@ -221,6 +224,15 @@ def check_session(world: World, client: Any) -> None:
         require(left == waiting, f"{client.name}: the session waits for {left} rows, its user for {waiting}")
 
 
+def check_stores(hosts: Iterable[Any]) -> None:
+    """All clients are gone: no store has a file."""
+    for host in hosts:
+        left = [*host.store.files, *host.store.disk]
+        require(not left, f"{host.name} has files of {left}", *(str(key[1]) for key in left[:1]))
+        for worker in host.workers.values():
+            require(not worker._live, f"{host.name}: worker {worker.slot} has values {list(worker._live)}")
+
+
 def check_empty(core: SchedulerCore, agents: dict[str, AgentCore]) -> None:
     """All clients are gone: so is everything of theirs."""
     require(not core.clients, f"the scheduler has clients {list(core.clients)}")
@@ -238,12 +250,15 @@ def check_empty(core: SchedulerCore, agents: dict[str, AgentCore]) -> None:
         require(not agent.asked, f"the scheduler waits for an answer of {agent.name}: {agent.asked}")
         require(not agent.recalling, f"the scheduler waits for {agent.name} to give back rows")
     for name, agent in agents.items():
-        require(not agent.queued and not agent._queue._queues, f"{name} has {agent.queued} rows queued")
-        require(not agent._objects, f"{name} has objects {list(agent._objects)}")
-        require(not agent._durations, f"{name} remembers durations of clients that are gone")
+        require(not agent.queued and not agent.placement.queues.local, f"{name} has {agent.queued} rows queued")
+        data, withdrawals = agent.data, agent.withdrawals
+        require(not agent.objects, f"{name} has objects {list(data.inline)}, {list(data.index.keys())}")
+        require(data.is_idle and not data.leaving, f"{name} still brings objects, or moves them to disk")
+        require(not data._sources, f"{name} remembers where objects of clients are that are gone")
+        require(not agent.handouts.durations, f"{name} remembers durations of clients that are gone")
         require(
-            not agent._doomed and not agent._owed and not agent._results,
-            f"{name} has {agent._doomed}, owes {agent._owed}, has {agent._results}",
+            not withdrawals.doomed and not withdrawals.owed and agent._out.is_empty,
+            f"{name} has {withdrawals.doomed}, owes {withdrawals.owed}, or has something to say",
         )
         for worker in agent.workers.values():
             require(

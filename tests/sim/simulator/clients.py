@@ -9,10 +9,14 @@ from scaler.protocol.messages import (
     EACH,
     GRAPH,
     KEEP,
+    PLACE,
     TOGETHER,
     DisconnectRequest,
     DisconnectResponse,
     HeartbeatEcho,
+    ObjectRequest,
+    ObjectResponse,
+    StoreRequest,
     Task,
     u8,
     u32,
@@ -43,6 +47,14 @@ class SimClient(Process):
         self.functions: dict[str, int] = {}
         self.left = False
         self.gone = False
+        #: rows whose values are stored, until it has read them
+        self.reading: dict[int, Job] = {}
+        #: objects to be written again
+        self._to_restore: list[Constant] = []
+        #: the stores it may use: number of the agent, and directory
+        self._offers: dict[int, str] = {}
+        #: what it has made or heard of, by id
+        self._values: dict[int, Any] = {}
         #: rows that this client promised to run itself
         self.claimed = 0
         self._pulse()
@@ -63,7 +75,12 @@ class SimClient(Process):
             if is_welcome:
                 welcome = self.line.peer.welcome
                 assert welcome is not None
+                if not what:
+                    self._offers = {}
+                    self._to_restore.clear()
                 self._handle(s.Welcomed(what, welcome.heartbeat, welcome.workers))
+                if not what:
+                    self._handle(s.Say(StoreRequest()))
                 self._begun = True
             else:
                 if not isinstance(what, HeartbeatEcho):
@@ -94,6 +111,17 @@ class SimClient(Process):
                     self._answered(token, "cancel")
             elif isinstance(effect, s.Supply):
                 self._supply(effect.id)
+            elif isinstance(effect, s.Told) and isinstance(effect.message, ObjectResponse):
+                self._told(effect.message)
+            elif isinstance(effect, s.Told):
+                self._offers = dict(zip(effect.message.agents, effect.message.paths, strict=True))
+            elif isinstance(effect, s.Renewed):
+                for job in self.reading.values():
+                    job.renewed = True
+                    self._read(job)
+            elif isinstance(effect, s.Restore):
+                self._to_restore += [announce.source for announce in effect.objects]
+                self.user(self._restore)
             elif isinstance(effect, s.Answered) and isinstance(effect.message, DisconnectResponse):
                 self.gone = True
                 self.line.close()
@@ -119,11 +147,87 @@ class SimClient(Process):
             tokens = tokens[0].jobs[effect.span.lo : effect.span.hi]
         if len(tokens) != len(ends):
             raise Wrong(f"{len(tokens)} tokens for {len(ends)} rows of {effect.span}")
-        for job, end in zip(tokens, ends, strict=True):
+        for row_id, (job, end) in enumerate(zip(tokens, ends, strict=True), effect.span.batch + effect.span.lo):
             if job is not None:
+                job.id = row_id  # of a block it was not known
+                self._values[row_id] = job
                 self._end(job, end)
 
+    # ---- stored values ---------------------------------------------------------------------------------------------
+    def _read(self, job: Job) -> None:
+        self._handle(s.Say(ObjectRequest(u32([0]), u64([job.id]))))
+
+    def _told(self, message: ObjectResponse) -> None:
+        for value_id, outcome in zip(message.ids, message.outcomes, strict=True):
+            job = self.reading.get(value_id)
+            if job is None:
+                continue
+            if outcome:
+                self._have_read(job, ("object", message.reason))
+                continue
+            key = self.number, value_id
+            hosts = self._hosts(self._offers[message.agent]) if message.agent in self._offers else []
+            if not hosts:
+                self._handle(s.Say(StoreRequest()))
+            found = hosts[0].store.files.get(key) if hosts else None
+            if found is not None:
+                self._have_read(job, ("value", found[0]))
+            else:  # it was moved to disk since, or its host has died
+                self.world.after(0.05, lambda job=job: self.user(lambda: self._read_again(job)))  # type: ignore[misc]
+
+    def _read_again(self, job: Job) -> None:
+        if job.id in self.reading:
+            self._read(job)
+
+    def _have_read(self, job: Job, end: tuple[Any, ...]) -> None:
+        del self.reading[job.id]
+        self._check(job, end)
+        self._handle(s.Release([job.id]))
+
+    @property
+    def number(self) -> int:
+        """This client's number."""
+        welcome = self.line.peer.welcome
+        assert welcome is not None
+        return welcome.number
+
+    def _stored(self, constant: Constant) -> s.Announce | None:
+        """Write an object into some store; None if there is none that it may use."""
+        stores = [(number, host) for number, path in self._offers.items() for host in self._hosts(path)]
+        if not stores:
+            self._handle(s.Say(StoreRequest()))
+            return None
+        number, host = self.world.random.choice(stores)
+        host.store.files[self.number, constant.id] = constant.number, constant.stored
+        host.store.written[self.number, constant.id] = self.world.now
+        place = PLACE.pack(constant.stored, number)
+        return s.Announce(constant.id, place, stored=True, source=constant, generation=self.session.generation)
+
+    def _hosts(self, path: str) -> list[Any]:
+        return [host for host in self.cluster.hosts if host.alive and f"/store/{host.name}" == path]
+
+    def _restore(self) -> None:
+        """Write objects again, for new stores."""
+        while self._to_restore:
+            made = self._stored(self._to_restore[-1])
+            if made is None:
+                self.world.after(0.1, lambda: self.user(self._restore))
+                return
+            self._to_restore.pop()
+            self._handle(s.Restored(made.id, made))
+
     def _end(self, job: Job, end: tuple[Any, ...]) -> None:
+        if end[0] == "stored":
+            if end[1] != job.stored:
+                raise Wrong(f"{job} is stored with {end[1]} bytes", f"job-{job.uid}.", str(job.id))
+            job.asked.clear()
+            self.waiting.pop(job.uid, None)
+            self.reading[job.id] = job
+            self._read(job)
+            return
+        self._check(job, end)
+
+    def _check(self, job: Job, end: tuple[Any, ...]) -> None:
         problem = job.ended(end, self.world.losses)
         if problem is not None:
             raise Wrong(problem, f"job-{job.uid}.", f"batch={job.id}", str(job.id))
@@ -141,9 +245,14 @@ class SimClient(Process):
 
     def announce(self, number: int) -> Constant:
         """`send_object`."""
-        constant = Constant(self.session.take_ids(1), number)
+        constant = Constant(self.session.take_ids(1), number, self.world.random.choice((0, 0, 150_000, 3_000_000)))
         self.constants.append(constant)
-        self._handle(s.Announce(constant.id, pickle.dumps(number)))
+        self._values[constant.id] = constant
+        made = self._stored(constant) if constant.stored else None
+        if made is None:
+            constant.stored = 0
+            made = s.Announce(constant.id, pickle.dumps(number))
+        self._handle(made)
         return constant
 
     def release(self, constant: Constant) -> None:
@@ -290,8 +399,14 @@ class SimClient(Process):
             self._end(job, ("value", job.value()))
 
     def _supply(self, value_id: int) -> None:
-        token = self.session.needed(value_id)
-        if isinstance(token, Job) and token.end is None:
+        token = self.session.needed(value_id) or self._values.get(value_id)
+        if isinstance(token, Constant):
+            made = self._stored(token) if token.stored else s.Announce(value_id, pickle.dumps(token.number))
+            if made is not None:
+                self._handle(made)
+            elif self.alive:
+                self.world.after(0.1, lambda: self.user(lambda: self._supply(value_id)))
+        elif isinstance(token, Job) and token.end is None:
             if self.alive:
                 self.world.after(0.01, lambda: self.user(lambda: self._supply(value_id)))
         elif isinstance(token, Job):

@@ -1,13 +1,15 @@
-"""An agent's process: the real AgentCore, simulated workers, a line to the scheduler unless it is in that process."""
+"""A host of the simulation: the real AgentCore, simulated workers and store, and a line if it needs one."""
 
 from typing import Any
 
 from scaler.agent.core import events as ev
 from scaler.agent.core.core import AgentCore
+from scaler.agent.core.memory import Limits
 from scaler.protocol.messages import Message
 from scaler.protocol.peer import Peer
 from simulator.checks import check_agent
 from simulator.network import Line
+from simulator.stores import SimStore
 from simulator.workers import SimWorker
 from simulator.world import TICK, Process
 
@@ -17,11 +19,23 @@ HEARTBEAT = 1.0
 class Host(Process):
     """See the module's text. `cluster` is the run it belongs to."""
 
-    def __init__(self, cluster: Any, name: str, workers: int, capabilities: tuple[str, ...], kind: str | None) -> None:
+    def __init__(
+        self,
+        cluster: Any,
+        name: str,
+        workers: int,
+        capabilities: tuple[str, ...],
+        kind: str | None,
+        role: str = "agent",
+    ) -> None:
         super().__init__(cluster.world, name)
         self.cluster = cluster
         self.capabilities = capabilities
-        self.core = AgentCore(workers)
+        total = self.world.random.choice((20_000_000, 100_000_000, 1 << 40))
+        #: bytes of values that a worker may keep
+        self.live_limit = self.world.random.choice((0, 1_000_000, 1 << 40))
+        self.core = AgentCore(workers, Limits(total))
+        self.store = SimStore(self)
         self.workers: dict[int, SimWorker] = {}
         #: chance that a worker ends while it starts
         self.bad_starts = 0.0
@@ -29,7 +43,8 @@ class Host(Process):
         self.kind = kind
         self.line = None
         if kind is not None:
-            self.line = Line(self, cluster.network, kind, name, Peer("agent", name, workers, capabilities))
+            about = f"/store/{name}", "token", f"tcp://{name}:1"
+            self.line = Line(self, cluster.network, kind, name, Peer(role, name, workers, capabilities, about))
             self._pulse()
 
     def _pulse(self) -> None:
@@ -41,13 +56,22 @@ class Host(Process):
     # ---- events ----------------------------------------------------------------------------------------------------
     def welcomed_event(self, resumed: bool) -> Any:
         """For whoever runs the agent in its own process."""
-        return ev.Welcomed(resumed, HEARTBEAT)
+        return ev.Welcomed(resumed, HEARTBEAT, 1)
 
     def scheduler_event(self, message: Message) -> Any:
         """For whoever runs the agent in its own process."""
         return ev.FromScheduler(message)
 
-    def _event(self, event: Any) -> None:
+    @property
+    def number(self) -> int:
+        """The scheduler's number for it; 0 before it has one."""
+        if self.line is None:
+            return 1
+        welcome = self.line.peer.welcome
+        return welcome.number if welcome is not None else 0
+
+    def tell(self, event: Any) -> None:
+        """Something happened in this process; its core hears of it soon."""
         if self.line is None:
             self.cluster.server.post(("local", event))
         else:
@@ -58,7 +82,7 @@ class Host(Process):
         assert self.line is not None
         events: list[Any] = []
         for is_welcome, what in self.line.receive(items):
-            events.append(ev.Welcomed(what, HEARTBEAT) if is_welcome else ev.FromScheduler(what))
+            events.append(ev.Welcomed(what, HEARTBEAT, self.number) if is_welcome else ev.FromScheduler(what))
         events += [item[1] for item in items if item[0] == "worker"]
         for message in self.handle(events or [ev.Tick()]):
             if self.line.peer.welcome is not None:
@@ -87,6 +111,8 @@ class Host(Process):
                 self._wish(effect.when)
             elif isinstance(effect, ev.Log):
                 self.world.note(self.name, effect.text)
+            else:
+                self.store.carry_out(effect)
         return said
 
     def _wish(self, when: float) -> None:
@@ -127,7 +153,7 @@ class Host(Process):
 
     def _hear(self, worker: SimWorker, message: tuple[Any, ...]) -> None:
         if self.alive:
-            self._event(ev.FromWorker(worker.slot, message))
+            self.tell(ev.FromWorker(worker.slot, message))
 
     def worker_ended(self, worker: SimWorker, status: int) -> None:
         """What it said before comes first."""
@@ -136,13 +162,14 @@ class Host(Process):
     def _reap(self, worker: SimWorker, status: int) -> None:
         if self.alive and self.workers.get(worker.slot) is worker:
             del self.workers[worker.slot]
-            self._event(ev.WorkerExited(worker.slot, worker.pid, status, worker.begun))
+            self.tell(ev.WorkerExited(worker.slot, worker.pid, status, worker.begun))
 
     def die(self) -> None:
         """With it go its workers."""
         if not self.alive:
             return
         super().die()
+        self.store.die()
         for worker in list(self.workers.values()):
             worker.die(9)
         if self.line is not None:

@@ -5,8 +5,8 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
-from scaler.protocol.messages import CANCELLED, ERROR, VALUES_LIST, Frame
-from scaler.results import SpanResult, values_of
+from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_LIST, Frame
+from scaler.results import SpanResult, stored_sizes, values_of
 
 #: what travels: (number of the job, microseconds, behaviour, parameter, needs a constant instead of a slot)
 Spec = tuple[int, int, str, int, int]
@@ -18,6 +18,8 @@ class Constant:
 
     id: int
     number: int
+    #: bytes if it is stored
+    stored: int = 0
 
     def value(self) -> int:
         """What every job that needs it sees."""
@@ -36,6 +38,8 @@ class Job:
     needs: list[Any] = field(default_factory=list)
     #: values it takes that were there already
     extra: int = 0
+    #: bytes of its value if it is stored, 0 if it travels in messages
+    stored: int = 0
     retries: int = 0
     timeout: float = 0.0
     #: given by the session
@@ -49,6 +53,8 @@ class Job:
     #: answers that its user waits for: cancellations and claims
     asked: dict[str, float] = field(default_factory=dict)
     runs: int = 0
+    #: the scheduler forgot its client before the value was read
+    renewed: bool = False
     #: how often it ran in a worker that died, or was at an agent that was lost
     deaths: int = 0
     _value: int | None = None
@@ -91,6 +97,8 @@ class Job:
                 kinds.add("timeout")
             if job.cancelled or job.grouped:
                 kinds.add("cancelled")
+            if job.renewed or ((job.stored or any(need.stored for need in job.needs)) and (losses or job.deaths)):
+                kinds.add("object")
             stack += job.needs
         return kinds
 
@@ -137,6 +145,8 @@ def ends_of(span: SpanResult) -> list[tuple[Any, ...]]:
         return [("cancelled",)] * rows
     if span.outcome == ERROR:
         return [kind_of(span.body)]
+    if span.outcome == STORED:
+        return [("stored", size) for size in stored_sizes(span)]
     if span.outcome == VALUES_LIST:
         values = pickle.loads(span.body)
     else:

@@ -138,14 +138,15 @@ class Line:
         self._connection: Connection | None = None
         self.welcomed = False
         self.heard = process.world.now
-        self._introduced = 0.0
+        #: when it said Hello last
+        self.introduced = 0.0
         self.connect()
 
     def connect(self) -> None:
         """Try to connect; again later if that fails."""
         self.welcomed = False
         self._connection = self._network.connect(self.process, self._kind, self._host)
-        self.heard = self.process.world.now
+        self.heard = self.introduced = self.process.world.now
         if self._connection is None:
             self.process.world.after(0.2, self._again)
         else:

@@ -39,6 +39,49 @@ def objects(draw: Any, cls: type[m.Objects]) -> m.Objects:
 
 
 @st.composite
+def holders(draw: Any) -> Any:
+    """Columns of stored objects: ids, sizes, how many agents have each, and which."""
+    ids = draw(st.lists(U64, max_size=FEW))
+    n = len(ids)
+    counts = draw(st.lists(st.integers(0, 3), min_size=n, max_size=n))
+    total = sum(counts)
+    return (
+        m.u64(ids),
+        m.u64(draw(st.lists(U64, min_size=n, max_size=n))),
+        m.u32(counts),
+        m.u32(draw(st.lists(U32, min_size=total, max_size=total))),
+    )
+
+
+@st.composite
+def fetches(draw: Any) -> m.ObjectFetch:
+    ids, *rest = draw(holders())
+    n = len(ids)
+    return m.ObjectFetch(m.u32(draw(st.lists(U32, min_size=n, max_size=n))), ids, *rest)
+
+
+@st.composite
+def responses(draw: Any) -> m.ObjectResponse:
+    names = draw(objects(m.Objects))
+    n = len(names.ids)
+    outcomes = m.u8(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
+    return m.ObjectResponse(names.clients, names.ids, outcomes, draw(U32), draw(TEXT))
+
+
+@st.composite
+def neighbours(draw: Any) -> m.Neighbours:
+    numbers = draw(st.lists(U32, max_size=FEW))
+    return m.Neighbours(m.u32(numbers), tuple(draw(st.lists(TEXT, min_size=len(numbers), max_size=len(numbers)))))
+
+
+@st.composite
+def offers(draw: Any) -> m.StoreOffers:
+    numbers = draw(st.lists(U32, max_size=FEW))
+    texts = st.lists(TEXT, min_size=len(numbers), max_size=len(numbers)).map(tuple)
+    return m.StoreOffers(m.u32(numbers), draw(texts), draw(texts), draw(texts))
+
+
+@st.composite
 def tasks(draw: Any) -> m.Task:
     form, rows = draw(st.integers(0, 2)), draw(st.integers(1, 20))
     bounds = draw(pairs(rows))
@@ -62,6 +105,8 @@ def tasks(draw: Any) -> m.Task:
     if form == m.GRAPH and draw(st.booleans()):
         task.uses = m.u32(draw(st.lists(U32, min_size=rows, max_size=rows)))
         task.wanted = m.u8(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)))
+    if draw(st.booleans()):
+        task.stored, task.stored_sizes, task.holder_counts, task.holders = draw(holders())
     others = draw(st.lists(BYTES, max_size=3))
     task.objects = m.u64(draw(st.lists(U64, min_size=len(others), max_size=len(others))))
     task.bodies += others
@@ -73,11 +118,12 @@ def results(draw: Any) -> m.TaskResult:
     message = m.TaskResult(draw(U32))
     body = b""
     for _ in range(draw(st.integers(0, FEW))):
-        outcome = draw(st.integers(0, m.LOST))
+        outcome = draw(st.integers(0, m.STORED))
         lo = draw(st.integers(0, 2**31))
         rows = 1 if outcome in (m.ERROR, m.LOST) else draw(st.integers(1, 4))
         count = m.sizes_of(outcome, rows)
-        payloads = draw(st.lists(BYTES, min_size=count, max_size=count))
+        payload = BYTES if outcome != m.STORED else U64.map(m.SIZE.pack)
+        payloads = draw(st.lists(payload, min_size=count, max_size=count))
         message.batches.append(draw(U64))
         message.spans.extend([lo, lo + rows])
         message.outcomes.append(outcome)
@@ -91,14 +137,15 @@ def results(draw: Any) -> m.TaskResult:
 
 @st.composite
 def announcements(draw: Any) -> m.ObjectAnnounce:
-    bodies = draw(st.lists(BYTES, max_size=FEW))
-    n = len(bodies)
+    kinds = draw(st.lists(st.integers(0, m.STORED_OBJECT), max_size=FEW))
+    n = len(kinds)
     ids = m.u64(draw(st.lists(U64, min_size=n, max_size=n)))
-    return m.ObjectAnnounce(ids, m.u8(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))), bodies)
+    bodies = [m.PLACE.pack(draw(U64), draw(U32)) if kind == m.STORED_OBJECT else draw(BYTES) for kind in kinds]
+    return m.ObjectAnnounce(ids, m.u8(kinds), bodies, draw(U32))
 
 
 NUMBERS = {"protocol": st.integers(0, 2**16 - 1), "stream": st.integers(0, 255), "workers": st.integers(0, 100_000)}
-U64_FIELDS = {"session", "epoch", "received", "limit", "row", "memory"}
+U64_FIELDS = {"session", "epoch", "received", "limit", "row", "memory", "stored"}
 BY_TYPE = {
     "str": TEXT,
     "bool": st.booleans(),
@@ -113,11 +160,13 @@ def plain(cls: type[m.Message]) -> st.SearchStrategy[m.Message]:
     for item in fields(cls):
         kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
         if item.name == "role":
-            strategies[item.name] = st.sampled_from(["client", "agent"])
+            strategies[item.name] = st.sampled_from(["client", "agent", "store"])
         elif str(item.type).startswith("tuple"):
             strategies[item.name] = BY_TYPE["tuple[str, ...]"]
         elif kind == "Spans":
             strategies[item.name] = spans()
+        elif kind == "Objects":
+            strategies[item.name] = objects(m.Objects)
         else:
             number = NUMBERS.get(item.name, U64 if item.name in U64_FIELDS else U32)
             strategies[item.name] = BY_TYPE.get(kind, number)
@@ -126,7 +175,15 @@ def plain(cls: type[m.Message]) -> st.SearchStrategy[m.Message]:
 
 def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
     """Well-formed messages of a class."""
-    special = {m.Task: tasks(), m.TaskResult: results(), m.ObjectAnnounce: announcements()}
+    special = {
+        m.Task: tasks(),
+        m.TaskResult: results(),
+        m.ObjectAnnounce: announcements(),
+        m.ObjectFetch: fetches(),
+        m.ObjectResponse: responses(),
+        m.Neighbours: neighbours(),
+        m.StoreOffers: offers(),
+    }
     if cls in special:
         return special[cls]
     if issubclass(cls, m.Spans):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from scaler.scheduler.core.core import Limits
-from simulator.checks import Wrong, check_empty, checked_moves
+from simulator.checks import Wrong, check_empty, check_stores, checked_moves
 from simulator.clients import NestedClient, SimClient
 from simulator.faults import MIXES, Faults, Mix
 from simulator.hosts import Host
@@ -51,7 +51,7 @@ class Cluster:
 
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
-        self.server = Server(self.world, self.network, Limits())
+        self.server = Server(self.world, self.network, Limits(), self.add_store)
         self.world.note("scheduler", "starts")
         if self._local:
             local = Host(self, "local", self._local, ("gpu",), None)
@@ -65,6 +65,10 @@ class Cluster:
         if self.mix.bad_starts:
             host.bad_starts = self.mix.bad_starts
         self.hosts.append(host)
+
+    def add_store(self) -> None:
+        """The store beside the scheduler."""
+        self.hosts.append(Host(self, f"store-{self.world.next_id()}", 0, (), "unix", "store"))
 
     def nested_client(self, worker: Any, job: Job, then: Any) -> NestedClient:
         """A client in the task that a worker runs."""
@@ -95,6 +99,7 @@ class Cluster:
                     client.die()
         world.run(world.now + 30.0)
         check_empty(self.server.core, {host.name: host.core for host in self.hosts if host.alive})
+        check_stores([host for host in self.hosts if host.alive])
         left = [client.name for client in self.clients if client.alive and not client.gone]
         if left:
             raise Wrong(f"clients wait for an answer to their goodbye: {left}")
@@ -104,7 +109,7 @@ class Cluster:
             if (
                 client.alive
                 and not client.left
-                and (client.waiting or client.claimed or client._later or not client._begun)
+                and (client.waiting or client.reading or client.claimed or client._later or not client._begun)
             ):
                 return False
         return True

@@ -5,12 +5,16 @@ from typing import Any
 
 from scaler.agent.core import events as ae
 from scaler.agent.core.core import AgentCore
+from scaler.agent.core.memory import Limits as MemoryLimits
 from scaler.protocol.messages import (
     EACH,
     ERROR,
     GRAPH,
     KEEP,
+    LIVE,
     LOST,
+    SIZE,
+    STORED,
     TOGETHER,
     VALUES_EACH,
     VALUES_LIST,
@@ -22,6 +26,7 @@ from scaler.protocol.messages import (
     TaskCancel,
     TaskClaim,
     TaskResult,
+    i32,
     u8,
     u32,
     u64,
@@ -34,9 +39,11 @@ from scaler.serialize.record import encode_error
 Span = tuple[int, int, int]
 
 
-def hello(role: str, name: str, workers: int = 0, capabilities: tuple[str, ...] = ()) -> Hello:
+def hello(
+    role: str, name: str, workers: int = 0, capabilities: tuple[str, ...] = (), boot_id: str = "here", store: str = ""
+) -> Hello:
     """A Hello as far as a core looks at it."""
-    return Hello(role, name, 1, 1, "3", "", "", 1, 0, 0, workers, capabilities)
+    return Hello(role, name, 1, 1, "3", "", boot_id, 1, 0, 0, workers, capabilities, store, "token", "tcp://h:1")
 
 
 def spans(cls: Any, client: int, *rows: Span) -> Any:
@@ -78,6 +85,8 @@ def result(batch: int, lo: int, hi: int, outcome: int = VALUES_LIST, us: int = 1
     """How rows ended."""
     if outcome == VALUES_EACH:
         return SpanResult(batch, lo, hi, outcome, us, 0, u32([1]) * (hi - lo), b"v" * (hi - lo))
+    if outcome == STORED:
+        return SpanResult(batch, lo, hi, outcome, us, 0, u32([8]) * (hi - lo), SIZE.pack(1 << 20) * (hi - lo))
     if outcome == VALUES_LIST:
         return SpanResult(batch, lo, hi, outcome, us, 0, u32([4]), b"list")
     if outcome in (ERROR, LOST):
@@ -109,9 +118,13 @@ class FakeScheduler:
         self.handle(se.Joined(self._last, made))
         return self._last
 
-    def agent(self, workers: int = 1, capabilities: tuple[str, ...] = ()) -> int:
+    def agent(self, workers: int = 1, capabilities: tuple[str, ...] = (), boot_id: str = "here") -> int:
         """An agent joins."""
-        return self._join(hello("agent", f"agent-{self._last + 1}", workers, capabilities))
+        return self._join(hello("agent", f"agent-{self._last + 1}", workers, capabilities, boot_id, "/store"))
+
+    def store(self) -> int:
+        """The store beside the scheduler joins."""
+        return self._join(hello("store", "store", 0, (), "scheduler", "/beside"))
 
     def client(self) -> int:
         """A client joins, and sends the function that is object 1."""
@@ -174,10 +187,10 @@ class FakeScheduler:
 class FakeAgent:
     """An agent's core whose scheduler and workers say what the test says."""
 
-    CLIENT = 7
+    CLIENT, NUMBER = 7, 3
 
-    def __init__(self, workers: int = 1, ready: bool = True) -> None:
-        self.core = AgentCore(workers)
+    def __init__(self, workers: int = 1, ready: bool = True, **limits: int) -> None:
+        self.core = AgentCore(workers, MemoryLimits(**limits))
         self.now = 0.0
         self.said: list[Message] = []
         #: ("run", ...) messages each worker has not answered, by slot
@@ -185,7 +198,9 @@ class FakeAgent:
         self.control: list[tuple[int, tuple[Any, ...]]] = []
         self.started: list[int] = []
         self.killed: list[int] = []
-        self.handle(ae.Welcomed(False, 1.0))
+        #: what the store was told to do
+        self.store: list[ae.Effect] = []
+        self.handle(ae.Welcomed(False, 1.0, self.NUMBER))
         if ready:
             for slot in list(self.started):
                 self.worker(slot, "ready", 100 + slot)
@@ -203,6 +218,45 @@ class FakeAgent:
                 self.started.append(effect.slot)
             elif isinstance(effect, ae.KillWorker):
                 self.killed.append(effect.slot)
+            elif not isinstance(effect, (ae.ToWorker, ae.WakeAt, ae.Output, ae.Log)):
+                self.store.append(effect)
+
+    def asked(self, kind: type[ae.Effect]) -> list[Any]:
+        """The objects that the store was told to do something with since the last time; other things are kept."""
+        found = [effect for effect in self.store if type(effect) is kind]
+        self.store = [effect for effect in self.store if type(effect) is not kind]
+        return [effect.key for effect in found]  # type: ignore[union-attr]
+
+    def told(self, slot: int, kind: str) -> list[Any]:
+        """The keys that a worker was told to "publish" or "drop" since the last time."""
+        found = [message[1] for to, message in self.control if to == slot and message[0] == kind]
+        self.control = [item for item in self.control if item[0] != slot or item[1][0] != kind]
+        return [key for keys in found for key in keys]
+
+    def makes(self, slot: int, live: bool = False, size: int = 1_000_000, us: int = 100) -> list[tuple[int, int]]:
+        """A worker finishes its oldest hand-out with stored values; their names."""
+        run = self.runs[slot].pop(0)
+        rows = run[5] - run[4]
+        body, sizes = SIZE.pack(size) * rows, u32([SIZE.size] * rows).tobytes()
+        outcome = LIVE if live else STORED
+        ended = (run[1], run[2], run[3], run[4], run[5], outcome, us * rows, 0, sizes, body)
+        self.worker(slot, "results", [ended], [run[1]])
+        return [(run[2], run[3] + row) for row in range(run[4], run[5])]
+
+    def give_dependents(
+        self, batch: int, needs: list[list[int]], holders: Iterable[int] = (), size: int = 1_000_000, **more: Any
+    ) -> None:
+        """A graph comes, each row of which needs these stored values, which these agents have."""
+        ids = list(dict.fromkeys(need for row in needs for need in row))
+        numbers = list(holders)
+        given = task(
+            batch, len(needs), GRAPH, client=self.CLIENT, flags=KEEP, bodies=[b"function"], objects=u64([1]),
+            dependency_counts=u32(map(len, needs)), dependencies=u64([need for row in needs for need in row]),
+            indexes=i32([-1 for row in needs for _ in row]), wanted=u8([0] * len(needs)), stored=u64(ids),
+            stored_sizes=u64([size] * len(ids)), holder_counts=u32([len(numbers)] * len(ids)),
+            holders=u32(numbers * len(ids)), **more,
+        )  # fmt: skip
+        self.tell(given)
 
     def tell(self, *messages: Message) -> None:
         """The scheduler says something."""

@@ -1,5 +1,6 @@
 """A scheduler's process: the real Sessions and SchedulerCore, and in a local cluster also an agent, as in its shell."""
 
+from collections.abc import Callable
 from typing import Any
 
 from scaler.errors import ProtocolError
@@ -20,9 +21,12 @@ LOCAL = 1
 class Server(Process):
     """See the module's text."""
 
-    def __init__(self, world: World, network: Network, limits: Limits) -> None:
+    def __init__(
+        self, world: World, network: Network, limits: Limits, start_store: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(world, "scheduler")
         self._network = network
+        self._start_store = start_store
         self.core = SchedulerCore(limits)
         terms = Terms(
             world.random.getrandbits(63) | 1, PROTOCOL_VERSION, PYTHON, packages(), limits.protected, 1.0,
@@ -37,8 +41,9 @@ class Server(Process):
     def host_agent(self, host: Host) -> None:
         """Run an agent in this process, without a connection and a codec between."""
         self.local = host
+        about = f"/store/{host.name}", "token", f"tcp://{host.name}:1"
         self._events.append(
-            ev.Joined(LOCAL, hello_of("agent", "local", LOCAL, 0, 0, host.core.target, host.capabilities))
+            ev.Joined(LOCAL, hello_of("agent", "local", LOCAL, 0, 0, host.core.target, host.capabilities, about))
         )
         self._local_events.append(host.welcomed_event(False))
         self.post(TICK)
@@ -102,6 +107,8 @@ class Server(Process):
             elif isinstance(effect, ev.Log):
                 self.world.note(self.name, effect.text)
                 self.world.losses += effect.text.startswith("agent") and "is gone" in effect.text
+            elif isinstance(effect, ev.StartStore):
+                self.world.after(0.1, self._start_store)
             elif isinstance(effect, ev.Forget):
                 number = self.sessions.forget(effect.number)
                 connection = self._network.connections.get(number) if number is not None else None

@@ -7,7 +7,7 @@ from collections import deque
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from scaler.protocol.messages import ERROR, GRAPH, KEEP, TOGETHER, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import ERROR, GRAPH, KEEP, LIVE, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
 from scaler.serialize.record import encode_error
 from simulator.jobs import Job, mix
 
@@ -23,7 +23,7 @@ class Part:
     def __init__(self, message: tuple[Any, ...]) -> None:
         (
             _, self.number, self.client, self.batch, lo, hi, self.form, self.function, self.arguments, flags,
-            self.name, sizes, self.body, self.needs, self.news, self.stale,
+            self.name, sizes, self.body, self.needs, self.news, self.stale, self.wanted,
         ) = message  # fmt: skip
         self.first = lo
         self.flags = flags & 0xFF
@@ -46,6 +46,8 @@ class SimWorker:
         #: (handout, row) in the progress page
         self.begun = (0, -1)
         self._objects: dict[Any, bytes] = {}
+        #: values that stayed here, the least recently used first, and their sizes
+        self._live: dict[Any, tuple[int, int]] = {}
         self._results: list[tuple[Any, ...]] = []
         self._done: list[int] = []
         self._quitting = False
@@ -68,20 +70,47 @@ class SimWorker:
         kind, *rest = message = marshal.loads(data)
         if kind == "run":
             part = Part(message)
-            for key in part.stale:
-                self._objects.pop(key, None)
+            self._drop(part.stale)
             for key, payload in part.news:
                 self._objects[key] = payload
             self._parts.append(part)
             self._next()
         elif kind == "drop":
+            self._drop(rest[0])
+        elif kind == "publish":
             for key in rest[0]:
-                self._objects.pop(key, None)
+                self.world.after(self.world.random.uniform(1e-4, 5e-3), self._publish, key)
         elif kind == "quit":
             self._quitting = True
             self._next()
         elif kind == "recall":
             self._recall(rest[0], rest[1])
+
+    def _drop(self, keys: Any) -> None:
+        for key in keys:
+            self._objects.pop(key, None)
+            self._live.pop(key, None)
+
+    def _publish(self, key: Any) -> None:
+        if not self.alive:
+            return
+        if key in self._live:
+            self.host.store.files[key] = self._live[key]
+        found = self.host.store.files.get(key)
+        self._say(("published", [(key, 0 if found is None else found[1], None if found else "it is not here")]))
+
+    def _keep(self, key: Any, value: int, size: int) -> bool:
+        """Let a value stay, if there is room; older ones are published for that."""
+        limit = self.host.live_limit
+        if size > limit:
+            return False
+        while self._live and sum(other for _, other in self._live.values()) + size > limit:
+            oldest = next(iter(self._live))
+            self.host.store.files[oldest] = found = self._live.pop(oldest)
+            self._flush()
+            self._say(("published", [(oldest, found[1], None)]))
+        self._live[key] = value, size
+        return True
 
     def _say(self, message: tuple[Any, ...]) -> None:
         self.host.from_worker(self, marshal.loads(marshal.dumps(message)))
@@ -169,7 +198,13 @@ class SimWorker:
             spec = pickle.loads(part.body[part.offsets[at] : part.offsets[at + 1]])
         values = []
         for key, index in part.needs[row - part.first] if part.needs else ():
-            value = pickle.loads(self._objects[key])
+            if key in self._objects:
+                value = pickle.loads(self._objects[key])
+            elif key in self._live:
+                value = self._live[key] = self._live.pop(key)
+                value = value[0]
+            else:
+                value = self.host.store.files[key][0]
             values.append(value if index < 0 else value[index])
         return spec, values
 
@@ -191,9 +226,24 @@ class SimWorker:
         self.current = None
         self._next()
 
+    def _job(self, part: Part, row: int) -> Job:
+        assert self.current is not None
+        assert self.current[:2] == (part, row)
+        return self.current[2]
+
     def _report(self, part: Part, row: int, outcome: int, what: Any, us: int) -> None:
         each = part.flags & KEEP or part.name.endswith("each")
-        if outcome < 0:
+        size = 0 if outcome == ERROR else self._job(part, row).stored
+        if size:
+            key = part.client, part.batch + row
+            may_live = part.form == GRAPH and part.flags & KEEP and part.wanted is not None
+            if may_live and not part.wanted[row - part.first] and self._keep(key, what, size):
+                outcome = LIVE
+            else:
+                outcome = STORED
+                self.host.store.files[key] = what, size
+            what = SIZE.pack(size)
+        elif outcome < 0:
             outcome = VALUES_EACH if each else VALUES_LIST
             what = pickle.dumps(what) if each else what
         last = self._results[-1] if self._results else None

@@ -21,6 +21,8 @@ class User:
         #: chance that a row isn't a plain one
         self._wild = wild
         self._us = world.random.choice((20, 200, 2_000, 20_000))
+        #: chance that a value is stored
+        self._large = world.random.choice((0.0, 0.1, 0.6))
         #: tokens that can be cancelled, claimed, used
         self._tokens: list[Any] = []
         self._end = world.now + duration
@@ -31,6 +33,8 @@ class User:
         random = self._world.random
         us = int(self._us * random.uniform(0.2, 3.0)) + 1
         job = Job(self._world.next_id(), us)
+        if random.random() < self._large:
+            job.stored = random.choice((150_000, 1_000_000, 8_000_000))
         if random.random() < self._wild:
             job.behaviour = random.choice(BEHAVIOURS)
             if job.behaviour in ("flaky", "deadly"):

@@ -1,0 +1,52 @@
+"""The program of the store beside a scheduler: an agent without workers that ends with the process that started it."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+from scaler.agent.daemon import Daemon
+from scaler.agent.limits import available_memory, limits_of
+from scaler.agent.store import HostStore
+from scaler.config import AgentConfig
+from scaler.transport import Address, Security, load_or_create
+
+logger = logging.getLogger("scaler.agent")
+
+#: percent of the memory that the host has or its container allows; an agent with workers may be on the same host
+SHARE = 30
+
+
+def main(options: dict[str, Any]) -> None:
+    """Serve until standard input ends.
+
+    `address`: of the scheduler, as this process reaches it. `bind`: the host it listens on, and so will the store.
+    `max_message_bytes` and `log_level`: as for the scheduler. The keys come in the environment.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the scheduler's to handle
+    logging.basicConfig(
+        level=options["log_level"], format="[%(levelname)s]%(asctime)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S%z"
+    )
+    config = AgentConfig(
+        options["address"], name=f"store of {os.uname().nodename}", max_message_bytes=options["max_message_bytes"],
+        memory_limit=available_memory() * SHARE // 100,
+    )  # fmt: skip
+    security = Security.from_env(os.environ) or load_or_create()
+    store = HostStore(limits_of(config).index().limit)
+    try:
+        store.open(security, Address(options["bind"], 0), beside=True)
+        daemon = Daemon(config, Address.parse(config.address), security, None, store)
+    except BaseException:
+        store.close()
+        raise
+    daemon.loop.watch_with(sys.stdin.fileno(), daemon.loop.stop)
+    daemon.loop.on_signal(signal.SIGINT, lambda: None)
+    gc.freeze()
+    gc.set_threshold(50_000)
+    daemon.run()
+    if daemon.failure is not None:
+        logger.error("%s", daemon.failure)

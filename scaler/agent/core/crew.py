@@ -1,0 +1,50 @@
+"""The workers of an agent, and the three things that are done to one: told something, asked for rows, ended."""
+
+from typing import Any
+
+from scaler.agent.core.events import KillWorker, ToWorker
+from scaler.agent.core.outbox import Outbox
+from scaler.agent.core.state import Worker
+from scaler.store.layout import Key
+
+
+class Crew:
+    """See the module's text."""
+
+    def __init__(self, out: Outbox) -> None:
+        self._out = out
+        #: by slot
+        self.workers: dict[int, Worker] = {}
+        #: seconds; set by the door before anything else happens
+        self.now = 0.0
+        self._next_token = 1
+
+    def tell(self, worker: Worker, message: tuple[Any, ...], control: bool = False) -> None:
+        """Send a message; with `control` it is read while user code runs."""
+        self._out.add(ToWorker(worker.slot, message, control))
+
+    def recall(self, worker: Worker) -> None:
+        """Ask a worker for its rows that have not begun."""
+        if not worker.recalling:
+            worker.recalling = True
+            token = self._next_token
+            self._next_token += 1
+            self.tell(worker, ("recall", token, 0), control=True)
+
+    def kill(self, worker: Worker, kind: str, words: str) -> None:
+        """End a worker; the row it runs is told why."""
+        if worker.sentence is None:
+            worker.sentence = kind, words
+            self._out.add(KillWorker(worker.slot))
+
+    def drop(self, slot: int, keys: list[Key]) -> None:
+        """A worker shall forget objects at once, also while user code runs."""
+        worker = self.workers.get(slot)
+        if worker is not None and keys:
+            worker.objects.difference_update(keys)
+            self.tell(worker, ("drop", keys), control=True)
+
+    @property
+    def is_working(self) -> bool:
+        """Some worker runs a row that does not wait for other rows."""
+        return any(w.state == "busy" and not w.blocked for w in self.workers.values())

@@ -1,0 +1,137 @@
+"""What one `handle` of an agent's core is going to do, in order, with what is said to the scheduler in few messages."""
+
+from scaler.agent.core.events import Effect, Log, ToScheduler, ToWorker
+from scaler.protocol.messages import (
+    PLACE,
+    STORED_OBJECT,
+    Message,
+    ObjectAnnounce,
+    ObjectGone,
+    ObjectMissing,
+    ObjectResponse,
+)
+from scaler.results import FULL, ResultBuilder, SpanResult
+from scaler.store.layout import Key
+
+
+class Outbox:
+    """Effects in order. The scheduler hears everything in the order in which it was said here."""
+
+    __slots__ = ("_effects", "_open", "_publish", "_results")
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self._results: dict[int, ResultBuilder] = {}
+        #: a message about objects that more can be added to
+        self._open: Message | None = None
+        #: objects that workers shall write, by slot
+        self._publish: dict[int, list[Key]] = {}
+
+    def add(self, effect: Effect) -> None:
+        """Anything but a message to the scheduler."""
+        self._effects.append(effect)
+
+    def log(self, level: str, text: str) -> None:
+        """A line for the log."""
+        self._effects.append(Log(level, text))
+
+    def say(self, message: Message) -> None:
+        """Tell the scheduler."""
+        if self._results:
+            self._flush_results()
+        if self._open is not None:
+            self._close()
+        self._effects.append(ToScheduler(message))
+
+    def result(self, client: int, span: SpanResult) -> None:
+        """Tell how rows ended."""
+        if self._open is not None:
+            self._close()
+        builder = self._results.get(client)
+        if builder is None:
+            builder = self._results[client] = ResultBuilder(client)
+        builder.add(span)
+        if builder.size > FULL:
+            self._flush_results()
+
+    def drop_results(self, client: int | None = None) -> None:
+        """Nobody wants to hear how rows ended: those of a client, or all."""
+        if client is None:
+            self._results.clear()
+        else:
+            self._results.pop(client, None)
+
+    def publish(self, slot: int, key: Key) -> None:
+        """A worker shall write a value that it has."""
+        self._publish.setdefault(slot, []).append(key)
+
+    def announce(self, key: Key, size: int, agent: int) -> None:
+        """This agent has a copy of an object."""
+        message = self._open
+        if not isinstance(message, ObjectAnnounce) or message.client != key[0]:
+            self._reopen(message := ObjectAnnounce(client=key[0]))
+        message.ids.append(key[1])
+        message.kinds.append(STORED_OBJECT)
+        message.bodies.append(PLACE.pack(size, agent))
+
+    def gone(self, key: Key) -> None:
+        """This agent has an object no more."""
+        message = self._open
+        if not isinstance(message, ObjectGone):
+            self._reopen(message := ObjectGone())
+        message.add(*key)
+
+    def missing(self, keys: list[Key], client: int, batch: int, lo: int, hi: int) -> None:
+        """Objects can't be had; rows that need them go back."""
+        message = self._open
+        if not isinstance(message, ObjectMissing):
+            self._reopen(message := ObjectMissing())
+        known = set(message.objects)
+        for key in keys:
+            if key not in known:
+                message.objects.add(*key)
+        message.rows.add(client, batch, lo, hi)
+
+    def respond(self, key: Key, agent: int, reason: str | None) -> None:
+        """The scheduler asked for an object: it is a file now, or can't be one."""
+        message = self._open
+        if not isinstance(message, ObjectResponse) or message.reason != (reason or ""):
+            self._reopen(message := ObjectResponse(agent=agent, reason=reason or ""))
+        message.clients.append(key[0])
+        message.ids.append(key[1])
+        message.outcomes.append(reason is not None)
+
+    def flush(self) -> list[Effect]:
+        """All effects; the outbox is empty afterwards."""
+        if self._results:
+            self._flush_results()
+        elif self._open is not None:
+            self._close()
+        if self._publish:
+            for slot, keys in self._publish.items():
+                self._effects.append(ToWorker(slot, ("publish", keys), control=True))
+            self._publish.clear()
+        effects, self._effects = self._effects, []
+        return effects
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was left behind."""
+        return not (self._effects or self._results or self._open or self._publish)
+
+    def _flush_results(self) -> None:
+        for builder in self._results.values():
+            self._effects.append(ToScheduler(builder.build()))
+        self._results.clear()
+
+    def _reopen(self, message: Message) -> None:
+        if self._results:
+            self._flush_results()
+        if self._open is not None:
+            self._close()
+        self._open = message
+
+    def _close(self) -> None:
+        assert self._open is not None
+        self._effects.append(ToScheduler(self._open))
+        self._open = None

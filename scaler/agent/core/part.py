@@ -1,0 +1,87 @@
+"""Rows as they come from the scheduler: a part of a batch, with what its rows need."""
+
+from array import array
+from dataclasses import dataclass
+from itertools import accumulate
+
+from scaler.protocol.messages import EACH, GRAPH, Frame, Task, u64
+from scaler.store.layout import Key
+
+NOTHING: frozenset[int] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """Consecutive rows of one batch, as one message of the scheduler brought them."""
+
+    client: int
+    task: Task
+    #: the rows [lo, hi) of the batch
+    lo: int
+    hi: int
+    #: form EACH: size of each row's payload, where it starts in the body (one more for the end), and the body
+    sizes: "array[int] | None" = None
+    offsets: "array[int] | None" = None
+    body: Frame = b""
+    #: per row: (object id, index) of each value it needs
+    needs: list[list[tuple[int, int]]] | None = None
+    #: ids of the stored objects among what its rows need; empty for most
+    stored: frozenset[int] = NOTHING
+
+    @property
+    def key(self) -> Key:
+        """(client, batch)."""
+        return self.client, self.task.batch
+
+    @property
+    def stored_common(self) -> list[Key]:
+        """The stored objects that all rows need."""
+        task = self.task
+        return [(self.client, number) for number in (task.function, task.arguments) if number in self.stored]
+
+    def stored_for(self, row: int) -> list[Key]:
+        """The stored objects that a row needs, each once; first those that all need."""
+        keys = self.stored_common
+        if self.needs is not None:
+            stored, client = self.stored, self.client
+            keys += [(client, object_id) for object_id, _ in self.needs[row - self.lo] if object_id in stored]
+        return keys if len(keys) < 2 else list(dict.fromkeys(keys))
+
+    def wanted(self, lo: int, hi: int) -> bytes | None:
+        """For each of these rows 1 if its client wants the value, 0 if only other rows do; None: it wants all."""
+        task = self.task
+        return task.wanted[lo:hi].tobytes() if task.form == GRAPH and task.wanted else None
+
+
+def parts_of(task: Task) -> list[Part]:
+    """The parts that a Task message brings, one for each of its spans."""
+    bounds = task.spans
+    stored = frozenset(task.stored) if task.stored else NOTHING
+    if len(bounds) == 2 and not task.dependency_counts:
+        part = Part(task.client, task, bounds[0], bounds[1], stored=stored)
+        if task.form == EACH:
+            part.sizes, part.body = task.sizes, task.bodies[0]
+            part.offsets = u64(accumulate(task.sizes, initial=0))
+        return [part]
+    parts = []
+    at = dependency = offset = 0
+    view = memoryview(task.bodies[0]) if task.form == EACH else memoryview(b"")
+    for lo, hi in zip(bounds[::2], bounds[1::2], strict=True):
+        part = Part(task.client, task, lo, hi, stored=stored)
+        n = hi - lo
+        if task.form == EACH:
+            part.sizes = task.sizes[at : at + n]
+            part.offsets = u64(accumulate(part.sizes, initial=0))
+            part.body = bytes(view[offset : offset + part.offsets[-1]])
+            offset += part.offsets[-1]
+        if task.dependency_counts:
+            part.needs = []
+            for count in task.dependency_counts[at : at + n]:
+                end = dependency + count
+                part.needs.append(
+                    list(zip(task.dependencies[dependency:end], task.indexes[dependency:end], strict=True))
+                )
+                dependency = end
+        at += n
+        parts.append(part)
+    return parts

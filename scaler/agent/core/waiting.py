@@ -1,0 +1,131 @@
+"""Rows at an agent that can't run yet: objects they need are not here, or not where the row could use them.
+
+The objects of a wait are brought when its turn comes, and pinned from then on, so that rows which need much can't take
+it from each other for ever. When all is there its rows are queued.
+"""
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from scaler.agent.core.part import Part
+from scaler.store.layout import Key
+
+
+@dataclass(slots=True, eq=False)
+class Wait:
+    """Rows that wait for the same objects."""
+
+    part: Part
+    lo: int
+    hi: int
+    #: all stored objects they need
+    keys: list[Key]
+    #: they shall be able to run in any worker: what is live is written to a file first
+    anywhere: bool = False
+    #: their objects are being brought
+    begun: bool = False
+    #: those that are not there yet
+    missing: set[Key] = field(default_factory=set)
+    #: bytes that are brought
+    cost: int = 0
+    #: those pinned for them
+    pins: list[Key] = field(default_factory=list)
+
+
+class Waiting:
+    """The waits of an agent: in order of priority and arrival those that have not begun, by key those that have."""
+
+    __slots__ = ("_batches", "_by_key", "_later", "_order", "begun", "rows")
+
+    def __init__(self) -> None:
+        #: not begun, by -priority; and the priorities in order
+        self._later: dict[int, dict[Wait, None]] = {}
+        self._order: list[int] = []
+        #: those that have begun
+        self.begun: dict[Wait, None] = {}
+        self._by_key: dict[Key, dict[Wait, None]] = {}
+        self._batches: dict[Key, dict[Wait, None]] = {}
+        #: rows that wait
+        self.rows = 0
+
+    def add(self, wait: Wait) -> None:
+        """Rows wait from now on, and have not begun to."""
+        priority = -wait.part.task.priority
+        if priority not in self._later:
+            self._later[priority] = {}
+            insort(self._order, priority)
+        self._later[priority][wait] = None
+        self._batches.setdefault(wait.part.key, {})[wait] = None
+        self.rows += wait.hi - wait.lo
+
+    @property
+    def next(self) -> Wait | None:
+        """The one that should begin next."""
+        return next(iter(self._later[self._order[0]])) if self._order else None
+
+    def begin(self, wait: Wait) -> None:
+        """Its objects are being brought; `missing` and `pins` are set."""
+        self._leave_later(wait)
+        wait.begun = True
+        self.begun[wait] = None
+        for key in wait.missing:
+            self._by_key.setdefault(key, {})[wait] = None
+
+    def of_key(self, key: Key) -> list[Wait]:
+        """Those that miss this object."""
+        return list(self._by_key.get(key, ()))
+
+    def has(self, wait: Wait, key: Key) -> bool:
+        """An object has come; true if it was the last one."""
+        if key in wait.missing:
+            wait.missing.remove(key)
+            self._unlist(wait, key)
+        return not wait.missing
+
+    def remove(self, wait: Wait) -> None:
+        """Its rows wait no longer."""
+        if wait.begun:
+            del self.begun[wait]
+            for key in wait.missing:
+                self._unlist(wait, key)
+        else:
+            self._leave_later(wait)
+        waits = self._batches[wait.part.key]
+        del waits[wait]
+        if not waits:
+            del self._batches[wait.part.key]
+        self.rows -= wait.hi - wait.lo
+
+    def in_rows(self, client: int, batch: int, lo: int, hi: int) -> list[Wait]:
+        """Those with any of these rows."""
+        return [wait for wait in self._batches.get((client, batch), ()) if wait.lo < hi and lo < wait.hi]
+
+    def of_client(self, client: int) -> list[Wait]:
+        """Those of a client."""
+        return [wait for key, waits in self._batches.items() if key[0] == client for wait in waits]
+
+    @property
+    def last(self) -> Wait | None:
+        """The one to give away first: of those that have not begun, or else the youngest."""
+        if self._order:
+            return next(reversed(self._later[self._order[-1]]))
+        return next(reversed(self.begun), None)
+
+    def _leave_later(self, wait: Wait) -> None:
+        priority = -wait.part.task.priority
+        waits = self._later[priority]
+        del waits[wait]
+        if not waits:
+            del self._later[priority]
+            self._order.remove(priority)
+
+    def _unlist(self, wait: Wait, key: Key) -> None:
+        waits = self._by_key[key]
+        del waits[wait]
+        if not waits:
+            del self._by_key[key]
+
+    def __iter__(self) -> Iterator[Wait]:
+        for waits in self._batches.values():
+            yield from waits

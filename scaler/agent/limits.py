@@ -1,0 +1,81 @@
+"""How much memory this process and its children may use, and how the parts of an agent share it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from scaler.agent.core.memory import Limits
+from scaler.config import AgentConfig
+from scaler.store.directory import default_root
+
+#: percent of what the host or the container has that an agent uses by default
+DEFAULT_SHARE = 60
+#: values that stay in workers may take this part of the memory limit, all together
+LIVE_PART = 8
+
+
+def limits_of(config: AgentConfig) -> Limits:
+    """The limits that follow from the options."""
+    total = config.memory_limit if config.memory_limit is not None else available_memory() * DEFAULT_SHARE // 100
+    worker = config.worker_memory_limit
+    return Limits(total, total if worker is None else worker, _size_of(default_root()))
+
+
+def live_limit(limits: Limits, workers: int) -> int:
+    """Bytes of values that one worker may keep to itself."""
+    limit = limits.total // LIVE_PART // max(1, workers)
+    return min(limit, limits.worker // 4) if limits.worker else limit
+
+
+def available_memory(root: str = "/") -> int:
+    """Bytes of memory that this process may use: what the machine has or its control groups allow, the least of them.
+
+    `root` stands for the root of the file system.
+    """
+    return min([_machine(root), *_groups(Path(root))])
+
+
+def _machine(root: str) -> int:
+    try:
+        with open(os.path.join(root, "proc/meminfo")) as file:
+            for line in file:
+                if line.startswith("MemTotal:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _groups(root: Path) -> Iterator[int]:
+    """The limits of the control groups that this process is in, and of those around them."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if number == "0" and not controllers:
+            base, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            base, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        group = base / path.strip("/")
+        for directory in (group, *group.parents):
+            try:
+                yield int((directory / name).read_text())
+            except (OSError, ValueError):  # "max", or not shown to this container
+                pass
+            if directory == base:
+                break
+
+
+def _size_of(path: str) -> int:
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return 1 << 62
+    return status.f_blocks * status.f_frsize

@@ -1,0 +1,280 @@
+"""The store of a host around the agent's core: its directory, what is moved to disk, what other hosts get and give.
+
+Removing is done at once, by the agent's own thread, so that it is over before anybody can make the same object again.
+What other threads were asked for before is still done; its result is then of no interest, and left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+from scaler.agent.core.events import (
+    DropClient,
+    DropObject,
+    Effect,
+    Event,
+    Fetch,
+    Fetched,
+    Put,
+    Requested,
+    Restore,
+    Restored,
+    Serve,
+    Spill,
+    Spilled,
+)
+from scaler.agent.core.memory import Limits
+from scaler.agent.limits import live_limit
+from scaler.errors import ConnectionFailed
+from scaler.loop import Loop
+from scaler.protocol.messages import INLINE_LIMIT
+from scaler.store import segments
+from scaler.store.directory import StoreDirectory, clean_up_dead
+from scaler.store.layout import Key
+from scaler.store.spill import Spiller
+from scaler.store.transfer import Transfer
+from scaler.transport import Address, Security
+
+#: memory of freed objects is kept for the next ones for so many seconds, and in all at most this share of the limit for
+#: objects in memory
+KEEP_SECONDS, KEEP_PART = 2.0, 8
+
+
+class HostStore:
+    """See the module's text. One thread."""
+
+    def __init__(self, limit: int, spill_root: str | None = None) -> None:
+        """Make a store for `limit` bytes in memory; remove those of dead agents. Raises OSError."""
+        clean_up_dead()
+        if spill_root is not None:
+            os.makedirs(spill_root, exist_ok=True)
+        self.directory = StoreDirectory.create()
+        self._keep = limit // KEEP_PART
+        try:
+            self._spiller = Spiller(self.directory.path, spill_root)
+        except BaseException:
+            self.directory.remove()
+            raise
+        self._transfer: Transfer | None = None
+        self._address = ""
+        #: where agents are asked for objects that say that they are on the scheduler's own host
+        self._scheduler_host: str | None = None
+        #: how many moves to and from disk are under way for an object, and how many of them nobody waits for
+        self._moves: Counter[Key] = Counter()
+        self._stale_moves: Counter[Key] = Counter()
+        #: the same of objects that are fetched
+        self._fetches: set[Key] = set()
+        self._stale_fetches: Counter[Key] = Counter()
+        #: objects that are or may be on disk
+        self._on_disk: set[Key] = set()
+        #: when the agent introduced itself to the scheduler, as files have it
+        self._introduced = 0.0
+        #: bytes that were freed and are kept, at most
+        self._kept = 0
+        self._trimmer: threading.Thread | None = None
+        #: when memory that was freed is looked at next, seconds; None if there is none
+        self._trim_at: float | None = None
+
+    @property
+    def path(self) -> str:
+        """The directory."""
+        return self.directory.path
+
+    @property
+    def address(self) -> str:
+        """Where others can fetch objects; "" if they can't."""
+        return self._address
+
+    @property
+    def hello(self) -> tuple[str, str, str]:
+        """What `Hello` says of it: directory, token, address."""
+        return self.directory.path, self.directory.token, self.address
+
+    def open(self, security: Security, scheduler: Address, beside: bool) -> None:
+        """Let others fetch objects, and fetch theirs. `beside`: this process is on the scheduler's host, or is it.
+
+        Listens where others can reach it that can reach the scheduler. Raises `AddressInUse`, `AddressError`.
+        """
+        host = scheduler.host
+        if not beside:
+            host = _own_address(scheduler)
+            self._scheduler_host = scheduler.host
+        bind = Address(host, 0) if beside or Address(host, 0).is_loopback else Address("0.0.0.0", 0)
+        self._transfer = Transfer(self.directory.path, security, bind.url, on_demand=True, also=self._spiller.path)
+        self._address = Address(bind.for_client().host if beside else host, self._transfer.address.port).url
+        self._transfer.advertise(self._address)
+
+    def watch(self, loop: Loop) -> None:
+        """Have the loop wake up for what other threads have done."""
+        loop.watch(self._spiller.fileno(), self)
+        if self._transfer is not None:
+            loop.watch(self._transfer.fileno(), self)
+
+    def gather(self) -> list[Event]:
+        """What other threads have done since the last time."""
+        events: list[Event] = []
+        for what, key, _, error in self._spiller.take():
+            if what != "drop":
+                events += self._moved(what, key, error)
+        if self._transfer is not None:
+            for happened, key, size, error in self._transfer.take():
+                if happened == "wanted":
+                    events.append(Requested(key))
+                elif happened == "put":
+                    events.append(Put(key, size))
+                else:
+                    events += self._fetched(key, error)
+        return events
+
+    def _moved(self, what: str, key: Key, error: str | None) -> list[Event]:
+        _decrease(self._moves, key)
+        if not self._stale_moves[key]:
+            return [Spilled(key, error) if what == "spill" else Restored(key, error)]
+        _decrease(self._stale_moves, key)
+        if what == "restore" and error is None:
+            segments.free(self.path, key)
+        return []
+
+    def _fetched(self, key: Key, error: str | None) -> list[Event]:
+        if not self._stale_fetches[key]:
+            self._fetches.discard(key)
+            return [Fetched(key, error)]
+        _decrease(self._stale_fetches, key)
+        if error is None and key not in self._fetches:
+            segments.free(self.path, key)
+        return []
+
+    def carry_out(self, effect: Effect, now: float) -> bool:
+        """Do what the core wants; False if it isn't the store's to do."""
+        if isinstance(effect, DropObject):
+            self._drop(effect.key, now)
+        elif isinstance(effect, Spill):
+            self._moves[effect.key] += 1
+            self._on_disk.add(effect.key)
+            self._spiller.spill(effect.key)
+        elif isinstance(effect, Restore):
+            self._moves[effect.key] += 1
+            self._spiller.restore(effect.key)
+        elif isinstance(effect, Fetch):
+            self._fetch(effect)
+        elif isinstance(effect, Serve):
+            if self._transfer is None:
+                pass
+            elif effect.error is None:
+                self._transfer.available(effect.key)
+            else:
+                self._transfer.unavailable(effect.key, effect.error)
+        elif isinstance(effect, DropClient):
+            with contextlib.suppress(OSError):
+                if effect.client:
+                    segments.remove_client(self.path, effect.client)
+                else:
+                    self._drop_all()
+        else:
+            return False
+        return True
+
+    def _drop(self, key: Key, now: float) -> None:
+        if key in self._fetches:
+            self._fetches.remove(key)
+            self._stale_fetches[key] += 1
+            if self._transfer is not None:
+                self._transfer.cancel(key)
+        if key in self._on_disk:
+            self._on_disk.remove(key)
+            self._spiller.drop(key)
+            if key in self._moves:
+                self._stale_moves[key] = self._moves[key]
+        with contextlib.suppress(OSError):
+            self._kept += segments.free(self.path, key, recycle=self._may_keep())
+            if self._trim_at is None:
+                self._trim_at = now + KEEP_SECONDS / 4
+
+    def introduced(self) -> None:
+        """From now on the scheduler may tell clients of this store."""
+        self._introduced = time.time()
+
+    def _drop_all(self) -> None:
+        for name in os.listdir(self.path):
+            path = os.path.join(self.path, name)
+            if name.lstrip(".")[:1].isdigit() and os.stat(path).st_mtime < self._introduced:
+                os.unlink(path)
+
+    def _may_keep(self) -> bool:
+        """There is room for more memory that nobody uses just now."""
+        if self._kept >= self._keep:
+            names = os.listdir(os.path.join(self.path, segments.FREE))
+            self._kept = sum(int(name.partition("-")[0]) for name in names)  # writers took the others
+        return self._kept < self._keep
+
+    def _fetch(self, effect: Fetch) -> None:
+        self._fetches.add(effect.key)
+        if self._transfer is not None:
+            self._transfer.fetch(effect.key, effect.size, [self._reachable(address) for address in effect.addresses])
+
+    def _reachable(self, address: str) -> str:
+        """An address that only means something on the scheduler's host, as it is seen from here."""
+        other = Address.parse(address)
+        if self._scheduler_host is not None and other.is_loopback:
+            return Address(self._scheduler_host, other.port).url
+        return address
+
+    def worker_ended(self, pid: int) -> None:
+        """Remove what a worker was writing when it died."""
+        with contextlib.suppress(OSError):
+            segments.remove_drafts(self.path, pid)
+
+    @property
+    def wake(self) -> float | None:
+        """When `tick` has something to do."""
+        return self._trim_at
+
+    def tick(self, now: float) -> None:
+        """Give back memory that was freed and that no new object took."""
+        if self._trim_at is not None and now >= self._trim_at:
+            empty = not os.listdir(os.path.join(self.path, segments.FREE))
+            self._trim_at = None if empty else now + KEEP_SECONDS / 4
+            if not empty and not (self._trimmer is not None and self._trimmer.is_alive()):
+                self._trimmer = threading.Thread(target=self._trim, name="scaler-trim", daemon=True)
+                self._trimmer.start()  # giving back much memory takes a while
+
+    def _trim(self) -> None:
+        with contextlib.suppress(OSError):
+            segments.trim(self.path, KEEP_SECONDS, self._keep)
+
+    def close(self) -> None:
+        """End the threads, and remove everything. Blocks for a second or so at most."""
+        if self._transfer is not None:
+            self._transfer.close()
+        self._spiller.close()
+        self.directory.remove()
+
+
+def _decrease(counts: Counter[Key], key: Key) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
+
+
+def _own_address(scheduler: Address) -> str:
+    """The address of this host by which it reaches the scheduler."""
+    if scheduler.is_loopback:
+        return scheduler.host
+    with contextlib.suppress(ConnectionFailed):
+        for address in scheduler.resolve():
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((address.host, address.port or 1))  # a route look-up: nothing is sent
+                return str(probe.getsockname()[0])
+    return socket.gethostname()
+
+
+def store_context(store: HostStore, limits: Limits, workers: int) -> dict[str, Any]:
+    """What workers are told of the store."""
+    return {"store": store.path, "inline": INLINE_LIMIT, "live": live_limit(limits, workers)}

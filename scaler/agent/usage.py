@@ -1,0 +1,71 @@
+"""What workers and the host are busy with, read from /proc every now and then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from scaler.agent.core.events import Sampled
+
+#: seconds between looks while workers run rows, and while they don't
+BUSY, QUIET = 0.1, 1.0
+
+#: percent of the store's file system that should be free
+FREE = 20
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Usage:
+    """Looks at the memory of workers, and now and then at the processors."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+        self._cpu_due = 0.0
+        self._cpu = 0.0
+        #: clock ticks of all processors: in all, and idle
+        self._ticks = (0, 0)
+
+    @property
+    def due(self) -> float:
+        """When the next look should be taken, seconds."""
+        return self._due
+
+    def sample(self, pids: Mapping[int, int], busy: bool, now: float, directory: str) -> Sampled:
+        """Look now; `pids` by slot, and the directory of the store."""
+        self._due = now + (BUSY if busy else QUIET)
+        if now >= self._cpu_due:
+            self._cpu_due = now + QUIET
+            self._look_at_processors()
+        return Sampled({slot: private_memory(pid) for slot, pid in pids.items()}, self._cpu, _short(directory))
+
+    def _look_at_processors(self) -> None:
+        try:
+            with open("/proc/stat", "rb") as file:
+                ticks = [int(count) for count in file.readline().split()[1:9]]
+        except (OSError, ValueError):
+            return
+        total, idle = sum(ticks), ticks[3] + ticks[4]
+        before, idle_before = self._ticks
+        self._ticks = total, idle
+        if before and total > before:
+            self._cpu = 1.0 - (idle - idle_before) / (total - before)
+
+
+def _short(directory: str) -> int:
+    """Bytes that a file system has free less than it should."""
+    try:
+        status = os.statvfs(directory)
+    except OSError:
+        return 0
+    return max(0, status.f_blocks * FREE // 100 - status.f_bavail) * status.f_frsize
+
+
+def private_memory(pid: int) -> int:
+    """Bytes of memory that are a process's alone, without the objects it has mapped; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            _, resident, shared, *_ = file.read().split()
+    except (OSError, ValueError):
+        return 0
+    return (int(resident) - int(shared)) * _PAGE

@@ -1,0 +1,254 @@
+"""What a value was when it was sent: enough to see later whether it is the same, and whether anybody else has it.
+
+A value is packed again each time it is given, which is cheap where its bytes are in buffers of its own. The in-band
+part and the places of the buffers in memory are the *key* under which it is found again. What the buffers hold may have
+changed since. Of a `bytes` object it can't have; of others the kernel may know (`Watch`); the rest has to be compared
+with the bytes that were sent: those in the store, or, where they can't be read from here, their digest.
+
+A Watch costs a descriptor, and time when the buffer is written to. So a buffer is watched only if it is large and was
+given a second time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scaler.serialize.outofband import Packed
+from scaler.store.unchanged import Watch, available
+
+#: a longer in-band part is remembered by its digest
+_SHORT = 4_096
+#: buffers of fewer bytes are compared: a Watch would save little
+WATCHED_FROM = 1 << 20
+#: watches in this process, at most
+MAX_WATCHES = 64
+#: bytes looked at in each buffer to see whether it was overwritten, where nothing better is known
+_SAMPLES = 512
+
+Key = tuple[bytes, tuple[tuple[int, int], ...]]
+
+
+def key_of(packed: Packed) -> Key:
+    """Under which a value is found again: what is in band, address and size of each buffer."""
+    inband = packed.inband
+    if len(inband) > _SHORT:
+        inband = hashlib.sha256(inband).digest()
+    return inband, tuple([(address_of(buffer), buffer.nbytes) for buffer in packed.buffers])
+
+
+class Content:
+    """A packed value as it was; made before its bytes are copied. Any thread, one at a time."""
+
+    __slots__ = ("_digests", "_memories", "_samples", "key", "outdated")
+
+    def __init__(self, packed: Packed, key: Key | None = None) -> None:
+        self.key = key if key is not None else key_of(packed)
+        #: the value is known to have changed since
+        self.outdated = False
+        self._memories = [_Memory(buffer) for buffer in packed.buffers]
+        self._samples = [_sample(buffer) for buffer in packed.buffers]
+        self._digests: list[bytes] = []
+
+    def take_digests(self, packed: Packed) -> None:
+        """Remember the bytes by their digests: they will not be seen again."""
+        self._digests = [
+            b"" if memory.is_certain(buffer) else hashlib.sha256(buffer).digest()
+            for memory, buffer in zip(self._memories, packed.buffers, strict=True)
+        ]
+
+    def is_same(self, packed: Packed, stored: Callable[[], Sequence[memoryview] | None]) -> bool:
+        """Whether a value of this key has the same bytes; `stored()` gives those that were sent, if it can."""
+        doubtful = [
+            index
+            for index, (memory, buffer) in enumerate(zip(self._memories, packed.buffers, strict=True))
+            if not memory.is_certain(buffer)
+        ]
+        if not doubtful:
+            return True
+        # watched again first, compared then: what changes meanwhile shows the next time
+        watched = [_Memory(packed.buffers[index], again=True) for index in doubtful]
+        if self._digests:
+            same = all(hashlib.sha256(packed.buffers[index]).digest() == self._digests[index] for index in doubtful)
+        else:
+            sent = stored()
+            same = sent is not None and all(_equal(packed.buffers[index], sent[index]) for index in doubtful)
+        if same:
+            for index, memory in zip(doubtful, watched, strict=True):
+                self._memories[index] = memory
+        return same
+
+    def may_be(self, packed: Packed) -> bool:
+        """Whether a value that was packed again may still have the bytes that were sent, when those are gone.
+
+        Changes of the size, of what is in band or of much of a buffer are seen; others where the kernel tells.
+        """
+        sizes = [size for _, size in self.key[1]]
+        return (
+            not self.outdated
+            and key_of(packed)[0] == self.key[0]
+            and [buffer.nbytes for buffer in packed.buffers] == sizes
+            and list(map(_sample, packed.buffers)) == self._samples
+            and not any(memory.may_have_changed() for memory in self._memories)
+        )
+
+    def is_held(self, value: Callable[[], Any], ours: int = 0) -> bool:
+        """Whether anybody but this, and `ours` references, still has the value."""
+        return _others(value, ours + sum([memory.references(value) for memory in self._memories])) > 0
+
+    @property
+    def has_owners(self) -> bool:
+        """Whether there are buffers, and somebody has the memory of each, if perhaps in other values than this one."""
+        memories = self._memories
+        return bool(memories) and all(
+            memory.owner is not None
+            and _others(memory.owner, sum([other.references(memory.owner) for other in memories])) > 0
+            for memory in memories
+        )
+
+
+class Strong:
+    """Like a `weakref.ref`, of what has none."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __call__(self) -> Any:
+        return self._value
+
+
+def reference_to(value: Any) -> Callable[[], Any]:
+    """A weak reference where there can be one, else a strong one."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return Strong(value)
+
+
+class _Memory:
+    """One buffer."""
+
+    __slots__ = ("_base", "_watch", "owner")
+
+    def __init__(self, buffer: memoryview, again: bool = False) -> None:
+        """`again`: it was given before."""
+        owner = base = buffer.obj
+        while (below := getattr(owner, "base", None)) is not None:
+            owner = below
+        #: whose memory it is: weakly, or, of a bytes object, strongly
+        self.owner: Callable[[], Any] | None = None
+        if type(owner) is bytes:
+            self.owner = Strong(owner)
+        elif owner is not None:
+            reference = reference_to(owner)
+            self.owner = reference if not isinstance(reference, Strong) else None
+        #: notices changes; None where it can't, is not worth it, or would keep the owner from growing, as a bytearray
+        self._watch: Watch | None = None
+        #: the object whose buffer the watch keeps
+        self._base: Callable[[], Any] | None = None
+        if again and buffer.nbytes >= WATCHED_FROM and type(base).__module__ == "numpy":
+            self._watch = _watch(buffer)
+            self._base = reference_to(base) if self._watch is not None else None
+
+    def is_certain(self, buffer: memoryview) -> bool:
+        """Whether a buffer at this place has the same bytes as then for certain."""
+        if type(buffer.obj) is bytes:
+            return self.owner is not None and self.owner() is buffer.obj
+        return self._watch is not None and _is_unchanged(self._watch)
+
+    def may_have_changed(self) -> bool:
+        """Whether it was watched and may have been written to."""
+        return self._watch is not None and not _is_unchanged(self._watch)
+
+    def references(self, owner: Callable[[], Any]) -> int:
+        """How many references to a value it has."""
+        value = owner()
+        count = int(isinstance(self.owner, Strong) and self.owner() is value)
+        if self._base is not None:
+            base = self._base()
+            count += int(base is value) or int(base is not None and getattr(base, "base", None) is value)
+        return count
+
+
+#: a watch is asked by one thread at a time
+_watching = threading.RLock()
+#: by address and size; values often share their memory, and only one can watch it
+_watches: weakref.WeakValueDictionary[tuple[int, int], Watch] = weakref.WeakValueDictionary()
+
+
+def _watch(buffer: memoryview) -> Watch | None:
+    """A watch over a buffer that nobody has written to since it began; None if there can't be one."""
+    if not available():
+        return None
+    place = address_of(buffer), buffer.nbytes
+    with _watching:
+        watch = _watches.get(place)
+        if watch is None or not watch.unchanged():
+            if len(_watches) >= MAX_WATCHES:
+                return None
+            watch = Watch(buffer)
+            if not watch.unchanged():
+                return None
+            _watches[place] = watch
+        return watch
+
+
+def _is_unchanged(watch: Watch) -> bool:
+    with _watching:
+        return watch.unchanged()
+
+
+def _sample(buffer: memoryview) -> bytes:
+    return bytes(buffer[:: buffer.nbytes // _SAMPLES | 1])
+
+
+def _others(reference: Callable[[], Any], ours: int) -> int:
+    """How many references there are to what a reference leads to, but for `ours`, its own, and those of this call."""
+    count = _count(reference)
+    return count - _OWN - ours - isinstance(reference, Strong) if count else 0
+
+
+def _count(reference: Callable[[], Any]) -> int:
+    value = reference()
+    return 0 if value is None else _getrefcount(value)
+
+
+class _Probe:
+    """Something that exactly one reference leads to."""
+
+
+_getrefcount: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: 1 << 20)
+_probe = _Probe()
+#: what is counted of the counting itself
+_OWN = _count(weakref.ref(_probe)) - 1
+
+
+class _PyBuffer(ctypes.Structure):
+    """`Py_buffer`, of which only the address matters here; `rest` has room for what comes behind."""
+
+    _fields_ = (("buf", ctypes.c_void_p), ("rest", ctypes.c_void_p * 15))
+
+
+def address_of(buffer: memoryview) -> int:
+    """Where the bytes are in memory."""
+    view = _PyBuffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(view), 0)
+    try:
+        return view.buf or 0
+    finally:
+        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
+
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+def _equal(one: memoryview, other: memoryview) -> bool:
+    return one.nbytes == other.nbytes and _memcmp(address_of(one), address_of(other), one.nbytes) == 0

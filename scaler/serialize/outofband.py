@@ -1,0 +1,132 @@
+"""Pickles whose large buffers stay where they are: NumPy arrays, Arrow tables and bytes are not copied into the pickle.
+
+A value is *packed* to an in-band pickle and the raw buffers that belong to it (PEP 574). Whoever writes it somewhere
+writes the buffers straight from the value's own memory; whoever reads it lends the reader's memory to the new value.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from scaler.errors import SerializationError
+from scaler.serialize.payload import PROTOCOL, ReferencePickler, ValuePickler, describe, dumps
+
+#: smaller buffers are copied into the pickle: each of the others has an entry in a table and an aligned place
+SMALL = 8_192
+
+_BYTES = frozenset({bytes, bytearray})
+
+
+class Packed(NamedTuple):
+    """A value as bytes, in parts."""
+
+    #: the pickle, with the prefix it was asked to have
+    inband: bytes
+    #: contiguous, format "B"; they keep the value's memory alive, and change with it
+    buffers: list[memoryview]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all parts."""
+        return len(self.inband) + sum([buffer.nbytes for buffer in self.buffers])
+
+
+class _Plain:
+    """Stands for a bytes or bytearray object, whose pickle would otherwise be a copy of it."""
+
+    def __init__(self, value: bytes | bytearray) -> None:
+        self._value = value
+
+    def __reduce__(self) -> tuple[type, tuple[pickle.PickleBuffer]]:
+        return type(self._value), (pickle.PickleBuffer(self._value),)
+
+
+def pack(value: Any, prefix: bytes = b"") -> Packed:
+    """Return a value in parts; raise SerializationError where that cannot be.
+
+    >>> inband, buffers = pack(b"x" * 100_000)
+    >>> len(inband) < 100, buffers[0].nbytes
+    (True, 100000)
+    """
+    return Packed(*_parts(value, prefix))
+
+
+def pack_large(value: Any, limit: int, prefix: bytes = b"") -> bytes | Packed:
+    """Return a value whose parts take less than `limit` bytes as one pickle, a larger one as `pack` does.
+
+    >>> pack_large([1, 2], 100) == dumps([1, 2])
+    True
+    """
+    inband, buffers = _parts(value, prefix)
+    if not buffers and len(inband) < limit:
+        return inband
+    packed = Packed(inband, buffers)
+    return packed if packed.size >= limit else dumps(value, prefix)
+
+
+def unpack(inband: bytes | memoryview, buffers: Iterable[Any] = ()) -> Any:
+    """Return the value; it uses the memory of `buffers`, and can change it if that can be changed."""
+    return pickle.loads(inband, buffers=buffers)
+
+
+def joined(packed: Packed, value: Any, prefix: bytes = b"") -> bytes:
+    """Return one pickle without buffers of a value that is small after all."""
+    return dumps(value, prefix) if packed.buffers else packed.inband
+
+
+def is_immutable(buffers: Sequence[memoryview]) -> bool:
+    """Say whether nobody can change what these buffers hold: they belong to bytes objects."""
+    return all(type(_owner(buffer)) is bytes for buffer in buffers)
+
+
+def _parts(value: Any, prefix: bytes) -> tuple[bytes, list[memoryview]]:
+    if type(value) in _BYTES and len(value) >= SMALL:
+        value = _Plain(value)
+    buffers: list[memoryview] = []
+    stream = io.BytesIO()
+    if prefix:
+        stream.write(prefix)
+    try:
+        # by position, which is faster: fix_imports, buffer_callback
+        ReferencePickler(stream, PROTOCOL, True, partial(_keep_in, buffers)).dump(value)
+    except Exception:
+        return _parts_by_value(value, prefix)
+    return stream.getvalue(), buffers
+
+
+def _parts_by_value(value: Any, prefix: bytes) -> tuple[bytes, list[memoryview]]:
+    buffers: list[memoryview] = []
+    stream = io.BytesIO()
+    stream.write(prefix)
+    try:
+        ValuePickler(stream, PROTOCOL, buffer_callback=partial(_keep_in, buffers)).dump(value)
+    except Exception as error:
+        raise SerializationError(f"{describe(value)} cannot be pickled: {type(error).__name__}: {error}") from error
+    return stream.getvalue(), buffers
+
+
+def _keep_in(buffers: list[memoryview], buffer: pickle.PickleBuffer) -> bool:
+    """Say whether the buffer is to be copied into the pickle; if not, it is added to `buffers`."""
+    try:
+        raw = buffer.raw()
+    except BufferError:  # not contiguous
+        return True
+    if raw.nbytes < SMALL:
+        return True
+    buffers.append(raw)
+    return False
+
+
+def _owner(buffer: memoryview) -> Any:
+    """Return the object whose memory it is, through read-only arrays that are views of others."""
+    owner: Any = buffer.obj
+    while buffer.readonly and type(owner) is not bytes:
+        base = getattr(owner, "base", None)
+        if base is None or getattr(getattr(owner, "flags", None), "writeable", True) is not False:
+            break
+        owner = base
+    return owner

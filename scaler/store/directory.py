@@ -1,0 +1,158 @@
+"""The directory of a store: made for one owner, told apart from those of dead ones, recognised by its neighbours.
+
+/dev/shm/scaler-<uid>-<pid>-<random>/
+    owner     locked (flock) for as long as the owner lives
+    token     a random text: whoever can read it is on the same host, and the same user
+    free/     see `segments`
+    ...       objects
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hmac
+import os
+import stat
+import time
+
+from scaler.store.segments import FREE
+from scaler.transport.stream import forget_in_children
+
+_OWNER, _TOKEN = "owner", "token"
+#: a directory without an owner's file is being made, unless it is older than this, in seconds
+_MAKING = 60.0
+
+
+def default_root() -> str:
+    """Where stores are: in memory, or where temporary files are if the platform has no such place."""
+    if os.access("/dev/shm", os.W_OK | os.X_OK):
+        return "/dev/shm"
+    import tempfile  # here, as it is slow to load
+
+    return tempfile.gettempdir()
+
+
+class OwnedDirectory:
+    """A private directory that can be removed by others of the same user once its owner is dead."""
+
+    def __init__(self, root: str, prefix: str) -> None:
+        """Make a new one below `root`. Raises OSError."""
+        uid = os.geteuid()
+        name = f"{prefix}-{uid}-{os.getpid()}-{os.urandom(6).hex()}"
+        #: where it is
+        self.path = os.path.join(root, name)
+        draft = os.path.join(root, f".{name}")
+        os.mkdir(draft, 0o700)
+        self._lock = -1
+        try:
+            os.chmod(draft, 0o700)
+            self._lock = os.open(os.path.join(draft, _OWNER), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            os.fchmod(self._lock, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(draft, self.path)
+        except BaseException:
+            _remove_tree(draft)
+            self.abandon()
+            raise
+        forget_in_children(self)
+
+    def remove(self) -> None:
+        """Remove it with all that is in it; readers keep what they mapped. Can be repeated."""
+        if self._lock >= 0:
+            _remove_tree(self.path)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """In a forked child: the directory stays the parent's."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+class StoreDirectory(OwnedDirectory):
+    """See the module's text. One thread."""
+
+    def __init__(self, root: str | None = None) -> None:
+        """Make a new one below `root`, in memory by default. Raises OSError."""
+        super().__init__(root or default_root(), "scaler")
+        #: what `is_same_host` asks for
+        self.token = os.urandom(32).hex()
+        try:
+            fd = os.open(os.path.join(self.path, _TOKEN), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(fd, "w") as file:
+                os.fchmod(fd, 0o600)
+                file.write(self.token)
+            free = os.path.join(self.path, FREE)
+            os.mkdir(free, 0o700)
+            os.chmod(free, 0o700)
+        except BaseException:
+            self.remove()
+            raise
+
+    @classmethod
+    def create(cls, root: str | None = None) -> StoreDirectory:
+        """Make a new one below `root`, in memory by default. Raises OSError."""
+        return cls(root)
+
+
+def is_same_host(path: str, token: str) -> bool:
+    """True if the directory of this name here is the one that has this token. Never raises."""
+    try:
+        status = os.lstat(path)
+        if not (os.path.isabs(path) and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()):
+            return False
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            return False
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with open(os.open(os.path.join(path, _TOKEN), flags), "rb") as file:
+            found = file.read(256)
+    except (OSError, ValueError):
+        return False
+    return bool(token) and hmac.compare_digest(found, token.encode("utf-8", "replace"))
+
+
+def clean_up_dead(root: str | None = None, prefix: str = "scaler") -> int:
+    """Remove this user's directories below `root` whose owners are dead; how many. Never raises."""
+    root = root or default_root()
+    uid = os.geteuid()
+    removed = 0
+    try:
+        names = os.listdir(root)
+    except OSError:
+        return 0
+    for name in names:
+        if not name.lstrip(".").startswith(f"{prefix}-{uid}-"):
+            continue
+        with contextlib.suppress(OSError):
+            removed += _remove_if_dead(os.path.join(root, name), uid)
+    return removed
+
+
+def _remove_if_dead(path: str, uid: int) -> bool:
+    status = os.lstat(path)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != uid:
+        return False
+    try:
+        lock = os.open(os.path.join(path, _OWNER), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if time.time() - status.st_mtime < _MAKING:
+            return False
+        _remove_tree(path)
+        return True
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.basename(path).startswith(".") and time.time() - status.st_mtime < _MAKING:
+            return False
+        _remove_tree(path)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True
+
+
+def _remove_tree(path: str) -> None:
+    import shutil  # here, as it is slow to load
+
+    shutil.rmtree(path, ignore_errors=True)

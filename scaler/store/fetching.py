@@ -1,0 +1,453 @@
+"""Which chunk is asked of whom: pure, all fetches of one store together.
+
+    fetch ── part ── line      fetch: an object and what of it is missing
+          ╲        ╱           line:  the connection to another store, shared by all fetches
+            part ─ line        part:  what a fetch has to do with a line
+
+A chunk is in its fetch's pool until it is asked of a line; it goes back when the line breaks, and another takes it.
+Each line has a window: so many chunks are asked at a time. A source may name another store for a chunk instead of
+sending it (see `serving`); that store becomes a part, too, which is asked only for what it was named for, and a chunk
+that does not come from there within a short time is asked of the source again, which is told not to name that store.
+
+A store that was reached before is tried again until nothing was heard from it for `patience` seconds; others at once
+no more. A fetch ends when it has all, or when no source is left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from scaler.store.layout import Key
+from scaler.store.wire import chunks_of
+
+#: chunks asked of a line at a time: of a source, of a store that was named
+WINDOW, NAMED_WINDOW = 8, 4
+#: the same with chunks that wait for an object to be made ready, which do not count otherwise
+_MOST_ASKED = 48
+#: named stores of one fetch that are connected to
+MAX_NAMED = 32
+#: seconds for which a chunk waits for the connection to a store that was named for it
+_CONNECTING = 1.0
+#: seconds after which a connection that nobody needs is closed
+_IDLE = 60.0
+#: seconds between attempts to connect again
+_PAUSE = 0.2
+#: seconds for which a store that could not be reached isn't tried when it is named
+_UNREACHABLE = 60.0
+
+
+class Connect(NamedTuple):
+    """Connect to this store; say `connected` or `lost`."""
+
+    address: str
+
+
+class Hang(NamedTuple):
+    """Close this connection."""
+
+    address: str
+
+
+class Ask(NamedTuple):
+    """Ask for a chunk. The other stores are not to be named, or (`only`) no others are."""
+
+    address: str
+    key: Key
+    chunk: int
+    referred: bool
+    others: tuple[str, ...]
+    only: bool
+
+
+class Tell(NamedTuple):
+    """Say that this store has all of the object now."""
+
+    address: str
+    key: Key
+
+
+class Ended(NamedTuple):
+    """The fetch is over; why it failed (None: all is there)."""
+
+    key: Key
+    error: str | None
+
+
+Effect: TypeAlias = Connect | Hang | Ask | Tell | Ended
+
+
+class _Line:
+    __slots__ = (
+        "address",
+        "asked",
+        "connecting",
+        "heard",
+        "hungry",
+        "ready",
+        "retry_at",
+        "stalled",
+        "users",
+        "was_ready",
+    )
+
+    def __init__(self, address: str, now: float) -> None:
+        self.address = address
+        self.connecting = True
+        self.ready = False
+        self.was_ready = False
+        #: what was asked and not answered yet, and when
+        self.asked: dict[tuple[Key, int], float] = {}
+        #: when an answer came last, or the first of what is asked now was asked
+        self.heard = now
+        #: when to connect again
+        self.retry_at: float | None = None
+        #: fetches that have a part here
+        self.users: dict[Key, None] = {}
+        #: those that may have something to ask; they take turns
+        self.hungry: dict[Key, None] = {}
+        #: objects that are being made ready there
+        self.stalled: dict[Key, None] = {}
+
+    def has_room(self, window: int) -> bool:
+        """May one more chunk be asked for?"""
+        if len(self.asked) < window:
+            return True
+        if not self.stalled or len(self.asked) >= _MOST_ASKED:
+            return False
+        return sum(key not in self.stalled for key, _ in self.asked) < window
+
+
+class _Part:
+    __slots__ = ("named", "since", "todo")
+
+    def __init__(self, named: bool, now: float) -> None:
+        #: true while it is asked only for what it was named for
+        self.named = named
+        #: chunks that it was named for
+        self.todo: deque[int] = deque()
+        #: when it was first named while there was no connection
+        self.since = now
+
+
+class _Fetch:
+    __slots__ = ("avoid", "have", "key", "left", "parts", "pool", "size", "tag", "troubles")
+
+    def __init__(self, key: Key, size: int, first: int) -> None:
+        self.key = key
+        self.size = size
+        #: of the file, once a chunk is here
+        self.tag: int | None = None
+        count = chunks_of(size)
+        #: chunks that are not here
+        self.left = count
+        #: one byte a chunk: is it here?
+        self.have = bytearray(count)
+        #: chunks that nobody is asked for; may also have some that are here
+        self.pool = deque(range(first, count))
+        self.pool.extend(range(first))
+        self.parts: dict[str, _Part] = {}
+        #: stores that should not be named again
+        self.avoid: dict[str, None] = {}
+        #: why sources were dropped
+        self.troubles: dict[str, str] = {}
+
+
+class Fetching:
+    """See the module's text. Every method may have effects: `take` them afterwards."""
+
+    def __init__(self, patience: float, own: str = "") -> None:
+        #: seconds
+        self.patience = patience
+        #: where this store itself can be asked, if it is known
+        self.own = own
+        self._fetches: dict[Key, _Fetch] = {}
+        self._lines: dict[str, _Line] = {}
+        #: stores that could not be reached, and when
+        self._unreachable: dict[str, float] = {}
+        self._effects: list[Effect] = []
+
+    # ---- what is wanted --------------------------------------------------------------------------------------------
+    def begin(self, key: Key, size: int, sources: Iterable[str], first: int, now: float) -> None:
+        """Fetch an object, beginning with chunk `first`; one that is being fetched gets more sources."""
+        fetch = self._fetches.get(key)
+        if fetch is None:
+            fetch = self._fetches[key] = _Fetch(key, size, first)
+            self._unreachable = {
+                address: when for address, when in self._unreachable.items() if now - when < _UNREACHABLE
+            }
+            fetch.avoid.update(dict.fromkeys(self._unreachable))
+        for address in sources:
+            part = fetch.parts.get(address)
+            if part is not None:
+                part.named = False
+            elif address and address != self.own:
+                self._add_part(fetch, address, False, now)
+            self._feed(fetch)
+        self._check_sources(fetch, now)
+
+    def cancel(self, key: Key, error: str) -> None:
+        """End a fetch; one that is not there does not matter."""
+        fetch = self._fetches.get(key)
+        if fetch is not None:
+            self._end(fetch, error)
+
+    def progress(self, key: Key) -> bytearray | None:
+        """One byte a chunk, 1 if it is here; None if the object is not being fetched."""
+        fetch = self._fetches.get(key)
+        return None if fetch is None else fetch.have
+
+    # ---- what happens ----------------------------------------------------------------------------------------------
+    def connected(self, address: str, now: float) -> None:
+        """A connection is made."""
+        line = self._lines.get(address)
+        if line is None:
+            self._effects.append(Hang(address))
+            return
+        line.ready = line.was_ready = True
+        self._unreachable.pop(address, None)
+        line.connecting = False
+        line.heard = now
+        line.hungry = dict.fromkeys(line.users)
+
+    def lost(self, address: str, reason: str, now: float, *, final: bool = False) -> None:
+        """A connection is closed or could not be made; `final`: another attempt is pointless."""
+        line = self._lines.get(address)
+        if line is None:
+            return
+        line.ready = line.connecting = False
+        if not line.was_ready:
+            self._unreachable[address] = now
+        line.stalled.clear()
+        asked, line.asked = line.asked, {}
+        for key, index in asked:
+            self._give_back(key, index)
+        again = line.was_ready and not final and now - line.heard < self.patience
+        for key in list(line.users):
+            fetch = self._fetches[key]
+            if not again or fetch.parts[address].named:
+                self._drop(fetch, address, reason, now)
+        if again and line.users:
+            line.retry_at = now + _PAUSE
+        else:
+            del self._lines[address]
+
+    def arrived(self, address: str, key: Key, index: int, size: int, tag: int, now: float) -> bool:
+        """A chunk has come; true if it is needed, and then it counts as being here.
+
+        Raises ValueError if nobody asked for it there.
+        """
+        self._answered(address, key, index, now)
+        fetch = self._fetches.get(key)
+        if fetch is None or fetch.have[index]:
+            return False
+        if size != fetch.size or fetch.tag not in (None, tag):
+            self._give_back(key, index)
+            if address in fetch.parts:
+                self._drop(fetch, address, "has another version of it", now)
+            return False
+        fetch.tag = tag
+        fetch.have[index] = 1
+        fetch.left -= 1
+        if not fetch.left:
+            for used in fetch.parts:
+                if self._lines[used].ready:
+                    self._effects.append(Tell(used, key))
+            self._end(fetch, None)
+        return True
+
+    def elsewhere(self, address: str, key: Key, index: int, other: str, now: float, *, usable: bool = True) -> None:
+        """Another store has this chunk; it is not asked unless it is `usable`. Raises ValueError if nobody asked."""
+        self._answered(address, key, index, now)
+        fetch = self._fetches.get(key)
+        if fetch is None or fetch.have[index]:
+            return
+        part = fetch.parts.get(other)
+        if part is None:
+            usable = usable and other not in ("", self.own) and other not in fetch.avoid
+            if not usable or self._named(fetch) >= MAX_NAMED:
+                if not usable:
+                    fetch.avoid[other] = None
+                self._give_back(key, index)
+                return
+            part = self._add_part(fetch, other, True, now)
+        part.todo.append(index)
+        self._lines[other].hungry[key] = None
+
+    def missing(self, address: str, key: Key, index: int, reason: str, now: float) -> None:
+        """That store does not have the object, or no longer. Raises ValueError if nobody asked."""
+        self._answered(address, key, index, now)
+        fetch = self._fetches.get(key)
+        if fetch is not None:
+            self._give_back(key, index)
+            if address in fetch.parts:
+                self._drop(fetch, address, reason or "does not have it", now)
+
+    def waiting(self, address: str, key: Key, now: float) -> None:
+        """That store makes an object ready: other objects need not wait, and other sources may be faster."""
+        line = self._lines.get(address)
+        if line is None:
+            return
+        line.heard = now
+        asked = [index for of, index in line.asked if of == key]
+        if asked and key not in line.stalled:
+            line.stalled[key] = None
+            for index in reversed(asked):
+                self._give_back(key, index)
+
+    def tick(self, now: float) -> None:
+        """Look at the time."""
+        for line in list(self._lines.values()):
+            if line.ready and line.asked and now - line.heard >= self.patience:
+                self._effects.append(Hang(line.address))
+                self.lost(line.address, f"no answer for {self.patience:g} s", now, final=True)
+            elif line.retry_at is not None and now >= line.retry_at:
+                line.retry_at = None
+                line.connecting = True
+                self._effects.append(Connect(line.address))
+            elif not line.users and not line.asked and now - line.heard >= _IDLE:
+                self._effects.append(Hang(line.address))
+                del self._lines[line.address]
+            else:
+                self._hurry(line, now)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if there is nothing to look at the time for, but connections that are open."""
+        return not self._fetches
+
+    def take(self, now: float) -> list[Effect]:
+        """What is to be done now."""
+        for line in self._lines.values():
+            if line.ready and line.hungry:
+                self._fill(line, now)
+        effects, self._effects = self._effects, []
+        return effects
+
+    # ---- inside ----------------------------------------------------------------------------------------------------
+    def _add_part(self, fetch: _Fetch, address: str, named: bool, now: float) -> _Part:
+        line = self._lines.get(address)
+        if line is None:
+            line = self._lines[address] = _Line(address, now)
+            self._effects.append(Connect(address))
+        if not line.users and not line.asked:
+            line.heard = now
+        line.users[fetch.key] = line.hungry[fetch.key] = None
+        part = fetch.parts[address] = _Part(named, now)
+        return part
+
+    def _fill(self, line: _Line, now: float) -> None:
+        """Ask for as much as the window allows, a chunk for each fetch in turn."""
+        while line.hungry:
+            key = next(iter(line.hungry))
+            fetch = self._fetches.get(key)
+            part = fetch.parts.get(line.address) if fetch else None
+            if fetch is None or part is None or key in line.stalled:
+                del line.hungry[key]
+                continue
+            if not line.has_room(NAMED_WINDOW if part.named else WINDOW):
+                return
+            del line.hungry[key]
+            referred = bool(part.todo)
+            index = self._next(fetch, part)
+            if index is None:
+                continue
+            line.hungry[key] = None
+            if not line.asked:
+                line.heard = now
+            before = (key, index) in line.asked  # by a fetch that was cancelled
+            line.asked[key, index] = now
+            if not before:
+                others, only = ((), False) if referred else self._others(fetch, line.address)
+                self._effects.append(Ask(line.address, key, index, referred or part.named, others, only))
+
+    def _others(self, fetch: _Fetch, source: str) -> tuple[tuple[str, ...], bool]:
+        """Stores that a source should not name, since they are of no use or asked anyway; or the only ones to name."""
+        named = [address for address, part in fetch.parts.items() if part.named]
+        if len(named) >= MAX_NAMED:
+            return tuple(named), True
+        asked = [address for address, part in fetch.parts.items() if not part.named and address != source]
+        return (*fetch.avoid, *asked), False
+
+    def _next(self, fetch: _Fetch, part: _Part) -> int | None:
+        for queue in (part.todo,) if part.named else (part.todo, fetch.pool):
+            while queue:
+                index = queue.popleft()
+                if not fetch.have[index]:
+                    return index
+        return None
+
+    def _answered(self, address: str, key: Key, index: int, now: float) -> None:
+        line = self._lines.get(address)
+        if line is None or line.asked.pop((key, index), None) is None:
+            raise ValueError(f"an answer that nobody asked {address} for")
+        line.heard = now
+        if key in line.stalled:
+            del line.stalled[key]
+            if key in line.users:
+                line.hungry[key] = None
+
+    def _give_back(self, key: Key, index: int) -> None:
+        """A chunk has to be asked for again."""
+        fetch = self._fetches.get(key)
+        if fetch is not None and not fetch.have[index]:
+            fetch.pool.appendleft(index)
+            self._feed(fetch)
+
+    def _feed(self, fetch: _Fetch) -> None:
+        for address in fetch.parts:
+            self._lines[address].hungry[fetch.key] = None
+
+    def _drop(self, fetch: _Fetch, address: str, reason: str, now: float) -> None:
+        """A store is of no use to a fetch any more."""
+        part = fetch.parts.pop(address)
+        line = self._lines[address]
+        line.users.pop(fetch.key)
+        line.hungry.pop(fetch.key, None)
+        fetch.avoid[address] = None
+        if part.todo:
+            fetch.pool.extend(part.todo)
+            self._feed(fetch)
+        if not part.named:
+            fetch.troubles[address] = reason
+            self._check_sources(fetch, now)
+
+    def _check_sources(self, fetch: _Fetch, now: float) -> None:
+        """Without sources the stores that were named are asked for everything; without those it is over."""
+        if any(not part.named for part in fetch.parts.values()):
+            return
+        if not fetch.parts:
+            reasons = "; ".join(f"{address}: {reason}" for address, reason in fetch.troubles.items())
+            self._end(fetch, reasons or "no other store has it")
+            return
+        for part in fetch.parts.values():
+            part.named = False
+        self._feed(fetch)
+
+    def _end(self, fetch: _Fetch, error: str | None) -> None:
+        del self._fetches[fetch.key]
+        for address in fetch.parts:
+            line = self._lines[address]
+            del line.users[fetch.key]
+            line.hungry.pop(fetch.key, None)
+        self._effects.append(Ended(fetch.key, error))
+
+    def _hurry(self, line: _Line, now: float) -> None:
+        """Ask the source again for what a named store does not deliver."""
+        for key in list(line.users):
+            fetch = self._fetches.get(key)
+            part = fetch.parts.get(line.address) if fetch else None
+            if fetch is None or part is None or not part.named:
+                continue
+            late = [index for (of, index), when in line.asked.items() if of == key and now - when >= self.patience]
+            if late or (part.todo and not line.ready and now - part.since >= _CONNECTING):
+                waits = [index for of, index in line.asked if of == key]
+                if not line.was_ready:
+                    self._unreachable[line.address] = now
+                self._drop(fetch, line.address, "too slow", now)
+                for index in waits:
+                    self._give_back(key, index)
+
+    def _named(self, fetch: _Fetch) -> int:
+        return sum(part.named for part in fetch.parts.values())

@@ -1,0 +1,133 @@
+"""Objects that clients put into a store, a piece at a time.
+
+Half of an object outlives the connection that brought it: who begins again is told how much is here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from scaler.errors import ProtocolError
+from scaler.store import ObjectMissing, StoreFull
+from scaler.store.layout import HEADER_BYTES, Key, check_header, file_name, tag_of
+from scaler.store.segments import Draft, write_all
+from scaler.store.wire import Kind, Note
+
+#: seconds for which half of an object is kept
+_KEEP = 60.0
+
+
+class _Put:
+    __slots__ = ("draft", "peer", "received", "tag", "used")
+
+    def __init__(self, draft: Draft, tag: int, peer: int, now: float) -> None:
+        self.draft = draft
+        self.tag = tag
+        #: whose it is
+        self.peer = peer
+        #: bytes from the beginning that are here
+        self.received = 0
+        #: when something came last
+        self.used = now
+
+
+class Puts:
+    """See the module's text. One thread."""
+
+    def __init__(
+        self,
+        directory: str,
+        find: Callable[[Key], tuple[int, int] | None],
+        say: Callable[[int, Note], None],
+        done: Callable[[Key, int], None],
+    ) -> None:
+        self._directory = directory
+        #: descriptor and size of the file of an object that is here
+        self._find = find
+        #: answers a peer
+        self._say = say
+        #: told of objects that are complete, with their bytes
+        self._done = done
+        self._puts: dict[Key, _Put] = {}
+
+    def __len__(self) -> int:
+        return len(self._puts)
+
+    def begin(self, number: int, note: Note, now: float) -> None:
+        """A peer wants to put an object. Raises `ProtocolError`."""
+        key = note.key
+        try:
+            taken = self._taken(note)
+            if taken is None:
+                put = self._puts.get(key)
+                if put is None or (put.draft.size, put.tag) != (note.size, note.number):
+                    put = self._start(number, note, now)
+                put.peer, put.used = number, now
+                taken = put.received
+            answer = Note(Kind.TAKEN, key, taken, note.size)
+        except FileExistsError:
+            answer = Note(Kind.REFUSED, key, text=f"there is another object {file_name(key)}")
+        except StoreFull as full:
+            answer = Note(Kind.FULL, key, full.wanted, full.free, text=full.path)
+        except OSError as error:
+            answer = Note(Kind.REFUSED, key, text=str(error))
+        self._say(number, answer)
+
+    def _taken(self, note: Note) -> int | None:
+        """All bytes of the object if it is here already, None if it isn't. Raises FileExistsError, OSError."""
+        here = self._find(note.key)
+        if here is None:
+            return None
+        fd, size = here
+        tag = tag_of(os.pread(fd, HEADER_BYTES, 0))
+        os.close(fd)
+        if (size, tag) != (note.size, note.number):
+            raise FileExistsError
+        return size
+
+    def _start(self, number: int, note: Note, now: float) -> _Put:
+        if note.size < HEADER_BYTES:
+            raise ProtocolError(f"an object of {note.size} bytes")
+        before = self._puts.pop(note.key, None)
+        if before is not None:
+            before.draft.discard()
+        put = self._puts[note.key] = _Put(Draft(self._directory, note.key, note.size), note.number, number, now)
+        return put
+
+    def piece(self, number: int, note: Note, now: float) -> None:
+        """The next piece of an object. Raises `ProtocolError`."""
+        key = note.key
+        put = self._puts.get(key)
+        if put is None or put.peer != number:
+            self._say(number, Note(Kind.REFUSED, key, text="it was not begun here"))
+            return
+        if note.offset != put.received or note.size != put.draft.size:
+            raise ProtocolError(f"a piece at {note.offset} instead of {put.received}")
+        try:
+            write_all(put.draft.fd, note.data, note.offset)
+            put.received += sum(map(len, note.data))
+            put.used = now
+            if put.received == note.size:
+                check_header(os.pread(put.draft.fd, HEADER_BYTES, 0), key, note.size)
+                put.draft.commit(with_magic=False)
+                del self._puts[key]
+                self._done(key, note.size)
+            self._say(number, Note(Kind.TAKEN, key, put.received, note.size))
+        except (OSError, ObjectMissing) as error:
+            put.draft.discard()
+            self._puts.pop(key, None)
+            self._say(number, Note(Kind.REFUSED, key, text=str(error)))
+
+    def tick(self, now: float) -> None:
+        """Look at the time."""
+        for key, put in list(self._puts.items()):
+            if now - put.used >= _KEEP:
+                put.draft.discard()
+                del self._puts[key]
+
+    def close(self) -> None:
+        """Remove what is half there."""
+        for put in self._puts.values():
+            put.draft.discard()
+        self._puts.clear()

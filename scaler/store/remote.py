@@ -1,0 +1,250 @@
+"""The store of another host, for a client that has none on its own: put and get, blocking."""
+
+from __future__ import annotations
+
+import mmap
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError, ScalerError
+from scaler.store import ObjectMissing, StoreFull, TransferFailed
+from scaler.store.layout import MAGIC, Key, StoredObject, decode, file_name, tag_of
+from scaler.store.segments import parts_of
+from scaler.store.wire import CHUNK, REFERRED, VERSION, Kind, Note, pack, unpack
+from scaler.transport import Address, Connection, Security, connect
+
+#: chunks under way
+_WINDOW = 8
+#: parts of an object that travel in one message, at most; more are joined
+_MAX_PARTS = 16
+#: seconds between attempts to connect again
+_PAUSE = 0.1
+
+R = TypeVar("R")
+
+
+class _Lost(Exception):
+    """The connection is closed."""
+
+
+class RemoteStore:
+    """Calls of several threads take turns. A lost connection is made again, and what had arrived is not sent again.
+
+    Every call ends: it raises `TransferFailed` when nothing was heard from the store for `patience` seconds.
+    """
+
+    def __init__(
+        self, address: str | Address, security: Security, *, patience: float = 5.0, shortcut: bool = True
+    ) -> None:
+        """Connects when it is needed. `patience`: seconds."""
+        self._address = Address.parse(address)
+        self._security = security
+        self._patience = patience
+        self._shortcut = shortcut
+        #: one call at a time
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        #: arrived and not looked at
+        self._inbox: deque[Note] = deque()
+        #: answers to reads that have arrived on this connection
+        self._answers = 0
+        #: when the store said something last
+        self._heard = 0.0
+
+    def put(self, key: Key, inband: bytes | memoryview, buffers: Sequence[memoryview] = ()) -> int:
+        """Store an object and return the bytes it takes. The buffers have to be contiguous.
+
+        Raises `StoreFull`, `TransferFailed`.
+        """
+        parts, size = parts_of(key, inband, buffers)
+        parts[0] = MAGIC + parts[0][len(MAGIC) :]
+        with self._lock:
+            return self._insist(lambda: self._put(key, parts, size))
+
+    def get(self, key: Key) -> StoredObject:
+        """An object in memory of its own. Raises `ObjectMissing`, `TransferFailed`."""
+        download = _Download(key)
+        with self._lock:
+            return self._insist(lambda: self._get(download))
+
+    def close(self) -> None:
+        """Close the connection. Blocks until calls of other threads have ended."""
+        with self._lock:
+            self._hang()
+
+    def _insist(self, operation: Callable[[], R]) -> R:
+        """Do it, again if the connection is lost meanwhile."""
+        self._heard = time.monotonic()
+        reached = False
+        try:
+            while True:
+                try:
+                    self._connect()
+                    reached = True
+                    return operation()
+                except (_Lost, ConnectionFailed, TimeoutError) as error:
+                    self._hang()
+                    gone = isinstance(error, HandshakeRefused) or not (reached or isinstance(error, _Lost))
+                    if gone or time.monotonic() + _PAUSE - self._heard >= self._patience:
+                        raise TransferFailed(f"the store at {self._address}: {error}") from None
+                    time.sleep(_PAUSE)
+        except (ProtocolError, ScalerError, OSError, ValueError, MemoryError, OverflowError) as error:
+            self._hang()
+            raise TransferFailed(f"the store at {self._address}: {error}") from error
+        except BaseException:
+            self._hang()
+            raise
+
+    def _connect(self) -> None:
+        if self._connection is not None and not self._connection.is_closed:
+            return
+        self._hang()
+        left = max(0.1, self._patience - (time.monotonic() - self._heard))
+        self._connection = connect(
+            self._address, self._security, left, shortcut=self._shortcut, max_message_bytes=CHUNK
+        )
+        self._inbox.clear()
+        self._answers = 0
+        self._say(Note(Kind.HELLO, offset=VERSION))
+
+    def _hang(self) -> None:
+        if self._connection is not None:
+            self._connection.close(0)
+            self._connection = None
+
+    def _say(self, note: Note) -> None:
+        assert self._connection is not None
+        self._connection.send(pack(note))
+
+    def _next(self, key: Key) -> Note:
+        """The next answer about an object. Raises `_Lost`, TimeoutError, `ProtocolError`."""
+        connection = self._connection
+        assert connection is not None
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        while True:
+            while self._inbox:
+                note = self._inbox.popleft()
+                self._heard = time.monotonic()
+                if note.kind is Kind.WAIT:
+                    continue
+                self._answers += note.kind in (Kind.CHUNK, Kind.MISSING)
+                if note.key != key:
+                    raise ProtocolError(f"a store spoke of {file_name(note.key)}")
+                return note
+            if connection.is_closed:
+                raise _Lost(connection.trouble() or "it closed the connection")
+            left = self._heard + self._patience - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"no answer for {self._patience:g} s")
+            poll.poll(left * 1000)
+            self._inbox.extend(unpack(frames, asking=False) for frames in connection.receive())
+
+    def _get(self, download: _Download) -> StoredObject:
+        key = download.key
+        download.restart()
+        while True:
+            while (offset := download.next()) is not None:
+                self._say(Note(Kind.READ, key, offset, number=self._answers, flags=REFERRED))
+            if download.is_complete:
+                return decode(download.view, key)
+            note = self._next(key)
+            if note.kind is Kind.MISSING:
+                raise ObjectMissing(f"the store at {self._address} has no {file_name(key)}: {note.text}")
+            if note.kind is not Kind.CHUNK:
+                raise ProtocolError(f"a store answered {note.kind.name}")
+            download.take(note)
+
+    def _put(self, key: Key, parts: list[bytes | memoryview], size: int) -> int:
+        self._say(Note(Kind.BEGIN, key, 0, size, tag_of(parts[0])))
+        sent = taken = self._taken(key, size)
+        pieces = _pieces(parts, taken)
+        while taken < size:
+            while sent < size and sent - taken < _WINDOW * CHUNK:
+                data = next(pieces)
+                self._say(Note(Kind.PIECE, key, sent, size, data=data))
+                sent += sum(map(len, data))
+            taken = self._taken(key, sent)
+        return size
+
+    def _taken(self, key: Key, most: int) -> int:
+        note = self._next(key)
+        if note.kind is Kind.FULL:
+            raise StoreFull(f"{self._address}: {note.text}", note.offset, note.size)
+        if note.kind is Kind.REFUSED:
+            raise TransferFailed(f"the store at {self._address} does not take {file_name(key)}: {note.text}")
+        if note.kind is not Kind.TAKEN or note.offset > most:
+            raise ProtocolError(f"a store answered {note.kind.name}, {note.offset} of {most}")
+        return note.offset
+
+
+class _Download:
+    """The bytes of an object as far as they have come."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.view = memoryview(b"")
+        #: of the file; unknown until the first chunk is here
+        self.size = -1
+        self._tag = 0
+        self._missing: deque[int] = deque([0])
+        #: offsets that were asked for
+        self._asked: set[int] = set()
+
+    def restart(self) -> None:
+        """There is a new connection: nothing that was asked for will come."""
+        self._missing.extendleft(self._asked)
+        self._asked.clear()
+
+    def next(self) -> int | None:
+        """The offset to ask for now."""
+        if not self._missing or len(self._asked) >= _WINDOW:
+            return None
+        offset = self._missing.popleft()
+        self._asked.add(offset)
+        return offset
+
+    def take(self, note: Note) -> None:
+        """A chunk has come. Raises `ProtocolError`."""
+        offset, length = note.offset, sum(map(len, note.data))
+        if offset not in self._asked or length != min(CHUNK, note.size - offset):
+            raise ProtocolError(f"a store sent {length} bytes at {offset}")
+        if self.size < 0:
+            self.size, self._tag = note.size, note.number
+            self.view = memoryview(mmap.mmap(-1, note.size))
+            self._missing.extend(range(CHUNK, note.size, CHUNK))
+        elif (note.size, note.number) != (self.size, self._tag):
+            raise ProtocolError("the object has changed")
+        self._asked.remove(offset)
+        for data in note.data:
+            self.view[offset : offset + len(data)] = data
+            offset += len(data)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if all is here."""
+        return not (self._missing or self._asked)
+
+
+def _pieces(parts: Sequence[bytes | memoryview], start: int) -> Iterator[list[bytes | memoryview]]:
+    """The bytes of the parts from `start` on, a chunk at a time, each as a few buffers."""
+    piece: list[bytes | memoryview] = []
+    room = CHUNK
+    for part in parts:
+        rest = memoryview(part)
+        skipped = min(start, len(rest))
+        start -= skipped
+        rest = rest[skipped:]
+        while len(rest):
+            piece.append(rest[:room])
+            rest = rest[room:]
+            room -= len(piece[-1])
+            if not room:
+                yield piece if len(piece) <= _MAX_PARTS else [b"".join(piece)]
+                piece, room = [], CHUNK
+    if piece:
+        yield piece if len(piece) <= _MAX_PARTS else [b"".join(piece)]

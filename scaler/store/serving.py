@@ -1,0 +1,284 @@
+"""What a store answers to others: chunks of its objects, or where else they are; and objects that are put into it.
+
+A chunk of an object that is still being fetched is sent when it has come. An object that isn't here may be somewhere
+else in this host: on its way from disk, or in a worker. The owner is asked (`on_demand`), and whoever wants it waits
+for some time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from scaler.errors import ProtocolError
+from scaler.store import ObjectMissing
+from scaler.store.layout import HEADER_BYTES, Key, file_name, tag_of
+from scaler.store.puts import Puts
+from scaler.store.segments import open_file
+from scaler.store.spreading import Spreading
+from scaler.store.wire import CHUNK, ONLY, REFERRED, VERSION, Kind, Note, pack, unpack
+
+What: TypeAlias = Literal["fetch", "put", "wanted"]
+#: what happened, to which object, its bytes, and why it failed (None: it did not)
+Result: TypeAlias = tuple[What, Key, int, str | None]
+
+#: objects from this size on, in bytes, are spread
+SPREAD_FROM = 8 * CHUNK
+#: chunks under way to one peer, at most
+MAX_UNDER_WAY = 64
+#: files that are open at a time
+_MOST_OPEN = 64
+#: seconds for which a file stays open after it was read, and somebody waits for an object to be made ready
+_KEEP_OPEN, _HOLD = 1.0, 30.0
+#: seconds between words to those who wait
+_CONSOLE = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Partial(NamedTuple):
+    """An object that is being fetched."""
+
+    fd: int
+    size: int
+    tag: int
+    #: one byte a chunk, 1 if it is here
+    have: bytearray
+
+
+class _Opened:
+    __slots__ = ("fd", "size", "tag", "used")
+
+    def __init__(self, fd: int, size: int) -> None:
+        self.fd = fd
+        self.size = size
+        self.tag = tag_of(os.pread(fd, HEADER_BYTES, 0))
+        #: when it was read last
+        self.used = 0.0
+
+
+class _Held:
+    __slots__ = ("consoled", "reads", "since")
+
+    def __init__(self, now: float) -> None:
+        self.since = self.consoled = now
+        #: who waits for what
+        self.reads: list[tuple[int, Note]] = []
+
+
+class Serving:
+    """See the module's text. One thread."""
+
+    def __init__(
+        self,
+        directories: Sequence[str],
+        on_demand: bool,
+        send: Callable[[int, list[bytes | memoryview]], None],
+        report: Callable[[Result], None],
+        partial: Callable[[Key], Partial | None],
+    ) -> None:
+        #: where objects are looked for; the first is where they are put
+        self._directories = directories
+        self._on_demand = on_demand
+        self._send = send
+        self._report = report
+        #: an object that is being fetched
+        self._partial = partial
+        #: where each peer can be asked in turn; "" if it can't
+        self._addresses: dict[int, str] = {}
+        #: READs that each peer sent
+        self._reads: dict[int, int] = {}
+        self._spreading = Spreading(self._addresses)
+        self._puts = Puts(directories[0], self._find, self._say, self._put_done)
+        #: the one that was read last comes last
+        self._opened: dict[Key, _Opened] = {}
+        #: who waits for an object to be made ready
+        self._held: dict[Key, _Held] = {}
+        #: who waits for chunks that are being fetched
+        self._deferred: dict[Key, dict[int, list[int]]] = {}
+        self._now = 0.0
+        #: bytes of chunks that were sent
+        self.served_bytes = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """True if there is nothing to look at the time for."""
+        return not (self._opened or self._spreading or self._puts or self._held)
+
+    # ---- peers -----------------------------------------------------------------------------------------------------
+    def said(self, number: int, frames: Sequence[bytes | memoryview], now: float) -> None:
+        """A peer has said something. Raises `ProtocolError` if that was odd: it should be disconnected."""
+        self._now = now
+        note = unpack(frames, asking=True)
+        if number not in self._addresses:
+            if note.kind is not Kind.HELLO or note.offset != VERSION:
+                raise ProtocolError("a store of another version")
+            self._addresses[number], self._reads[number] = note.text, 0
+        elif note.kind is Kind.READ:
+            self._reads[number] += 1
+            under_way = self._reads[number] - note.number
+            if not 0 < under_way <= MAX_UNDER_WAY or note.offset % CHUNK:
+                raise ProtocolError(f"a store asked for {note.offset} while {under_way} answers are under way")
+            self._read(number, note)
+        elif note.kind is Kind.DONE:
+            self._spreading.has_all(note.key, number)
+        elif note.kind is Kind.BEGIN:
+            self._puts.begin(number, note, now)
+        elif note.kind is Kind.PIECE:
+            self._puts.piece(number, note, now)
+        else:
+            raise ProtocolError("a store introduced itself twice")
+
+    def gone(self, number: int) -> None:
+        """A peer is gone."""
+        self._addresses.pop(number, None)
+        self._reads.pop(number, None)
+        self._spreading.gone(number)
+
+    def _say(self, number: int, note: Note) -> None:
+        self._send(number, pack(note))
+
+    # ---- reads -----------------------------------------------------------------------------------------------------
+    def _read(self, number: int, note: Note) -> None:
+        key = note.key
+        try:
+            opened = self._open(key)
+            if opened is not None:
+                self._answer(number, note, opened)
+                return
+        except OSError as error:
+            _log.warning("cannot read %s: %s", file_name(key), error)
+            self._refuse(number, note, str(error))
+            return
+        partial = self._partial(key)
+        if partial is not None:
+            index = note.offset // CHUNK
+            if index >= len(partial.have):
+                self._refuse(number, note, "is smaller here")
+            elif partial.have[index]:
+                self._send_chunk(number, note, partial.fd, partial.size, partial.tag)
+            else:
+                self._deferred.setdefault(key, {}).setdefault(index, []).append(number)
+        elif self._on_demand:
+            self._hold(number, note)
+        else:
+            self._refuse(number, note)
+
+    def _open(self, key: Key) -> _Opened | None:
+        opened = self._opened.pop(key, None)
+        if opened is None:
+            here = self._find(key)
+            if here is None:
+                return None
+            if len(self._opened) >= _MOST_OPEN:
+                os.close(self._opened.pop(next(iter(self._opened))).fd)
+            opened = _Opened(*here)
+        opened.used = self._now
+        self._opened[key] = opened
+        return opened
+
+    def _find(self, key: Key) -> tuple[int, int] | None:
+        """Descriptor and size of an object's file."""
+        for directory in (*self._directories, self._directories[0]):  # it may be moved between two looks
+            try:
+                return open_file(directory, key)
+            except ObjectMissing:
+                pass
+        return None
+
+    def _answer(self, number: int, note: Note, opened: _Opened) -> None:
+        if note.offset >= opened.size:
+            self._refuse(number, note, f"has {opened.size:,} bytes here")
+            return
+        if opened.size >= SPREAD_FROM:
+            index = note.offset // CHUNK
+            if note.flags & REFERRED:
+                self._spreading.sent(note.key, index, number)
+            else:
+                others, only = frozenset(note.text.splitlines()), bool(note.flags & ONLY)
+                place = self._spreading.place(note.key, index, number, others, only, self._now)
+                if place is not None:
+                    self._say(number, Note(Kind.ELSEWHERE, note.key, note.offset, text=place))
+                    return
+        self._send_chunk(number, note, opened.fd, opened.size, opened.tag)
+
+    def _send_chunk(self, number: int, note: Note, fd: int, size: int, tag: int) -> None:
+        offset = note.offset
+        data = os.pread(fd, min(CHUNK, size - offset), offset)
+        if len(data) < min(CHUNK, size - offset):
+            self._refuse(number, note, "is damaged here")
+            return
+        self.served_bytes += len(data)
+        self._say(number, Note(Kind.CHUNK, note.key, offset, size, tag, data=(data,)))
+
+    def _refuse(self, number: int, note: Note, reason: str = "") -> None:
+        self._say(number, Note(Kind.MISSING, note.key, note.offset, text=reason))
+
+    # ---- what is not here yet --------------------------------------------------------------------------------------
+    def came(self, key: Key, index: int, partial: Partial) -> None:
+        """A chunk of an object that is being fetched is here."""
+        waiting = self._deferred.get(key)
+        for number in waiting.pop(index, ()) if waiting else ():
+            if number in self._addresses:
+                note = Note(Kind.READ, key, index * CHUNK)
+                self._send_chunk(number, note, partial.fd, partial.size, partial.tag)
+
+    def fetched(self, key: Key, error: str | None) -> None:
+        """A fetch is over."""
+        for index, numbers in self._deferred.pop(key, {}).items():
+            for number in numbers:
+                self._refuse(number, Note(Kind.READ, key, index * CHUNK), error or "")
+        if error is None:
+            self.available(key)
+
+    def _hold(self, number: int, note: Note) -> None:
+        held = self._held.get(note.key)
+        if held is None:
+            held = self._held[note.key] = _Held(self._now)
+            self._report(("wanted", note.key, 0, None))
+        held.reads.append((number, note))
+        self._say(number, Note(Kind.WAIT, note.key))
+
+    def available(self, key: Key) -> None:
+        """An object that is wanted is in the directory now."""
+        held = self._held.pop(key, None)
+        for number, note in held.reads if held else ():
+            if number in self._addresses:
+                self._read(number, note)
+
+    def unavailable(self, key: Key, reason: str) -> None:
+        """An object that is wanted will not come."""
+        held = self._held.pop(key, None)
+        for number, note in held.reads if held else ():
+            self._refuse(number, note, reason)
+
+    def _put_done(self, key: Key, size: int) -> None:
+        self._report(("put", key, size, None))
+        self.available(key)
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+    def tick(self, now: float) -> None:
+        """Look at the time."""
+        self._now = now
+        for key, opened in list(self._opened.items()):
+            if now - opened.used >= _KEEP_OPEN:
+                os.close(opened.fd)
+                del self._opened[key]
+        for key, held in list(self._held.items()):
+            if now - held.since >= _HOLD:
+                self.unavailable(key, "was not made ready in time")
+            elif now - held.consoled >= _CONSOLE:
+                held.consoled = now
+                for number in {number for number, _ in held.reads}:
+                    self._say(number, Note(Kind.WAIT, key))
+        self._spreading.tick(now)
+        self._puts.tick(now)
+
+    def close(self) -> None:
+        """Close all files, and remove half puts."""
+        for opened in self._opened.values():
+            os.close(opened.fd)
+        self._opened.clear()
+        self._puts.close()

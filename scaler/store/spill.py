@@ -1,0 +1,147 @@
+"""Objects between memory and disk, in a thread of its own.
+
+Files have the same form in both places, and an object is always whole in one of them: it leaves the one when it is
+complete in the other. Restoring goes before spilling, since rows wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from typing import Literal, TypeAlias
+
+from scaler.store import ObjectMissing, StoreFull
+from scaler.store.directory import OwnedDirectory, clean_up_dead
+from scaler.store.layout import Key, file_name
+from scaler.store.mailbox import Mailbox
+from scaler.store.segments import Draft, free, open_file, write_all
+
+What: TypeAlias = Literal["spill", "restore", "drop"]
+#: what was asked for, the object, bytes that were moved or removed, and why it failed (None: it did not)
+Result: TypeAlias = tuple[What, Key, int, str | None]
+
+#: bytes that are copied at once
+_PIECE = 8 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class Spiller:
+    """See the module's text. Each request has one result; requests for one object are carried out in their order.
+
+    One thread asks and takes.
+    """
+
+    def __init__(self, directory: str, root: str | None = None) -> None:
+        """Spill from the store `directory` to a new directory below `root`, by default where temporary files are.
+
+        Removes those that dead processes of this user have left there. Raises OSError.
+        """
+        if root is None:
+            import tempfile  # here, as it is slow to load
+
+            root = tempfile.gettempdir()
+        self._directory = directory
+        clean_up_dead(root, "scaler-spill")
+        self._disk = OwnedDirectory(root, "scaler-spill")
+        self._results: Mailbox[Result] = Mailbox()
+        self._changed = threading.Condition()
+        #: requests, guarded by `_changed`; those of the first queue go first
+        self._urgent: deque[tuple[What, Key]] = deque()
+        self._queue: deque[tuple[What, Key]] = deque()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="scaler-spill", daemon=True)
+        self._thread.start()
+
+    @property
+    def path(self) -> str:
+        """The directory on disk; objects there can be read as in a store."""
+        return self._disk.path
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while there are results."""
+        return self._results.fileno()
+
+    def take(self) -> list[Result]:
+        """The results since the last call. Never blocks."""
+        return self._results.take()
+
+    def spill(self, key: Key) -> None:
+        """Move an object to disk. If that fails it stays in memory."""
+        self._ask("spill", key)
+
+    def restore(self, key: Key) -> None:
+        """Move an object back into memory. If that fails it stays on disk."""
+        self._ask("restore", key)
+
+    def drop(self, key: Key) -> None:
+        """Remove an object from disk; one that isn't there does not matter."""
+        self._ask("drop", key)
+
+    def close(self) -> None:
+        """End the thread after what it is just doing, and remove all that is on disk. Blocks until then."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+        self._disk.remove()
+        self._results.close()
+
+    def _ask(self, what: What, key: Key) -> None:
+        with self._changed:
+            waits = what == "spill" or any(key == other for _, other in self._queue)
+            (self._queue if waits else self._urgent).append((what, key))
+            self._changed.notify()
+
+    def _next(self) -> tuple[What, Key] | None:
+        with self._changed:
+            while not (self._closing or self._urgent or self._queue):
+                self._changed.wait()
+            if self._closing:
+                return None
+            return (self._urgent or self._queue).popleft()
+
+    def _run(self) -> None:
+        while (request := self._next()) is not None:
+            what, key = request
+            size, error = 0, None
+            try:
+                size = self._carry_out(what, key)
+            except (ObjectMissing, StoreFull, OSError) as caught:
+                error = str(caught)
+            except Exception as caught:
+                _log.exception("%s of %s failed", what, file_name(key))
+                error = f"{type(caught).__name__}: {caught}"
+            self._results.put((what, key, size, error))
+
+    def _carry_out(self, what: What, key: Key) -> int:
+        if what == "drop":
+            return free(self._disk.path, key, recycle=False)
+        here, there = (self._directory, self._disk.path) if what == "spill" else (self._disk.path, self._directory)
+        size = copy(here, there, key)
+        free(here, key, recycle=False)
+        return size
+
+
+def copy(source: str, target: str, key: Key) -> int:
+    """Copy an object from one directory to another and return its bytes. Raises `ObjectMissing`, `StoreFull`, OSError.
+
+    Blocks for as long as the disk takes.
+    """
+    fd, size = open_file(source, key)
+    try:
+        with Draft(target, key, size) as draft:
+            piece = memoryview(bytearray(min(size, _PIECE)))
+            position = 0
+            while position < size:
+                count = os.preadv(fd, [piece], position)
+                if not count:
+                    raise ObjectMissing(f"the file of {file_name(key)} ends after {position:,} bytes")
+                write_all(draft.fd, [piece[:count]], position)
+                position += count
+            draft.commit(with_magic=False)
+    finally:
+        os.close(fd)
+    return size

@@ -1,0 +1,138 @@
+"""What becomes of the value of a row: bytes in a message, a file in the store of this host, or it stays here.
+
+small                           VALUES_EACH   its pickle
+large                           STORED        its size, when the file is complete
+large, only its graph needs it  LIVE          its size; the value stays in this worker (see live.py)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import time
+from collections.abc import Callable
+from typing import Any
+
+from scaler.protocol.messages import GRAPH, KEEP, LIVE, SIZE, STORED, VALUES_EACH
+from scaler.serialize import payload
+from scaler.serialize.call import AnySerializer
+from scaler.serialize.outofband import Packed, pack_large
+from scaler.serialize.payload import PROTOCOL, SCALARS, describe
+from scaler.serialize.record import encode_error
+from scaler.store import StoreFull, segments
+from scaler.worker import context
+from scaler.worker.handout import Handout, Key
+from scaler.worker.ledger import too_large
+from scaler.worker.live import LiveValues, live
+from scaler.worker.objects import Failed
+
+#: seconds for which room in a full store is waited for
+ROOM_PATIENCE = 3.0
+
+#: row and value -> outcome, payload. Raises Failed
+Encode = Callable[[int, Any], tuple[int, bytes]]
+
+
+def in_message(name: str, serializer: AnySerializer | None) -> Callable[[Any], bytes]:
+    """Return what turns a result into bytes for a message, whatever its size, or raises Failed."""
+    write: Callable[[Any], bytes] = payload.dumps if serializer is None else serializer.serialize
+
+    def encode(value: Any) -> bytes:
+        try:
+            data = bytes(write(value))
+        except Exception as error:
+            raise unpicklable(name, error) from None
+        if len(data) > context.largest_result():
+            raise too_large(len(data))
+        return data
+
+    return encode
+
+
+def unpicklable(name: str, error: Exception) -> Failed:
+    """Return the failure of a row whose result raised `error` while it was pickled."""
+    text = f"the result of {name}: {error}"
+    return Failed(encode_error("serialization", type(error).__qualname__, text, "", name))
+
+
+def _write(store: str, key: Key, packed: Packed) -> int:
+    """Write a file; where there is no room, wait a moment for the agent to move others to disk."""
+    deadline = time.monotonic() + ROOM_PATIENCE
+    while True:
+        try:
+            return segments.write(store, key, packed.inband, packed.buffers)
+        except StoreFull:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
+
+
+class Results:
+    """Puts the results of rows where they belong. One thread."""
+
+    def __init__(self, values: LiveValues) -> None:
+        self._live = values
+        #: what was put somewhere, or is being put there, and is not in the ledger yet
+        self._unreported: Key | None = None
+
+    def encoder(self, handout: Handout, serializer: AnySerializer | None) -> Encode:
+        """Return what is to be done with the results of a hand-out."""
+        store, name = context.store(), handout.name
+        write = in_message(name, serializer)
+        if store is None:
+            return lambda _row, value: (VALUES_EACH, write(value))
+        limit = min(context.inline_limit(), context.largest_result())
+        may_live = serializer is None and handout.form == GRAPH and bool(handout.flags & KEEP)
+
+        def encode(row: int, value: Any) -> tuple[int, bytes]:
+            try:
+                if serializer is not None:
+                    packed: bytes | Packed = bytes(serializer.serialize(value))
+                elif type(value) in SCALARS and (type(value) is not bytes or len(value) < limit):
+                    packed = pickle.dumps(value, PROTOCOL)
+                else:
+                    packed = pack_large(value, limit)
+            except Exception as error:
+                raise unpicklable(name, error) from None
+            if isinstance(packed, bytes):
+                if len(packed) < limit:
+                    return VALUES_EACH, packed
+                packed = Packed(packed, [])
+            return self._put(handout, row, value, packed, store, may_live and not handout.is_wanted(row))
+
+        return encode
+
+    def reported(self) -> None:
+        """What was put somewhere last is in the ledger."""
+        self._unreported = None
+
+    def take_back(self) -> None:
+        """Remove what was put somewhere for a row that failed after all."""
+        key, self._unreported = self._unreported, None
+        if key is not None:
+            self._live.drop([key])
+            store = context.store()
+            if store is not None:
+                with contextlib.suppress(OSError):
+                    segments.free(store, key)
+
+    def _put(
+        self, handout: Handout, row: int, value: Any, packed: Packed, store: str, may_live: bool
+    ) -> tuple[int, bytes]:
+        key = (handout.client, handout.batch + row)
+        self._unreported = key
+        try:
+            if may_live:
+                stays, limit = live(value, packed), context.live_limit()
+                if stays.memory <= limit:
+                    self._live.make_room(store, stays.memory, limit)
+                    self._live.add(key, stays)
+                    return LIVE, SIZE.pack(stays.size)
+            return STORED, SIZE.pack(_write(store, key, packed))
+        except (StoreFull, OSError) as error:
+            if isinstance(error, OSError) and error.errno is None:
+                raise  # not by the system: a signal handler of the user's
+            self._unreported = None
+            what = f"the result of {handout.name}, {describe(value)}, takes {packed.size:,} bytes"
+            text = f"{what} and cannot be stored: {str(error) or type(error).__name__}"
+            raise Failed(encode_error("full", "scaler.errors.StoreFull", text, "", handout.name)) from None

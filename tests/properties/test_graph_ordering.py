@@ -1,0 +1,82 @@
+"""Orders of random graphs: they are orders, and few values are kept at a time."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scaler.client.ordering import heaviest_first, is_order, releasing_first
+
+
+def most_kept(order, needs, kept=()):
+    """Return how many values there are at most after a call, those let go of that nobody needs any more."""
+    users = [0] * len(needs)
+    for needed in needs:
+        for need in needed:
+            users[need] += 1
+    for number in kept:
+        users[number] += 1
+    alive = most = 0
+    for number in order:
+        alive += 1
+        for need in needs[number]:
+            users[need] -= 1
+            alive -= not users[need]
+        alive -= not users[number]
+        most = max(most, alive)
+    return most
+
+
+@st.composite
+def graphs(draw):
+    """The needs of each call, all of them smaller than its number, and the calls whose values are kept."""
+    size = draw(st.integers(1, 25))
+    needs = [
+        tuple(draw(st.lists(st.integers(0, number - 1), max_size=4, unique=True))) if number else ()
+        for number in range(size)
+    ]
+    return needs, draw(st.sets(st.integers(0, size - 1)))
+
+
+@st.composite
+def trees(draw, largest=8):
+    """One tree, depth first."""
+    needs = []
+    roots = []
+    for number in range(draw(st.integers(1, largest))):
+        count = draw(st.integers(0, len(roots)))
+        mine = roots[len(roots) - count :]
+        del roots[len(roots) - count :]
+        needs.append(tuple(draw(st.permutations(mine))))
+        roots.append(number)
+    if len(roots) > 1:
+        needs.append(tuple(roots))
+    return needs
+
+
+@given(graphs())
+def test_calls_that_let_go_come_first_without_keeping_more_values(case):
+    needs, kept = case
+    order = releasing_first(needs, kept)
+    assert sorted(order) == list(range(len(needs)))
+    assert is_order(order, needs)
+    assert most_kept(order, needs, kept) <= most_kept(range(len(needs)), needs, kept)
+
+
+@given(trees())
+def test_no_order_of_a_tree_keeps_fewer_values_than_the_heaviest_branch_first(needs):
+    order = heaviest_first(needs) or list(range(len(needs)))
+    assert sorted(order) == list(range(len(needs)))
+    assert is_order(order, needs)
+    if len(needs) <= 7:
+        others = (other for other in itertools.permutations(range(len(needs))) if is_order(other, needs))
+        assert most_kept(order, needs) == min(most_kept(other, needs) for other in others)
+
+
+@given(graphs(), st.randoms(use_true_random=False))
+def test_an_order_is_told_from_other_sequences(case, random):
+    needs, _ = case
+    sequence = list(range(len(needs)))
+    random.shuffle(sequence)
+    expected = all(sequence.index(need) < sequence.index(number) for number in sequence for need in needs[number])
+    assert is_order(sequence, needs) == expected

@@ -1,0 +1,127 @@
+"""The store of a simulated host: what `scaler.agent.store` does with files and other hosts, in virtual time."""
+
+from typing import TYPE_CHECKING, Any
+
+from scaler.agent.core import events as ev
+
+if TYPE_CHECKING:
+    from simulator.hosts import Host
+
+Key = tuple[int, int]
+
+#: chance that the disk fails
+BAD_DISK = 0.02
+#: seconds after which a store that does not answer counts as gone
+PATIENCE = 5.0
+
+
+class SimStore:
+    """See the module's text. A file is a value and its size."""
+
+    def __init__(self, host: "Host") -> None:
+        self.host = host
+        self.world = host.world
+        self.files: dict[Key, tuple[int, int]] = {}
+        self.disk: dict[Key, tuple[int, int]] = {}
+        #: when clients wrote files
+        self.written: dict[Key, float] = {}
+        #: moves and fetches under way
+        self._under_way: dict[Key, int] = {}
+        #: other hosts that wait for a file of this one
+        self._wanted: dict[Key, list[tuple[SimStore, int]]] = {}
+
+    def carry_out(self, effect: Any) -> None:
+        """Do what the core wants."""
+        if isinstance(effect, ev.DropObject):
+            for table in (self.files, self.disk, self._under_way):
+                table.pop(effect.key, None)
+        elif isinstance(effect, ev.DropClient):
+            line = self.host.line
+            since = line.introduced if line is not None and not effect.client else float("inf")
+            for key in [key for key in self.files if effect.client in (0, key[0])]:
+                if self.written.get(key, 0.0) < since:
+                    del self.files[key]
+        elif isinstance(effect, (ev.Spill, ev.Restore)):
+            number = self._begin(effect.key)
+            self.world.after(self.world.random.uniform(1e-4, 2e-2), self._move, effect, number)
+        elif isinstance(effect, ev.Fetch):
+            self._fetch(effect)
+        elif isinstance(effect, ev.Serve):
+            for store, number in self._wanted.pop(effect.key, ()):
+                self._answer(store, effect.key, number, effect.error)
+
+    def _begin(self, key: Key) -> int:
+        number = self._under_way[key] = self.world.next_id()
+        return number
+
+    def _ends(self, key: Key, number: int) -> bool:
+        """A move or a fetch is over; False if nobody waits for it any more."""
+        if not self.host.alive or self._under_way.get(key) != number:
+            return False
+        del self._under_way[key]
+        return True
+
+    def _move(self, effect: Any, number: int) -> None:
+        key, is_spill = effect.key, isinstance(effect, ev.Spill)
+        if not self._ends(key, number):
+            return
+        source, target = (self.files, self.disk) if is_spill else (self.disk, self.files)
+        error = "the disk is broken" if self.world.random.random() < BAD_DISK else None
+        if key not in source:
+            error = "it is not there"
+        if error is None:
+            target[key] = source.pop(key)
+        self.host.tell(ev.Spilled(key, error) if is_spill else ev.Restored(key, error))
+
+    # ---- other hosts -----------------------------------------------------------------------------------------------
+    def _fetch(self, effect: ev.Fetch) -> None:
+        key, number = effect.key, self._begin(effect.key)
+        others = [host.store for host in self.host.cluster.hosts if f"tcp://{host.name}:1" in effect.addresses]
+        self._ask(key, number, others, "nobody is there")
+
+    def _ask(self, key: Key, number: int, others: list["SimStore"], reason: str) -> None:
+        if self._under_way.get(key) != number or not self.host.alive:
+            return
+        if not others:
+            if self._ends(key, number):
+                self.host.tell(ev.Fetched(key, reason))
+            return
+        other = others.pop(0)
+        if not other.host.alive or other.host.stopped or self._is_cut_off(other):
+            self.world.after(PATIENCE, self._ask, key, number, others, f"{other.host.name} does not answer")
+            return
+        self.world.after(self.world.random.uniform(1e-4, 3e-2), self._arrive, key, number, other, others)
+
+    def _is_cut_off(self, other: "SimStore") -> bool:
+        healed = self.host.cluster.network.partitioned
+        return any(healed.get(host.name, 0.0) > self.world.now for host in (self.host, other.host))
+
+    def _arrive(self, key: Key, number: int, other: "SimStore", others: list["SimStore"]) -> None:
+        if self._under_way.get(key) != number or not self.host.alive:
+            return
+        found = other.files.get(key) or other.disk.get(key)
+        if not other.host.alive or self._is_cut_off(other):
+            self._ask(key, number, others, f"{other.host.name} broke off")
+        elif found is not None:
+            del self._under_way[key]
+            self.files[key] = found
+            self.host.tell(ev.Fetched(key))
+        else:
+            other._wanted.setdefault(key, []).append((self, number))
+            other.host.tell(ev.Requested(key))
+            self.world.after(PATIENCE, self._give_up, key, number)
+
+    def _give_up(self, key: Key, number: int) -> None:
+        if self._ends(key, number):
+            self.host.tell(ev.Fetched(key, "it takes too long"))
+
+    def _answer(self, asker: "SimStore", key: Key, number: int, error: str | None) -> None:
+        if error is not None:
+            self.world.after(1e-4, asker._ask, key, number, [], error)
+        else:
+            self.world.after(1e-3, asker._arrive, key, number, self, [])
+
+    def die(self) -> None:
+        """With the process goes everything."""
+        self.files.clear()
+        self.disk.clear()

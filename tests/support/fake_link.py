@@ -1,0 +1,66 @@
+"""A client's link without a connection: the session is the real one, the scheduler is played by the test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from scaler.client import session as s
+from scaler.protocol.messages import Message, ObjectAnnounce, ObjectRelease
+
+
+class FakeLink:
+    """What `Stores` and those above need of a `Link`."""
+
+    address = "tcp://nowhere:1"
+
+    def __init__(self, number: int = 3, limit: int = 1 << 30) -> None:
+        self.lock = threading.RLock()
+        self.session = s.SessionCore()
+        self.welcome = SimpleNamespace(number=number, limit=limit)
+        self.failure: BaseException | None = None
+        #: what was said to the scheduler
+        self.sent: list[Message] = []
+        #: answers messages, if it wants; in the thread that says them
+        self.scheduler: Callable[[Message], Iterable[Message]] = lambda message: ()
+        #: gets what the session says of the user's side
+        self.react: Callable[[s.Effect], None] = lambda effect: None
+        self.tell(s.Welcomed(False, 1e9, 2))
+
+    def tell(self, *events: s.Event) -> None:
+        """The session is told, and answered."""
+        for effect in self.session.handle(events, 0.0):
+            if isinstance(effect, s.Transmit):
+                self.sent.append(effect.message)
+                for answer in self.scheduler(effect.message):
+                    self.tell(s.Arrived(answer))
+            else:
+                self.react(effect)
+
+    def announce(self, event: s.Announce) -> None:
+        """As `Link` does."""
+        self.tell(event)
+
+    def release(self, object_id: int) -> None:
+        """As `Link` does, but at once."""
+        self.tell(s.Release([object_id]))
+
+    def take_id(self) -> int:
+        """As `Link` does."""
+        return self.session.take_ids(1)
+
+    def apart(self, work: Callable[[], Any]) -> Any:
+        """This is never the I/O thread."""
+        return work()
+
+    @property
+    def announced(self) -> list[int]:
+        """Ids of objects, in order."""
+        return [object_id for message in self.sent if isinstance(message, ObjectAnnounce) for object_id in message.ids]
+
+    @property
+    def released(self) -> list[int]:
+        """Ids of objects, in order."""
+        return [object_id for message in self.sent if isinstance(message, ObjectRelease) for object_id in message.ids]

@@ -1,0 +1,118 @@
+"""A worker's runner in the process of the test, and what stands for its agent."""
+
+import pickle
+from array import array
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from scaler.protocol.messages import ERROR, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
+from scaler.serialize import payload
+from scaler.serialize.call import encode_function
+from scaler.serialize.record import decode_error
+from scaler.worker import context, run
+from scaler.worker.constants import PAGE_CELLS
+from scaler.worker.handout import Key
+from scaler.worker.run import Runner
+
+CLIENT, BATCH = 7, 1000
+FORGOTTEN = "forgotten"
+FUNCTION, ARGUMENTS = (CLIENT, 1), (CLIENT, 2)
+
+
+class Kept(NamedTuple):
+    """What is reported of a value that is not in the message."""
+
+    outcome: int
+    size: int
+
+
+class Agent:
+    """The other end of a runner: what it would have written is read, what it sends is kept."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+        self.inbox: list[tuple[Any, ...]] = []
+        self.page = memoryview(bytearray(PAGE_CELLS * 8)).cast("Q")
+        self.runner = Runner(self.sent.append, self._read, self.page)
+        #: what to do when the runner has nothing to do
+        self.when_idle: Callable[[], None] = self.quit
+        context.install(self.runner.task, self.sent.append)
+        run.install(self.runner)
+
+    def _read(self) -> list[tuple[Any, ...]]:
+        messages, self.inbox = self.inbox, []
+        return messages
+
+    def quit(self) -> None:
+        self.inbox.append(("quit",))
+
+    def run(self) -> None:
+        self.runner.run(lambda: self.when_idle())
+
+    def hand_out(
+        self,
+        number: int,
+        function: Any,
+        rows: range,
+        *,
+        form: int = TOGETHER,
+        arguments: list[Any] | None = None,
+        calls: list[bytes] | None = None,
+        deps: list[list[tuple[Key, int]]] | None = None,
+        flags: int = 0,
+        objects: tuple[tuple[Key, bytes], ...] = (),
+        wanted: bytes | None = None,
+        stale: tuple[Key, ...] = (),
+    ) -> None:
+        """Write a hand-out of rows; the function is its payload or something to make one of, None: it is there."""
+        there = list(objects)
+        if function is not None:
+            there.append((FUNCTION, function if isinstance(function, bytes) else encode_function(function)))
+        if arguments is not None:
+            there.append((ARGUMENTS, payload.dumps(arguments)))
+        sizes = body = None
+        if calls is not None:
+            sizes, body = array("I", map(len, calls)).tobytes(), b"".join(calls)
+        key = None if arguments is None else ARGUMENTS
+        self.inbox.append(
+            ("run", number, CLIENT, BATCH, rows.start, rows.stop, form, FUNCTION, key, flags,
+             "mod.fn", sizes, body, deps, there, list(stale), wanted)
+        )  # fmt: skip
+
+    def spans(self) -> list[tuple[Any, ...]]:
+        return [result for message in self.sent if message[0] == "results" for result in message[1]]
+
+    def done(self) -> list[int]:
+        return [number for message in self.sent if message[0] == "results" for number in message[2]]
+
+    def returned(self) -> list[tuple[Any, ...]]:
+        return [message for message in self.sent if message[0] == "returned"]
+
+    def published(self) -> list[tuple[Any, ...]]:
+        return [told for message in self.sent if message[0] == "published" for told in message[1]]
+
+    def outcomes(self) -> dict[int, Any]:
+        """Return value, exception or `Kept` by row; fails when a row is reported twice."""
+        rows: dict[int, Any] = {}
+        for _, client, batch, lo, hi, outcome, _, _, sizes, body in self.spans():
+            assert (client, batch) == (CLIENT, BATCH)
+            if outcome == VALUES_LIST:
+                values = pickle.loads(body)
+                assert array("I", sizes).tolist() == [len(body)]
+            elif outcome == VALUES_EACH:
+                values, at = [], 0
+                for size in array("I", sizes):
+                    values.append(pickle.loads(body[at : at + size]))
+                    at += size
+            elif outcome >= STORED:
+                assert array("I", sizes).tolist() == [8] * (hi - lo)
+                values = [Kept(outcome, size) for (size,) in SIZE.iter_unpack(body)]
+            elif outcome == ERROR:
+                values = [decode_error(body, "a task")]
+            else:
+                values = [FORGOTTEN] * (hi - lo)
+            assert len(values) == hi - lo
+            for row, value in zip(range(lo, hi), values, strict=True):
+                assert row not in rows
+                rows[row] = value
+        return rows

@@ -1,0 +1,389 @@
+"""What an agent's core does with stored objects and with memory, case by case."""
+
+from simulator.scripted import FakeAgent, spans
+
+from scaler.agent.core import events as ev
+from scaler.agent.core.data import MAX_TRIES, RETRY_SECONDS
+from scaler.agent.core.memory import HARD, PAUSE, SOFT
+from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
+    PLACE,
+    STORED,
+    STORED_OBJECT,
+    BalanceRequest,
+    BalanceResponse,
+    ClientDeparture,
+    Heartbeat,
+    Neighbours,
+    ObjectAnnounce,
+    ObjectFetch,
+    ObjectGone,
+    ObjectMissing,
+    ObjectRelease,
+    ObjectResponse,
+    Spans,
+    TaskCancel,
+    TaskResult,
+    u8,
+    u32,
+    u64,
+)
+from scaler.serialize.record import decode_error
+
+C, OWN, OTHER = FakeAgent.CLIENT, FakeAgent.NUMBER, 9
+MB = 1_000_000
+
+
+def made(fake: FakeAgent, slot: int, batch: int, live: bool = False, size: int = MB) -> int:
+    """Have the worker of a slot make a stored value, while all others are busy; its id."""
+    busy = [other for other, worker in fake.core.workers.items() if other != slot and worker.state == "idle"]
+    for other in busy:
+        fake.core.workers[other].blocked = True
+    fake.give(batch, 0, 1)
+    for other in busy:
+        fake.core.workers[other].blocked = False
+    assert fake.makes(slot, live, size) == [(C, batch)]
+    return batch
+
+
+def knows_neighbour(fake: FakeAgent) -> None:
+    """The scheduler says where the other agent is."""
+    fake.tell(Neighbours(u32([OTHER]), ("tcp://other:1",)))
+
+
+def release(fake: FakeAgent, *ids: int) -> None:
+    """Nobody needs these any more."""
+    fake.tell(ObjectRelease(u32([C]) * len(ids), u64(ids)))
+
+
+def fetch(fake: FakeAgent, value: int) -> None:
+    """The scheduler wants this to be a file here."""
+    fake.tell(ObjectFetch(u32([C]), u64([value]), u64([MB]), u32([0]), u32()))
+
+
+# ---- results ---------------------------------------------------------------------------------------------------------
+def test_values_that_stay_in_a_worker_are_stored_for_the_scheduler() -> None:
+    fake = FakeAgent(1)
+    made(fake, 0, 10, live=True)
+    (message,) = fake.heard(TaskResult)
+    assert list(message.outcomes) == [STORED]
+    assert fake.core.data.index[C, 10].slot == 0
+
+
+def test_the_stored_value_of_a_row_that_was_taken_away_is_removed() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.tell(ClientDeparture(C))
+    fake.store.clear()
+    assert fake.makes(0) == [(C, 10)]
+    assert fake.asked(ev.DropObject) == [(C, 10)]
+    assert not len(fake.core.data.index)
+
+
+def test_a_worker_that_dies_may_have_written_a_value_that_nobody_was_told_of() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.dies(0)
+    assert fake.asked(ev.DropObject) == [(C, 10)]
+
+
+def test_a_worker_is_told_which_rows_its_client_wants() -> None:
+    fake = FakeAgent(1)
+    fake.give_dependents(20, [[]])
+    assert fake.runs[0][0][16] == b"\0"
+    fake.finish(0)
+    fake.give(30, 0, 1)
+    assert fake.runs[0][0][16] is None
+
+
+# ---- where rows run --------------------------------------------------------------------------------------------------
+def test_a_row_runs_where_most_of_its_input_is() -> None:
+    fake = FakeAgent(2)
+    small, large = made(fake, 0, 10, live=True, size=MB), made(fake, 1, 20, live=True, size=9 * MB)
+    fake.give_dependents(30, [[small, large]])
+    assert fake.told(0, "publish") == [(C, small)]
+    assert not any(fake.runs.values())
+    fake.worker(0, "published", [((C, small), MB, None)])
+    assert fake.running(1) == [(30, 0, 1)]
+
+
+def test_a_row_whose_input_is_in_one_worker_waits_for_that_one() -> None:
+    fake = FakeAgent(2)
+    value = made(fake, 0, 10, live=True, size=900 * MB)
+    fake.give(20, 0, 1)  # keeps worker 0 busy, for as long as the last took
+    fake.give_dependents(30, [[value]], size=900 * MB)
+    assert fake.running(0) == [(20, 0, 1), (30, 0, 1)]
+    assert not fake.runs.get(1)
+
+
+def test_a_row_moves_to_an_idle_worker_when_waiting_takes_longer() -> None:
+    fake = FakeAgent(2)
+    value = made(fake, 0, 10, live=True)
+    fake.core.workers[1].blocked = True
+    fake.give(20, 0, 1, name="long")
+    fake.give(30, 0, 1, name="long")
+    fake.core.workers[1].blocked = False
+    fake.now += 0.1
+    fake.give_dependents(40, [[value], [value]], name="quick")
+    assert fake.told(0, "publish") == [(C, value)]
+    fake.worker(0, "published", [((C, value), MB, None)])
+    assert fake.running(1)[0][0] == 40
+
+
+def test_rows_that_use_values_go_before_older_ones_that_make_more() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10)
+    fake.give(20, 0, 3, name="long")
+    fake.give_dependents(30, [[value]])
+    fake.finish(0)
+    assert fake.running(0) == [(20, 1, 2), (30, 0, 1)]
+
+
+def test_rows_for_a_worker_that_blocks_go_elsewhere() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10, live=True)
+    fake.give(20, 0, 2, timeout=5.0)
+    fake.give_dependents(30, [[value]])
+    fake.worker(0, "blocked")
+    assert fake.told(0, "publish") == [(C, value)]
+
+
+# ---- bringing objects ------------------------------------------------------------------------------------------------
+def test_an_object_of_another_agent_is_fetched_and_announced() -> None:
+    fake = FakeAgent(1)
+    knows_neighbour(fake)
+    fake.give_dependents(30, [[5]], holders=[OTHER])
+    assert fake.store[-1] == ev.Fetch((C, 5), MB, ["tcp://other:1"])
+    assert not fake.runs.get(0)
+    fake.handle(ev.Fetched((C, 5)))
+    (message,) = fake.heard(ObjectAnnounce)
+    assert (message.client, list(message.ids), PLACE.unpack(message.bodies[0])) == (C, [5], (MB, OWN))
+    assert fake.running(0) == [(30, 0, 1)]
+
+
+def test_rows_whose_objects_cannot_be_had_go_back() -> None:
+    fake = FakeAgent(1)
+    knows_neighbour(fake)
+    fake.give_dependents(30, [[5], [5], [6]], holders=[OTHER])
+    fake.handle(ev.Fetched((C, 5), "it is gone"))
+    (message,) = fake.heard(ObjectMissing)
+    assert list(message.objects) == [(C, 5)]
+    assert list(message.rows) == [(C, 30, 0, 1), (C, 30, 1, 2)]
+    fake.handle(ev.Fetched((C, 6)))
+    assert fake.running(0) == [(30, 2, 3)]
+
+
+def test_rows_whose_objects_nobody_has_go_back_at_once() -> None:
+    fake = FakeAgent(1)
+    fake.give_dependents(30, [[5]])
+    assert [list(message.rows) for message in fake.heard(ObjectMissing)] == [[(C, 30, 0, 1)]]
+    assert not fake.core.queued
+
+
+def test_a_worker_takes_the_values_that_stayed_in_it_along_when_it_dies() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10, live=True)
+    fake.give(20, 0, 2, timeout=5.0)
+    fake.give_dependents(30, [[value]])
+    fake.dies(0)
+    said = fake.said
+    assert [list(message) for message in said if isinstance(message, ObjectGone)] == [[(C, value)]]
+    assert [list(message.rows) for message in said if isinstance(message, ObjectMissing)] == [[(C, 30, 0, 1)]]
+
+
+def test_a_row_waits_until_its_object_is_back_from_disk() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    value = made(fake, 0, 10, size=6 * MB)
+    assert fake.asked(ev.Spill) == [(C, value)]
+    fake.give_dependents(30, [[value]], size=6 * MB)
+    assert not fake.runs.get(0)
+    fake.handle(ev.Spilled((C, value)))
+    assert fake.asked(ev.Restore) == [(C, value)]
+    fake.handle(ev.Restored((C, value)))
+    assert fake.running(0) == [(30, 0, 1)]
+
+
+def test_an_object_that_cannot_be_read_from_disk_is_gone_after_some_tries() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    value = made(fake, 0, 10, size=6 * MB)
+    fake.handle(ev.Spilled((C, value)))
+    fake.give_dependents(30, [[value]], size=6 * MB)
+    for _ in range(MAX_TRIES):
+        assert fake.asked(ev.Restore) == [(C, value)]
+        fake.handle(ev.Restored((C, value), "the disk is broken"))
+        fake.now += RETRY_SECONDS
+        fake.handle(ev.Tick())
+    said = fake.said
+    assert [list(message) for message in said if isinstance(message, ObjectGone)] == [[(C, value)]]
+    assert [list(message.rows) for message in said if isinstance(message, ObjectMissing)] == [[(C, 30, 0, 1)]]
+    assert fake.asked(ev.DropObject) == [(C, value)]
+
+
+def test_what_a_client_wrote_is_here() -> None:
+    fake = FakeAgent(1)
+    fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(MB, OWN)], C))
+    fake.give_dependents(30, [[5]], holders=[OWN])
+    assert fake.running(0) == [(30, 0, 1)]
+
+
+def test_the_scheduler_is_answered_when_an_object_is_a_file() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10, live=True)
+    fake.said.clear()
+    fetch(fake, value)
+    assert not fake.said
+    fake.worker(0, "published", [((C, value), MB, None)])
+    fetch(fake, value)
+    answers = fake.heard(ObjectResponse)
+    assert [(list(answer.outcomes), answer.agent) for answer in answers] == [([0], OWN), ([0], OWN)]
+
+
+def test_or_cannot_be_one() -> None:
+    fake = FakeAgent(1)
+    fetch(fake, 5)
+    (answer,) = fake.heard(ObjectResponse)
+    assert list(answer.outcomes) == [1]
+    assert answer.reason
+
+
+def test_another_agent_gets_what_is_in_a_worker() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10, live=True)
+    fake.handle(ev.Requested((C, value)))
+    assert fake.told(0, "publish") == [(C, value)]
+    fake.worker(0, "published", [((C, value), MB, None)])
+    assert fake.asked(ev.Serve) == [(C, value)]
+
+
+# ---- letting go ------------------------------------------------------------------------------------------------------
+def test_released_objects_are_removed_wherever_they_are() -> None:
+    fake = FakeAgent(2)
+    live, file = made(fake, 0, 10, live=True), made(fake, 0, 20)
+    release(fake, live, file)
+    assert fake.told(0, "drop") == [(C, live)]
+    assert fake.asked(ev.DropObject) == [(C, file)]
+    assert not len(fake.core.data.index)
+
+
+def test_a_value_that_is_published_after_it_was_released_is_removed() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10, live=True)
+    fetch(fake, value)
+    release(fake, value)
+    fake.worker(0, "published", [((C, value), MB, None)])
+    assert fake.asked(ev.DropObject) == [(C, value)]
+
+
+def test_a_client_that_leaves_takes_everything_along() -> None:
+    fake = FakeAgent(1)
+    knows_neighbour(fake)
+    file = made(fake, 0, 10)
+    fake.give_dependents(30, [[5], [file, 5]], holders=[OTHER])
+    fake.tell(ClientDeparture(C))
+    assert fake.asked(ev.DropObject) == [(C, file), (C, 5)]
+    assert ev.DropClient(C) in fake.store
+    assert (fake.core.queued, fake.core.objects) == (0, 0)
+    assert fake.core.data.is_idle
+
+
+def test_nothing_is_handed_out_while_workers_of_a_forgotten_past_still_end() -> None:
+    fake = FakeAgent(2)
+    fake.give(10, 0, 1)
+    fake.handle(ev.Welcomed(False, 1.0, OWN))
+    fake.give(20, 0, 1)
+    assert not fake.runs.get(1)
+    fake.dies(0)
+    assert fake.running(1) == [(20, 0, 1)]
+
+
+def test_waiting_rows_can_be_cancelled() -> None:
+    fake = FakeAgent(1)
+    knows_neighbour(fake)
+    fake.give_dependents(30, [[5], [5]], holders=[OTHER])
+    fake.tell(TaskCancel(spans(Spans, C, (30, 0, 1))))
+    (message,) = fake.heard(TaskResult)
+    assert (list(message.spans), list(message.outcomes)) == ([0, 1], [CANCELLED])
+    fake.handle(ev.Fetched((C, 5)))
+    assert fake.running(0) == [(30, 1, 2)]
+
+
+def test_waiting_rows_can_be_given_back() -> None:
+    fake = FakeAgent(1)
+    knows_neighbour(fake)
+    fake.give_dependents(30, [[5], [6]], holders=[OTHER])
+    fake.tell(BalanceRequest(1))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 30, 1, 2)]
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+def test_what_was_not_used_for_longest_goes_to_disk_and_what_is_used_stays() -> None:
+    fake = FakeAgent(1, total=100 * MB)
+    first, second, third = (made(fake, 0, batch, size=MB * SOFT // 2 - MB) for batch in (10, 20, 30))
+    assert fake.asked(ev.Spill) == [(C, first)]
+    fake.handle(ev.Spilled((C, first)))
+    fake.give_dependents(40, [[second]])
+    fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(9 * MB, OWN)], C))
+    assert fake.asked(ev.Spill) == [(C, third)]
+
+
+def test_without_room_no_rows_are_handed_out_and_the_scheduler_hears_of_it() -> None:
+    fake = FakeAgent(2, total=100 * MB)
+    value = made(fake, 0, 10, size=(HARD + 1) * MB)
+    fake.give(20, 0, 1)
+    assert not fake.runs.get(0)
+    assert fake.heard(Heartbeat)[-1].full
+    fake.handle(ev.Spilled((C, value)))
+    assert fake.running(0) == [(20, 0, 1)]
+    assert not fake.heard(Heartbeat)[-1].full
+
+
+def test_work_goes_on_a_row_at_a_time_when_nothing_can_leave() -> None:
+    fake = FakeAgent(2, total=100 * MB)
+    value = made(fake, 0, 10, size=(HARD + 1) * MB)
+    fake.handle(ev.Spilled((C, value), "the disk is full"))
+    fake.give(20, 0, 2)
+    assert [fake.running(slot) for slot in (0, 1)] == [[(20, 0, 1)], []]
+    fake.makes(0, size=MB)
+    assert [fake.running(slot) for slot in (0, 1)] == [[(20, 1, 2)], []]
+    fake.store.clear()
+    fake.now += PAUSE
+    fake.handle(ev.Tick())
+    assert fake.asked(ev.Spill)  # and then it is tried again
+
+
+def test_no_more_rows_run_at_once_than_there_is_room_for_their_results() -> None:
+    fake = FakeAgent(2, total=100 * MB)
+    for batch in (10, 20):
+        made(fake, 0, batch, size=20 * MB)
+    fake.give(30, 0, 4)
+    assert [len(fake.running(slot)) for slot in (0, 1)] == [1, 0]
+
+
+def test_a_worker_that_takes_too_much_memory_is_ended_and_its_task_told_why() -> None:
+    fake = FakeAgent(1, worker=100 * MB)
+    fake.give(5, 0, 1)
+    fake.finish(0)
+    fake.give(10, 0, 3)
+    fake.handle(ev.Sampled({0: 90 * MB}))
+    assert fake.killed == []
+    fake.handle(ev.Sampled({0: 150 * MB}))
+    assert fake.killed == [0]
+    fake.said.clear()
+    fake.dies(0)
+    (message,) = fake.heard(TaskResult)
+    assert (list(message.spans), list(message.outcomes), list(message.peaks)) == ([0, 1], [ERROR], [150 * MB])
+    text = str(decode_error(bytes(message.bodies[0])))
+    assert {"task f", "150 MB", "100 MB"} <= {words for words in ("task f", "150 MB", "100 MB") if words in text}
+    assert fake.core.queued == 2
+
+
+def test_heartbeats_tell_what_memory_is_taken() -> None:
+    fake = FakeAgent(1)
+    made(fake, 0, 10)
+    fake.handle(ev.Sampled({0: 90 * MB}, 0.5))
+    fake.said.clear()
+    fake.now += 1.1
+    fake.handle(ev.Tick())
+    (heartbeat,) = fake.heard(Heartbeat)
+    assert (heartbeat.cpu, heartbeat.memory, heartbeat.stored, heartbeat.full) == (0.5, 90 * MB, MB, False)

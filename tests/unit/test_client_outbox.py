@@ -1,0 +1,83 @@
+"""Calls become batches; the outbox by itself, without a connection."""
+
+from collections import deque
+
+from scaler.client.content import Content
+from scaler.client.future import Future
+from scaler.client.link import _merged
+from scaler.client.outbox import Call, Options, Packer, Recipe
+from scaler.client.sent import Object, Stored
+from scaler.client.session import Announce, Release, SessionCore, Submit, Welcomed
+from scaler.serialize.function import FunctionCache
+from scaler.serialize.outofband import pack
+
+
+class Outbox:
+    """Packs what it is given as the client's link does."""
+
+    def __init__(self):
+        self.session = SessionCore()
+        self.session.handle([Welcomed(False, 1e9, 2)], 0.0)
+        self.packer = Packer(self.session.take_ids)
+        self.recipe = Recipe(FunctionCache().capture(len), len, Options())
+        self.queue = deque()
+
+    def call(self, *needs):
+        """Queue a call that needs these."""
+        future = Future()
+        self.queue.append(Call(self.recipe, b"payload", list(needs), future))
+        return future
+
+    def batches(self):
+        """Pack what is queued; the batches."""
+        events = []
+
+        def seen():
+            for event in self.packer.pack(self.queue):
+                events.append(event)
+                yield event
+
+        self.session.handle(seen(), 0.0)
+        return [event.task for event in events if isinstance(event, Submit)]
+
+    def stored(self):
+        """A value that was sent before."""
+        value = list(range(10))
+        return Stored(Object(self.session.take_ids(1), 100, Content(pack(value)), lambda _: None), value)
+
+
+def test_calls_that_need_what_was_sent_before_are_one_batch():
+    outbox = Outbox()
+    value = outbox.stored()
+    for _ in range(1000):
+        outbox.call(value)
+    (task,) = outbox.batches()
+    assert (task.rows, set(task.dependencies), set(task.dependency_counts)) == (1000, {value.id}, {1})
+
+
+def test_a_call_that_needs_one_that_is_queued_is_sent_after_it():
+    outbox = Outbox()
+    first = outbox.call()
+    outbox.call(first, outbox.stored())
+    outbox.call(first)
+    one, other = outbox.batches()
+    assert (one.rows, other.rows) == (1, 2)
+    assert first.id == one.batch
+    assert list(other.dependency_counts) == [2, 1]
+    assert list(other.dependencies)[::2] == [first.id, first.id]
+
+
+def test_a_function_that_is_stored_is_not_announced_again():
+    outbox = Outbox()
+    value = outbox.stored()
+    outbox.recipe = Recipe(outbox.recipe.captured, len, Options(), value)
+    outbox.call()
+    events = list(outbox.packer.pack(outbox.queue))
+    assert not any(isinstance(event, Announce) for event in events)
+    assert events[0].task.function == value.id
+
+
+def test_releases_that_follow_each_other_become_one():
+    events = [Release([1]), Release([2, 3]), Announce(9, b""), Release([4]), Release((5,))]
+    assert _merged(events) == [Release([1, 2, 3]), Announce(9, b""), Release([4, 5])]
+    assert events[0] == Release([1])

@@ -1,0 +1,353 @@
+"""The scheduler's core and stored objects: who has them, who reads them, and what happens when they are lost."""
+
+from typing import Any
+
+import pytest
+from simulator.scripted import FakeScheduler, graph, result, spans, task
+
+from scaler.protocol.messages import (
+    ERROR,
+    FAILED,
+    PLACE,
+    STORED,
+    STORED_OBJECT,
+    VALUES_EACH,
+    VALUES_LIST,
+    Heartbeat,
+    Neighbours,
+    ObjectAnnounce,
+    ObjectFetch,
+    ObjectGone,
+    ObjectMissing,
+    ObjectRelease,
+    ObjectRequest,
+    ObjectResponse,
+    Objects,
+    Spans,
+    StoreOffers,
+    StoreRequest,
+    Task,
+    TaskResult,
+    u8,
+    u32,
+    u64,
+)
+from scaler.scheduler.core.events import StartStore
+
+MIB = 1 << 20
+
+
+def names(client: int, *ids: int, cls: type[Objects] = Objects) -> Any:
+    return cls(u32([client]) * len(ids), u64(ids))
+
+
+def stored(agent: int, *ids: int, client: int = 0, size: int = MIB) -> ObjectAnnounce:
+    return ObjectAnnounce(u64(ids), u8([STORED_OBJECT]) * len(ids), [PLACE.pack(size, agent)] * len(ids), client)
+
+
+def released(fake: FakeScheduler, agent: int) -> list[int]:
+    fake.wait(3.0)
+    for number in (*fake.core.clients, *fake.core.agents):
+        fake.say(number, Heartbeat(0.0, getattr(fake.core.agents.get(number), "workers", 0)))
+    return [i for message in fake.heard(agent, ObjectRelease) for i in message.ids]
+
+
+def ended(fake: FakeScheduler, client: int) -> list[tuple[int, int, int, int]]:
+    return fake.ends(client)
+
+
+@pytest.fixture
+def one() -> tuple[FakeScheduler, int, int]:
+    fake = FakeScheduler(2)
+    return fake, fake.agents[0], fake.client()
+
+
+@pytest.fixture
+def two() -> tuple[FakeScheduler, int, int, int]:
+    fake = FakeScheduler(1, 1)
+    client = fake.client()
+    return fake, *fake.agents, client
+
+
+def test_a_stored_result_stays_where_it_is_until_the_client_lets_go_of_it(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, task(10, 1))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    assert ended(fake, client) == [(10, 0, 1, STORED)]
+    assert released(fake, agent) == []
+    fake.say(client, names(0, 10, cls=ObjectRelease))
+    assert released(fake, agent) == [10]
+
+
+def test_a_stored_result_that_nobody_wants_is_released_at_once(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, graph(10, [[], [0]], [1]))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    (message,) = [m for m in fake.heard(agent, Task) if m.stored]
+    assert message.stored.tolist() == [10]
+    assert message.stored_sizes.tolist() == [MIB]
+    assert message.holders.tolist() == [agent]
+    fake.report(agent, client, result(10, 1, 2))
+    assert 10 in released(fake, agent)
+
+
+def test_a_future_of_a_stored_result_is_an_argument_without_a_way_through_the_client(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, task(10, 1))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    fake.heard(agent)
+    fake.say(client, task(20, 1, dependency_counts=u32([1]), dependencies=u64([10])))
+    (message,) = fake.heard(agent, Task)
+    assert message.stored.tolist() == [10]
+    assert not fake.heard(client, ObjectRequest)
+
+
+def test_the_agent_is_told_of_what_a_client_wrote_into_its_store(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, stored(agent, 5))
+    (message,) = fake.heard(agent, ObjectAnnounce)
+    assert (message.client, message.ids.tolist()) == (client, [5])
+    fake.say(client, task(10, 1, dependency_counts=u32([1]), dependencies=u64([5])))
+    (message,) = fake.heard(agent, Task)
+    assert message.stored.tolist() == [5]
+    fake.say(client, names(0, 5, cls=ObjectRelease))
+    fake.report(agent, client, result(10, 0, 1))
+    assert released(fake, agent) == [5]
+
+
+def test_a_row_goes_to_the_agent_that_has_most_of_its_input(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, stored(second, 5, size=100 * MIB), stored(first, 6, size=MIB))
+    fake.say(client, task(10, 1, dependency_counts=u32([2]), dependencies=u64([5, 6])))
+    (message,) = fake.heard(second, Task)
+    assert message.holders.tolist() == [second, first]
+    assert fake.holds(first) == 0
+
+
+def test_a_row_does_not_wait_longer_for_its_data_than_moving_it_takes(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, task(10, 1), task(11, 1))
+    fake.report(second, client, result(11, 0, 1, us=10**6))
+    fake.say(client, task(12, 1))
+    fake.say(client, stored(second, 5, size=MIB))
+    fake.report(first, client, result(10, 0, 1, us=10**6))
+    assert fake.holds(second) == 1
+    assert fake.holds(first) == 0
+    fake.say(client, task(20, 1, dependency_counts=u32([1]), dependencies=u64([5])))
+    assert fake.holds(first) == 1
+
+
+def test_an_agent_is_told_where_to_fetch_before_it_has_to() -> None:
+    fake = FakeScheduler(1)
+    (first,) = fake.agents
+    second, client = fake.agent(1, ("gpu",)), fake.client()
+    fake.say(client, stored(first, 5))
+    fake.say(client, task(20, 1, dependency_counts=u32([1]), dependencies=u64([5]), capabilities=("gpu",)))
+    told = fake.heard(second)
+    assert [type(message) for message in told] == [Neighbours, Task]
+    assert (told[0].numbers.tolist(), told[0].addresses) == ([first], ("tcp://h:1",))
+    assert told[1].holders.tolist() == [first]
+    fake.report(second, client, result(20, 0, 1))
+    fake.say(client, task(30, 1, dependency_counts=u32([1]), dependencies=u64([5]), capabilities=("gpu",)))
+    assert [type(message) for message in fake.heard(second)] == [Task]
+
+
+def test_a_copy_that_was_fetched_is_known_and_released_too(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, stored(first, 5))
+    fake.say(second, stored(second, 5, client=client))
+    assert fake.core.clients[client].objects[5].copies == {first, second}
+    fake.say(client, names(0, 5, cls=ObjectRelease))
+    assert released(fake, second) == [5]
+
+
+def test_a_copy_that_comes_too_late_is_released(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(agent, stored(agent, 77, client=client))
+    (message,) = fake.heard(agent, ObjectRelease)
+    assert list(message) == [(client, 77)]
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+def test_a_client_reads_by_way_of_the_agent_on_its_host(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, StoreRequest())
+    (offers,) = fake.heard(client, StoreOffers)
+    assert (offers.agents.tolist(), offers.paths, offers.tokens) == ([agent], ("/store",), ("token",))
+    fake.say(client, task(10, 1))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    (fetch,) = fake.heard(agent, ObjectFetch)
+    assert (fetch.ids.tolist(), fetch.sizes.tolist(), fetch.holders.tolist()) == ([10], [MIB], [])
+    fake.heard(client)
+    fake.say(agent, ObjectResponse(u32([client]), u64([10]), u8([0]), agent))
+    (answer,) = fake.heard(client, ObjectResponse)
+    assert (answer.ids.tolist(), answer.outcomes.tolist(), answer.agent) == ([10], [0], agent)
+
+
+def test_a_client_elsewhere_reads_by_way_of_the_store_beside_the_scheduler() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.core.clients[client].boot_id = "elsewhere"
+    fake.say(client, StoreRequest())
+    assert [type(e) for e in fake.effects] == [StartStore]
+    fake.say(client, StoreRequest(beside=True))
+    assert not fake.heard(client, StoreOffers)
+    store = fake.store()
+    (offers,) = fake.heard(client, StoreOffers)
+    assert (offers.agents.tolist(), offers.addresses) == ([store], ("tcp://h:1",))
+    fake.say(client, task(10, 1))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    told = fake.heard(store)
+    assert [type(message) for message in told] == [Neighbours, ObjectFetch]
+    assert told[1].holders.tolist() == [agent]
+    fake.say(store, ObjectResponse(u32([client]), u64([10]), u8([0]), store))
+    (answer,) = fake.heard(client, ObjectResponse)
+    assert answer.agent == store
+    fake.say(client, names(0, 10, cls=ObjectRelease))
+    assert released(fake, store) == [10]
+
+
+def test_no_rows_are_given_to_the_store_beside_the_scheduler() -> None:
+    fake = FakeScheduler()
+    store, client = fake.store(), fake.client()
+    fake.say(client, task(10, 1))
+    assert not fake.heard(store, Task)
+
+
+def test_what_was_released_cannot_be_read(one: Any) -> None:
+    fake, _, client = one
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    (answer,) = fake.heard(client, ObjectResponse)
+    assert answer.outcomes.tolist() == [1]
+    assert "released" in answer.reason
+
+
+# ---- loss -----------------------------------------------------------------------------------------------------------
+def test_a_lost_result_is_computed_again_when_it_is_read(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, task(10, 1))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    ended(fake, client)
+    fake.lose(first)
+    assert fake.holds(second) == 0
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    assert fake.holds(second) == 1
+    fake.report(second, client, result(10, 0, 1, STORED))
+    (fetch,) = fake.heard(second, ObjectFetch)
+    assert fetch.ids.tolist() == [10]
+    assert ended(fake, client) == []
+
+
+def test_a_lost_intermediate_is_computed_again_with_what_it_needs_in_turn(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, graph(10, [[], [0], [1], [2]], [3]))
+    for row in range(3):
+        fake.report(first, client, result(10, row, row + 1, STORED))
+    assert fake.holds(first) == 1
+    fake.lose(first)
+    for row in range(3):
+        assert fake.core.clients[client].batches[10].place[row : row + 1].tolist() != [2], row
+        fake.report(second, client, result(10, row, row + 1, STORED))
+    fake.report(second, client, result(10, 3, 4))
+    assert ended(fake, client) == [(10, 3, 4, VALUES_LIST)]
+    assert not fake.core.clients[client].objects.keys() - {1}
+
+
+def test_small_values_are_not_computed_again(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, graph(10, [[], [0], [1]], [2]))
+    fake.report(first, client, result(10, 0, 1, VALUES_EACH))
+    fake.report(first, client, result(10, 1, 2, STORED))
+    fake.lose(first)
+    assert [m.spans.tolist() for m in fake.heard(second, Task)] == [[1, 2]]
+    fake.report(second, client, result(10, 1, 2, STORED))
+    fake.report(second, client, result(10, 2, 3))
+    assert ended(fake, client) == [(10, 2, 3, VALUES_LIST)]
+
+
+def test_rows_that_were_queued_wait_for_what_is_lost() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, stored(agent, 5))
+    fake.say(client, task(10, 4, dependency_counts=u32([1]) * 4, dependencies=u64([5]) * 4))
+    fake.lose(agent)
+    assert fake.core.queued == 0
+    (request,) = fake.heard(client, ObjectRequest)
+    assert list(request) == [(client, 5)]
+    other = fake.agent(2)
+    fake.say(client, stored(other, 5))
+    assert fake.holds(other) > 0
+
+
+def test_a_client_that_cannot_send_it_again_ends_the_rows() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, stored(agent, 5))
+    fake.say(client, task(10, 2, dependency_counts=u32([1]) * 2, dependencies=u64([5]) * 2))
+    fake.lose(agent)
+    fake.say(client, ObjectAnnounce(u64([5]), u8([FAILED]), [b"record"]))
+    assert {(lo, outcome) for _, lo, _, outcome in ended(fake, client)} == {(0, ERROR), (1, ERROR)}
+
+
+def test_an_agent_that_lost_a_live_value_says_so_and_it_is_computed_again(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, graph(10, [[], [0]], [1]))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    missing = ObjectMissing(names(client, 10), spans(Spans, client, (10, 1, 2)))
+    fake.heard(agent)
+    fake.say(agent, names(client, 10, cls=ObjectGone), missing)
+    assert fake.placed(agent) == [(10, 0, 1)]
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    assert fake.placed(agent) == [(10, 1, 2)]
+
+
+def test_a_row_that_cannot_get_its_input_goes_where_that_is() -> None:
+    fake = FakeScheduler()
+    first, second, client = fake.agent(1, ("gpu",)), fake.agent(1), fake.client()
+    fake.say(client, stored(first, 5))
+    fake.say(client, task(8, 1, capabilities=("gpu",)))
+    fake.report(first, client, result(8, 0, 1, us=10**7))
+    fake.say(client, task(9, 1, capabilities=("gpu",)))
+    fake.say(client, task(10, 1, dependency_counts=u32([1]), dependencies=u64([5])))
+    assert fake.holds(second) == 1
+    fake.heard(first)
+    fake.say(second, ObjectMissing(names(client, 5), spans(Spans, client, (10, 0, 1))))
+    assert fake.placed(first) == [(10, 0, 1)]
+
+
+def test_a_row_whose_input_can_never_be_got_fails_in_the_end(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, task(10, 1))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    fake.say(client, task(20, 1, dependency_counts=u32([1]), dependencies=u64([10])))
+    fake.heard(client)
+    for _ in range(20):
+        for batch, lo, hi in fake.placed(agent):
+            if batch == 20:
+                fake.say(agent, ObjectMissing(names(client, 10), spans(Spans, client, (20, lo, hi))))
+            else:
+                fake.report(agent, client, result(10, 0, 1, STORED))
+    (message,) = fake.heard(client, TaskResult)
+    assert message.outcomes.tolist() == [ERROR]
+
+
+def test_a_full_agent_gets_no_new_rows(two: Any) -> None:
+    fake, first, _, client = two
+    fake.say(first, Heartbeat(0.0, 1, full=True))
+    fake.say(client, task(10, 3))
+    assert fake.holds(first) == 0
+    fake.say(first, Heartbeat(0.0, 1))
+    assert fake.holds(first) > 0
+
+
+def test_everything_is_released_when_a_client_leaves(two: Any) -> None:
+    fake, first, _, client = two
+    fake.say(client, graph(10, [[], [0]], [0, 1]))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.lose(client)
+    assert not fake.core.agents[first].holds
