@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from bench import work
 from bench.cases.graphs import Graph, tree
 from bench.cases.memory import MB, peak
-from bench.engines import WORKERS, ScalerDaemons
+from bench.engines import PATIENCE, WORKERS, ScalerDaemons
 from bench.results import Sample
 
 #: their sums by eights, of sums by eights, ... make a million tasks
@@ -28,7 +28,7 @@ def million(name: str, repetitions: int) -> Iterator[Sample]:
     engine.load()
     engine.open(WORKERS)
     try:
-        engine.client.get({"a": (work.noop, 1)}, ["a"])
+        _all_workers(engine)
         gc.collect()
         start = time.perf_counter()
         futures = engine.client.submit_graph(graph, keys)
@@ -47,6 +47,15 @@ def million(name: str, repetitions: int) -> Iterator[Sample]:
         engine.close()
 
 
+def _all_workers(engine: ScalerDaemons) -> None:
+    """Wait until the client has heard of all workers."""
+    deadline = time.monotonic() + PATIENCE
+    while engine.client.n_workers < WORKERS:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the workers don't come")
+        time.sleep(0.05)
+
+
 #: objects, MB of each, and bytes of them that the host may have in memory
 OBJECTS, OBJECT, LIMIT = 200, 100, 2_000_000_000
 
@@ -61,7 +70,7 @@ def spill(name: str, _repetitions: int) -> Iterator[Sample]:
     graph["made"] = (work.total, [("size", i) for i in range(OBJECTS)])
     graph |= {("first", i): (work.first_after, ("block", i), "made") for i in range(OBJECTS)}
     engine = ScalerDaemons()
-    engine.options = ("--store-memory", str(LIMIT))
+    engine.options = ("--memory-limit", str(LIMIT))
     engine.load()
     engine.open(WORKERS)
     try:

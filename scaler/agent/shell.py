@@ -111,6 +111,7 @@ class AgentShell:
             pids = {slot: worker.pid for slot, worker in self._workers.items() if worker.pid is not None}
             events.append(self._usage.sample(pids, bool(self.core.running), now, self._store.directory.path))
         self._store.tick(now)
+        self._store.sweep(self.core.data.index, now)
         return events
 
     def _reports(self) -> list[Event]:

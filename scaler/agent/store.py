@@ -36,6 +36,7 @@ from scaler.loop import Loop
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.store import segments
 from scaler.store.directory import StoreDirectory, clean_up_dead
+from scaler.store.index import StoreIndex
 from scaler.store.layout import Key
 from scaler.store.spill import Spiller
 from scaler.store.transfer import Transfer
@@ -44,6 +45,8 @@ from scaler.transport import Address, Security
 #: memory of freed objects is kept for the next ones for so many seconds, and in all at most this share of the limit for
 #: objects in memory
 KEEP_SECONDS, KEEP_PART = 2.0, 8
+#: seconds after which a file that nobody knows is removed, and between two looks for such
+SWEEP_SECONDS = 120.0
 
 
 class HostStore:
@@ -73,6 +76,7 @@ class HostStore:
         self._stale_fetches: Counter[Key] = Counter()
         #: objects that are or may be on disk
         self._on_disk: set[Key] = set()
+        self._sweep_at = 0.0
         #: when the agent introduced itself to the scheduler, as files have it
         self._introduced = 0.0
         #: bytes that were freed and are kept, at most
@@ -232,8 +236,20 @@ class HostStore:
 
     @property
     def wake(self) -> float | None:
-        """When `tick` has something to do."""
+        """When `tick` has to be called."""
         return self._trim_at
+
+    def sweep(self, known: StoreIndex, now: float) -> None:
+        """Remove files that nobody has told of for a long time: who wrote them has died, or has a new scheduler."""
+        if now < self._sweep_at:
+            return
+        self._sweep_at = now + SWEEP_SECONDS
+        before = time.time() - SWEEP_SECONDS
+        for entry in os.scandir(self.path):
+            client, _, number = entry.name.lstrip(".").partition(".")[0].partition("-")
+            with contextlib.suppress(OSError, ValueError):
+                if (int(client), int(number, 16)) not in known and entry.stat().st_mtime < before:
+                    os.unlink(entry.path)
 
     def tick(self, now: float) -> None:
         """Give back memory that was freed and that no new object took."""

@@ -10,6 +10,7 @@ from scaler.client.nodes import Alias, Call, Constant
 from scaler.errors import CycleError
 
 pytest.importorskip("graphblas")
+sparse.survey({"a": Constant(1)}, ["a"])  # most of it is imported when it is first used, which takes long
 
 
 class Foreign:

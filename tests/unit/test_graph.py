@@ -132,6 +132,65 @@ def test_an_order_against_the_dependencies_is_ignored():
     assert computed(graph, ["c"], order={"c": 0, "b": 1, "a": 2}) == {"c": 3}
 
 
+def order_of(made):
+    """The keys of a plan's rows."""
+    return [entry[0] for part in made.runs for entry in part.entries]
+
+
+TWICE = {"a": (add, 1), "b": (add, "a", 1), "c": (add, "a", "b")}
+
+
+def test_an_order_is_asked_for_where_a_value_is_needed_twice():
+    asked = []
+
+    def order():
+        asked.append(True)
+        return {"x": 0, "a": 1, "b": 2, "c": 3}
+
+    assert order_of(plan(from_tuples({"x": (add, 1), **TWICE}), ["c", "x"], order)) == ["x", "a", "b", "c"]
+    assert asked
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        {("x", i): (add, i) for i in range(10)},
+        {"k0": (add, 1)} | {f"k{i}": (add, f"k{i - 1}", i) for i in range(1, 10)},
+        {"a": (add, 1), "b": (add, 2), "c": (sum, ["a", "b"]), "d": (add, 1), "e": (add, "c", "d")},
+    ],
+)
+def test_no_order_is_asked_for_where_the_best_one_is_known(graph):
+    def order():
+        raise AssertionError("asked")
+
+    assert run(plan(from_tuples(graph), list(graph)[-1:], order)) == computed(graph, list(graph)[-1:])
+
+
+def test_no_order_is_asked_for_in_a_large_graph(monkeypatch):
+    monkeypatch.setattr("scaler.client.graph.ASK", 2)
+
+    def order():
+        raise AssertionError("asked")
+
+    assert computed(TWICE, ["c"], order=order) == {"c": 3}
+
+
+def test_the_heavier_branch_comes_first():
+    graph = {"k0": (add, 1)} | {f"x{i}": (add, i) for i in range(1, 4)}
+    graph |= {f"k{i}": (add, f"x{i}", f"k{i - 1}") for i in range(1, 4)}
+    assert order_of(plan(from_tuples(graph), ["k3"])) == ["x1", "k0", "k1", "x2", "k2", "x3", "k3"]
+    assert computed(graph, ["k3"]) == {"k3": 7}
+
+
+def test_a_value_is_used_up_as_soon_as_it_can_be():
+    graph = {f"x{i}": (add, i) for i in range(4)}
+    graph |= {f"left{i}": (add, f"x{i}", 1) for i in range(4)} | {f"right{i}": (add, f"x{i}", 2) for i in range(4)}
+    graph |= {"lefts": (sum, [f"left{i}" for i in range(4)]), "rights": (sum, [f"right{i}" for i in range(4)])}
+    graph["end"] = (add, "lefts", "rights")
+    keys = order_of(plan(from_tuples(graph), ["end"]))
+    assert keys[:6] == ["x0", "left0", "right0", "x1", "left1", "right1"]
+
+
 @pytest.mark.parametrize(
     ("graph", "words"),
     [

@@ -127,8 +127,7 @@ class Slots:
     def _over(self, worker: Worker, limit: int) -> None:
         much = f"{worker.memory / 1e6:,.0f} MB, and a worker may take {limit / 1e6:,.0f} MB (worker_memory_limit)"
         if worker.state == "busy":
-            name = next(iter(worker.handouts.values())).part.task.name
-            self._crew.kill(worker, "memory", f"task {name}: its worker took {much}")
+            self._crew.kill(worker, "memory", f"its worker took {much}")
         elif self._data.index.live_bytes(worker.slot):
             self._data.publish_all(worker)
         elif worker.state in ("idle", "parked"):
@@ -197,7 +196,9 @@ class Slots:
             body = f"its worker (pid {pid}) {how}".encode()
             self._out.result(part.client, SpanResult(task.batch, row, row + 1, LOST, 0, 0, u32([len(body)]), body))
         elif kind in ("timeout", "memory"):
-            error = "TaskTimeout" if kind == "timeout" else "WorkerMemoryExceeded"
+            error = "TaskTimeout"
+            if kind == "memory":
+                error, words = "WorkerMemoryExceeded", f"task {task.name} ({task.batch + row}): {words}"
             record = encode_error(kind, f"scaler.errors.{error}", words, function=task.name)
             self._out.result(
                 part.client, SpanResult(task.batch, row, row + 1, ERROR, 0, worker.peak, u32([len(record)]), record)

@@ -6,10 +6,10 @@ it is *pinned*: remembered with its function, and with the small values its row 
 that needed other stored values pins the batches that made those, in turn.
 """
 
-from scaler.protocol.messages import ObjectRelease, u32, u64
+from scaler.protocol.messages import Frame, ObjectRelease, u32, u64
 from scaler.scheduler.core.events import Send
 from scaler.scheduler.core.outbox import Outbox
-from scaler.scheduler.core.state import Agent, Batch, Client, Object
+from scaler.scheduler.core.state import NOBODY, Agent, Batch, Client, Object
 
 
 class Objects:
@@ -75,6 +75,16 @@ class Objects:
             return False
         client.gone.add(object_id)
         return True
+
+    def is_small_now(self, client: Client, object_id: int, item: Object, payload: Frame) -> None:
+        """An object that was stored travels inside messages from now on: agents that had it are sent it anew."""
+        for number in item.holders:
+            agent = self._agents.get(number)
+            if agent is not None:
+                self.release(agent, client.number, object_id, item.size)
+        item.payload, item.size, item.copies = payload, 0, NOBODY
+        item.holders.clear()
+        client.gone.discard(object_id)
 
     # ---- let go ----------------------------------------------------------------------------------------------------
     def unreference(self, client: Client, object_id: int, counted: bool = False) -> None:

@@ -141,9 +141,8 @@ class Recovery:
             if waiting:
                 client.objects[value] = Object(bytes(payload), waiting)
             return
-        item.payload, item.size = bytes(payload), 0
+        self._objects.is_small_now(client, value, item, bytes(payload))
         item.source = None
-        client.gone.discard(value)
         self._objects.unpin(client, batch)
 
     def settle(self, client: Client, batch: Batch, row: int) -> None:

@@ -163,14 +163,17 @@ class Rows:
         waiting = client.requested.pop(value, None)
         item = client.objects.get(value)
         if item is None:
-            if asked and not waiting:  # nobody needs it any more
+            again = client.lost.get(value, ())
+            if asked and not waiting and not again:  # nobody needs it any more
+                client.lost.pop(value, None)
                 if agent is not None:
                     self.objects.release(agent, client.number, value, size)
                 return
-            item = client.objects[value] = Object(payload)
+            item = client.objects[value] = Object(payload, len(_still_waiting(again)), size=size)
+        elif item.is_lost and size:
             item.size = size
         elif item.is_lost:
-            item.payload, item.size = payload, size
+            self.objects.is_small_now(client, value, item, payload)
         if item.size and agent is not None:
             self.objects.has(client, agent, value, item)
         elif item.is_lost:
@@ -182,12 +185,10 @@ class Rows:
         elif not (asked or item.held):
             item.held = True
             item.references += 1
-        if waiting is None:
-            return
-        waiting = _still_waiting(waiting)
+        waiting = _still_waiting(waiting or ())
         item.references += len(waiting)
         self.one_less_missing(waiting)
-        if not item.references:
+        if not item.references and value in client.objects:
             self.objects.drop(client, value, item)
 
     def announce_failed(self, client: Client, value: int, record: Frame) -> None:

@@ -48,8 +48,11 @@ class Stores:
         waiting, self._waiting = self._waiting, {}
         for number in waiting:
             client = self._rows.clients.get(number)
-            if client is not None:
-                self._offer(client, [agent])
+            if client is None:
+                continue
+            self._offer(client, [agent])
+            for value in [value for value, asked in client.reading.items() if not asked and value not in client.lost]:
+                self._read(client, value)
 
     def left(self, agent: Agent) -> None:
         """An agent is gone; what clients wanted to read by way of it is looked for again."""
@@ -83,6 +86,7 @@ class Stores:
             tuple(agent.token for agent in agents),
             tuple(agent.data for agent in agents),
         )
+        client.agents.update(offers.agents)  # it may write there, and be gone before it says so
         self._outbox.send(client.number, offers)
 
     # ---- what is where ---------------------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ class Host(Process):
     def handle(self, events: list[Any]) -> list[Message]:
         """Let the core decide, carry out what it wants; what it says to the scheduler."""
         said: list[Message] = []
+        self.store.sweep()
         effects = self.core.handle(events or [ev.Tick()], self.world.now)
         check_agent(self.world, self.name, self.core)
         for effect in effects:

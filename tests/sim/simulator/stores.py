@@ -13,6 +13,8 @@ Key = tuple[int, int]
 BAD_DISK = 0.02
 #: seconds after which a store that does not answer counts as gone
 PATIENCE = 5.0
+#: seconds after which a file that nobody knows is removed
+SWEEP_SECONDS = 20.0
 
 
 class SimStore:
@@ -29,6 +31,14 @@ class SimStore:
         self._under_way: dict[Key, int] = {}
         #: other hosts that wait for a file of this one
         self._wanted: dict[Key, list[tuple[SimStore, int]]] = {}
+
+    def sweep(self) -> None:
+        """Remove what clients wrote and nobody was told of for a while."""
+        for key, when in list(self.written.items()):
+            if when < self.world.now - SWEEP_SECONDS:
+                del self.written[key]
+                if key not in self.host.core.data.index:
+                    self.files.pop(key, None)
 
     def carry_out(self, effect: Any) -> None:
         """Do what the core wants."""
