@@ -62,15 +62,15 @@ class Recovery:
         client.lineage.pop(batch.id, None)
         client.batches[batch.id] = batch
         batch.again.add(row)
+        if value in client.near:
+            batch.near[row] = client.near.pop(value)
         batch.left += 1
         client.outstanding += 1
         batch.move(row, row + 1, WAITING)
         if batch.needs is not None:
             for need in batch.needs[row]:
                 self._need_again(client, batch, row, need)
-        if (batch.missing is None or not batch.missing[row]) and not self._rows.make_near(
-            client, batch, row, client.near.pop(value, 0)
-        ):
+        if batch.missing is None or not batch.missing[row]:
             self._rows.make_ready(client, batch, row, row + 1)
 
     def _need_again(self, client: Client, batch: Batch, row: int, value: int) -> None:
@@ -148,6 +148,7 @@ class Recovery:
     def settle(self, client: Client, batch: Batch, row: int) -> None:
         """A row that was computed again is done with: let go of what it needed for that."""
         batch.again.discard(row)
+        batch.near.pop(row, None)
         if batch.needs is not None:
             for need in batch.needs[row]:
                 self._objects.unreference(client, self._objects.located(client, need))

@@ -282,6 +282,7 @@ class Rows:
                     sizes[number] = sizes.get(number, 0) + client.objects[value].size
             # by what the row needs alone, so that rows with the same needs go to the same place
             homes = sorted(sizes, key=lambda number: (-sizes[number], number))
+            homes = [batch.near[row]] if row in batch.near else homes
             homes = [number for number in homes if self._placement.may_run(batch, number)] or [agent.number]
             reach = [number for number in homes if not self._beyond_reach(client, self.agents[number], values)]
             if not self._placement.place_at(batch, row, reach):
@@ -383,7 +384,7 @@ class Rows:
                     self.recovery.wait(client, batch, row, lacking)
                 elif not self._place_by_data(client, batch, row):
                     self._queue(batch, row, row + 1, front)
-        elif batch.needs is None or len(self.agents) == 1:
+        elif (batch.needs is None and not batch.near) or len(self.agents) == 1:
             self._queue(batch, lo, hi, front)
         else:
             for row in range(lo, hi):
@@ -414,16 +415,18 @@ class Rows:
         """Take a row out of its queue."""
         self._queues.remove(batch, row, row + 1)
 
-    def make_near(self, client: Client, batch: Batch, row: int, number: int) -> bool:
-        """Give a row that is to be computed again to an agent within reach of another one; False if there is none."""
+    def _place_near(self, batch: Batch, row: int, number: int) -> bool:
+        """Give a row that is computed again to an agent within reach of another one; False if there is none."""
         target = self.agents.get(number)
-        if target is None or (client.gone and self.objects.lacking(client, batch, row)):
+        if target is None:
             return False
         others = [other for other in self.agents if other not in target.cut and number not in self.agents[other].cut]
         return self._placement.place_at(batch, row, [number, *(other for other in others if other != number)])
 
     def _place_by_data(self, client: Client, batch: Batch, row: int) -> bool:
         """Give a row to the agent that has most of its stored input, unless waiting there costs more than moving it."""
+        if row in batch.near and self._place_near(batch, row, batch.near[row]):
+            return True
         if batch.needs is None or len(self.agents) == 1:
             return False
         have: dict[int, int] = {}

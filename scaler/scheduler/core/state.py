@@ -89,6 +89,8 @@ class Batch:
     tries: dict[int, int] = field(default_factory=dict)
     #: how often a row came back since its agent could not get what it needs
     returns: dict[int, int] = field(default_factory=dict)
+    #: rows that are computed again within reach of an agent: its number
+    near: dict[int, int] = field(default_factory=dict)
     #: why it is remembered after all its rows have ended: objects that its rows made, batches that need values of it
     pins: int = 0
     #: the batches that made stored values which its rows needed; a dict serves as an ordered set
