@@ -72,6 +72,8 @@ def _argument(figure: str, name: str, engine: Engine, value: Any) -> Iterator[Sa
     for trip in range(_of(TRIPS, name)):
         if isinstance(value, numpy.ndarray):
             value[0] = trip  # not what was sent before
+        else:
+            value = value[1:] + value[:1]
         [seconds] = _trips(engine, value, 1)
         yield Sample(figure, name, size / MB / seconds, 1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from scaler import hugepages
 from scaler.cli.command import call, make_command
 from scaler.cli.logs import set_up
 from scaler.config import AgentConfig
@@ -23,4 +24,5 @@ command = make_command("cluster", AgentConfig, "Run workers on this host for the
 
 def main() -> None:
     """The programs `scaler_cluster` and `scaler_worker`."""
+    hugepages.start_again()
     sys.exit(call(command, os.path.basename(sys.argv[0]) or "scaler_cluster"))

@@ -18,6 +18,7 @@ import sys
 import threading
 import weakref
 
+from scaler import hugepages
 from scaler.config import available_cores
 from scaler.errors import AddressInUse, ConnectionFailed, ScalerError
 from scaler.transport import Address, Security, load_or_create
@@ -171,7 +172,7 @@ def _spawn(theirs: socket.socket, security: Security) -> subprocess.Popen[bytes]
         f"import signal, sys; signal.signal(2, signal.SIG_IGN); sys.path[:] = {sys.path!r}; "
         f"from scaler.cluster.process import main; main({theirs.fileno()})"
     )
-    environment = {**os.environ, **security.to_env()}
+    environment = {**os.environ, **security.to_env(), **hugepages.environment()}
     return subprocess.Popen(
         [sys.executable, "-c", program], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
     )

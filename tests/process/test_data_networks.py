@@ -161,3 +161,30 @@ def test_a_way_that_is_cut_to_the_only_source_ends_with_the_value_from_elsewhere
     network.host("third").start_agent(middle.url(), 1, "--capabilities", "maker,third")
     script.says("right")
     assert script.ends(5) == 0
+
+
+def test_a_transfer_whose_way_is_cut_goes_on_from_another_source(network):
+    middle = network.host("middle")
+    one, other = network.host("one"), network.host("other")
+    middle.start_scheduler(*QUICK)
+    one.start_agent(middle.url(), 1, "--capabilities", "one")
+    other.start_agent(middle.url(), 1, "--capabilities", "other")
+    script = middle.start_script(
+        CLIENT
+        + """
+    one, other = client.with_options(capabilities="one"), client.with_options(capabilities="other")
+    array = np.arange(16_000_000)  # 128 MB
+    sent = client.send_object(array)
+    assert one.submit(np.sum, sent).result(20) == array.sum()
+    future = other.submit(np.sum, sent)  # from both who have it
+    print("sent", flush=True)
+    assert future.result(40) == array.sum()
+    print("right", flush=True)
+    """,
+        middle.url(),
+    )
+    script.says("sent")
+    until(lambda: one.sent_bytes() > 10 * MB, "bytes to travel")
+    one.cut(other)
+    script.says("right")
+    assert script.ends(5) == 0
