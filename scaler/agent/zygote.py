@@ -22,6 +22,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
+from scaler.store.directory import clean_up_dead
+from scaler.store.spill import SPILL_PREFIX
 from scaler.worker import main
 from scaler.worker.constants import PAGE_CELLS
 
@@ -159,6 +161,11 @@ class _Zygote:
         for pid in self._slots:
             with contextlib.suppress(OSError):
                 os.waitpid(pid, 0)
+        import tempfile  # here, as it is slow to load
+
+        # an agent that was killed has left its store behind
+        clean_up_dead()
+        clean_up_dead(tempfile.gettempdir(), SPILL_PREFIX)
         os._exit(0)
 
 

@@ -22,6 +22,8 @@ What: TypeAlias = Literal["spill", "restore", "drop"]
 #: what was asked for, the object, bytes that were moved or removed, and why it failed (None: it did not)
 Result: TypeAlias = tuple[What, Key, int, str | None]
 
+#: of the names of spill directories
+SPILL_PREFIX = "scaler-spill"
 #: bytes that are copied at once
 _PIECE = 8 << 20
 
@@ -44,15 +46,15 @@ class Spiller:
 
             root = tempfile.gettempdir()
         self._directory = directory
-        clean_up_dead(root, "scaler-spill")
-        self._disk = OwnedDirectory(root, "scaler-spill")
+        clean_up_dead(root, SPILL_PREFIX)
+        self._disk = OwnedDirectory(root, SPILL_PREFIX)
         self._results: Mailbox[Result] = Mailbox()
         self._changed = threading.Condition()
         #: requests, guarded by `_changed`; those of the first queue go first
         self._urgent: deque[tuple[What, Key]] = deque()
         self._queue: deque[tuple[What, Key]] = deque()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="scaler-spill", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=SPILL_PREFIX, daemon=True)
         self._thread.start()
 
     @property

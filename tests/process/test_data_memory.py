@@ -165,7 +165,6 @@ def test_a_task_over_its_workers_limit_fails_alone(daemons, spill):
     took, allowed = re.search(r"took (\d+) MB.* may take (\d+) MB", str(caught.value)).groups()
     assert 200 < int(took) <= 450
     assert int(allowed) == 200
-    assert isinstance(caught.value, MemoryError)
     until(lambda: len(workers_of(agent.pid)) == 2, "the worker to be replaced")
 
 

@@ -220,6 +220,22 @@ def test_an_object_that_cannot_be_read_from_disk_is_gone_after_some_tries() -> N
     assert fake.asked(ev.DropObject) == [(C, value)]
 
 
+def test_an_object_that_finds_no_room_makes_others_leave_and_comes_as_soon_as_it_fits() -> None:
+    fake = FakeAgent(1, total=100 * MB)
+    first, second, third = (made(fake, 0, batch, size=20 * MB) for batch in (10, 20, 30))
+    assert fake.asked(ev.Spill) == [(C, first)]
+    fake.handle(ev.Spilled((C, first)))
+    fetch(fake, first)
+    assert fake.asked(ev.Restore) == [(C, first)]
+    fake.handle(ev.Restored((C, first), "there is no room"))
+    assert fake.asked(ev.Spill) == [(C, second)]
+    fake.handle(ev.Spilled((C, second)))
+    assert fake.asked(ev.Restore) == [(C, first)]
+    fake.handle(ev.Restored((C, first)))
+    assert [list(answer.outcomes) for answer in fake.heard(ObjectResponse)] == [[0]]
+    assert fake.core.data.index[C, third].place == "shm"
+
+
 def test_what_a_client_wrote_is_here() -> None:
     fake = FakeAgent(1)
     fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(MB, OWN)], C))

@@ -112,7 +112,7 @@ class AgentCore:
             WorkerExited: slots.exited,
             Welcomed: self._welcomed,
             Spilled: self._spilled,
-            Restored: lambda event: data.restored(event.key, event.error),
+            Restored: self._restored,
             Fetched: lambda event: data.fetched(event.key, event.error),
             Requested: lambda event: data.requested(event.key),
             Put: lambda event: data.stored(event.key, event.size),
@@ -259,6 +259,11 @@ class AgentCore:
             for worker in self._crew.workers.values():
                 if worker.is_crowded and worker.sentence is None:
                     self._crew.recall(worker)
+
+    def _restored(self, event: Restored) -> None:
+        if event.error is not None:
+            self.memory.found_no_room(self.data.size(event.key))
+        self.data.restored(event.key, event.error)
 
     def _spilled(self, event: Spilled) -> None:
         self.data.spilled(event.key, event.error)

@@ -19,7 +19,7 @@ from scaler.store.index import StoreIndex
 from scaler.store.layout import Key
 
 #: seconds until a value that could not be written or read is tried again (memory or disk may be full), and how often
-RETRY_SECONDS = 0.25
+RETRY_SECONDS = 0.1
 MAX_TRIES = 20
 
 
@@ -51,6 +51,10 @@ class Data:
         self._again: dict[Key, float] = {}
         #: bytes on their way to disk
         self.leaving = 0
+        #: bytes of objects that could not be made files, perhaps for lack of room; taken by `Memory.relieve`
+        self.lacking = 0
+        #: bytes that went to disk since then
+        self._freed = 0
         #: what has become of objects that were brought, for whoever waits; taken by `Placement.settle`
         self.arrived: list[Key] = []
         self.lost: dict[Key, str] = {}
@@ -149,7 +153,7 @@ class Data:
         for key in list(self.index.keys()):
             if self.index.remove(key).place != "live":
                 self._out.add(DropObject(key))
-        self.leaving = 0
+        self.leaving = self.lacking = 0
         self._out.add(DropClient(0))
         for table in (
             self.inline, self._sources, self._neighbours, self._bringing, self._publishing, self._asked,
@@ -237,6 +241,17 @@ class Data:
             self.index.move(key, "disk")
             if key in self._bringing:
                 self.bring(key)
+            if self._again:
+                self._try_earlier(entry.size)
+
+    def _try_earlier(self, freed: int) -> None:
+        """There is more room: what may have failed for lack of it is tried again as soon as it would fit."""
+        self._freed += freed
+        for key in self._again:
+            size = self.size(key)
+            if size <= self._freed and self._again[key] > self._crew.now:
+                self._freed -= size
+                self._again[key] = self._crew.now
 
     def restored(self, key: Key, error: str | None) -> None:
         """An object was moved back from disk, or could not be."""
@@ -356,7 +371,10 @@ class Data:
             return
         tries = self._tries[key] = self._tries.get(key, 0) + 1
         if tries < MAX_TRIES:
+            if not self._again:
+                self._freed = 0
             self._again[key] = self._crew.now + RETRY_SECONDS
+            self.lacking += self.size(key)
             return
         self._remove(key)
         self._out.gone(key)

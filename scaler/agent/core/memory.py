@@ -74,7 +74,8 @@ class Memory:
     def relieve(self) -> bool:
         """Move to disk what has to go; True if `full` has changed."""
         index, data = self._index, self._data
-        over = max(index.over, self._short)
+        over = max(index.over, self._short, data.lacking)
+        data.lacking = 0
         if over and data.leaving < SPILL_AHEAD and self._crew.now >= self._paused_until:
             for key in index.victims(min(over, SPILL_AHEAD - data.leaving)):
                 self._short = max(0, self._short - index[key].size)
@@ -85,6 +86,10 @@ class Memory:
     def sampled(self, short: int) -> None:
         """The store's file system was looked at; what is on its way to disk will be free."""
         self._short = max(0, short - self._data.leaving)
+
+    def found_no_room(self, size: int) -> None:
+        """An object of this size could not be written: others have to go, whatever the index says."""
+        self._short = max(self._short, size)
 
     def spilled(self, error: str | None) -> None:
         """An object was moved to disk, or could not be."""

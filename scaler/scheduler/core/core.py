@@ -458,9 +458,10 @@ class SchedulerCore:
 
     def _balance_response(self, agent: Agent, message: BalanceResponse) -> None:
         agent.recalling = False
-        agent.barren = not message
+        before = agent.outstanding
         for _, batch, lo, hi in list(self._rows.theirs(agent, message)):
             self._rows.given_back(agent, batch, lo, hi)
+        agent.barren = agent.outstanding >= before  # it gave nothing back that can run elsewhere
         self._placement.changed(agent)
         if agent.asked:
             self._answer_for(agent)

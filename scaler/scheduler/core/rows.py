@@ -275,26 +275,40 @@ class Rows:
                 span = SpanResult(batch.id, row, row + 1, ERROR, 0, 0, u32([len(record)]), record)
                 self._finish(client, batch, span, None)
                 continue
-            values = self._stored_needs(client, batch, row)
+            if not self._send_home(client, batch, row):
+                values = self._stored_needs(client, batch, row)
+                home = next(iter(self._homes(client, batch, row, values)), agent.number)
+                self._make_within_reach(client, batch, row, self.agents[home], values)
+
+    def _homes(self, client: Client, batch: Batch, row: int, values: list[int]) -> list[int]:
+        """The agents that have something of what a row needs and may run it, the one that has most first.
+
+        By what the row needs alone, so that rows with the same needs go to the same place.
+        """
+        if row in batch.near:
+            homes = [batch.near[row]]
+        else:
             sizes: dict[int, int] = {}
             for value in values:
                 for number in client.objects[value].copies:
                     sizes[number] = sizes.get(number, 0) + client.objects[value].size
-            # by what the row needs alone, so that rows with the same needs go to the same place
             homes = sorted(sizes, key=lambda number: (-sizes[number], number))
-            homes = [batch.near[row]] if row in batch.near else homes
-            homes = [number for number in homes if self._placement.may_run(batch, number)] or [agent.number]
-            reach = [number for number in homes if not self._beyond_reach(client, self.agents[number], values)]
-            if not self._placement.place_at(batch, row, reach):
-                self._make_within_reach(client, batch, row, self.agents[homes[0]], values)
+        return [number for number in homes if self._placement.may_run(batch, number)]
+
+    def _send_home(self, client: Client, batch: Batch, row: int) -> bool:
+        """Give a row that came back for want of objects to an agent that can have them; False if there is none."""
+        values = self._stored_needs(client, batch, row)
+        homes = self._homes(client, batch, row, values)
+        reach = [number for number in homes if not self._beyond_reach(client, self.agents[number], values)]
+        return self._placement.place_at(batch, row, reach)
 
     def _make_within_reach(self, client: Client, batch: Batch, row: int, home: Agent, values: list[int]) -> None:
         """Let a row wait until what an agent can't reach is made again where it can; queue it if that is nothing."""
         beyond = self._beyond_reach(client, home, values)
-        if not beyond:
-            self._requeue(batch, row, row + 1)
-            return
         batch.move(row, row + 1, QUEUED)
+        if not beyond:
+            self._queues.prepend(batch, row, row + 1)
+            return
         client.near.update(dict.fromkeys(beyond, home.number))
         self.recovery.wait(client, batch, row, beyond)
 
@@ -401,14 +415,14 @@ class Rows:
     def _requeue(self, batch: Batch, lo: int, hi: int) -> None:
         client = self.clients[batch.client]
         batch.move(lo, hi, QUEUED)
-        if not client.gone:
+        if not (client.gone or batch.returns):
             self._queues.prepend(batch, lo, hi)
             return
         for row in range(hi - 1, lo - 1, -1):
-            lacking = self.objects.lacking(client, batch, row)
+            lacking = self.objects.lacking(client, batch, row) if client.gone else []
             if lacking:
                 self.recovery.wait(client, batch, row, lacking)
-            else:
+            elif row not in batch.returns or not self._send_home(client, batch, row):
                 self._queues.prepend(batch, row, row + 1)
 
     def unqueue(self, batch: Batch, row: int) -> None:
@@ -426,6 +440,8 @@ class Rows:
     def _place_by_data(self, client: Client, batch: Batch, row: int) -> bool:
         """Give a row to the agent that has most of its stored input, unless waiting there costs more than moving it."""
         if row in batch.near and self._place_near(batch, row, batch.near[row]):
+            return True
+        if row in batch.returns and self._send_home(client, batch, row):
             return True
         if batch.needs is None or len(self.agents) == 1:
             return False
