@@ -70,10 +70,10 @@ def _value(future: Future[Any], others: Sequence[Future[Any]]) -> Any:
     """Return a future's value; raise what another one has failed with in the meantime."""
     while True:
         try:
-            return future.result(None if future.done() else _PATIENCE)
+            return future.result(_PATIENCE)
         except TimeoutError:
-            if future.done():
-                raise
+            if future.done():  # by now, or the task raised it
+                return future.result()
         for other in others:
             if other.done():
                 other.result()

@@ -50,7 +50,7 @@ CASES: dict[str, Case] = {
         {"scaler": 2, "dask-threads": 2, "distributed": 1},
     ),
     "million": Case(large.million, ("daemons",), {"daemons": 1}, limit=120),
-    "planning": Case(planning.planning, ("plain", "graphblas"), {"plain": 1, "graphblas": 1}),
+    "planning": Case(planning.planning, ("plain", "graphblas"), {"plain": 1, "graphblas": 1}, on_demand=True),
     "spill": Case(large.spill, ("daemons",), {"daemons": 1}, limit=600, on_demand=True),
     "memory": Case(memory.memory, ("daemons",), {"daemons": 1}),
     "core": Case(core.core, ("scaler",), {"scaler": 1}),

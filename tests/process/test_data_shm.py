@@ -231,5 +231,5 @@ def test_many_values_that_dev_shm_has_no_room_for_at_once_are_all_had(network):
         print("right", flush=True)
         """
     )
-    script.says("right")
+    script.says("right", 55.0)
     assert script.ends(5) == 0

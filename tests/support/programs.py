@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scaler import Client
-from support.waiting import until
+from support.waiting import DEADLINE, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,8 +46,8 @@ class Program:
         """What it has printed."""
         return self.output.read_text(errors="replace")
 
-    def says(self, pattern: str) -> re.Match[str]:
-        """Wait until it has printed this; fail if it ends without."""
+    def says(self, pattern: str, deadline: float = DEADLINE) -> re.Match[str]:
+        """Wait until it has printed this; fail if it ends without, or after so many seconds."""
 
         def look() -> Any:
             ended = self.process.poll() is not None
@@ -56,7 +56,7 @@ class Program:
             return found
 
         try:
-            return until(look)
+            return until(look, deadline=deadline)
         except AssertionError as error:
             raise AssertionError(f"{error}: {pattern!r} in\n{self.text[-3000:]}") from None
 
