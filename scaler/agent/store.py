@@ -35,9 +35,9 @@ from scaler.errors import ConnectionFailed
 from scaler.loop import Loop
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.store import segments
-from scaler.store.directory import StoreDirectory, clean_up_dead
+from scaler.store.directory import TOKEN, StoreDirectory, clean_up_dead
 from scaler.store.index import StoreIndex
-from scaler.store.layout import Key
+from scaler.store.layout import Key, file_name
 from scaler.store.spill import Spiller
 from scaler.store.transfer import Transfer
 from scaler.transport import Address, Security
@@ -77,8 +77,8 @@ class HostStore:
         #: objects that are or may be on disk
         self._on_disk: set[Key] = set()
         self._sweep_at = 0.0
-        #: when the agent introduced itself to the scheduler, as files have it
-        self._introduced = 0.0
+        #: when the agent introduced itself to the scheduler, as files have it: nanoseconds
+        self._introduced = 0
         #: bytes that were freed and are kept, at most
         self._kept = 0
         self._trimmer: threading.Thread | None = None
@@ -129,12 +129,19 @@ class HostStore:
         if self._transfer is not None:
             for happened, key, size, error in self._transfer.take():
                 if happened == "wanted":
-                    events.append(Requested(key))
+                    events += self._wanted(key)
                 elif happened == "put":
                     events.append(Put(key, size))
                 else:
                     events += self._fetched(key, error)
         return events
+
+    def _wanted(self, key: Key) -> list[Event]:
+        """Somebody elsewhere asks for an object; if it has become a file meanwhile the core need not be asked."""
+        if self._transfer is None or not os.path.exists(os.path.join(self.path, file_name(key))):
+            return [Requested(key)]
+        self._transfer.available(key)
+        return []
 
     def _moved(self, what: str, key: Key, error: str | None) -> list[Event]:
         _decrease(self._moves, key)
@@ -202,13 +209,17 @@ class HostStore:
 
     def introduced(self) -> None:
         """From now on the scheduler may tell clients of this store."""
-        self._introduced = time.time()
+        token = os.path.join(self.path, TOKEN)
+        os.utime(token)
+        self._introduced = os.stat(token).st_ctime_ns  # the clock that files have lags behind `time.time`
 
     def _drop_all(self) -> None:
+        """Remove all objects that the scheduler can't know of. A file that is written or renamed gets a new time."""
         for name in os.listdir(self.path):
             path = os.path.join(self.path, name)
-            if name.lstrip(".")[:1].isdigit() and os.stat(path).st_mtime < self._introduced:
-                os.unlink(path)
+            with contextlib.suppress(FileNotFoundError):
+                if name.lstrip(".")[:1].isdigit() and os.stat(path).st_ctime_ns < self._introduced:
+                    os.unlink(path)
 
     def _may_keep(self) -> bool:
         """There is room for more memory that nobody uses just now."""

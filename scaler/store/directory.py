@@ -19,7 +19,7 @@ import time
 from scaler.store.segments import FREE
 from scaler.transport.stream import forget_in_children
 
-_OWNER, _TOKEN = "owner", "token"
+_OWNER, TOKEN = "owner", "token"
 #: a directory without an owner's file is being made, unless it is older than this, in seconds
 _MAKING = 60.0
 
@@ -79,7 +79,7 @@ class StoreDirectory(OwnedDirectory):
         #: what `is_same_host` asks for
         self.token = os.urandom(32).hex()
         try:
-            fd = os.open(os.path.join(self.path, _TOKEN), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fd = os.open(os.path.join(self.path, TOKEN), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with open(fd, "w") as file:
                 os.fchmod(fd, 0o600)
                 file.write(self.token)
@@ -105,7 +105,7 @@ def is_same_host(path: str, token: str) -> bool:
         if stat.S_IMODE(status.st_mode) & 0o077:
             return False
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(os.path.join(path, _TOKEN), flags), "rb") as file:
+        with open(os.open(os.path.join(path, TOKEN), flags), "rb") as file:
             found = file.read(256)
     except (OSError, ValueError):
         return False

@@ -1,11 +1,13 @@
 """How much memory an agent takes, and how its store lets go of files."""
 
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import until
 
 from scaler.agent.core import events as ev
 from scaler.agent.limits import available_memory, limits_of, live_limit
@@ -104,12 +106,16 @@ def test_nothing_is_heard_of_an_object_that_was_dropped_while_it_moved(store: Ho
     assert not store._stale_moves
 
 
+def later_than(path: str) -> bool:
+    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path)) as probe:
+        return os.fstat(probe.fileno()).st_ctime_ns > os.stat(path).st_ctime_ns
+
+
 def test_files_from_before_a_new_scheduler_are_removed_and_newer_ones_are_not(store: HostStore) -> None:
     segments.write(store.path, (7, 1), b"old")
-    os.utime(os.path.join(store.path, "7-1"), (1, 1))
+    until(lambda: later_than(os.path.join(store.path, "7-1")), "the clock of files to go on")
     store.introduced()
     segments.write(store.path, (7, 2), b"new")
-    os.utime(os.path.join(store.path, "7-2"), (2**33, 2**33))
     store.carry_out(ev.DropClient(0), 0.0)
     assert names(store) == {"7-2"}
 

@@ -314,11 +314,19 @@ class Data:
 
     def requested(self, key: Key) -> None:
         """Somebody elsewhere wants to read it, and there is no file."""
+        self.file_missing(key)
         if key in self.index:
             self._requested.add(key)
             self.bring(key)
         else:
             self._out.add(Serve(key, "it is not here"))
+
+    def file_missing(self, key: Key) -> None:
+        """There is no file of it; if there should be one somebody has removed it, and it is gone."""
+        entry = self.index.get(key)
+        if entry is not None and entry.place == "shm":
+            self.index.remove(key)
+            self._out.gone(key)
 
     def retry(self) -> None:
         """Try again what failed a while ago."""

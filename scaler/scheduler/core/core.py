@@ -208,6 +208,8 @@ class SchedulerCore:
             for agent in self.agents.values():
                 agent.seen += late
         for agent in self.agents.values():
+            if agent.cut:
+                self._rows.reach.forget_cuts(agent, self._now)
             if agent.released:
                 agent.released_bytes = RELEASE_BYTES + 1
                 self._outbox.agents.setdefault(agent)

@@ -201,14 +201,17 @@ class Placement:
         agent = self.agents.get(number)
         return agent is not None and agent.workers > 0 and agent.capabilities.issuperset(batch.task.capabilities)
 
-    def place_at(self, batch: Batch, row: int, numbers: Sequence[int], moved: int = 0) -> bool:
+    def place_at(
+        self, batch: Batch, row: int, numbers: Sequence[int], moved: int = 0, nowhere_else: bool = False
+    ) -> bool:
         """Give a row that is in no queue to one of these agents, however busy it is; False if none may run it.
 
-        With `moved` only if waiting there costs less than moving so many bytes elsewhere.
+        With `moved` only if waiting there costs less than moving so many bytes elsewhere; with `nowhere_else` even if
+        there is no room for more objects.
         """
         for number in numbers:
             agent = self.agents.get(number)
-            if agent is None or agent.full or not self.may_run(batch, number):
+            if agent is None or (agent.full and not nowhere_else) or not self.may_run(batch, number):
                 continue
             if moved:
                 each = agent.recent or self._estimates.get(batch) or UNKNOWN_US

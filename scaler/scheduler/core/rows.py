@@ -23,12 +23,10 @@ from scaler.scheduler.core.objects import Objects
 from scaler.scheduler.core.outbox import Outbox
 from scaler.scheduler.core.placement import Placement
 from scaler.scheduler.core.queues import ReadyQueues
+from scaler.scheduler.core.reach import Reach
 from scaler.scheduler.core.recovery import Recovery
 from scaler.scheduler.core.state import AGENT, DONE, QUEUED, WAITING, Agent, Batch, Client, Object
 from scaler.serialize.record import encode_error
-
-#: how often a row comes back since what it needs is out of reach, before it is given up
-MAX_RETURNS = 8
 
 #: ids of list objects, made here, have this bit; clients' ids never do
 LIST_OBJECT = 1 << 63
@@ -50,6 +48,7 @@ class Rows:
         self._outbox = outbox
         self.objects = Objects(self.agents, outbox)
         self.recovery = Recovery(self)
+        self.reach = Reach(self, placement)
         #: told when a value that was lost is there again, or never will be
         self.reread: Callable[[Client, int], None] = lambda client, value: None
 
@@ -259,76 +258,27 @@ class Rows:
                 owner.objects[object_id].holders.discard(agent.number)
         self.recovery.copies_lost(agent.number, sorted(agent.holds))
 
-    def returned_for(self, agent: Agent, client: Client, batch: Batch, lo: int, hi: int) -> None:
-        """Rows come back from an agent that could not get objects they need: they run where those are within reach.
-
-        Where there is no such agent, what this one can't reach is made again within its reach.
-        """
+    def returned_for(self, agent: Agent, client: Client, batch: Batch, lo: int, hi: int, news: bool) -> None:
+        """Rows come back from an agent that could not get objects they need; with `news` nobody knew that it can't."""
         for row in range(lo, hi):
             self._leave(agent, batch, row, row + 1)
-            returns = batch.returns[row] = batch.returns.get(row, 0) + 1
-            if returns > MAX_RETURNS:
-                words = (
-                    f"task {batch.task.name} ({batch.id + row}) could not get objects that it needs, {returns} times"
-                )
-                record = encode_error("object", message=words, function=batch.task.name)
-                span = SpanResult(batch.id, row, row + 1, ERROR, 0, 0, u32([len(record)]), record)
-                self._finish(client, batch, span, None)
-                continue
-            if not self._send_home(client, batch, row):
-                values = self._stored_needs(client, batch, row)
-                home = next(iter(self._homes(client, batch, row, values)), agent.number)
-                self._make_within_reach(client, batch, row, self.agents[home], values)
+            self.reach.came_back(client, batch, row, agent, news)
 
-    def _homes(self, client: Client, batch: Batch, row: int, values: list[int]) -> list[int]:
-        """The agents that have something of what a row needs and may run it, the one that has most first.
-
-        By what the row needs alone, so that rows with the same needs go to the same place.
-        """
-        if row in batch.near:
-            homes = [batch.near[row]]
-        else:
-            sizes: dict[int, int] = {}
-            for value in values:
-                for number in client.objects[value].copies:
-                    sizes[number] = sizes.get(number, 0) + client.objects[value].size
-            homes = sorted(sizes, key=lambda number: (-sizes[number], number))
-        return [number for number in homes if self._placement.may_run(batch, number)]
-
-    def _send_home(self, client: Client, batch: Batch, row: int) -> bool:
-        """Give a row that came back for want of objects to an agent that can have them; False if there is none."""
-        values = self._stored_needs(client, batch, row)
-        homes = self._homes(client, batch, row, values)
-        reach = [number for number in homes if not self._beyond_reach(client, self.agents[number], values)]
-        return self._placement.place_at(batch, row, reach)
-
-    def _make_within_reach(self, client: Client, batch: Batch, row: int, home: Agent, values: list[int]) -> None:
-        """Let a row wait until what an agent can't reach is made again where it can; queue it if that is nothing."""
-        beyond = self._beyond_reach(client, home, values)
-        batch.move(row, row + 1, QUEUED)
-        if not beyond:
-            self._queues.prepend(batch, row, row + 1)
+    def await_or_queue(self, client: Client, batch: Batch, row: int, beyond: list[int], home: Agent | None) -> None:
+        """Let a row that is nowhere wait until what is beyond reach of its home is made again within; else queue it."""
+        if batch.place[row] >= AGENT:
+            batch.move(row, row + 1, QUEUED)
+        if beyond and home is not None:
+            client.near.update(dict.fromkeys(beyond, home.number))
+            self.recovery.wait(client, batch, row, beyond)
             return
-        client.near.update(dict.fromkeys(beyond, home.number))
-        self.recovery.wait(client, batch, row, beyond)
+        if batch.place[row] == WAITING:
+            batch.move(row, row + 1, QUEUED)
+        self._queues.prepend(batch, row, row + 1)
 
-    def _beyond_reach(self, client: Client, agent: Agent, values: list[int]) -> list[int]:
-        """Those of these objects that an agent neither has nor can fetch, as far as is known."""
-        return [value for value in values if not self.within_reach(agent, client.objects[value].copies)]
-
-    def _stored_needs(self, client: Client, batch: Batch, row: int) -> list[int]:
-        """The stored objects that a row needs."""
-        task = batch.task
-        values = {task.function, task.arguments, *(batch.needs[row] if batch.needs is not None else ())}
-        return sorted(value for value in values if value in client.objects and client.objects[value].size)
-
-    def within_reach(self, agent: Agent, copies: Iterable[int]) -> bool:
-        """An agent has an object, or can fetch it from one of these, as far as is known."""
-        return agent.number in copies or any(
-            number not in agent.cut and agent.number not in self.agents[number].cut
-            for number in copies
-            if number in self.agents
-        )
+    def finish(self, client: Client, batch: Batch, span: SpanResult) -> None:
+        """Rows that are nowhere end for good."""
+        self._finish(client, batch, span, None)
 
     def theirs(self, agent: Agent, spans: Spans) -> Iterator[tuple[Client, Batch, int, int]]:
         """The parts of these spans that are with this agent."""
@@ -422,26 +372,21 @@ class Rows:
             lacking = self.objects.lacking(client, batch, row) if client.gone else []
             if lacking:
                 self.recovery.wait(client, batch, row, lacking)
-            elif row not in batch.returns or not self._send_home(client, batch, row):
+            elif row in batch.returns:
+                self.reach.settle(client, batch, row)
+            else:
                 self._queues.prepend(batch, row, row + 1)
 
     def unqueue(self, batch: Batch, row: int) -> None:
         """Take a row out of its queue."""
         self._queues.remove(batch, row, row + 1)
 
-    def _place_near(self, batch: Batch, row: int, number: int) -> bool:
-        """Give a row that is computed again to an agent within reach of another one; False if there is none."""
-        target = self.agents.get(number)
-        if target is None:
-            return False
-        others = [other for other in self.agents if other not in target.cut and number not in self.agents[other].cut]
-        return self._placement.place_at(batch, row, [number, *(other for other in others if other != number)])
-
     def _place_by_data(self, client: Client, batch: Batch, row: int) -> bool:
         """Give a row to the agent that has most of its stored input, unless waiting there costs more than moving it."""
-        if row in batch.near and self._place_near(batch, row, batch.near[row]):
+        if row in batch.returns:
+            self.reach.settle(client, batch, row)
             return True
-        if row in batch.returns and self._send_home(client, batch, row):
+        if row in batch.near and self.reach.place_near(batch, row, batch.near[row]):
             return True
         if batch.needs is None or len(self.agents) == 1:
             return False

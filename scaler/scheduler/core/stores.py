@@ -1,6 +1,6 @@
 """Which stores clients can use, and what they read: the scheduler says where bytes are, and never sees them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from scaler.protocol.messages import (
     PLACE,
@@ -21,9 +21,6 @@ from scaler.scheduler.core.outbox import Outbox
 from scaler.scheduler.core.rows import Rows
 from scaler.scheduler.core.state import Agent, Client
 from scaler.serialize.record import encode_error
-
-#: seconds for which it is remembered that an agent could not fetch from another one
-CUT_SECONDS = 60.0
 
 
 class Stores:
@@ -131,19 +128,15 @@ class Stores:
 
     def missing(self, agent: Agent, message: ObjectMissing, now: float) -> None:
         """An agent could not get objects, and gives back the rows that need them."""
-        self._rows.recovery.copies_lost(agent.number, list(message.objects))
+        news = False
         for number, object_id in message.objects:
             client = self._rows.clients.get(number)
-            if client is not None and object_id in client.objects:
-                self._note_cut(agent, client.objects[object_id].copies, now)
+            item = client.objects.get(object_id) if client is not None else None
+            if item is not None:
+                news |= self._rows.reach.note_cut(agent, item.copies, now)
+        self._rows.recovery.copies_lost(agent.number, list(message.objects))
         for client, batch, lo, hi in list(self._rows.theirs(agent, message.rows)):
-            self._rows.returned_for(agent, client, batch, lo, hi)
-
-    @staticmethod
-    def _note_cut(agent: Agent, holders: Iterable[int], now: float) -> None:
-        """An agent could not fetch from these; old notes are forgotten."""
-        agent.cut = {number: at for number, at in agent.cut.items() if now - at < CUT_SECONDS}
-        agent.cut.update(dict.fromkeys(set(holders) - {agent.number}, now))
+            self._rows.returned_for(agent, client, batch, lo, hi, news)
 
     # ---- reading ---------------------------------------------------------------------------------------------------
     def read(self, client: Client, message: ObjectRequest) -> None:
@@ -218,8 +211,8 @@ class Stores:
                     self._answer(client, value, 0, message.reason or "no store that has it could be reached")
                     continue
                 self._rows.objects.has_not(client, agent.number, value)
-                self._note_cut(agent, item.copies, now)
-                if item.copies and not self._rows.within_reach(agent, item.copies):
+                self._rows.reach.note_cut(agent, item.copies, now)
+                if item.copies and not self._rows.reach.has(agent, item.copies):
                     client.near[value] = agent.number
                     client.reading[value] = 0
                     self._rows.recovery.recover(client, value)
