@@ -11,7 +11,6 @@ given a second time.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import sys
 import threading
@@ -19,6 +18,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from scaler.buffers import address_of, equal
 from scaler.serialize.outofband import Packed
 from scaler.store.unchanged import Watch, available
 
@@ -77,7 +77,7 @@ class Content:
             same = all(hashlib.sha256(packed.buffers[index]).digest() == self._digests[index] for index in doubtful)
         else:
             sent = stored()
-            same = sent is not None and all(_equal(packed.buffers[index], sent[index]) for index in doubtful)
+            same = sent is not None and all(equal(packed.buffers[index], sent[index]) for index in doubtful)
         if same:
             for index, memory in zip(doubtful, watched, strict=True):
                 self._memories[index] = memory
@@ -228,27 +228,3 @@ _getrefcount: Callable[[Any], int] = getattr(sys, "getrefcount", lambda value: 1
 _probe = _Probe()
 #: what is counted of the counting itself
 _OWN = _count(weakref.ref(_probe)) - 1
-
-
-class _PyBuffer(ctypes.Structure):
-    """`Py_buffer`, of which only the address matters here; `rest` has room for what comes behind."""
-
-    _fields_ = (("buf", ctypes.c_void_p), ("rest", ctypes.c_void_p * 15))
-
-
-def address_of(buffer: memoryview) -> int:
-    """Where the bytes are in memory."""
-    view = _PyBuffer()
-    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(buffer), ctypes.byref(view), 0)
-    try:
-        return view.buf or 0
-    finally:
-        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(view))
-
-
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-
-
-def _equal(one: memoryview, other: memoryview) -> bool:
-    return one.nbytes == other.nbytes and _memcmp(address_of(one), address_of(other), one.nbytes) == 0

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 LINGER = 10.0
 #: bytes of such objects, but for the last one used
 LINGER_BYTES = 1 << 30
+#: bytes that are written before `keep` has a look at what can go
+LOOK_BYTES = 64 << 20
 
 
 class Object:
@@ -85,6 +87,8 @@ class SentValues:
         # the collector may run anybody's code, also while these are held
         self._lock = threading.RLock()
         self._entries: dict[Key, _Entry] = {}
+        #: bytes that were written since `keep` had a look, about
+        self._unlooked = 0
         #: by object id: what pending calls need
         self._stored: WeakValueDictionary[int, Stored] = WeakValueDictionary()
 
@@ -94,6 +98,9 @@ class SentValues:
         `pack` packs it again. `what` names it for messages. Blocks while it is written; not on the I/O thread. Raises
         `StoreFull`, `ConnectionFailed`.
         """
+        if self._unlooked > LOOK_BYTES:
+            self._unlooked = 0
+            self.look()
         key = key_of(packed)
         with self._lock:
             entry = self._entries.get(key)
@@ -119,6 +126,7 @@ class SentValues:
 
     def _send(self, packed: Packed, key: Key, pack: Callable[[Any], Packed], what: str) -> Object | None:
         content = Content(packed, key)
+        self._unlooked += packed.size
         object_id = self._link.take_id()
         written = self._stores.write(object_id, packed, what)
         if written is None:
@@ -171,7 +179,7 @@ class SentValues:
             self._link.tell(s.Restored(announce.id, made))
 
     def look(self) -> None:
-        """Let go of what cannot be given again. Takes microseconds; called about twice a second."""
+        """Let go of what cannot be given again. Takes microseconds; called twice a second, and while much is sent."""
         if not self._entries:
             return
         now = self._clock()

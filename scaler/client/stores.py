@@ -26,6 +26,7 @@ from scaler.store.layout import Key, StoredObject
 from scaler.store.remote import RemoteStore
 from scaler.store.segments import open_object
 from scaler.store.segments import write as write_object
+from scaler.store.warm import WarmSegments
 from scaler.transport import Address, Security
 
 if TYPE_CHECKING:
@@ -62,11 +63,12 @@ class Written:
 class _Directory:
     """The store of an agent on this host."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, warm: WarmSegments) -> None:
         self.path = path
+        self._warm = warm
 
     def put(self, key: Key, packed: Packed) -> int:
-        return write_object(self.path, key, packed.inband, packed.buffers)
+        return write_object(self.path, key, packed.inband, packed.buffers, self._warm.write)
 
     def get(self, key: Key) -> StoredObject:
         return open_object(self.path, key, sparing=True)
@@ -127,6 +129,7 @@ class Stores:
         #: by number of its agent: what can be read
         self._readable: dict[int, _Directory | _Remote] = {}
         self._offers: StoreOffers | None = None
+        self._warm = WarmSegments()
         self._questions: dict[int, _Question] = {}
         #: raised when all that was asked has to be asked again
         self._round = 0
@@ -163,6 +166,7 @@ class Stores:
         with self._changed:
             self._place = None
             readable, self._readable = self._readable, {}
+        self._warm.clear()
         for other in readable.values():
             if isinstance(other, _Remote):
                 threading.Thread(target=other.close, name="scaler-client-hangs-up", daemon=True).start()
@@ -204,6 +208,7 @@ class Stores:
             try:
                 return place.store.put((place.number, object_id), packed)
             except store.StoreFull:
+                self._warm.clear()
                 self.make_room()
                 if time.monotonic() > deadline:
                     raise
@@ -296,7 +301,7 @@ class Stores:
         for beside in (False, True):
             offers = self._offers_of(beside, deadline)
             found: dict[int, _Directory | _Remote] = {
-                agent: _Directory(path)
+                agent: _Directory(path, self._warm)
                 for agent, path, token in zip(offers.agents, offers.paths, offers.tokens, strict=True)
                 if path and is_same_host(path, token)
             }

@@ -496,9 +496,10 @@ class HeartbeatEcho(Message):
 
 @dataclass(slots=True)
 class ClientDeparture(Message):
-    """A client is gone: agents drop what they hold of it."""
+    """A client is gone, or wants to begin anew and `stays`: agents drop what they hold of it."""
 
     client: int
+    stays: bool = False
 
 
 @dataclass(slots=True)

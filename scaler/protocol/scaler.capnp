@@ -150,5 +150,5 @@ struct Heartbeat {
   full @7 :Bool;            # no room for more: give it no new work
 }
 struct HeartbeatEcho { clock @0 :Float64; workers @1 :UInt32; }
-struct ClientDeparture { client @0 :UInt32; }
+struct ClientDeparture { client @0 :UInt32; stays @1 :Bool; }
 struct ShutdownResponse { accepted @0 :Bool; reason @1 :Text; }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -78,11 +78,6 @@ def joined(packed: Packed, value: Any, prefix: bytes = b"") -> bytes:
     return dumps(value, prefix) if packed.buffers else packed.inband
 
 
-def is_immutable(buffers: Sequence[memoryview]) -> bool:
-    """Say whether nobody can change what these buffers hold: they belong to bytes objects."""
-    return all(type(_owner(buffer)) is bytes for buffer in buffers)
-
-
 def _parts(value: Any, prefix: bytes) -> tuple[bytes, list[memoryview]]:
     if type(value) in _BYTES and len(value) >= SMALL:
         value = _Plain(value)
@@ -119,14 +114,3 @@ def _keep_in(buffers: list[memoryview], buffer: pickle.PickleBuffer) -> bool:
         return True
     buffers.append(raw)
     return False
-
-
-def _owner(buffer: memoryview) -> Any:
-    """Return the object whose memory it is, through read-only arrays that are views of others."""
-    owner: Any = buffer.obj
-    while buffer.readonly and type(owner) is not bytes:
-        base = getattr(owner, "base", None)
-        if base is None or getattr(getattr(owner, "flags", None), "writeable", True) is not False:
-            break
-        owner = base
-    return owner

@@ -56,7 +56,7 @@ _numbers = itertools.count()
 class Draft:
     """A file that is being written: `commit` gives it its name, `discard` leaves nothing of it."""
 
-    __slots__ = ("_directory", "_name", "_path", "fd", "size")
+    __slots__ = ("_directory", "_name", "_path", "fd", "is_reserved", "size")
 
     def __init__(self, directory: str, key: Key, size: int) -> None:
         """Reserve `size` bytes, in a warm segment if there is one. Raises `StoreFull`, OSError."""
@@ -66,13 +66,15 @@ class Draft:
         #: bytes of the file
         self.size = size
         fd = _claim(directory, size, self._path) if size >= MIN_RECYCLED else None
+        #: the file system has set all bytes aside
+        self.is_reserved = False
         if fd is None:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         #: open for reading and writing
         self.fd = fd
         try:
             os.fchmod(fd, 0o600)
-            _reserve(fd, size)
+            self.is_reserved = _has(fd, size) or _reserve(fd, size)
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -116,14 +118,23 @@ def new_tag() -> int:
     return int.from_bytes(os.urandom(8), "little")
 
 
-def write(directory: str, key: Key, inband: bytes | memoryview, buffers: Sequence[memoryview] = ()) -> int:
+def write(
+    directory: str,
+    key: Key,
+    inband: bytes | memoryview,
+    buffers: Sequence[memoryview] = (),
+    fill: Callable[[Draft, Sequence[bytes | memoryview]], None] | None = None,
+) -> int:
     """Store an object and return the bytes it takes. The buffers have to be contiguous.
 
-    Raises `StoreFull`, OSError; then nothing is left of it.
+    `fill` writes the parts into the draft in its own way. Raises `StoreFull`, OSError; then nothing is left of it.
     """
     parts, size = parts_of(key, inband, buffers)
     with Draft(directory, key, size) as draft:
-        write_all(draft.fd, parts)
+        if fill is None:
+            write_all(draft.fd, parts)
+        else:
+            fill(draft, parts)
         draft.commit()
     return size
 
@@ -360,16 +371,26 @@ def _recycle(directory: str, hidden: str) -> bool:
     return True
 
 
-def _reserve(fd: int, size: int) -> None:
-    """Have the file system set the bytes aside: that they lack shows now, and not when half is written."""
+def _has(fd: int, size: int) -> bool:
+    """The file is as large already, and has memory for all of it."""
+    status = os.fstat(fd)
+    return status.st_size == size and status.st_blocks * 512 >= size
+
+
+def _reserve(fd: int, size: int) -> bool:
+    """Have the file system set the bytes aside, so that their lack shows now and not when half is written.
+
+    False if it can't; then they may still be lacking.
+    """
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(fd, 0, size)
-            return
+            return True
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV):
                 raise
     os.ftruncate(fd, size)
+    return False
 
 
 def _names(folder: str) -> Iterator[str]:

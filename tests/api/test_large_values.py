@@ -50,9 +50,9 @@ def writes(client, monkeypatch):
     written = []
     write = stores_module.write_object
 
-    def count(path, key, inband, buffers):
+    def count(path, key, inband, buffers, fill):
         written.append(key[1])
-        return write(path, key, inband, buffers)
+        return write(path, key, inband, buffers, fill)
 
     monkeypatch.setattr(stores_module, "write_object", count)
     return written
@@ -138,7 +138,7 @@ def test_an_argument_that_cannot_be_pickled_is_named_beside_large_ones(client):
 
 
 def test_a_full_store_names_the_argument_its_size_and_the_room(client, monkeypatch):
-    def full(path, key, inband, buffers):
+    def full(path, key, inband, buffers, fill):
         raise NoRoom(path, 2_400_064, 1_000)
 
     monkeypatch.setattr(stores_module, "ROOM_PATIENCE", 0.0)

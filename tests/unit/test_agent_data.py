@@ -291,6 +291,15 @@ def test_a_value_that_is_published_after_it_was_released_is_removed() -> None:
     assert fake.asked(ev.DropObject) == [(C, value)]
 
 
+def test_a_client_that_clears_keeps_what_it_has_written_and_not_told_of() -> None:
+    fake = FakeAgent(1)
+    file = made(fake, 0, 10)
+    fake.tell(ClientDeparture(C, stays=True))
+    assert fake.asked(ev.DropObject) == [(C, file)]
+    assert ev.DropClient(C) not in fake.store
+    assert fake.core.objects == 0
+
+
 def test_a_client_that_leaves_takes_everything_along() -> None:
     fake = FakeAgent(1)
     knows_neighbour(fake)

@@ -254,7 +254,7 @@ def test_a_value_kept_for_good_is_packed_from_what_was_given(host):
 
 
 def test_a_full_store_is_said_with_what_is_wanted_and_what_is_free(host, monkeypatch):
-    def full(path, key, inband, buffers):
+    def full(path, key, inband, buffers, fill):
         raise NoRoom(path, 800_000, 1_000)
 
     rooms = []
@@ -270,11 +270,11 @@ def test_a_full_store_is_said_with_what_is_wanted_and_what_is_free(host, monkeyp
 def test_room_that_comes_soon_is_waited_for(host, monkeypatch):
     tries = []
 
-    def write(path, key, inband, buffers):
+    def write(path, key, inband, buffers, fill):
         tries.append(key)
         if len(tries) < 3:
             raise NoRoom(path, 800_000, 1_000)
-        return write_object(path, key, inband, buffers)
+        return write_object(path, key, inband, buffers, fill)
 
     monkeypatch.setattr(stores_module, "write_object", write)
     assert (host.stored(host.keep(np.arange(100_000)).id) == np.arange(100_000)).all()

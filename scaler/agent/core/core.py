@@ -326,7 +326,7 @@ class AgentCore:
         self._out.drop_results(client)
         self.withdrawals.drop_client(client)
         self.handouts.drop_client(client)
-        self.data.drop_client(client)
+        self.data.drop_client(client, message.stays)
 
     def _drop_everything(self) -> None:
         """The scheduler doesn't know what this agent holds: begin anew."""

@@ -140,13 +140,14 @@ class Data:
                 worker.objects -= known
                 worker.stale += known
 
-    def drop_client(self, client: int) -> None:
-        """Forget all objects of a client."""
+    def drop_client(self, client: int, stays: bool) -> None:
+        """Forget all objects of a client. If it stays it may have written others, and will tell of them."""
         keys = [key for key in self.inline if key[0] == client] + self.index.of_client(client)
         self.release(keys)
         for key in [key for key in self._sources if key[0] == client]:
             del self._sources[key]
-        self._out.add(DropClient(client))
+        if not stays:
+            self._out.add(DropClient(client))
 
     def drop_everything(self) -> None:
         """Begin anew; what workers have is dropped by the caller."""

@@ -346,7 +346,7 @@ class SchedulerCore:
 
     def _client_clear(self, client: Client, message: ClientClear) -> None:
         for number in self._rows.drop_client_work(client):
-            self._outbox.send(number, ClientDeparture(client.number))
+            self._outbox.send(number, ClientDeparture(client.number, stays=True))
 
     def _depart(self, client: Client) -> None:
         for number in self._rows.drop_client_work(client):
