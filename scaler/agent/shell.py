@@ -17,6 +17,8 @@ from scaler.agent.core.events import (
     FromWorker,
     KillWorker,
     Log,
+    LookAt,
+    Looked,
     Output,
     StartWorker,
     Stop,
@@ -61,6 +63,8 @@ class AgentShell:
         self._workers: dict[int, WorkerProcess] = {}
         self._usage = Usage()
         self._announced: set[int] = set()
+        #: for the core, besides what comes from elsewhere
+        self._seen: list[Event] = []
         #: when the core wants to be woken
         self._core_wake: float | None = None
         self.stopped = False
@@ -95,7 +99,7 @@ class AgentShell:
 
     def gather(self) -> list[Event]:
         """What workers said and did since the last time; never blocks."""
-        events: list[Event] = []
+        events, self._seen = self._seen, []
         ready, now = self._loop.ready, time.monotonic()
         for source in list(ready):
             if type(source) is WorkerProcess:
@@ -159,6 +163,10 @@ class AgentShell:
                 worker = self._workers.get(effect.slot)
                 if worker is not None:
                     worker.kill()
+            elif isinstance(effect, LookAt):
+                if self._zygote is not None:
+                    self._seen.append(Looked(effect.slot, self._zygote.progress(effect.slot)))
+                    self._loop.soon()
             elif isinstance(effect, Output):
                 self._print_output(effect)
             elif isinstance(effect, Log):

@@ -5,6 +5,7 @@ from simulator.scripted import FakeAgent, spans
 from scaler.agent.core import events as ev
 from scaler.agent.core.handouts import HANDOUT_US
 from scaler.agent.core.slots import PARKED
+from scaler.agent.core.withdraw import FORCE_PATIENCE
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -220,6 +221,36 @@ def test_force_for_a_row_that_waits_does_not_cost_another_its_worker() -> None:
     assert fake.killed == []
     fake.give_back(0, fake.control[0][1][1])
     assert ends(fake) == [(10, 4, 5, CANCELLED)]
+
+
+def test_a_worker_that_does_not_answer_is_looked_at_and_ended_if_it_runs_what_was_cancelled() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    number = fake.runs[0][0][1]
+    cancel(fake, 10, 2, 3, force=True)
+    fake.now += FORCE_PATIENCE
+    fake.handle(ev.Tick())
+    assert fake.looks == [0]
+    fake.handle(ev.Looked(0, (number, 1)))  # another one, that has nothing to do with it
+    assert fake.killed == []
+    fake.now += FORCE_PATIENCE
+    fake.handle(ev.Tick())
+    fake.handle(ev.Looked(0, (number, 2)))
+    assert fake.killed == [0]
+    fake.handle(ev.WorkerExited(0, 100, 9, (number, 2)))
+    assert ends(fake) == [(10, 2, 3, CANCELLED)]
+
+
+def test_a_worker_that_answers_is_not_looked_at() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    cancel(fake, 10, 2, 3, force=True)
+    fake.give_back(0, fake.control[0][1][1])
+    fake.now += FORCE_PATIENCE
+    fake.handle(ev.Tick())
+    assert fake.looks == []
 
 
 def test_a_row_whose_worker_was_ended_for_anothers_sake_runs_again_and_is_not_lost() -> None:

@@ -23,6 +23,7 @@ from scaler.agent.core.events import (
     Fetched,
     FromScheduler,
     FromWorker,
+    Looked,
     Output,
     Put,
     Requested,
@@ -116,6 +117,7 @@ class AgentCore:
             Fetched: lambda event: data.fetched(event.key, event.error),
             Requested: lambda event: data.requested(event.key),
             Put: lambda event: data.stored(event.key, event.size),
+            Looked: withdrawals.looked,
             Sampled: self._sampled,
         }
 
@@ -235,6 +237,8 @@ class AgentCore:
         queues = self.placement.queues
         if idle and (crowded or queues.local) and not queues.general.rows:
             wake = min(wake, self._help_idle(idle, crowded))
+        if self.withdrawals.doomed:
+            wake = min(wake, self.withdrawals.insist())
         if self.slots.restart_at:
             wake = min(wake, *self.slots.restart_at.values())
         if len(self.data.index):

@@ -86,6 +86,15 @@ class Put:
 
 
 @dataclass(slots=True)
+class Looked:
+    """What a worker is seen to do, without its help: answers `LookAt`."""
+
+    slot: int
+    #: (hand-out, row) that it has begun last, row -1 for none
+    begun: tuple[int, int]
+
+
+@dataclass(slots=True)
 class Sampled:
     """What the host is busy with."""
 
@@ -107,6 +116,7 @@ Event = (
     | Fetched
     | Requested
     | Put
+    | Looked
     | Sampled
     | Tick
 )
@@ -138,6 +148,13 @@ class StartWorker:
 @dataclass(slots=True)
 class KillWorker:
     """End a worker's process at once; `WorkerExited` follows."""
+
+    slot: int
+
+
+@dataclass(slots=True)
+class LookAt:
+    """See what a worker does that gives no answer; `Looked` follows."""
 
     slot: int
 
@@ -206,6 +223,7 @@ Effect = (
     | ToWorker
     | StartWorker
     | KillWorker
+    | LookAt
     | Spill
     | Restore
     | Fetch

@@ -1,10 +1,15 @@
 """Taking rows back: cancelled, claimed by their client, or wanted elsewhere by the scheduler.
 
 Rows that no worker has are taken at once. For the others their workers are asked for all that has not begun; `doomed`
-says what to do with a row when it comes back. What does not come back is running.
+says what to do with a row when it comes back. What does not come back is running. A worker can't answer while a row
+keeps the interpreter to itself, as a long call in C may; if rows are to be cancelled even if they run, it is looked at
+from outside.
 """
 
+import math
+
 from scaler.agent.core.crew import Crew
+from scaler.agent.core.events import LookAt, Looked
 from scaler.agent.core.outbox import Outbox
 from scaler.agent.core.part import Part
 from scaler.agent.core.placement import Placement
@@ -19,6 +24,9 @@ from scaler.protocol.messages import (
 )
 from scaler.results import NO_SIZES, SpanResult
 
+#: seconds for which a worker's answer is waited for before it is looked at from outside
+FORCE_PATIENCE = 0.1
+
 
 class Withdrawals:
     """See the module's text."""
@@ -29,6 +37,8 @@ class Withdrawals:
         self._placement = placement
         #: rows withdrawn as soon as their worker gives them back: (client, batch, row) -> "claim", "cancel" or "force"
         self.doomed: dict[tuple[int, int, int], str] = {}
+        #: slots of workers asked for rows that end even if they run -> when to look what they do
+        self._insisting: dict[int, float] = {}
         #: rows that the scheduler wants back and that workers have been asked for
         self.owed = 0
 
@@ -64,6 +74,28 @@ class Withdrawals:
             self._crew.kill(worker, "cancelled", "cancelled by its client")
         else:
             self._crew.recall(worker)
+            if what == "force":
+                self._insisting[worker.slot] = self._crew.now + FORCE_PATIENCE
+
+    def insist(self) -> float:
+        """Look at workers that don't answer though rows of theirs are to end; when to do so next, infinite for never."""
+        for slot, due in list(self._insisting.items()):
+            worker = self._crew.workers.get(slot)
+            if worker is None or not worker.recalling or worker.sentence is not None:
+                del self._insisting[slot]
+            elif due <= self._crew.now:
+                self._insisting[slot] = self._crew.now + FORCE_PATIENCE
+                self._out.add(LookAt(slot))
+        return min(self._insisting.values(), default=math.inf)
+
+    def looked(self, event: Looked) -> None:
+        """End a worker that runs a row that is to end even if it runs."""
+        worker = self._crew.workers.get(event.slot)
+        number, row = event.begun
+        if worker is None or number not in worker.handouts:
+            return
+        if self.doomed.get((*worker.handouts[number].part.key, row)) == "force":
+            self._crew.kill(worker, "cancelled", "cancelled by its client")
 
     def _withdrawn(self, what: str, client: int, batch: int, lo: int, hi: int) -> None:
         if what == "claim":
@@ -128,6 +160,7 @@ class Withdrawals:
     def drop_everything(self) -> None:
         """Nobody asks for anything any more."""
         self.doomed.clear()
+        self._insisting.clear()
         self.owed = 0
 
     # ---- balance ---------------------------------------------------------------------------------------------------

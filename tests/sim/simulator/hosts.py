@@ -108,6 +108,9 @@ class Host(Process):
                 self.world.note(self.name, f"kills worker {effect.slot}")
                 if worker is not None:
                     self.world.after(self.world.random.uniform(1e-5, 1e-3), self._killed, worker)
+            elif isinstance(effect, ev.LookAt):
+                worker = self.workers.get(effect.slot)
+                self.tell(ev.Looked(effect.slot, worker.begun if worker is not None else (0, -1)))
             elif isinstance(effect, ev.WakeAt):
                 self._wish(effect.when)
             elif isinstance(effect, ev.Log):

@@ -198,6 +198,7 @@ class FakeAgent:
         self.control: list[tuple[int, tuple[Any, ...]]] = []
         self.started: list[int] = []
         self.killed: list[int] = []
+        self.looks: list[int] = []
         #: what the store was told to do
         self.store: list[ae.Effect] = []
         self.handle(ae.Welcomed(False, 1.0, self.NUMBER))
@@ -218,6 +219,8 @@ class FakeAgent:
                 self.started.append(effect.slot)
             elif isinstance(effect, ae.KillWorker):
                 self.killed.append(effect.slot)
+            elif isinstance(effect, ae.LookAt):
+                self.looks.append(effect.slot)
             elif not isinstance(effect, (ae.ToWorker, ae.WakeAt, ae.Output, ae.Log)):
                 self.store.append(effect)
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from simulator.hosts import Host
 
 FLUSH_INTERVAL = 0.002
+#: share of tasks that keep the interpreter to themselves
+DEAF = 0.1
 
 
 class Part:
@@ -53,6 +55,8 @@ class SimWorker:
         self._quitting = False
         self._flush_at = 0.0
         self._arrival = [0.0, 0.0]
+        #: the task that runs keeps the interpreter to itself: what was said meanwhile on the control socket
+        self._unheard: list[bytes] | None = None
         #: a client inside the task that runs
         self.nested: Any = None
 
@@ -62,10 +66,13 @@ class SimWorker:
         data = marshal.dumps(message)
         at = max(self.world.now + self.world.random.uniform(5e-6, 80e-6), self._arrival[control] + 1e-9)
         self._arrival[control] = at
-        self.world.after(at - self.world.now, self._hear, data)
+        self.world.after(at - self.world.now, self._hear, data, control)
 
-    def _hear(self, data: bytes) -> None:
+    def _hear(self, data: bytes, control: bool) -> None:
         if not self.alive:
+            return
+        if control and self._unheard is not None:
+            self._unheard.append(data)
             return
         kind, *rest = message = marshal.loads(data)
         if kind == "run":
@@ -175,6 +182,8 @@ class SimWorker:
             self._say(("blocked",))
             self.world.after(delay, self._unblocked, part, row, job, spec, values)
         else:
+            if self.world.random.random() < DEAF:
+                self._unheard = []
             self.world.after(delay, self._ends, part, row, job, spec, values)
 
     def _unblocked(self, part: Part, row: int, job: Job, *rest: Any) -> None:
@@ -224,6 +233,9 @@ class SimWorker:
             self._report(part, row, -1, mix(spec, values), spec[1])
         self.nested = None
         self.current = None
+        unheard, self._unheard = self._unheard, None
+        for data in unheard or ():
+            self._hear(data, True)
         self._next()
 
     def _job(self, part: Part, row: int) -> Job:
