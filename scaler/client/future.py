@@ -98,6 +98,10 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
             return self._result
         return super().result(0)
 
+    def done(self) -> bool:
+        """It has a result, or ended otherwise."""
+        return self._state not in (PENDING, RUNNING)
+
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised, or None; blocks like `result`."""
         if self._state is not FINISHED:

@@ -78,7 +78,7 @@ class Withdrawals:
                 self._insisting[worker.slot] = self._crew.now + FORCE_PATIENCE
 
     def insist(self) -> float:
-        """Look at workers that don't answer though rows of theirs are to end; when to do so next, infinite for never."""
+        """Look at workers that don't answer though rows of theirs are to end; when to do so next, infinite: never."""
         for slot, due in list(self._insisting.items()):
             worker = self._crew.workers.get(slot)
             if worker is None or not worker.recalling or worker.sentence is not None:
