@@ -59,6 +59,7 @@ class Objects:
 
     def has(self, client: Client, agent: Agent, object_id: int, item: Object) -> None:
         """An agent's store has an object."""
+        client.has_stored = True
         item.copies |= {agent.number}
         item.holders.add(agent.number)
         agent.holds.add((client.number, object_id))

@@ -348,7 +348,7 @@ class Rows:
                     self.recovery.wait(client, batch, row, lacking)
                 elif not self._place_by_data(client, batch, row):
                     self._queue(batch, row, row + 1, front)
-        elif (batch.needs is None and not batch.near) or len(self.agents) == 1:
+        elif not (batch.near or batch.returns) and (batch.needs is None or not client.has_stored):
             self._queue(batch, lo, hi, front)
         else:
             for row in range(lo, hi):
@@ -382,13 +382,16 @@ class Rows:
         self._queues.remove(batch, row, row + 1)
 
     def _place_by_data(self, client: Client, batch: Batch, row: int) -> bool:
-        """Give a row to the agent that has most of its stored input, unless waiting there costs more than moving it."""
+        """Give a row to the agent that has most of its stored input, unless waiting there costs more than moving it.
+
+        However many rows that agent has: it runs this one before those that make new values, so that few are there.
+        """
         if row in batch.returns:
             self.reach.settle(client, batch, row)
             return True
         if row in batch.near and self.reach.place_near(batch, row, batch.near[row]):
             return True
-        if batch.needs is None or len(self.agents) == 1:
+        if batch.needs is None or not client.has_stored:
             return False
         have: dict[int, int] = {}
         for value in batch.needs[row]:
@@ -399,7 +402,7 @@ class Rows:
         if not have:
             return False
         number = max(have, key=have.__getitem__)
-        return self._placement.place_at(batch, row, [number], have[number])
+        return self._placement.place_at(batch, row, [number], have[number] if len(self.agents) > 1 else 0)
 
     def _leave(self, agent: Agent, batch: Batch, lo: int, hi: int) -> None:
         n = hi - lo

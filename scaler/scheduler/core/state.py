@@ -182,6 +182,8 @@ class Client:
     near: dict[int, int] = field(default_factory=dict)
     #: it can't use the directory of any agent
     beside: bool = False
+    #: some of its objects are or were in stores
+    has_stored: bool = False
 
 
 @dataclass(slots=True, eq=False)
