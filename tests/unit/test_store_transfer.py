@@ -312,7 +312,7 @@ def test_a_source_that_falls_silent_is_dropped_in_time(
 
 
 def test_a_source_leaves_the_spreading_to_those_who_receive(host: Callable[..., Host]) -> None:
-    there, *others = [host() for _ in range(5)]
+    there, *others = [host(patience=5.0) for _ in range(5)]
     content, total = put(there, 64 * CHUNK)
     for other in others:
         other.transfer.fetch(KEY, total, [there.url])
