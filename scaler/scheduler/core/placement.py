@@ -19,6 +19,8 @@ PREFETCH_US = 100_000
 MAX_WINDOW = 40_000
 #: what a row is taken to last while nothing is known, microseconds
 UNKNOWN_US = 10_000.0
+#: rows a worker that a row which takes stored values waits for, at most: it goes before those that don't
+MAX_AHEAD = 4
 #: what moving an object takes besides its bytes, microseconds
 MOVING_US = 1_000.0
 #: what moving objects between hosts is taken to manage before any was moved, bytes a second
@@ -215,7 +217,7 @@ class Placement:
                 continue
             if moved:
                 each = agent.recent or self._estimates.get(batch) or UNKNOWN_US
-                ahead = agent.outstanding - agent.workers + 1
+                ahead = min(agent.outstanding - agent.workers + 1, MAX_AHEAD * agent.workers)
                 if ahead > 0 and ahead * each / agent.workers > MOVING_US + moved / self.bandwidth * 1e6:
                     continue
             self._touched.setdefault(agent)
