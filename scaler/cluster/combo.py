@@ -107,6 +107,8 @@ class SchedulerClusterCombo:
         self._socket.settimeout(START_TIMEOUT)
         try:
             self._socket.sendall(json.dumps(options).encode() + b"\n")
+            import scaler.client.client  # noqa: F401  needed next, and there is nothing else to do meanwhile
+
             line = self._socket.makefile("rb").readline()
         except OSError:  # it takes too long, or has ended
             line = b""
