@@ -484,6 +484,8 @@ class Heartbeat(Message):
     #: bytes of objects that an agent holds; and whether it has no room for more
     stored: int = 0
     full: bool = False
+    #: bytes a second by which objects came to it from other hosts; 0 while unknown
+    bandwidth: float = 0.0
 
 
 @dataclass(slots=True)

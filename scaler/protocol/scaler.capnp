@@ -148,6 +148,7 @@ struct Heartbeat {
   memory @5 :UInt64;
   stored @6 :UInt64;        # bytes of objects
   full @7 :Bool;            # no room for more: give it no new work
+  bandwidth @8 :Float64;    # bytes a second by which objects come from other hosts; 0 while unknown
 }
 struct HeartbeatEcho { clock @0 :Float64; workers @1 :UInt32; }
 struct ClientDeparture { client @0 :UInt32; stays @1 :Bool; }

@@ -62,7 +62,7 @@ class Server:
         self.loop.on_signal(signal.SIGUSR1, self._log_holdings)
 
     def _log_holdings(self) -> None:
-        """Say in one line what is here; asked for with `kill -USR1`."""
+        """Say in a line what is here, and in another what is expected; asked for with `kill -USR1`."""
         core = self._core
         clients = core.clients.values()
         logger.info(
@@ -70,6 +70,13 @@ class Server:
             len(clients), len(core.agents), sum(client.outstanding for client in clients), core.queued,
             sum(agent.outstanding for agent in core.agents.values()), sum(len(client.objects) for client in clients),
         )  # fmt: skip
+        bandwidth, longest = core.estimates(10)
+        functions = ", ".join(f"{name} {each / 1e3:,.3f} ms" for name, each in longest)
+        logger.info(
+            "Scheduler: expects %s MB/s between hosts; of tasks: %s",
+            f"{bandwidth / 1e6:,.0f}",
+            functions or "nothing yet",
+        )
         if self._agent is not None:
             self._agent.log_holdings()
 

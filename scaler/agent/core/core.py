@@ -4,7 +4,7 @@
     handouts.py     which worker gets which rows, and what workers say of them
     withdraw.py     rows that are cancelled, claimed or wanted elsewhere
     slots.py        workers come and go
-    data.py         which objects are here, and bringing those that are not
+    data.py         which objects are here, and bringing those that are not; bandwidth.py: how fast
     memory.py       what goes to disk, and when there is no room for more
     crew.py, outbox.py   what they all use
 
@@ -200,12 +200,12 @@ class AgentCore:
                 self._crew.tell(worker, ("drop", worker.stale))
                 worker.stale = []
         blocked = sum(worker.blocked for worker in workers)
-        memory = sum(worker.memory for worker in workers)
-        queued, stored = self.queued, self.data.index.total
         full = self._said_full = self.memory.holds
-        self._out.say(
-            Heartbeat(self._crew.now, self.target + blocked, queued, self.running, self._cpu, memory, stored, full)
-        )
+        beat = Heartbeat(
+            self._crew.now, self.target + blocked, self.queued, self.running, self._cpu,
+            sum(worker.memory for worker in workers), self.data.index.total, full, self.data.bandwidth.learnt,
+        )  # fmt: skip
+        self._out.say(beat)
 
     def _attend(self) -> None:
         """Look after rows that workers have: end those past their timeout, take back those that wait behind a long one.

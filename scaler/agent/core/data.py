@@ -10,6 +10,7 @@ worker that made them. `bring` makes a file of one, from wherever it is:
 
 import math
 
+from scaler.agent.core.bandwidth import Bandwidth
 from scaler.agent.core.crew import Crew
 from scaler.agent.core.events import DropClient, DropObject, Fetch, Restore, Serve, Spill
 from scaler.agent.core.outbox import Outbox
@@ -32,6 +33,9 @@ class Data:
         self.index = index
         #: objects that came inside messages
         self.inline: dict[Key, Frame] = {}
+        self.bandwidth = Bandwidth()
+        #: objects that are fetched
+        self._fetches: set[Key] = set()
         #: this agent's number at the scheduler
         self.number = 1
         #: of stored objects: bytes, and the other agents that have it
@@ -79,6 +83,7 @@ class Data:
             or self._requested
             or self._tries
             or self._again
+            or self._fetches
             or self.arrived
             or self.lost
         )
@@ -151,6 +156,8 @@ class Data:
 
     def drop_everything(self) -> None:
         """Begin anew; what workers have is dropped by the caller."""
+        for key in list(self._fetches):
+            self._fetch_ends(key, 0)
         for key in list(self.index.keys()):
             if self.index.remove(key).place != "live":
                 self._out.add(DropObject(key))
@@ -268,6 +275,7 @@ class Data:
     def fetched(self, key: Key, error: str | None) -> None:
         """An object came from another agent, or could not be had from any."""
         entry = self.index.get(key)
+        self._fetch_ends(key, entry.size if entry is not None and error is None else 0)
         if entry is None or entry.place != "moving" or entry.leaving:
             return
         if error is not None:
@@ -297,6 +305,8 @@ class Data:
             addresses = self._addresses(key)
             if addresses:
                 self.index.add(key, self._sources[key][0], "moving")
+                self._fetches.add(key)
+                self.bandwidth.begins(self._crew.now)
                 self._out.add(Fetch(key, self._sources[key][0], addresses))
             else:
                 self._sources.pop(key, None)
@@ -389,8 +399,14 @@ class Data:
         self._out.gone(key)
         self._lose(key, reason)
 
+    def _fetch_ends(self, key: Key, size: int) -> None:
+        if key in self._fetches:
+            self._fetches.remove(key)
+            self.bandwidth.ends(self._crew.now, size)
+
     def _remove(self, key: Key) -> None:
         entry = self.index.remove(key)
+        self._fetch_ends(key, 0)
         if entry.place == "live":
             assert entry.slot is not None
             self._crew.drop(entry.slot, [key])

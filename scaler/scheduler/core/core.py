@@ -138,6 +138,10 @@ class SchedulerCore:
         """Rows that are ready and have no place at an agent."""
         return self._queues.rows
 
+    def estimates(self, functions: int) -> tuple[float, list[tuple[str, float]]]:
+        """What was learnt: bytes a second between hosts; names of the longest functions, with microseconds a row."""
+        return self._placement.bandwidth, self._estimates.longest(functions)
+
     def _received(self, number: int, message: Message) -> None:
         client = self.clients.get(number)
         if client is not None:
@@ -227,6 +231,7 @@ class SchedulerCore:
 
     def _agent_heartbeat(self, agent: Agent, message: Heartbeat) -> None:
         agent.stored = message.stored
+        self._placement.moves(agent, message.bandwidth)
         if message.workers != agent.workers or message.full != agent.full:
             agent.full = message.full
             self._placement.resized(agent, message.workers)

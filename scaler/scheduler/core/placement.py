@@ -7,7 +7,9 @@ function's duration is not known, by one row a worker.
 """
 
 from collections.abc import Sequence
+from heapq import nlargest
 from itertools import islice
+from operator import itemgetter
 
 from scaler.scheduler.core.queues import ReadyQueues
 from scaler.scheduler.core.state import AGENT, QUEUED, Agent, Batch
@@ -46,6 +48,10 @@ class Estimates:
         known = self._of.get(key)
         self._of[key] = each if known is None else known + 0.3 * (each - known)
         return each
+
+    def longest(self, count: int) -> list[tuple[str, float]]:
+        """Names of the functions whose rows take longest, and microseconds a row."""
+        return [(name, each) for (_, name), each in nlargest(count, self._of.items(), key=itemgetter(1))]
 
     def forget_client(self, client: int) -> None:
         """Drop what was learnt of a client's functions."""
@@ -119,7 +125,7 @@ class Placement:
         self, queues: ReadyQueues, estimates: Estimates, touched: dict[Agent, None], agents: dict[int, Agent]
     ) -> None:
         self.agents = agents
-        #: between hosts, bytes a second, as learnt
+        #: between hosts, bytes a second, as learnt: an average that follows what agents say
         self.bandwidth = BANDWIDTH
         self._queues = queues
         self._estimates = estimates
@@ -161,6 +167,12 @@ class Placement:
         """Results came from an agent: its window follows."""
         agent.recent = each_us if agent.recent is None else agent.recent + 0.3 * (each_us - agent.recent)
         agent.window = window(agent.workers, agent.recent)
+
+    def moves(self, agent: Agent, bandwidth: float) -> None:
+        """Objects came to an agent from other hosts by so many bytes a second."""
+        if bandwidth > 0 and bandwidth != agent.bandwidth:
+            agent.bandwidth = bandwidth
+            self.bandwidth += 0.3 * (bandwidth - self.bandwidth)
 
     def can_ever_run(self, capabilities: tuple[str, ...]) -> bool:
         """Some agent has these capabilities."""

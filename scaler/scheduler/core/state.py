@@ -225,8 +225,9 @@ class Agent:
     beside: bool = False
     #: it has no room for more objects: it gets no new work
     full: bool = False
-    #: bytes of objects it has, as last heard
+    #: bytes of objects it has, and bytes a second by which others came to it, as last heard
     stored: int = 0
+    bandwidth: float = 0.0
     #: agents whose data addresses it was told
     neighbours: set[int] = field(default_factory=set)
     #: agents that it could not fetch objects from -> when, seconds
