@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scaler.client import session as s
+from scaler.client import events as ev
 from scaler.client.calls import Calls
 from scaler.client.graph import Plan, Run
 from scaler.client.outbox import Options, check_size
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scaler.client.link import Link
 
 
-def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, options: Options) -> list[s.Event]:
+def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, options: Options) -> list[ev.Event]:
     """The events that send a graph; `by_row` has the futures of the rows that are wanted.
 
     Blocks while large constants are written to a store; those sent before are recognised. Raises `SerializationError`,
@@ -26,8 +26,8 @@ def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, 
     rows = sum(len(run.entries) for run in made.runs)
     with link.lock:
         first = link.session.take_ids(rows)
-    group = s.Group(len(by_row), keep=[])
-    events: list[s.Event] = []
+    group = ev.Group(len(by_row), keep=[])
+    events: list[ev.Event] = []
     shared = [_constant(value, link, calls, group.keep, events) for value in made.shared]
     uses = u32([0]) * rows
     for run in made.runs:
@@ -53,15 +53,15 @@ def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, 
         if payload is not None:
             task.objects.append(function)
             task.bodies.append(payload)
-        events.append(s.Submit(task, tokens, group=group))
+        events.append(ev.Submit(task, tokens, group=group))
         if payload is None:
-            events.append(s.Release([function]))
+            events.append(ev.Release([function]))
         at += n
-    events += [s.Release([event.id]) for event in events if isinstance(event, s.Announce)]
+    events += [ev.Release([event.id]) for event in events if isinstance(event, ev.Announce)]
     return events
 
 
-def _constant(value: Any, link: Link, calls: Calls, keep: list[Any], events: list[s.Event]) -> int:
+def _constant(value: Any, link: Link, calls: Calls, keep: list[Any], events: list[ev.Event]) -> int:
     """The id of a constant that rows share: stored if it is large, else announced."""
     packed = pack(value)
     if packed.size >= INLINE_LIMIT:
@@ -72,7 +72,7 @@ def _constant(value: Any, link: Link, calls: Calls, keep: list[Any], events: lis
     payload = joined(packed, value)
     check_size(len(payload), link.welcome.limit, "a value in the graph")
     object_id = link.take_id()
-    events.append(s.Announce(object_id, payload))
+    events.append(ev.Announce(object_id, payload))
     return object_id
 
 

@@ -12,8 +12,8 @@ from concurrent.futures import CancelledError
 from typing import Any
 from weakref import WeakValueDictionary
 
+from scaler.client import events as ev
 from scaler.client import nesting
-from scaler.client import session as s
 from scaler.client.batches import batches_of
 from scaler.client.future import Future
 from scaler.client.graph import NO_BUNDLES, Order
@@ -139,7 +139,7 @@ class Client:
             oldest = next(iter(self._recipes))
             used = self._recipes.pop(oldest)
             if used.object_id:
-                self._link.tell(s.Release([used.object_id]))
+                self._link.tell(ev.Release([used.object_id]))
         recipe = self._recipes[captured.token, options] = Recipe(captured, function, options)
         return recipe
 
@@ -288,7 +288,7 @@ class Client:
             payload = joined(packed, obj)
             check_size(len(payload), self._link.welcome.limit, what)
             object_id = self._link.take_id()
-            self._link.announce(s.Announce(object_id, payload))
+            self._link.announce(ev.Announce(object_id, payload))
         return ObjectRef(self, object_id, packed.size, name)
 
     def release_object(self, object_id: int) -> None:
@@ -346,7 +346,7 @@ class Client:
         if waiting:
             self._check_open()
             answers = self._reactor.expect_withdrawal(waiting)
-            self._link.tell(s.Cancel(waiting, force))
+            self._link.tell(ev.Cancel(waiting, force))
             answers.wait(ANSWER_TIMEOUT if not force else 2 * ANSWER_TIMEOUT)
         return sum(future.cancelled() for future in futures)
 
@@ -356,7 +356,7 @@ class Client:
         self._reactor.holds.fetch_all(FETCH_TIMEOUT)
         with self._link.lock:
             futures = self._reactor.abandon(self._link.session)
-            self._link.tell(s.Say(ClientClear()))
+            self._link.tell(ev.Say(ClientClear()))
             self._recipes.clear()
             self._stored_recipes.clear()
         self._reactor.sent.clear()
@@ -380,7 +380,7 @@ class Client:
                 self._reactor.holds.fetch_all(FETCH_TIMEOUT)
             answer = self._reactor.expect_answer()
             self._link.leaving = answer
-            self._link.tell(s.Say(DisconnectRequest()))
+            self._link.tell(ev.Say(DisconnectRequest()))
             answer.wait(ANSWER_TIMEOUT)
         self._leave()
 
@@ -399,7 +399,7 @@ class Client:
         self._check_open()
         self._reactor.holds.fetch_all(FETCH_TIMEOUT)
         answer = self._reactor.expect_answer()
-        self._link.tell(s.Say(ClientShutdown()))
+        self._link.tell(ev.Say(ClientShutdown()))
         if not answer.wait(ANSWER_TIMEOUT):
             raise ConnectionFailed(f"the scheduler at {self._address} did not answer the request to shut down")
         response = self._reactor.answer

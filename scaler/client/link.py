@@ -24,9 +24,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from scaler.client import session as s
+from scaler.client import events as ev
 from scaler.client.future import Future
 from scaler.client.outbox import ROUND, Call, Packer, Plain
+from scaler.client.session import SessionCore
 from scaler.errors import (
     ClientClosed,
     ConnectionFailed,
@@ -47,7 +48,7 @@ IDLE = 0.5
 #: seconds for which a thread that waits for a lone task looks without sleeping, if the last one was as quick
 SPIN = 0.001
 #: effects that a thread may wait for which the I/O thread waits for
-_ABOUT_STORES = (s.Told, s.Renewed, s.Supply, s.Restore)
+_ABOUT_STORES = (ev.Told, ev.Renewed, ev.Supply, ev.Restore)
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ class Link:
         name: str,
         timeout: float,
         patience: float,
-        react: Callable[[list[s.Effect]], None],
+        react: Callable[[list[ev.Effect]], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         self.address = address
@@ -80,10 +81,10 @@ class Link:
         self.look: Callable[[], None] = lambda: None
         self._next_look = 0.0
         self.lock = threading.RLock()
-        self.session = s.SessionCore()
+        self.session = SessionCore()
         self.outbox: deque[Plain | Call] = deque()
         #: events queued for the session, in order behind the outbox
-        self._events: deque[s.Event] = deque()
+        self._events: deque[ev.Event] = deque()
         self.packer = Packer(self.session.take_ids)
         self._awake = False
         self._bell, self._rope = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
@@ -100,7 +101,7 @@ class Link:
         self.leaving: threading.Event | None = None
         #: why there is no scheduler any more; None while there is one
         self.failure: BaseException | None = None
-        self._effects: list[s.Effect] = []
+        self._effects: list[ev.Effect] = []
         deadline = time.monotonic() + timeout
         try:
             self._connection = self._introduce(deadline)
@@ -125,7 +126,7 @@ class Link:
                 return
             self.wake()
 
-    def tell(self, *events: s.Event) -> None:
+    def tell(self, *events: ev.Event) -> None:
         """Queue events for the session."""
         self._events.extend(events)
         if not self._flush_here():
@@ -141,16 +142,16 @@ class Link:
             self.lock.release()
         return not self._effects
 
-    def later(self, event: s.Event) -> None:
+    def later(self, event: ev.Event) -> None:
         """Queue an event without waking anybody; takes no lock."""
         self._events.append(event)
 
     def release(self, object_id: int) -> None:
         """An object is not needed. Called by the garbage collector, on any thread at any point: takes no lock."""
         if not self._closing:
-            self._events.append(s.Release([object_id]))
+            self._events.append(ev.Release([object_id]))
 
-    def announce(self, event: s.Announce) -> None:
+    def announce(self, event: ev.Announce) -> None:
         """Send an object before anything that is queued from now on, also calls; waits for the lock."""
         with self.lock:
             self._flush()
@@ -181,9 +182,9 @@ class Link:
                 self._handle(self.packer.pack(self.outbox))
             self._handle(_merged(events) if len(events) > 1 else events)
 
-    def _handle(self, events: Iterable[s.Event]) -> None:
+    def _handle(self, events: Iterable[ev.Event]) -> None:
         for effect in self.session.handle(events, time.monotonic()):
-            if type(effect) is s.Transmit:
+            if type(effect) is ev.Transmit:
                 self._transmit(effect.message)
             else:
                 self._effects.append(effect)
@@ -341,7 +342,7 @@ class Link:
 
     def _take(self, messages: list[list[Frame]]) -> None:
         """Take in what has come, in order. Needs the lock."""
-        arrived: list[s.Event] = []
+        arrived: list[ev.Event] = []
         for frames in messages:
             try:
                 message = self._peer.accept(frames)
@@ -349,7 +350,7 @@ class Link:
                 self._connection.close(0)  # a new connection, and a new Hello, mend it
                 break
             if message is not None:
-                arrived.append(s.Arrived(message))
+                arrived.append(ev.Arrived(message))
         if arrived:
             self._handle(arrived)
             for frames in self._peer.owed_acks():
@@ -391,7 +392,7 @@ class Link:
                 connection.send(frames)
             self._connection = connection
             self._poller.add(connection.fileno())
-            self._handle((s.Welcomed(resumed, welcome.heartbeat, welcome.workers),))
+            self._handle((ev.Welcomed(resumed, welcome.heartbeat, welcome.workers),))
             self._take(rest)
         return connection
 
@@ -450,25 +451,25 @@ class Link:
         self._bell = self._rope = self._leader_bell = self._leader_rope = -1
 
 
-def _is_plain(effect: s.Effect) -> bool:
+def _is_plain(effect: ev.Effect) -> bool:
     """It can be carried out by a thread that waits: few results, and no callbacks of the user's to be called."""
-    if type(effect) is not s.Resolve or len(effect.tokens) > 16:
+    if type(effect) is not ev.Resolve or len(effect.tokens) > 16:
         return False
     return all(type(token) is Future and "_done_callbacks" not in token.__dict__ for token in effect.tokens)
 
 
-def _merged(events: list[s.Event]) -> list[s.Event]:
+def _merged(events: list[ev.Event]) -> list[ev.Event]:
     """The same with one event for releases that follow each other: the collector lets go of many at a time."""
-    merged: list[s.Event] = []
+    merged: list[ev.Event] = []
     ids: list[int] = []
     for event in events:
-        if type(event) is not s.Release:
+        if type(event) is not ev.Release:
             ids = []
         elif ids:
             ids.extend(event.ids)
             continue
         else:
             ids = list(event.ids)
-            event = s.Release(ids)
+            event = ev.Release(ids)
         merged.append(event)
     return merged

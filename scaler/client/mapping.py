@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from scaler.client import events as ev
 from scaler.client import nesting
-from scaler.client import session as s
 from scaler.client.future import CancelledError
 from scaler.client.outbox import Recipe, check_size
 from scaler.errors import SerializationError
@@ -138,7 +138,7 @@ class MapJob:
             check_size(len(payload), link.welcome.limit, f"a block of arguments of {recipe.captured.name}")
         block = Block(self, start, rows, arguments)
         with link.lock:
-            events: list[s.Event] = [] if recipe.object_id else [link.packer.announce(recipe)]
+            events: list[ev.Event] = [] if recipe.object_id else [link.packer.announce(recipe)]
             task = recipe.task(link.session.take_ids(rows), rows, TOGETHER)
             task.flags |= SPREAD if spread else 0
             task.arguments = arguments or link.session.take_ids(1)
@@ -146,7 +146,7 @@ class MapJob:
                 task.objects = u64([task.arguments])
                 task.bodies = [payload]
             self._pieces.append((start, block))
-            link.tell(*events, s.Submit(task, [block], whole=True, recipe=recipe))
+            link.tell(*events, ev.Submit(task, [block], whole=True, recipe=recipe))
 
     def deliver(self, block: Block, span: SpanResult, name: str) -> None:
         """Rows of a block ended. Called by the I/O thread, or by a task that ran them while it waited."""
@@ -264,4 +264,4 @@ class MapJob:
         """Rows that have not begun are not wanted any more."""
         pending = [p for _, p in self._pieces if (p.left if isinstance(p, Block) else not p.done())]
         if pending:
-            self._link.tell(s.Cancel(pending, False))
+            self._link.tell(ev.Cancel(pending, False))

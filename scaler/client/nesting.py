@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from scaler.client import session as s
+from scaler.client import events as ev
 from scaler.client.future import Future
 from scaler.protocol.messages import ERROR, VALUES_EACH, u32
 from scaler.results import SpanResult
@@ -89,7 +89,7 @@ def wait(link: Link, reactor: Reactor, token: Any, done: Callable[[], bool], tim
                 continue
             if not ticket.asked and not ticket.refused:
                 ticket.asked = True
-                link.tell(s.Claim(token))
+                link.tell(ev.Claim(token))
             if ticket.refused and not ticket.asked and not blocked:
                 blocked = True
                 context.blocked()
@@ -107,7 +107,7 @@ def wait(link: Link, reactor: Reactor, token: Any, done: Callable[[], bool], tim
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-def _run_granted(link: Link, reactor: Reactor, granted: s.Granted, outer: TaskContext) -> None:
+def _run_granted(link: Link, reactor: Reactor, granted: ev.Granted, outer: TaskContext) -> None:
     """Run a row that was claimed, in this thread, and resolve its token."""
     task, row = granted.task, granted.row
     function = granted.recipe.function

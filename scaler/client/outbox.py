@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from scaler.client.events import Announce, Submit
 from scaler.client.sent import Stored
-from scaler.client.session import Announce, Submit
 from scaler.errors import ObjectTooLarge
 from scaler.protocol.messages import EACH, TOGETHER, Task, u32, u64
 from scaler.results import SpanResult

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from scaler.client import session as s
+from scaler.client import events as ev
 from scaler.client.aside import Aside
 from scaler.client.calls import Calls
 from scaler.client.future import Future, ProfilingInfo, fulfil_all
@@ -23,6 +23,7 @@ from scaler.client.hold import Holds
 from scaler.client.outbox import Call as QueuedCall
 from scaler.client.outbox import Relay
 from scaler.client.sent import SentValues
+from scaler.client.session import SessionCore
 from scaler.client.stores import Stores
 from scaler.errors import ObjectLost
 from scaler.protocol.messages import (
@@ -71,7 +72,7 @@ class Ticket:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.granted: list[s.Granted] = []
+        self.granted: list[ev.Granted] = []
         #: a claim is under way
         self.asked = False
         #: the rows run elsewhere: nothing to do but wait
@@ -111,30 +112,30 @@ class Reactor:
         self.holds = Holds(link, self.stores, self.serializer)
         link.look = self.stores.make_room = self.sent.look
 
-    def react(self, effects: list[s.Effect]) -> None:
+    def react(self, effects: list[ev.Effect]) -> None:
         """Carry out effects, in order."""
         for effect in effects:
-            if type(effect) is s.Resolve:
+            if type(effect) is ev.Resolve:
                 self.resolve(effect.tokens, effect.span, effect.task)
-            elif type(effect) is s.Unwithdrawable:
+            elif type(effect) is ev.Unwithdrawable:
                 for token in effect.tokens:
                     token.begun()
                 self._withdrawn(effect.tokens)
-            elif type(effect) is s.Granted:
+            elif type(effect) is ev.Granted:
                 self._granted(effect)
-            elif type(effect) is s.ClaimRefused:
+            elif type(effect) is ev.ClaimRefused:
                 self._refused(effect.tokens)
-            elif type(effect) is s.Supply:
+            elif type(effect) is ev.Supply:
                 self._supplier.run(partial(self._supply, effect.id))
-            elif type(effect) is s.Told:
+            elif type(effect) is ev.Told:
                 self.stores.told(effect.message)
-            elif type(effect) is s.Renewed:
+            elif type(effect) is ev.Renewed:
                 self.stores.renewed()
-            elif type(effect) is s.Restore:
+            elif type(effect) is ev.Restore:
                 self._supplier.run(partial(self.sent.restore, effect.objects))
-            elif type(effect) is s.Printed:
+            elif type(effect) is ev.Printed:
                 print(effect.text, end="", file=sys.stdout if effect.stream == 1 else sys.stderr, flush=True)
-            elif type(effect) is s.Answered:
+            elif type(effect) is ev.Answered:
                 self.answer = effect.message
                 self._answered.set()
 
@@ -220,24 +221,24 @@ class Reactor:
             if source is not None:
                 announce = self._store(value_id, source)
             elif payload is not None:
-                announce = s.Announce(value_id, payload)
+                announce = ev.Announce(value_id, payload)
             elif isinstance(need, Future):
                 announce = self._value_of_future(value_id, need)
             else:
                 raise ObjectLost(f"object {value_id} is not known to its client any more")
         except ObjectLost as error:
-            announce = s.Announce(value_id, encode_error("object", message=str(error)), failed=True)
+            announce = ev.Announce(value_id, encode_error("object", message=str(error)), failed=True)
         except BaseException as error:
-            announce = s.Announce(value_id, exception_record(error, "an argument"), failed=True)
+            announce = ev.Announce(value_id, exception_record(error, "an argument"), failed=True)
         self.link.tell(announce)
 
-    def _store(self, value_id: int, source: Callable[[], Packed]) -> s.Announce:
+    def _store(self, value_id: int, source: Callable[[], Packed]) -> ev.Announce:
         written = self.stores.write(value_id, source(), f"object {value_id}", again=True)
         if written is None:
             raise ObjectLost(f"object {value_id} is lost with its host, and there is no other store")
         return written.announce(source)
 
-    def _value_of_future(self, value_id: int, future: Future) -> s.Announce:
+    def _value_of_future(self, value_id: int, future: Future) -> ev.Announce:
         error = CancelledError() if future.cancelled() else future.exception()
         if error is not None:
             raise error
@@ -247,7 +248,7 @@ class Reactor:
             written = self.stores.write(value_id, packed, f"the result of row {value_id}", again=True)
             if written is not None:
                 return written.announce(None)
-        return s.Announce(value_id, joined(packed, value))
+        return ev.Announce(value_id, joined(packed, value))
 
     def value_of(self, need: Any) -> Any:
         """The value of what a row needs, for a task that runs the row itself; blocks. Raises what kept it from it."""
@@ -258,7 +259,7 @@ class Reactor:
             return self.load(payload)
         return self.holds.value_of(need.id, "an argument")
 
-    def call_of(self, granted: s.Granted) -> tuple[tuple[Any, ...], bytes]:
+    def call_of(self, granted: ev.Granted) -> tuple[tuple[Any, ...], bytes]:
         """The argument tuple (form TOGETHER) or payload (form EACH) of a row that was granted; may block."""
         task, row = granted.task, granted.row
         if task.form == TOGETHER:
@@ -271,7 +272,7 @@ class Reactor:
         start = sum(task.sizes[:row])
         return (), bytes(memoryview(task.bodies[0])[start : start + task.sizes[row]])
 
-    def resubmit(self, granted: s.Granted) -> None:
+    def resubmit(self, granted: ev.Granted) -> None:
         """Have a granted row run by the cluster after all; may block."""
         token = granted.token if hasattr(granted.token, "fulfil") else Relay(granted.token, granted.row)
         needs = list(granted.needs)
@@ -290,12 +291,12 @@ class Reactor:
         ticket = self._tickets[id(token)] = Ticket()
         return ticket
 
-    def close_ticket(self, token: Any) -> list[s.Granted]:
+    def close_ticket(self, token: Any) -> list[ev.Granted]:
         """Stop waiting; what was granted and not run."""
         ticket = self._tickets.pop(id(token), None)
         return ticket.granted if ticket is not None else []
 
-    def _granted(self, effect: s.Granted) -> None:
+    def _granted(self, effect: ev.Granted) -> None:
         ticket = self._tickets.get(id(effect.token))
         if ticket is None:  # its wait ended meanwhile: send the row again
             self._supplier.run(partial(self.resubmit, effect))
@@ -320,7 +321,7 @@ class Reactor:
                 ticket.changed.notify_all()
 
     # ---- the end ---------------------------------------------------------------------------------------------------
-    def abandon(self, session: s.SessionCore) -> list[Future]:
+    def abandon(self, session: SessionCore) -> list[Future]:
         """All futures that are pending, including those not sent; maps end as cancelled."""
         futures: list[Future] = []
         for token in self._tokens(session):
@@ -330,7 +331,7 @@ class Reactor:
                 token.fail(CancelledError())
         return futures
 
-    def _tokens(self, session: s.SessionCore) -> list[Any]:
+    def _tokens(self, session: SessionCore) -> list[Any]:
         tokens = [t for p in list(session.pending.values()) for t in p.tokens if t is not None]
         session.pending.clear()
         outbox = self.link.outbox

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from scaler.client import session as s
+from scaler.client import events as ev
 from scaler.client.content import Content, Key, key_of, reference_to
 from scaler.errors import ObjectLost
 from scaler.serialize.outofband import Packed
@@ -167,7 +167,7 @@ class SentValues:
         self._link.announce(written.announce(functools.partial(pack_again, value, content, pack)))
         return object_id
 
-    def restore(self, objects: Sequence[s.Announce]) -> None:
+    def restore(self, objects: Sequence[ev.Announce]) -> None:
         """Write objects again that were lost with their stores. Blocks; never on the I/O thread."""
         for announce in objects:
             made = None
@@ -176,7 +176,7 @@ class SentValues:
                 made = written.announce(announce.source) if written is not None else None
             except Exception:
                 pass  # rows that need it are told when they ask
-            self._link.tell(s.Restored(announce.id, made))
+            self._link.tell(ev.Restored(announce.id, made))
 
     def look(self) -> None:
         """Let go of what cannot be given again. Takes microseconds; called twice a second, and while much is sent."""

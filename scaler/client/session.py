@@ -10,26 +10,46 @@ the shell has to write the objects again (`Restore`), and until it has, nothing 
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from scaler.client.events import (
+    Announce,
+    Answered,
+    Arrived,
+    Cancel,
+    Claim,
+    ClaimRefused,
+    Effect,
+    Event,
+    Granted,
+    Group,
+    Printed,
+    Release,
+    Renewed,
+    Resolve,
+    Restore,
+    Restored,
+    Say,
+    Submit,
+    Supply,
+    Told,
+    Transmit,
+    Unwithdrawable,
+    Welcomed,
+)
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
-    FAILED,
     GRAPH,
-    INLINE,
     LOST,
     STORED,
-    STORED_OBJECT,
     ClientClear,
-    ClientShutdown,
     DisconnectRequest,
     DisconnectResponse,
     Frame,
     Heartbeat,
     HeartbeatEcho,
-    Message,
     ObjectAnnounce,
     ObjectRelease,
     ObjectRequest,
@@ -37,7 +57,6 @@ from scaler.protocol.messages import (
     ShutdownResponse,
     Spans,
     StoreOffers,
-    StoreRequest,
     Task,
     TaskCancel,
     TaskClaim,
@@ -51,214 +70,6 @@ from scaler.protocol.messages import (
 )
 from scaler.results import SpanResult, part_of, spans_of
 from scaler.spans import runs_of
-
-
-# ---- events --------------------------------------------------------------------------------------------------------
-@dataclass(slots=True)
-class Submit:
-    """Send this batch; its id and the ids in `objects` were made by `SessionCore.take_ids`.
-
-    A token stands for a row and is given the row's id as its `id`; None: nobody wants the row. With `whole` there is
-    one token, for all rows of the batch.
-    """
-
-    task: Task
-    tokens: Sequence[Any]
-    whole: bool = False
-    #: per row: the tokens and references that it needs; kept until the batch ends
-    needs: Sequence[Sequence[Any]] = ()
-    #: what the shell knows of the function, given back with `Granted`
-    recipe: Any = None
-    #: of a graph: shared by all its batches
-    group: "Group | None" = None
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """The batches of one graph: they end together."""
-
-    #: wanted rows that have not ended
-    left: int
-    batches: list[int] = field(default_factory=list)
-    failed: bool = False
-    #: what has to live as long as they do
-    keep: Any = None
-
-
-@dataclass(slots=True)
-class Announce:
-    """Send an object, which is kept by the scheduler until released; or answer `Supply`."""
-
-    id: int
-    #: of a stored object where it is; of a failed one its error record
-    payload: Frame
-    failed: bool = False
-    stored: bool = False
-    #: of a stored object: what the shell writes it from again
-    source: Any = None
-    #: of a stored object: `SessionCore.generation` when it was written
-    generation: int = 0
-
-    @property
-    def kind(self) -> int:
-        """As the message says it."""
-        return STORED_OBJECT if self.stored else FAILED if self.failed else INLINE
-
-
-@dataclass(slots=True)
-class Restored:
-    """The answer to `Restore`: an object as it was stored again; None if that can't be."""
-
-    id: int
-    announce: Announce | None
-
-
-@dataclass(slots=True)
-class Release:
-    """Objects that nothing here refers to any more."""
-
-    ids: Sequence[int]
-
-
-@dataclass(slots=True)
-class Cancel:
-    """Cancel the rows of these tokens."""
-
-    tokens: Sequence[Any]
-    force: bool
-
-
-@dataclass(slots=True)
-class Claim:
-    """The caller waits for this token inside a task: offer to run its rows here, half of them if there are many."""
-
-    token: Any
-
-
-@dataclass(slots=True)
-class Say:
-    """Send a message that needs no bookkeeping: a goodbye, a shutdown, a clear, a question about stores."""
-
-    message: DisconnectRequest | ClientShutdown | ClientClear | StoreRequest | ObjectRequest
-
-
-@dataclass(slots=True)
-class Arrived:
-    """A message of the scheduler."""
-
-    message: Message
-
-
-@dataclass(slots=True)
-class Welcomed:
-    """The scheduler accepted this client; unless `resumed`, it knows nothing of it."""
-
-    resumed: bool
-    heartbeat: float
-    workers: int
-
-
-Event = Submit | Announce | Restored | Release | Cancel | Claim | Say | Arrived | Welcomed
-
-
-# ---- effects -------------------------------------------------------------------------------------------------------
-@dataclass(slots=True)
-class Transmit:
-    """Send this to the scheduler."""
-
-    message: Message
-
-
-@dataclass(slots=True)
-class Resolve:
-    """The rows of these tokens ended; a token of None is nobody's."""
-
-    tokens: Sequence[Any]
-    span: SpanResult
-    task: Task
-
-
-@dataclass(slots=True)
-class Unwithdrawable:
-    """A cancellation was refused: the rows of these tokens run."""
-
-    tokens: Sequence[Any]
-
-
-@dataclass(slots=True)
-class Granted:
-    """This row is the claimer's to run; nothing more will come for it."""
-
-    task: Task
-    row: int
-    token: Any
-    needs: Sequence[Any]
-    recipe: Any
-
-
-@dataclass(slots=True)
-class ClaimRefused:
-    """The rows of these tokens run elsewhere, or have ended."""
-
-    tokens: Sequence[Any]
-
-
-@dataclass(slots=True)
-class Supply:
-    """The scheduler needs the value of a row that ended here, or an object: answer with `Announce`."""
-
-    id: int
-
-
-@dataclass(slots=True)
-class Restore:
-    """The stores are new ones: write these objects again, from their sources, and answer each with `Restored`."""
-
-    objects: Sequence[Announce]
-
-
-@dataclass(slots=True)
-class Renewed:
-    """The scheduler and its stores are new ones: what was asked about stores has to be asked again."""
-
-
-@dataclass(slots=True)
-class Told:
-    """An answer about stores came."""
-
-    message: StoreOffers | ObjectResponse
-
-
-@dataclass(slots=True)
-class Printed:
-    """A task of this client printed something."""
-
-    row: int
-    name: str
-    stream: int
-    text: str
-
-
-@dataclass(slots=True)
-class Answered:
-    """The answer to a goodbye or a shutdown came."""
-
-    message: DisconnectResponse | ShutdownResponse
-
-
-Effect = (
-    Transmit
-    | Resolve
-    | Unwithdrawable
-    | Granted
-    | ClaimRefused
-    | Supply
-    | Restore
-    | Renewed
-    | Told
-    | Printed
-    | Answered
-)
 
 
 @dataclass(slots=True, eq=False)

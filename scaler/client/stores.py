@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scaler import store
-from scaler.client import session as s
+from scaler.client import events as ev
 from scaler.errors import ConnectionFailed, ConnectionTimeout, ForkedClient, ObjectLost, StoreFull
 from scaler.protocol.messages import PLACE, ObjectRequest, ObjectResponse, StoreOffers, StoreRequest, u32, u64
 from scaler.serialize.outofband import Packed
@@ -54,10 +54,10 @@ class Written:
     #: of the session, when it was written
     generation: int
 
-    def announce(self, source: Any) -> s.Announce:
+    def announce(self, source: Any) -> ev.Announce:
         """What tells the scheduler; `source()` packs the value again."""
         place = PLACE.pack(self.size, self.agent)
-        return s.Announce(self.id, place, stored=True, source=source, generation=self.generation)
+        return ev.Announce(self.id, place, stored=True, source=source, generation=self.generation)
 
 
 class _Directory:
@@ -340,7 +340,7 @@ class Stores:
         while True:
             if asked != self._round:
                 asked = self._round
-                link.tell(s.Say(message))
+                link.tell(ev.Say(message))
             with self._changed:
                 while (found := answer()) is None and link.failure is None and asked == self._round:
                     left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())

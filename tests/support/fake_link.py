@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from scaler.client import session as s
+from scaler.client import events as ev
+from scaler.client.session import SessionCore
 from scaler.protocol.messages import Message, ObjectAnnounce, ObjectRelease
 
 
@@ -18,7 +19,7 @@ class FakeLink:
 
     def __init__(self, number: int = 3, limit: int = 1 << 30) -> None:
         self.lock = threading.RLock()
-        self.session = s.SessionCore()
+        self.session = SessionCore()
         self.welcome = SimpleNamespace(number=number, limit=limit)
         self.failure: BaseException | None = None
         #: what was said to the scheduler
@@ -26,26 +27,26 @@ class FakeLink:
         #: answers messages, if it wants; in the thread that says them
         self.scheduler: Callable[[Message], Iterable[Message]] = lambda message: ()
         #: gets what the session says of the user's side
-        self.react: Callable[[s.Effect], None] = lambda effect: None
-        self.tell(s.Welcomed(False, 1e9, 2))
+        self.react: Callable[[ev.Effect], None] = lambda effect: None
+        self.tell(ev.Welcomed(False, 1e9, 2))
 
-    def tell(self, *events: s.Event) -> None:
+    def tell(self, *events: ev.Event) -> None:
         """The session is told, and answered."""
         for effect in self.session.handle(events, 0.0):
-            if isinstance(effect, s.Transmit):
+            if isinstance(effect, ev.Transmit):
                 self.sent.append(effect.message)
                 for answer in self.scheduler(effect.message):
-                    self.tell(s.Arrived(answer))
+                    self.tell(ev.Arrived(answer))
             else:
                 self.react(effect)
 
-    def announce(self, event: s.Announce) -> None:
+    def announce(self, event: ev.Announce) -> None:
         """As `Link` does."""
         self.tell(event)
 
     def release(self, object_id: int) -> None:
         """As `Link` does, but at once."""
-        self.tell(s.Release([object_id]))
+        self.tell(ev.Release([object_id]))
 
     def take_id(self) -> int:
         """As `Link` does."""

@@ -3,11 +3,12 @@
 from collections import deque
 
 from scaler.client.content import Content
+from scaler.client.events import Announce, Release, Submit, Welcomed
 from scaler.client.future import Future
 from scaler.client.link import _merged
 from scaler.client.outbox import Call, Options, Packer, Recipe
 from scaler.client.sent import Object, Stored
-from scaler.client.session import Announce, Release, SessionCore, Submit, Welcomed
+from scaler.client.session import SessionCore
 from scaler.serialize.function import FunctionCache
 from scaler.serialize.outofband import pack
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_link import FakeLink
 
+from scaler.client import events as ev
 from scaler.client import sent as module
-from scaler.client import session as s
 from scaler.client import stores as stores_module
 from scaler.client.sent import SentValues
 from scaler.client.stores import Stores
@@ -58,11 +58,11 @@ class Host:
 
     def react(self, effect):
         """The reactor's part of it."""
-        if isinstance(effect, s.Told):
+        if isinstance(effect, ev.Told):
             self.stores.told(effect.message)
-        elif isinstance(effect, s.Renewed):
+        elif isinstance(effect, ev.Renewed):
             self.stores.renewed()
-        elif isinstance(effect, s.Restore):
+        elif isinstance(effect, ev.Restore):
             self.values.restore(effect.objects)
 
     def keep(self, value, make=pack):
@@ -239,7 +239,7 @@ def test_a_new_scheduler_finds_the_values_again(host):
     old = host.keep(changed)
     changed[:] = 0
     host.link.welcome.number = 4
-    host.link.tell(s.Welcomed(False, 1e9, 2))
+    host.link.tell(ev.Welcomed(False, 1e9, 2))
     assert host.link.announced[2:] == [kept.id]  # the other one can't be made again
     assert (host.stored(kept.id) == array).all()
     assert host.keep(array) is kept

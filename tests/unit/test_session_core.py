@@ -5,7 +5,8 @@ from typing import Any
 
 from simulator.scripted import graph, spans, task
 
-from scaler.client import session as s
+from scaler.client import events as ev
+from scaler.client.session import SessionCore
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -50,28 +51,28 @@ class Session:
     """A session whose effects are kept."""
 
     def __init__(self) -> None:
-        self.core = s.SessionCore()
+        self.core = SessionCore()
         self.effects: list[Any] = []
-        self.core.handle([s.Welcomed(False, 1.0, 2)], 0.0)
+        self.core.handle([ev.Welcomed(False, 1.0, 2)], 0.0)
 
-    def do(self, *events: s.Event, now: float = 0.5) -> list[Any]:
+    def do(self, *events: ev.Event, now: float = 0.5) -> list[Any]:
         """Something happens; what is to be done about it."""
         return self.core.handle(events, now)
 
     def submit(self, made: Task, **more: Any) -> list[Token]:
         """Send a batch."""
         tokens = [Token() for _ in range(made.rows)]
-        self.do(s.Submit(made, tokens, **more))
+        self.do(ev.Submit(made, tokens, **more))
         return tokens
 
     def hear(self, *messages: Message) -> list[Any]:
         """The scheduler says something."""
-        return self.do(*map(s.Arrived, messages))
+        return self.do(*map(ev.Arrived, messages))
 
     def anew(self) -> list[Message]:
         """A scheduler that knows nothing; what it is told."""
-        effects = self.do(s.Welcomed(False, 1.0, 2))
-        return [effect.message for effect in effects if isinstance(effect, s.Transmit)]
+        effects = self.do(ev.Welcomed(False, 1.0, 2))
+        return [effect.message for effect in effects if isinstance(effect, ev.Transmit)]
 
 
 def ended(batch: int, lo: int, hi: int, outcome: int = VALUES_EACH) -> TaskResult:
@@ -90,11 +91,11 @@ def ended(batch: int, lo: int, hi: int, outcome: int = VALUES_EACH) -> TaskResul
 
 def resolved(effects: list[Any]) -> list[tuple[int, int, int]]:
     """(lo, hi, number of tokens) of what was resolved."""
-    return [(e.span.lo, e.span.hi, len(e.tokens)) for e in effects if isinstance(e, s.Resolve)]
+    return [(e.span.lo, e.span.hi, len(e.tokens)) for e in effects if isinstance(e, ev.Resolve)]
 
 
 def test_ids_come_from_one_counter() -> None:
-    core = s.SessionCore()
+    core = SessionCore()
     assert (core.take_ids(3), core.take_ids(1)) == (1, 4)
 
 
@@ -130,7 +131,7 @@ def test_of_rows_said_twice_only_new_ones_are_resolved() -> None:
 
 def test_a_scheduler_that_forgot_everything_is_told_again() -> None:
     session = Session()
-    session.do(s.Announce(1, b"function"))
+    session.do(ev.Announce(1, b"function"))
     made = task(10, 2)
     session.submit(made)
     announced, said = session.anew()
@@ -141,9 +142,9 @@ def test_a_scheduler_that_forgot_everything_is_told_again() -> None:
 
 def test_it_is_told_too_of_objects_released_that_pending_rows_need() -> None:
     session = Session()
-    session.do(s.Announce(5, b"value"))
+    session.do(ev.Announce(5, b"value"))
     session.submit(task(10, 1))
-    session.do(s.Release([5]))
+    session.do(ev.Release([5]))
     session.submit(task(11, 1))
     announced, _, _, released = session.anew()
     assert isinstance(announced, ObjectAnnounce)
@@ -156,7 +157,7 @@ def test_it_is_told_too_of_objects_released_that_pending_rows_need() -> None:
 def test_it_is_asked_again_for_what_was_not_answered() -> None:
     session = Session()
     (one,), (two,) = session.submit(task(10, 1)), session.submit(task(20, 1))
-    session.do(s.Cancel([one], True), s.Claim(two))
+    session.do(ev.Cancel([one], True), ev.Claim(two))
     *_, cancel, claim = session.anew()
     assert (list(cancel.spans), cancel.force) == ([(0, 10, 0, 1)], True)
     assert list(claim) == [(0, 20, 0, 1)]
@@ -167,35 +168,35 @@ def test_it_is_asked_again_for_what_was_not_answered() -> None:
 def test_a_client_that_was_leaving_says_only_goodbye_to_a_new_scheduler() -> None:
     session = Session()
     session.submit(task(10, 1))
-    session.do(s.Say(DisconnectRequest()))
+    session.do(ev.Say(DisconnectRequest()))
     assert [type(message) for message in session.anew()] == [DisconnectRequest]
-    assert isinstance(session.hear(DisconnectResponse())[0], s.Answered)
+    assert isinstance(session.hear(DisconnectResponse())[0], ev.Answered)
 
 
 def test_a_cancellation_names_only_rows_that_have_not_ended() -> None:
     session = Session()
     tokens = session.submit(task(10, 4))
     session.hear(ended(10, 1, 2))
-    (effect,) = session.do(s.Cancel(tokens, False))
+    (effect,) = session.do(ev.Cancel(tokens, False))
     assert isinstance(effect.message, TaskCancel)
     assert list(effect.message.spans) == [(0, 10, 0, 1), (0, 10, 2, 4)]
-    assert session.do(s.Cancel([Token()], False)) == []
+    assert session.do(ev.Cancel([Token()], False)) == []
 
 
 def test_a_refused_cancellation_is_said_to_the_tokens() -> None:
     session = Session()
     tokens = session.submit(task(10, 2))
     (effect,) = session.hear(spans(TaskRunning, 0, (10, 1, 2)))
-    assert isinstance(effect, s.Unwithdrawable)
+    assert isinstance(effect, ev.Unwithdrawable)
     assert list(effect.tokens) == tokens[1:]
 
 
 def test_a_claim_of_a_map_asks_for_half_of_what_is_left() -> None:
     session = Session()
     token = Token()
-    session.do(s.Submit(task(10, 8, TOGETHER), [token], whole=True))
+    session.do(ev.Submit(task(10, 8, TOGETHER), [token], whole=True))
     session.hear(ended(10, 0, 4))
-    (effect,) = session.do(s.Claim(token))
+    (effect,) = session.do(ev.Claim(token))
     assert isinstance(effect.message, TaskClaim)
     assert list(effect.message) == [(0, 10, 6, 8)]
 
@@ -205,16 +206,16 @@ def test_granted_rows_are_the_claimers_and_refused_ones_are_said_so() -> None:
     tokens = session.submit(task(10, 2), recipe="recipe")
     answer = TaskClaimResponse(spans(Spans, 0, (10, 0, 1)), spans(Spans, 0, (10, 1, 2)))
     granted, refused = session.hear(answer)
-    assert isinstance(granted, s.Granted)
+    assert isinstance(granted, ev.Granted)
     assert (granted.token, granted.row, granted.recipe) == (tokens[0], 0, "recipe")
-    assert isinstance(refused, s.ClaimRefused)
+    assert isinstance(refused, ev.ClaimRefused)
     assert list(refused.tokens) == [tokens[1]]
     assert session.core.outstanding == 1
 
 
 def test_a_claim_of_a_row_that_ended_meanwhile_is_refused_here() -> None:
-    (effect,) = Session().do(s.Claim(Token()))
-    assert isinstance(effect, s.ClaimRefused)
+    (effect,) = Session().do(ev.Claim(Token()))
+    assert isinstance(effect, ev.ClaimRefused)
 
 
 def test_a_value_is_found_by_the_id_that_its_user_was_sent_with() -> None:
@@ -229,9 +230,9 @@ def test_a_value_is_found_by_the_id_that_its_user_was_sent_with() -> None:
 def test_a_value_asked_for_is_sent_once_and_is_not_an_object_of_the_clients() -> None:
     session = Session()
     (effect,) = session.hear(ObjectRequest(u32([0]), u64([10])))
-    assert isinstance(effect, s.Supply)
-    assert len(session.do(s.Announce(10, b"value"))) == 1
-    assert session.do(s.Announce(10, b"value")) == []
+    assert isinstance(effect, ev.Supply)
+    assert len(session.do(ev.Announce(10, b"value"))) == 1
+    assert session.do(ev.Announce(10, b"value")) == []
     assert session.anew() == []
 
 
@@ -239,14 +240,14 @@ def test_an_answer_that_a_scheduler_asked_for_that_is_gone_is_not_sent() -> None
     session = Session()
     session.hear(ObjectRequest(u32([0]), u64([10])))
     session.anew()
-    assert session.do(s.Announce(10, b"value")) == []
+    assert session.do(ev.Announce(10, b"value")) == []
 
 
 def test_batches_of_a_graph_end_together_and_a_failed_one_takes_its_rest_along() -> None:
     session = Session()
-    group = s.Group(2)
+    group = ev.Group(2)
     for batch in (10, 20):
-        session.do(s.Submit(graph(batch, [[], [0]], [1]), [None, Token()], group=group))
+        session.do(ev.Submit(graph(batch, [[], [0]], [1]), [None, Token()], group=group))
     session.hear(ended(10, 1, 2))
     assert len(session.core.pending) == 2
     effects = session.hear(ended(20, 1, 2, ERROR))
@@ -263,14 +264,16 @@ def test_heartbeats_are_sent_at_the_pace_that_was_asked_for() -> None:
     assert [type(e.message) for e in session.do(now=2.6)] == [Heartbeat]
 
 
-def stored(session: Session, object_id: int, source: Any = "source") -> s.Announce:
+def stored(session: Session, object_id: int, source: Any = "source") -> ev.Announce:
     """An object that was written just now."""
-    return s.Announce(object_id, PLACE.pack(200_000, 7), stored=True, source=source, generation=session.core.generation)
+    return ev.Announce(
+        object_id, PLACE.pack(200_000, 7), stored=True, source=source, generation=session.core.generation
+    )
 
 
 def messages(effects: list[Any]) -> list[Message]:
     """What is sent."""
-    return [effect.message for effect in effects if isinstance(effect, s.Transmit)]
+    return [effect.message for effect in effects if isinstance(effect, ev.Transmit)]
 
 
 def test_a_stored_object_is_announced_with_its_place() -> None:
@@ -281,26 +284,26 @@ def test_a_stored_object_is_announced_with_its_place() -> None:
     assert PLACE.unpack(announced.bodies[0]) == (200_000, 7)
     assert session.core.source_of(5) == "source"
     assert session.core.payload_of(5) is None
-    session.do(s.Release([5]))
+    session.do(ev.Release([5]))
     assert session.core.source_of(5) is None
 
 
 def test_a_new_scheduler_is_told_nothing_before_the_stored_objects_are_written_again() -> None:
     session = Session()
-    session.do(s.Announce(1, b"function"), stored(session, 5, "five"))
+    session.do(ev.Announce(1, b"function"), stored(session, 5, "five"))
     session.submit(task(10, 1))
     session.do(stored(session, 6, "six"))
     session.submit(task(11, 1))
-    session.do(s.Release([6]))  # pending rows may need it
-    renewed, restore = session.do(s.Welcomed(False, 1.0, 2))
-    assert isinstance(renewed, s.Renewed)
-    assert isinstance(restore, s.Restore)
+    session.do(ev.Release([6]))  # pending rows may need it
+    renewed, restore = session.do(ev.Welcomed(False, 1.0, 2))
+    assert isinstance(renewed, ev.Renewed)
+    assert isinstance(restore, ev.Restore)
     assert [announce.source for announce in restore.objects] == ["five", "six"]
     session.submit(task(12, 1))
-    session.do(s.Announce(7, b"seven"))
-    assert messages(session.do(s.Cancel([Token()], False), s.Release([1]))) == []
-    assert session.do(s.Restored(5, stored(session, 5))) == []
-    announced, *tasks, released = messages(session.do(s.Restored(6, stored(session, 6))))
+    session.do(ev.Announce(7, b"seven"))
+    assert messages(session.do(ev.Cancel([Token()], False), ev.Release([1]))) == []
+    assert session.do(ev.Restored(5, stored(session, 5))) == []
+    announced, *tasks, released = messages(session.do(ev.Restored(6, stored(session, 6))))
     assert isinstance(announced, ObjectAnnounce)
     assert dict(zip(announced.ids, announced.kinds, strict=True)) == {
         5: STORED_OBJECT, 7: INLINE, 6: STORED_OBJECT, 1: INLINE,
@@ -308,18 +311,18 @@ def test_a_new_scheduler_is_told_nothing_before_the_stored_objects_are_written_a
     assert [made.batch for made in tasks if isinstance(made, Task)] == [10, 11, 12]
     assert isinstance(released, ObjectRelease)
     assert list(released.ids) == [6, 1]
-    assert len(messages(session.do(s.Announce(8, b"eight")))) == 1
+    assert len(messages(session.do(ev.Announce(8, b"eight")))) == 1
 
 
 def test_an_object_that_cannot_be_written_again_is_left_out() -> None:
     session = Session()
     session.do(stored(session, 5))
     session.submit(task(10, 1))
-    session.do(s.Welcomed(False, 1.0, 2))
-    assert [type(message) for message in messages(session.do(s.Restored(5, None)))] == [Task]
+    session.do(ev.Welcomed(False, 1.0, 2))
+    assert [type(message) for message in messages(session.do(ev.Restored(5, None)))] == [Task]
     assert session.core.source_of(5) == "source"  # says why, if it is asked for
-    _, restore = session.do(s.Welcomed(False, 1.0, 2))
-    assert isinstance(restore, s.Restore)
+    _, restore = session.do(ev.Welcomed(False, 1.0, 2))
+    assert isinstance(restore, ev.Restore)
     assert len(restore.objects) == 1
 
 
@@ -328,12 +331,12 @@ def test_an_object_that_was_written_for_a_scheduler_that_is_gone_is_written_agai
     old = stored(session, 5)
     session.anew()
     (effect,) = session.do(old)
-    assert isinstance(effect, s.Restore)
+    assert isinstance(effect, ev.Restore)
     session.submit(task(10, 1))
-    session.do(s.Welcomed(False, 1.0, 2))
-    (again,) = session.do(s.Restored(5, old))
-    assert isinstance(again, s.Restore)
-    assert [type(m) for m in messages(session.do(s.Restored(5, stored(session, 5))))] == [ObjectAnnounce, Task]
+    session.do(ev.Welcomed(False, 1.0, 2))
+    (again,) = session.do(ev.Restored(5, old))
+    assert isinstance(again, ev.Restore)
+    assert [type(m) for m in messages(session.do(ev.Restored(5, stored(session, 5))))] == [ObjectAnnounce, Task]
 
 
 def test_what_a_scheduler_asked_for_is_written_for_that_one() -> None:
@@ -343,7 +346,7 @@ def test_what_a_scheduler_asked_for_is_written_for_that_one() -> None:
     session.anew()
     session.hear(ObjectRequest(u32([0]), u64([10])))
     (effect,) = session.do(late)
-    assert isinstance(effect, s.Supply)
+    assert isinstance(effect, ev.Supply)
     assert len(messages(session.do(stored(session, 10)))) == 1
 
 
@@ -351,9 +354,9 @@ def test_stored_results_are_resolved_with_their_sizes_and_released_by_id() -> No
     session = Session()
     session.submit(task(10, 3))
     (effect,) = session.hear(ended(10, 0, 2, STORED))
-    assert isinstance(effect, s.Resolve)
+    assert isinstance(effect, ev.Resolve)
     assert (effect.span.outcome, [SIZE.unpack(v) for v in values_of(effect.span)]) == (STORED, [(1000,), (1001,)])
-    (released,) = messages(session.do(s.Release([10])))
+    (released,) = messages(session.do(ev.Release([10])))
     assert isinstance(released, ObjectRelease)
     assert list(released.ids) == [10]
 
@@ -362,27 +365,27 @@ def test_values_that_are_stored_once_more_and_that_nobody_holds_are_released() -
     session = Session()
     session.submit(task(10, 4))
     session.hear(ended(10, 0, 2, STORED), ended(10, 2, 3))
-    session.do(s.Release([10]))
+    session.do(ev.Release([10]))
     session.anew()
     released, resolve = session.hear(ended(10, 0, 4, STORED))
-    assert isinstance(released, s.Transmit)
+    assert isinstance(released, ev.Transmit)
     assert isinstance(released.message, ObjectRelease)
     assert list(released.message.ids) == [10, 12]  # 11 is held, 13 has just come
-    assert isinstance(resolve, s.Resolve)
+    assert isinstance(resolve, ev.Resolve)
     assert (resolve.span.lo, resolve.span.hi) == (3, 4)
 
 
 def test_stored_results_are_no_failures_of_a_graph() -> None:
     session = Session()
-    group = s.Group(1)
-    session.do(s.Submit(graph(10, [[], [0]], [1]), [None, Token()], group=group))
+    group = ev.Group(1)
+    session.do(ev.Submit(graph(10, [[], [0]], [1]), [None, Token()], group=group))
     assert messages(session.hear(ended(10, 1, 2, STORED))) == []
     assert session.core.pending == {}
 
 
 def test_questions_about_stores_are_passed_on_both_ways() -> None:
     session = Session()
-    (asked,) = messages(session.do(s.Say(StoreRequest())))
+    (asked,) = messages(session.do(ev.Say(StoreRequest())))
     assert asked == StoreRequest()
     offers, answer = StoreOffers(u32([1]), ("",), ("",), ("",)), ObjectResponse(u32([0]), u64([5]))
-    assert session.hear(offers, answer) == [s.Told(offers), s.Told(answer)]
+    assert session.hear(offers, answer) == [ev.Told(offers), ev.Told(answer)]

@@ -4,7 +4,8 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scaler.client import session as s
+from scaler.client import events as ev
+from scaler.client.session import SessionCore
 from scaler.protocol.messages import (
     EACH,
     GRAPH,
@@ -36,7 +37,7 @@ class SimClient(Process):
     def __init__(self, cluster: Any, name: str, kind: str, host: str) -> None:
         super().__init__(cluster.world, name)
         self.cluster = cluster
-        self.session = s.SessionCore()
+        self.session = SessionCore()
         self.line = Line(self, cluster.network, kind, host, Peer("client", name))
         self._begun = False
         self._later: list[Callable[[], None]] = []
@@ -78,14 +79,14 @@ class SimClient(Process):
                 if not what:
                     self._offers = {}
                     self._to_restore.clear()
-                self._handle(s.Welcomed(what, welcome.heartbeat, welcome.workers))
+                self._handle(ev.Welcomed(what, welcome.heartbeat, welcome.workers))
                 if not what:
-                    self._handle(s.Say(StoreRequest()))
+                    self._handle(ev.Say(StoreRequest()))
                 self._begun = True
             else:
                 if not isinstance(what, HeartbeatEcho):
                     self.world.note(self.name, ("hears", what))
-                self._handle(s.Arrived(what))
+                self._handle(ev.Arrived(what))
         self._later += [item[1] for item in items if item[0] == "user"]
         if self._begun:
             calls, self._later = self._later, []
@@ -95,34 +96,34 @@ class SimClient(Process):
             self._handle()
         check_session(self.world, self)
 
-    def _handle(self, *events: s.Event) -> None:
+    def _handle(self, *events: ev.Event) -> None:
         for effect in self.session.handle(events, self.world.now):
-            if isinstance(effect, s.Transmit):
+            if isinstance(effect, ev.Transmit):
                 self.line.send(effect.message)
-            elif isinstance(effect, s.Resolve):
+            elif isinstance(effect, ev.Resolve):
                 self._resolve(effect)
-            elif isinstance(effect, s.Granted):
+            elif isinstance(effect, ev.Granted):
                 self._granted(effect)
-            elif isinstance(effect, s.ClaimRefused):
+            elif isinstance(effect, ev.ClaimRefused):
                 for token in effect.tokens:
                     self._answered(token, "claim")
-            elif isinstance(effect, s.Unwithdrawable):
+            elif isinstance(effect, ev.Unwithdrawable):
                 for token in effect.tokens:
                     self._answered(token, "cancel")
-            elif isinstance(effect, s.Supply):
+            elif isinstance(effect, ev.Supply):
                 self._supply(effect.id)
-            elif isinstance(effect, s.Told) and isinstance(effect.message, ObjectResponse):
+            elif isinstance(effect, ev.Told) and isinstance(effect.message, ObjectResponse):
                 self._told(effect.message)
-            elif isinstance(effect, s.Told):
+            elif isinstance(effect, ev.Told):
                 self._offers = dict(zip(effect.message.agents, effect.message.paths, strict=True))
-            elif isinstance(effect, s.Renewed):
+            elif isinstance(effect, ev.Renewed):
                 for job in self.reading.values():
                     job.renewed = True
                     self._read(job)
-            elif isinstance(effect, s.Restore):
+            elif isinstance(effect, ev.Restore):
                 self._to_restore += [announce.source for announce in effect.objects]
                 self.user(self._restore)
-            elif isinstance(effect, s.Answered) and isinstance(effect.message, DisconnectResponse):
+            elif isinstance(effect, ev.Answered) and isinstance(effect.message, DisconnectResponse):
                 self.gone = True
                 self.line.close()
                 self.alive = False
@@ -140,7 +141,7 @@ class SimClient(Process):
         """Some token ended."""
 
     # ---- what ends -------------------------------------------------------------------------------------------------
-    def _resolve(self, effect: s.Resolve) -> None:
+    def _resolve(self, effect: ev.Resolve) -> None:
         ends = ends_of(effect.span)
         tokens = list(effect.tokens)
         if tokens and isinstance(tokens[0], Block):
@@ -155,7 +156,7 @@ class SimClient(Process):
 
     # ---- stored values ---------------------------------------------------------------------------------------------
     def _read(self, job: Job) -> None:
-        self._handle(s.Say(ObjectRequest(u32([0]), u64([job.id]))))
+        self._handle(ev.Say(ObjectRequest(u32([0]), u64([job.id]))))
 
     def _told(self, message: ObjectResponse) -> None:
         for value_id, outcome in zip(message.ids, message.outcomes, strict=True):
@@ -168,7 +169,7 @@ class SimClient(Process):
             key = self.number, value_id
             hosts = self._hosts(self._offers[message.agent]) if message.agent in self._offers else []
             if not hosts:
-                self._handle(s.Say(StoreRequest()))
+                self._handle(ev.Say(StoreRequest()))
             found = hosts[0].store.files.get(key) if hosts else None
             if found is not None:
                 self._have_read(job, ("value", found[0]))
@@ -182,7 +183,7 @@ class SimClient(Process):
     def _have_read(self, job: Job, end: tuple[Any, ...]) -> None:
         del self.reading[job.id]
         self._check(job, end)
-        self._handle(s.Release([job.id]))
+        self._handle(ev.Release([job.id]))
 
     @property
     def number(self) -> int:
@@ -191,17 +192,17 @@ class SimClient(Process):
         assert welcome is not None
         return welcome.number
 
-    def _stored(self, constant: Constant) -> s.Announce | None:
+    def _stored(self, constant: Constant) -> ev.Announce | None:
         """Write an object into some store; None if there is none that it may use."""
         stores = [(number, host) for number, path in self._offers.items() for host in self._hosts(path)]
         if not stores:
-            self._handle(s.Say(StoreRequest()))
+            self._handle(ev.Say(StoreRequest()))
             return None
         number, host = self.world.random.choice(stores)
         host.store.files[self.number, constant.id] = constant.number, constant.stored
         host.store.written[self.number, constant.id] = self.world.now
         place = PLACE.pack(constant.stored, number)
-        return s.Announce(constant.id, place, stored=True, source=constant, generation=self.session.generation)
+        return ev.Announce(constant.id, place, stored=True, source=constant, generation=self.session.generation)
 
     def _hosts(self, path: str) -> list[Any]:
         return [host for host in self.cluster.hosts if host.alive and f"/store/{host.name}" == path]
@@ -214,7 +215,7 @@ class SimClient(Process):
                 self.world.after(0.1, lambda: self.user(self._restore))
                 return
             self._to_restore.pop()
-            self._handle(s.Restored(made.id, made))
+            self._handle(ev.Restored(made.id, made))
 
     def _end(self, job: Job, end: tuple[Any, ...]) -> None:
         if end[0] == "stored":
@@ -240,7 +241,7 @@ class SimClient(Process):
         """The id of a function object that the scheduler has."""
         if name not in self.functions:
             self.functions[name] = self.session.take_ids(1)
-            self._handle(s.Announce(self.functions[name], b"function " + name.encode()))
+            self._handle(ev.Announce(self.functions[name], b"function " + name.encode()))
         return self.functions[name]
 
     def announce(self, number: int) -> Constant:
@@ -251,14 +252,14 @@ class SimClient(Process):
         made = self._stored(constant) if constant.stored else None
         if made is None:
             constant.stored = 0
-            made = s.Announce(constant.id, pickle.dumps(number))
+            made = ev.Announce(constant.id, pickle.dumps(number))
         self._handle(made)
         return constant
 
     def release(self, constant: Constant) -> None:
         """The user's reference is gone."""
         self.constants.remove(constant)
-        self._handle(s.Release([constant.id]))
+        self._handle(ev.Release([constant.id]))
 
     def _await(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -300,7 +301,7 @@ class SimClient(Process):
             for needs in sent_needs:
                 task.dependency_counts.append(len(needs))
                 task.dependencies.extend([need.id for need in needs])
-        self._handle(s.Submit(task, jobs, needs=sent_needs if any(sent_needs) else (), recipe=(name, options)))
+        self._handle(ev.Submit(task, jobs, needs=sent_needs if any(sent_needs) else (), recipe=(name, options)))
 
     def map(self, name: str, jobs: list[Job], whole: bool, **options: Any) -> None:
         """Calls whose arguments travel together."""
@@ -311,7 +312,7 @@ class SimClient(Process):
         task.function, task.arguments = function, arguments
         task.objects = u64([arguments])
         task.bodies = [pickle.dumps([job.spec for job in jobs])]
-        self._handle(s.Submit(task, [Block(jobs)] if whole else jobs, whole=whole, recipe=(name, options)))
+        self._handle(ev.Submit(task, [Block(jobs)] if whole else jobs, whole=whole, recipe=(name, options)))
 
     def graph(self, runs: list[list[Job]], wanted: set[int], release: list[Constant], **options: Any) -> None:
         """Rows that depend on each other, in runs; `wanted` are the uids of those whose values are asked for."""
@@ -328,8 +329,8 @@ class SimClient(Process):
             for need in job.needs:
                 if isinstance(need, Job):
                     uses[need.uid] += 1
-        group = s.Group(len(wanted))
-        events: list[s.Event] = []
+        group = ev.Group(len(wanted))
+        events: list[ev.Event] = []
         for run, function in zip(runs, functions, strict=True):
             start = ids[run[0].uid]
             task = Task(
@@ -342,9 +343,9 @@ class SimClient(Process):
             task.wanted = u8([job.uid in wanted for job in run])
             task.objects = u64([function])
             task.bodies = [pickle.dumps([job.spec for job in run])]
-            events.append(s.Submit(task, [job if job.uid in wanted else None for job in run], group=group))
+            events.append(ev.Submit(task, [job if job.uid in wanted else None for job in run], group=group))
         if release:
-            events.append(s.Release([constant.id for constant in release]))
+            events.append(ev.Release([constant.id for constant in release]))
             for constant in release:
                 self.constants.remove(constant)
         self._handle(*events)
@@ -356,15 +357,15 @@ class SimClient(Process):
                 job.cancelled = True
                 if job.end is None and isinstance(token, Job):
                     job.asked.setdefault("cancel", self.world.now)
-        self._handle(s.Cancel(tokens, force))
+        self._handle(ev.Cancel(tokens, force))
 
     def claim(self, token: Any) -> None:
         """Offer to run it here."""
         if isinstance(token, Job) and token.end is None:
             token.asked.setdefault("claim", self.world.now)
-        self._handle(s.Claim(token))
+        self._handle(ev.Claim(token))
 
-    def _granted(self, effect: s.Granted) -> None:
+    def _granted(self, effect: ev.Granted) -> None:
         token = effect.token
         job = token.jobs[effect.row] if isinstance(token, Block) else token
         job.asked.pop("claim", None)
@@ -401,7 +402,7 @@ class SimClient(Process):
     def _supply(self, value_id: int) -> None:
         token = self.session.needed(value_id) or self._values.get(value_id)
         if isinstance(token, Constant):
-            made = self._stored(token) if token.stored else s.Announce(value_id, pickle.dumps(token.number))
+            made = self._stored(token) if token.stored else ev.Announce(value_id, pickle.dumps(token.number))
             if made is not None:
                 self._handle(made)
             elif self.alive:
@@ -411,18 +412,18 @@ class SimClient(Process):
                 self.world.after(0.01, lambda: self.user(lambda: self._supply(value_id)))
         elif isinstance(token, Job):
             if token.end[0] == "value":
-                self._handle(s.Announce(value_id, pickle.dumps(token.end[1])))
+                self._handle(ev.Announce(value_id, pickle.dumps(token.end[1])))
             else:
-                self._handle(s.Announce(value_id, encode_error(token.end[0], message="an argument"), failed=True))
+                self._handle(ev.Announce(value_id, encode_error(token.end[0], message="an argument"), failed=True))
         else:
             self._handle(
-                s.Announce(value_id, encode_error("object", message=f"{value_id} is unknown here"), failed=True)
+                ev.Announce(value_id, encode_error("object", message=f"{value_id} is unknown here"), failed=True)
             )
 
     def disconnect(self) -> None:
         """An orderly goodbye: what is pending is cancelled by its user's side."""
         self.left = True
-        self._handle(s.Say(DisconnectRequest()))
+        self._handle(ev.Say(DisconnectRequest()))
 
     def die(self) -> None:
         """The process is killed."""
