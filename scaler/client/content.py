@@ -3,10 +3,11 @@
 A value is packed again each time it is given, which is cheap where its bytes are in buffers of its own. The in-band
 part and the places of the buffers in memory are the *key* under which it is found again. What the buffers hold may have
 changed since. Of a `bytes` object it can't have; of others the kernel may know (`Watch`); the rest has to be compared
-with the bytes that were sent: those in the store, or, where they can't be read from here, their digest.
+with the bytes that were sent: those in the store, or, where they can't be read from here, their digest. When the store
+is lost and the value has to be sent again, checksums tell whether it is still the same.
 
-A Watch costs a descriptor, and time when the buffer is written to. So a buffer is watched only if it is large and was
-given a second time.
+A Watch costs a descriptor, and half a microsecond for each page when it is written to the first time; a checksum costs
+three times as much at once, so small buffers, and those that can't be watched, have that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scaler.buffers import address_of, equal
+from scaler.buffers import address_of, checksums, equal
 from scaler.serialize.outofband import Packed
 from scaler.store.unchanged import Watch, available
 
@@ -27,9 +28,7 @@ _SHORT = 4_096
 #: buffers of fewer bytes are compared: a Watch would save little
 WATCHED_FROM = 1 << 20
 #: watches in this process, at most
-MAX_WATCHES = 64
-#: bytes looked at in each buffer to see whether it was overwritten, where nothing better is known
-_SAMPLES = 512
+MAX_WATCHES = 128
 
 Key = tuple[bytes, tuple[tuple[int, int], ...]]
 
@@ -45,14 +44,13 @@ def key_of(packed: Packed) -> Key:
 class Content:
     """A packed value as it was; made before its bytes are copied. Any thread, one at a time."""
 
-    __slots__ = ("_digests", "_memories", "_samples", "key", "outdated")
+    __slots__ = ("_digests", "_memories", "key", "outdated")
 
     def __init__(self, packed: Packed, key: Key | None = None) -> None:
         self.key = key if key is not None else key_of(packed)
         #: the value is known to have changed since
         self.outdated = False
         self._memories = [_Memory(buffer) for buffer in packed.buffers]
-        self._samples = [_sample(buffer) for buffer in packed.buffers]
         self._digests: list[bytes] = []
 
     def take_digests(self, packed: Packed) -> None:
@@ -72,7 +70,7 @@ class Content:
         if not doubtful:
             return True
         # watched again first, compared then: what changes meanwhile shows the next time
-        watched = [_Memory(packed.buffers[index], again=True) for index in doubtful]
+        watched = [_Memory(packed.buffers[index], self._memories[index].sums) for index in doubtful]
         if self._digests:
             same = all(hashlib.sha256(packed.buffers[index]).digest() == self._digests[index] for index in doubtful)
         else:
@@ -84,17 +82,18 @@ class Content:
         return same
 
     def may_be(self, packed: Packed) -> bool:
-        """Whether a value that was packed again may still have the bytes that were sent, when those are gone.
-
-        Changes of the size, of what is in band or of much of a buffer are seen; others where the kernel tells.
-        """
-        sizes = [size for _, size in self.key[1]]
+        """Whether a value that was packed again has the bytes that were sent, when those are gone."""
+        inband, places = key_of(packed)
         return (
             not self.outdated
-            and key_of(packed)[0] == self.key[0]
-            and [buffer.nbytes for buffer in packed.buffers] == sizes
-            and list(map(_sample, packed.buffers)) == self._samples
-            and not any(memory.may_have_changed() for memory in self._memories)
+            and inband == self.key[0]
+            and len(places) == len(self._memories)
+            and all(
+                memory.has_stayed(buffer, place == before)
+                for memory, buffer, place, before in zip(
+                    self._memories, packed.buffers, places, self.key[1], strict=True
+                )
+            )
         )
 
     def is_held(self, value: Callable[[], Any], ours: int = 0) -> bool:
@@ -135,10 +134,10 @@ def reference_to(value: Any) -> Callable[[], Any]:
 class _Memory:
     """One buffer."""
 
-    __slots__ = ("_base", "_watch", "owner")
+    __slots__ = ("_base", "_watch", "owner", "sums")
 
-    def __init__(self, buffer: memoryview, again: bool = False) -> None:
-        """`again`: it was given before."""
+    def __init__(self, buffer: memoryview, sums: tuple[int, ...] = ()) -> None:
+        """`sums` if they are known, else it is watched or they are made."""
         owner = base = buffer.obj
         while (below := getattr(owner, "base", None)) is not None:
             owner = below
@@ -153,9 +152,13 @@ class _Memory:
         self._watch: Watch | None = None
         #: the object whose buffer the watch keeps
         self._base: Callable[[], Any] | None = None
-        if again and buffer.nbytes >= WATCHED_FROM and type(base).__module__ == "numpy":
+        if buffer.nbytes >= WATCHED_FROM and type(base).__module__ == "numpy" and type(owner) is not bytes:
             self._watch = _watch(buffer)
             self._base = reference_to(base) if self._watch is not None else None
+        #: checksums, of a buffer that may change and is not watched
+        self.sums = sums
+        if self._watch is None and type(owner) is not bytes and not sums:
+            self.sums = checksums(buffer)
 
     def is_certain(self, buffer: memoryview) -> bool:
         """Whether a buffer at this place has the same bytes as then for certain."""
@@ -163,9 +166,16 @@ class _Memory:
             return self.owner is not None and self.owner() is buffer.obj
         return self._watch is not None and _is_unchanged(self._watch)
 
-    def may_have_changed(self) -> bool:
-        """Whether it was watched and may have been written to."""
-        return self._watch is not None and not _is_unchanged(self._watch)
+    def has_stayed(self, buffer: memoryview, is_same_place: bool) -> bool:
+        """Whether a buffer of the value has the bytes of then, as far as can be told."""
+        if self.sums:
+            return checksums(buffer) == self.sums
+        if self._watch is not None:
+            return is_same_place and _is_unchanged(self._watch)
+        before = self.owner() if self.owner is not None else None
+        return type(before) is bytes and (
+            is_same_place or (len(before) == buffer.nbytes and equal(memoryview(before), buffer))
+        )
 
     def references(self, owner: Callable[[], Any]) -> int:
         """How many references to a value it has."""
@@ -203,10 +213,6 @@ def _watch(buffer: memoryview) -> Watch | None:
 def _is_unchanged(watch: Watch) -> bool:
     with _watching:
         return watch.unchanged()
-
-
-def _sample(buffer: memoryview) -> bytes:
-    return bytes(buffer[:: buffer.nbytes // _SAMPLES | 1])
 
 
 def _others(reference: Callable[[], Any], ours: int) -> int:

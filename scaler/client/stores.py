@@ -129,6 +129,8 @@ class Stores:
         #: by number of its agent: what can be read
         self._readable: dict[int, _Directory | _Remote] = {}
         self._offers: StoreOffers | None = None
+        #: an offer came unasked: there is a better store than the one that was found
+        self._is_better = False
         self._warm = WarmSegments()
         self._questions: dict[int, _Question] = {}
         #: raised when all that was asked has to be asked again
@@ -142,6 +144,7 @@ class Stores:
         with self._changed:
             if isinstance(message, StoreOffers):
                 self._offers = message
+                self._is_better = not self._looking.locked()
             else:
                 for object_id in message.ids:
                     question = self._questions.get(object_id)
@@ -280,12 +283,13 @@ class Stores:
     def _find(self, anew: bool = False) -> _Place | None:
         """The store to write to; None if there is none. Raises `ConnectionFailed`, `ConnectionTimeout`."""
         place = self._place
-        if place is not None and not anew:
+        if place is not None and not (anew or self._is_better):
             return place
         with self._looking:
             if self._place is not None and self._place is not place:
                 return self._place
             deadline = time.monotonic() + PATIENCE
+            self._is_better = False
             while True:
                 generation, number = self._link.session.generation, self._link.welcome.number
                 readable = self._look(deadline)

@@ -1,12 +1,14 @@
 """Agents die with large values that others need: those are made again, or asked of the client again."""
 
 import signal
+import time
 
 import numpy as np
 import pytest
 from support import until
 from support.stores import holdings, objects_of, stores
 
+from scaler import ObjectLost
 from scaler.store.directory import clean_up_dead
 
 #: small, so that the tests need not wait
@@ -120,6 +122,34 @@ def test_an_argument_that_is_given_again_after_its_agent_died_is_stored_again(da
     assert waiting.result(20) == expected + 1
     assert client.submit(lambda a: int(a.sum()) + 2, array).result(20) == expected + 2
     assert len(objects_of(new.pid, 8 * MANY)) == 1
+
+
+def test_a_client_that_had_no_agent_on_its_host_uses_the_store_of_one_that_comes(daemons):
+    daemons.start_scheduler(*QUICK)
+    agent = daemons.start_agent(1)
+    client = daemons.client()
+    lost = client.submit(lambda a: time.sleep(0.2) or float(a[0]), np.ones(MANY))
+    assert kill_who_holds([agent], 8 * MANY) == []
+    beside = int(daemons.scheduler.says(r"store (\d+) joined", 20)[1])
+    until(lambda: (place := client._reactor.stores._place) and place.agent == beside, "the client to make do with it")
+    new = daemons.start_agent(1)
+    assert lost.result(20) == 1.0
+    assert client.submit(lambda a: float(a[0]), np.full(2 * MANY, 2.0)).result(20) == 2.0
+    assert len(objects_of(new.pid, 16 * MANY)) == 1
+    assert client._reactor.stores._place.agent != beside
+
+
+def test_a_changed_argument_whose_agent_died_is_lost_and_not_another_one(daemons):
+    agents, client = two_agents(daemons)
+    array = np.ones(MANY)
+    blocking = [client.submit(time.sleep, 1.0) for _ in range(2)]
+    total = client.submit(lambda a: float(a.sum()), array)
+    array[12_345] = 1e6
+    kill_who_holds(agents, 8 * MANY)
+    daemons.start_agent(1)
+    with pytest.raises(ObjectLost, match="has changed since"):
+        total.result(20)
+    assert [future.result(20) for future in blocking] == [None, None]
 
 
 def test_an_argument_that_waits_for_its_task_while_its_agent_dies_is_stored_again(daemons):

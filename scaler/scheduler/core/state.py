@@ -182,6 +182,8 @@ class Client:
     near: dict[int, int] = field(default_factory=dict)
     #: it can't use the directory of any agent
     beside: bool = False
+    #: when it looked for a store no agent with workers was on its host
+    makes_do: bool = False
     #: some of its objects are or were in stores
     has_stored: bool = False
 

@@ -38,8 +38,12 @@ class Stores:
 
     # ---- which store -----------------------------------------------------------------------------------------------
     def joined(self, agent: Agent) -> None:
-        """An agent is there; clients may have waited for the one beside the scheduler."""
+        """An agent is there; clients may have waited for the one beside the scheduler, or make do with it."""
         if not agent.beside:
+            for other in self._rows.clients.values():
+                if other.makes_do and agent.store and agent.boot_id == other.boot_id:
+                    other.makes_do = False
+                    self._offer(other, [agent])
             return
         self._beside = agent.number
         waiting, self._waiting = self._waiting, {}
@@ -61,8 +65,9 @@ class Stores:
 
     def request(self, client: Client, beside: bool) -> None:
         """A client looks for a store: directories on its own host, or the store beside the scheduler."""
-        client.beside |= beside
+        client.beside = beside
         found = [agent for agent in self._rows.agents.values() if agent.store and agent.boot_id == client.boot_id]
+        client.makes_do = all(agent.beside for agent in found)
         if found and not beside:
             self._offer(client, sorted(found, key=lambda agent: agent.beside))
             return
@@ -153,7 +158,12 @@ class Stores:
         client.reading.pop(value, None)
         item = client.objects.get(value)
         if item is None or not item.size:
-            self._answer(client, value, 0, "it was released, or its value is another one now")
+            self._answer(
+                client,
+                value,
+                0,
+                "the scheduler does not know it: it was released, or stored before the scheduler was started again",
+            )
             return
         if item.is_lost:
             if value in client.lost or client.rereads.get(value, 0) < self._rows.retries_on_loss:
