@@ -44,7 +44,7 @@ def scaler_get(
         if active or not _is_of_tuples(graph):
             graph = _culled(graph, wanted)
         with Progress(active, graph, wanted) as progress:
-            session: Any = client or client_for(address)
+            session: Any = (client or client_for(address)).with_options(pass_warnings=True)
             with collector_paused:
                 futures = session.submit_nodes(translate(graph), wanted, lambda: order(_culled(graph, wanted)))
             try:
@@ -54,6 +54,8 @@ def scaler_get(
             except BaseException as error:
                 session.cancel(futures, force=not isinstance(error, Exception))
                 raise
+            finally:
+                session.issue_warnings()
     return nested_get(keys, values)  # type: ignore[no-untyped-call]
 
 

@@ -26,7 +26,7 @@ from scaler.client.reference import ObjectRef
 from scaler.client.resolve import Reactor
 from scaler.client.sent import Stored
 from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient, ShutdownRefused
-from scaler.protocol.messages import INLINE_LIMIT, PROFILE, STREAM, ClientClear, ClientShutdown, DisconnectRequest
+from scaler.protocol.messages import INLINE_LIMIT, PROFILE, STREAM, WARN, ClientClear, ClientShutdown, DisconnectRequest
 from scaler.serialize.call import AnySerializer, Slot
 from scaler.serialize.function import Captured, FunctionCache
 from scaler.serialize.outofband import joined
@@ -303,12 +303,13 @@ class Client:
         retries: int | None = None,
         timeout: float | None = None,
         capabilities: Iterable[str] | None = None,
+        pass_warnings: bool = False,
     ) -> Client:
         """A view of this client whose tasks have these options; everything else is shared.
 
         `priority`: larger runs earlier. `retries`: how often a task that raised is run again. `timeout`: seconds a task
         may run before its worker is ended and it fails with `TaskTimeout`. `capabilities`: names that the agent must
-        have.
+        have. `pass_warnings`: warnings of its tasks come here, for `issue_warnings`, instead of to their workers' log.
         """
         changes: dict[str, Any] = {}
         if priority is not None:
@@ -325,6 +326,8 @@ class Client:
             changes["capabilities"] = tuple(
                 sorted({capabilities} if isinstance(capabilities, str) else set(capabilities))
             )
+        if pass_warnings:
+            changes["flags"] = self._options.flags | WARN
         view = object.__new__(Client)
         view.__dict__ = {
             **self.__dict__,
@@ -332,6 +335,13 @@ class Client:
             "_whole": self._root,
         }
         return view
+
+    def issue_warnings(self) -> None:
+        """Issue, in this thread, the warnings that came from tasks with `pass_warnings` since the last time.
+
+        All that a task has issued is there when its result is.
+        """
+        self._reactor.warned.issue()
 
     @property
     def _root(self) -> Client:

@@ -25,6 +25,7 @@ from scaler.client.outbox import Relay
 from scaler.client.sent import SentValues
 from scaler.client.session import SessionCore
 from scaler.client.stores import Stores
+from scaler.client.warned import Warned
 from scaler.errors import ObjectLost
 from scaler.protocol.messages import (
     CANCELLED,
@@ -35,6 +36,7 @@ from scaler.protocol.messages import (
     STORED,
     TOGETHER,
     VALUES_LIST,
+    WARNINGS,
     Task,
 )
 from scaler.results import SpanResult, stored_sizes, values_of
@@ -101,6 +103,7 @@ class Reactor:
         self._withdrawals: list[Withdrawal] = []
         self._tickets: dict[int, Ticket] = {}
         self._answered = threading.Event()
+        self.warned = Warned()
         self.answer: Any = None
 
     def attach(self, link: Link, security: Security) -> None:
@@ -133,6 +136,8 @@ class Reactor:
                 self.stores.renewed()
             elif type(effect) is ev.Restore:
                 self._supplier.run(partial(self.sent.restore, effect.objects))
+            elif type(effect) is ev.Printed and effect.stream == WARNINGS:
+                self.warned.heard(effect.text)
             elif type(effect) is ev.Printed:
                 print(effect.text, end="", file=sys.stdout if effect.stream == 1 else sys.stderr, flush=True)
             elif type(effect) is ev.Answered:

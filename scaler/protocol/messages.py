@@ -30,7 +30,9 @@ VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE = 0, 1, 2, 3, 4, 
 # kinds of announced objects
 INLINE, FAILED, STORED_OBJECT = 0, 1, 2
 # flags of a batch
-PROFILE, STREAM, KEEP, SPREAD = 1, 2, 4, 8
+PROFILE, STREAM, KEEP, SPREAD, WARN = 1, 2, 4, 8, 16
+# streams of an output
+STDOUT, STDERR, WARNINGS = 1, 2, 3
 
 
 def u64(values: object = ()) -> "array[int]":
@@ -322,7 +324,7 @@ class TaskClaimResponse(Message):
 
 @dataclass(slots=True)
 class TaskOutput(Message):
-    """Text that a row printed."""
+    """Text that a row printed, or a warning that it issued: [module, class, text, file, line] as JSON."""
 
     client: int
     row: int

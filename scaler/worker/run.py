@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from scaler.protocol.messages import ERROR, STREAM, VALUES_EACH
+from scaler.protocol.messages import ERROR, STREAM, VALUES_EACH, WARN
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.record import exception_record
 from scaler.worker import context
@@ -29,6 +29,7 @@ from scaler.worker.live import LiveValues, Published
 from scaler.worker.loops import Loops
 from scaler.worker.objects import Failed, Objects
 from scaler.worker.results import Results, in_message
+from scaler.worker.warned import passed_on
 from scaler.worker.wire import Message
 
 #: Results wait for company at most this long while further rows are there, ns.
@@ -192,6 +193,22 @@ class Runner:
             elif kind == "quit":
                 self._quitting = True
 
+    def _work(self, part: Part, loop: Callable[[], None]) -> bool:
+        """Run the rows of a part; whether one has failed."""
+        failed = False
+        while True:
+            try:
+                loop()
+            except BaseException as error:  # of the user's row, or IndexError since there are no more
+                if self._ledger.settle(error):
+                    failed = True
+                    self._results.take_back()
+                    continue
+                self._results.reported()
+                if not part.rows:
+                    return failed
+                traceback.print_exc()  # by a signal handler of the user's, between two rows
+
     def _run_part(self, part: Part) -> None:
         ledger, failed = self._ledger, False
         if part.rows:
@@ -199,18 +216,11 @@ class Runner:
                 self.flush()  # importing the function's modules may take long
             ledger.open(part)
             loop = self._loops.of(part, self._objects)
-            while True:
-                try:
-                    loop()
-                except BaseException as error:  # of the user's row, or IndexError since there are no more
-                    if ledger.settle(error):
-                        failed = True
-                        self._results.take_back()
-                        continue
-                    self._results.reported()
-                    if not part.rows:
-                        break
-                    traceback.print_exc()  # by a signal handler of the user's, between two rows
+            if part.handout.flags & WARN:
+                with passed_on(self._send, self.task):
+                    failed = self._work(part, loop)
+            else:
+                failed = self._work(part, loop)
         else:
             ledger.open(part)
         if failed:

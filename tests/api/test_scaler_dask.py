@@ -3,6 +3,7 @@
 import functools
 import operator
 import threading
+import warnings
 from concurrent.futures import Future
 
 import dask
@@ -50,6 +51,12 @@ class InProcess:
         future = Future()
         future.set_result(value)
         return future
+
+    def with_options(self, pass_warnings):
+        return self
+
+    def issue_warnings(self):
+        """They were issued here in the first place."""
 
     def cancel(self, futures, force=False):
         self.cancelled.append(force)
@@ -334,3 +341,33 @@ def test_translated_nodes_do_what_dasks_do():
     values = {key: dask.get(GRAPH, key) for key in GRAPH}
     for key, node in translate(graph).items():
         assert node({name: values[name] for name in node.dependencies}) == values[key]
+
+
+def warns(number):
+    warnings.warn(f"so {number}", UserWarning, stacklevel=1)
+    warnings.warn("older", DeprecationWarning, stacklevel=1)
+    return number
+
+
+def test_warnings_of_tasks_reach_the_caller_each_time():
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="so") as caught:
+            assert scaler_get({f"a{n}": (warns, n) for n in range(3)}, ["a0", "a1", "a2"]) == (0, 1, 2)
+        texts = sorted(str(warning.message) for warning in caught)
+        assert texts == ["older"] * 3 + ["so 0", "so 1", "so 2"]
+        assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_warnings_can_be_errors():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        with pytest.raises(UserWarning, match="so 1"):
+            scaler_get({"a": (warns, 1)}, "a")
+
+
+def test_the_same_warning_shows_once_by_default():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            scaler_get({"a": (warns, 7)}, "a")
+    assert len(caught) == 2

@@ -45,6 +45,8 @@ from scaler.agent.core.state import Worker
 from scaler.agent.core.withdraw import Withdrawals
 from scaler.protocol.messages import (
     STREAM,
+    WARN,
+    WARNINGS,
     BalanceRequest,
     ClientDeparture,
     ClientShutdown,
@@ -304,9 +306,11 @@ class AgentCore:
             self.slots.unsettled = True  # it may end now
 
     def _output(self, worker: Worker, client: int, row: int, name: str, stream: int, text: str) -> None:
-        self._out.add(Output(name, row, stream, text))
+        if stream != WARNINGS:
+            self._out.add(Output(name, row, stream, text))
+        wanted = WARN if stream == WARNINGS else STREAM
         for handout in worker.handouts.values():
-            if handout.part.client == client and handout.part.task.flags & STREAM:
+            if handout.part.client == client and handout.part.task.flags & wanted:
                 self._out.say(TaskOutput(client, row, name, stream, text))
                 break
 

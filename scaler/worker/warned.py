@@ -1,0 +1,38 @@
+"""Warnings of tasks whose client wants to see them: sent to it, where they are issued again.
+
+What a worker's own filters let through does not count: they let a place in the code warn once in a worker's life.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from scaler.protocol.messages import WARNINGS
+from scaler.worker.context import TaskContext
+
+#: different warnings that the rows of a part may send; the rest is left out
+MOST = 100
+
+
+@contextlib.contextmanager
+def passed_on(send: Callable[[tuple[Any, ...]], None], task: Callable[[], TaskContext | None]) -> Iterator[None]:
+    """Send each warning once for each row, before its result."""
+    told: set[tuple[int, str]] = set()
+
+    def show(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        row = task()
+        text = json.dumps([category.__module__, category.__qualname__, str(message), filename, lineno])
+        if row is not None and (row.row, text) not in told and len(told) < MOST:
+            told.add((row.row, text))
+            send(("output", row.client, row.row, row.name, WARNINGS, text))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = show
+        yield
