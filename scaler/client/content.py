@@ -16,6 +16,7 @@ import hashlib
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,17 +99,22 @@ class Content:
 
     def is_held(self, value: Callable[[], Any], ours: int = 0) -> bool:
         """Whether anybody but this, and `ours` references, still has the value."""
-        return _others(value, ours + sum([memory.references(value) for memory in self._memories])) > 0
+        return _others(value, ours + self._references()[id(value())]) > 0
 
     @property
     def has_owners(self) -> bool:
         """Whether there are buffers, and somebody has the memory of each, if perhaps in other values than this one."""
-        memories = self._memories
+        memories, ours = self._memories, self._references()
         return bool(memories) and all(
-            memory.owner is not None
-            and _others(memory.owner, sum([other.references(memory.owner) for other in memories])) > 0
-            for memory in memories
+            memory.owner is not None and _others(memory.owner, ours[id(memory.owner())]) > 0 for memory in memories
         )
+
+    def _references(self) -> Counter[int]:
+        """How many references this has to objects, by their ids."""
+        counts: Counter[int] = Counter()
+        for memory in self._memories:
+            counts.update(memory.references())
+        return counts
 
 
 class Strong:
@@ -177,14 +183,13 @@ class _Memory:
             is_same_place or (len(before) == buffer.nbytes and equal(memoryview(before), buffer))
         )
 
-    def references(self, owner: Callable[[], Any]) -> int:
-        """How many references to a value it has."""
-        value = owner()
-        count = int(isinstance(self.owner, Strong) and self.owner() is value)
-        if self._base is not None:
-            base = self._base()
-            count += int(base is value) or int(base is not None and getattr(base, "base", None) is value)
-        return count
+    def references(self) -> list[int]:
+        """The ids of the objects that it has references to."""
+        found = [id(self.owner())] if isinstance(self.owner, Strong) else []
+        base = self._base() if self._base is not None else None
+        if base is not None:
+            found += [id(base), id(base.base)] if getattr(base, "base", None) is not None else [id(base)]
+        return found
 
 
 #: a watch is asked by one thread at a time

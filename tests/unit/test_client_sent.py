@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import time
 
 import numpy as np
 import pytest
@@ -340,3 +341,26 @@ def test_a_value_that_does_not_come_in_time(host):
     host.link.scheduler = lambda message: ()
     with pytest.raises(TimeoutError, match="could not be read in time"):
         host.stores.read(99, "it", 0.05)
+
+
+def test_a_list_that_is_gone_goes_with_its_arrays_at_once(host):
+    value = [np.ones(100_000) for _ in range(10)]
+    object_id = host.keep(value).id
+    first = value[0]
+    del value
+    host.values.look()
+    host.values.look()
+    assert host.link.released == [object_id]
+    assert first.sum() == 100_000
+
+
+def test_a_value_of_many_buffers_is_looked_at_in_a_moment(host):
+    value = [np.ones(1_100) for _ in range(5_000)]
+    sent = host.keep(value)
+    del sent
+    began = time.process_time()
+    for _ in range(10):
+        host.values.look()
+    assert time.process_time() - began < 2.0, "it was a minute"
+    assert host.link.released == []
+    assert len(value) == 5_000
