@@ -203,8 +203,10 @@ class HostStore:
             if key in self._moves:
                 self._stale_moves[key] = self._moves[key]
         with contextlib.suppress(OSError):
-            self._kept += segments.free(self.path, key, recycle=self._may_keep())
-            if self._trim_at is None:
+            self._kept += segments.free(self.path, key)
+            if self._kept > self._keep and self._counted() > self._keep:
+                self._trim_at = now
+            elif self._trim_at is None:
                 self._trim_at = now + KEEP_SECONDS / 4
 
     def introduced(self) -> None:
@@ -221,12 +223,11 @@ class HostStore:
                 if name.lstrip(".")[:1].isdigit() and os.stat(path).st_ctime_ns < self._introduced:
                     os.unlink(path)
 
-    def _may_keep(self) -> bool:
-        """There is room for more memory that nobody uses just now."""
-        if self._kept >= self._keep:
-            names = os.listdir(os.path.join(self.path, segments.FREE))
-            self._kept = sum(int(name.partition("-")[0]) for name in names)  # writers took the others
-        return self._kept < self._keep
+    def _counted(self) -> int:
+        """Bytes of memory that nobody uses just now: what was freed, but for what writers took."""
+        names = os.listdir(os.path.join(self.path, segments.FREE))
+        self._kept = sum(int(name.partition("-")[0]) for name in names)
+        return self._kept
 
     def _fetch(self, effect: Fetch) -> None:
         self._fetches.add(effect.key)
