@@ -13,6 +13,7 @@ from dask.order import order
 
 from scaler.client.pause import collector_paused
 from scaler_dask.connection import client_for
+from scaler_dask.frames import leave_out_our_frames, with_frames
 from scaler_dask.progress import Progress
 from scaler_dask.translate import translate
 
@@ -31,7 +32,7 @@ def scaler_get(
     The scheduler is the one at `address`, else at dask's `scaler.address` setting, else that of the task around the
     call, else at SCALER_ADDRESS, else one embedded in this process, which starts when it is first needed and ends
     with it. A `client` that is at hand may be given instead. Other keyword arguments are those of other schedulers,
-    and are ignored. Dask's callbacks see the keys that are asked for, not those in between.
+    and are ignored. While dask's callbacks are active the values of all keys come here, for them to see.
 
     Blocks until all is computed; raises what a task raises as soon as it fails, and then cancels the rest.
 
@@ -43,16 +44,18 @@ def scaler_get(
     with local_callbacks(callbacks) as active:
         if active or not _is_of_tuples(graph):
             graph = _culled(graph, wanted)
-        with Progress(active, graph, wanted) as progress:
+        with Progress(active, graph) as progress:
             session: Any = (client or client_for(address)).with_options(pass_warnings=True)
+            asked = progress.asked_for(wanted)
             with collector_paused:
-                futures = session.submit_nodes(translate(graph), wanted, lambda: order(_culled(graph, wanted)))
+                futures = session.submit_nodes(translate(graph), asked, lambda: order(_culled(graph, wanted)))
             try:
-                values = {}
-                for key, future in zip(wanted, futures, strict=True):
-                    values[key] = progress.finished(key, _value(future, futures))
+                progress.follow(asked, futures)
+                values = {key: _value(future, futures) for key, future in zip(wanted, futures, strict=False)}
             except BaseException as error:
                 session.cancel(futures, force=not isinstance(error, Exception))
+                leave_out_our_frames()
+                with_frames(error)
                 raise
             finally:
                 session.issue_warnings()

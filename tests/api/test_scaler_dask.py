@@ -228,7 +228,7 @@ def test_it_is_a_setting_of_dask_too(get):
         assert delayed(inc)(1).compute() == 2
 
 
-def test_callbacks_see_the_keys_that_were_asked_for(get):
+def test_callbacks_see_every_key_and_its_value(get):
     seen = []
 
     class Watch(Callback):
@@ -236,7 +236,7 @@ def test_callbacks_see_the_keys_that_were_asked_for(get):
             seen.append(("start", len(dsk)))
 
         def _start_state(self, dsk, state):
-            seen.append(("state", len(state["running"])))
+            seen.append(("state", len(state["ready"]), len(state["waiting"])))
 
         def _pretask(self, key, dsk, state):
             seen.append(("before", key))
@@ -248,12 +248,46 @@ def test_callbacks_see_the_keys_that_were_asked_for(get):
             seen.append(("finish", failed))
 
     with Watch():
-        get({"x": 1, "y": (inc, "x")}, ["y"])
-        assert seen == [("start", 2), ("state", 1), ("before", "y"), ("after", "y", 2, 1), ("finish", False)]
+        get({"x": 1, "y": (inc, "x"), "z": (inc, "y"), "unneeded": (fail, 1)}, ["z"])
+        assert seen == [
+            ("start", 3), ("state", 1, 1), ("before", "y"), ("after", "y", 2, 1), ("before", "z"), ("after", "z", 3, 2),
+            ("finish", False),
+        ]  # fmt: skip
         seen.clear()
         with pytest.raises(LookupError):
             get({"y": (fail, 1)}, ["y"])
     assert seen[-1] == ("finish", True)
+
+
+def test_a_callback_may_change_the_graph_before_it_is_computed(get):
+    class Replace(Callback):
+        def _start(self, dsk):
+            dsk["y"] = spec.DataNode("y", 40)
+
+    with Replace():
+        assert get({"x": 1, "y": (fail, "x"), "z": (inc, "y")}, "z") == 41
+
+
+def first(x):
+    return second(x)
+
+
+def second(x):
+    raise LookupError(f"no {x}")
+
+
+def test_exceptions_end_with_the_frames_of_the_task():
+    with pytest.raises(LookupError, match="no 3") as caught:
+        dask.compute(delayed(first)(3), scheduler=scaler_get)
+    frames = [(frame.name, frame.path.name, frame.lineno) for frame in caught.traceback]
+    here = first.__code__
+    assert frames[-2:] == [
+        ("first", "test_scaler_dask.py", here.co_firstlineno),
+        ("second", "test_scaler_dask.py", second.__code__.co_firstlineno),
+    ]
+    assert "raise LookupError" in str(caught.traceback[-1].statement)
+    assert not [name for name, path, _ in frames if path in ("get.py", "future.py")], "as under dask's threads"
+    assert caught.value.__cause__ is None
 
 
 def test_the_progress_bar_works(get, capsys):

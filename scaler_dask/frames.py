@@ -1,0 +1,62 @@
+"""A task's exception with the frames of the worker it was raised in, as if dask's threads had run the task.
+
+The engine sends a traceback as text. Here its frames become a traceback again: each is a frame of a stub that has the
+name, file and line of the real one, so that debuggers and dask's own shortening see them. Their variables are gone.
+"""
+
+from __future__ import annotations
+
+import re
+from types import CodeType, FrameType, TracebackType
+
+import dask.config
+
+from scaler import RemoteTraceback
+
+_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<name>.*)$', re.MULTILINE)
+_BEGIN = "Traceback (most recent call last):\n"
+#: files that dask leaves out of tracebacks, besides those it knows
+_OURS = (r"scaler_dask[\\\/]", r"scaler[\\\/](client|serialize|worker)[\\\/]")
+
+
+def with_frames(error: BaseException) -> BaseException:
+    """The exception, its remote traceback at the end of its own; as it is if there is none, or has no frames."""
+    remote = error.__cause__
+    if not isinstance(remote, RemoteTraceback):
+        return error
+    text = str(remote)
+    traceback = None
+    for frame in reversed(list(_FRAME.finditer(text, text.rfind(_BEGIN)))):
+        stub = _stub(frame["file"], int(frame["line"]), frame["name"])
+        traceback = TracebackType(traceback, stub, stub.f_lasti, int(frame["line"]))
+    if traceback is not None:
+        error.__cause__ = None
+        error.__suppress_context__ = False
+        error.__traceback__ = traceback
+    return error
+
+
+def leave_out_our_frames() -> None:
+    """Have dask shorten tracebacks by our files, too, unless the user has settled what it leaves out."""
+    key = "admin.traceback.shorten"
+    known = dask.config.get(key, None)
+    if isinstance(known, list) and not set(_OURS) & set(known):
+        dask.config.set({key: [*known, *_OURS]})
+
+
+class _Stub(Exception):
+    """Raised to get a frame."""
+
+
+_RAISE = compile("raise Stub", "", "exec")
+
+
+def _stub(file: str, line: int, name: str) -> FrameType:
+    code: CodeType = _RAISE.replace(co_filename=file, co_firstlineno=line, co_name=name, co_qualname=name)
+    try:
+        exec(code, {"Stub": _Stub, "__file__": file})
+    except _Stub as raised:
+        traceback = raised.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return traceback.tb_frame  # type: ignore[union-attr]  # the stub has raised
