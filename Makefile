@@ -3,13 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPAT := $(VENV)/.compat
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench sim clean
+.PHONY: help demo test check format bench sim compat compat-all clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 	@echo "PYTHON=/path/to/python makes the environment from another Python (3.11 or newer)."
 
 demo: $(READY) ## run unchanged dask code on dask's threads and on Scaler
@@ -34,6 +35,12 @@ bench: $(READY) ## compare with other engines on this machine
 sim: $(READY) ## run the simulator over many seeds (minutes)
 	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim
 
+compat: $(COMPAT) ## other people's tests with Scaler under them: what fits in 15 minutes
+	$(BIN)/python -m compat_tests
+
+compat-all: $(COMPAT) ## all of them, beside other engines (hours)
+	$(BIN)/python -m compat_tests --all
+
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) build dist *.egg-info .coverage* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -45,4 +52,8 @@ $(READY): pyproject.toml constraints.txt
 	@echo "making the environment $(VENV) with $$($(PYTHON) -V) (once; a minute or two) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,bench]'
+	@touch $@
+
+$(COMPAT): $(READY)
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compat]'
 	@touch $@

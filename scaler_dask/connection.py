@@ -8,7 +8,11 @@ from scaler.client import Client, nesting
 
 
 def client_for(address: str | None = None) -> Client:
-    """Return the client of `address`, of dask's setting, of the surroundings, or of the embedded cluster."""
+    """Return the client of `address`, of dask's setting, of the surroundings, or of the embedded cluster.
+
+    The settings are dask's own: `scaler.address` and `scaler.n-workers`, the latter for the embedded cluster; from the
+    environment DASK_SCALER__ADDRESS and DASK_SCALER__N_WORKERS. Raises ValueError for a number that is none.
+    """
     address = address or dask.config.get("scaler.address", None)
     if not address:
         try:
@@ -16,5 +20,12 @@ def client_for(address: str | None = None) -> Client:
         except ValueError:  # no surrounding task and no SCALER_ADDRESS
             from scaler.cluster import embedded
 
-            return embedded.client()
+            return embedded.client(_workers())
     return nesting.shared_client(address, None)
+
+
+def _workers() -> int | None:
+    number = dask.config.get("scaler.n-workers", None)
+    if number is None or (isinstance(number, int) and number > 0):
+        return number
+    raise ValueError(f"dask's setting scaler.n-workers has to be a whole number of 1 or more, not {number!r}")

@@ -12,6 +12,7 @@ from dask.local import nested_get
 from dask.order import order
 
 from scaler.client.pause import collector_paused
+from scaler_dask.annotations import options_of
 from scaler_dask.connection import client_for
 from scaler_dask.frames import leave_out_our_frames, with_frames
 from scaler_dask.progress import Progress
@@ -40,12 +41,13 @@ def scaler_get(
     ((1,), 1)
     """
     graph = dict(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
+    options = options_of(dsk)
     wanted = list(dict.fromkeys(_flatten(keys)))
     with local_callbacks(callbacks) as active:
         if active or not _is_of_tuples(graph):
             graph = _culled(graph, wanted)
         with Progress(active, graph) as progress:
-            session: Any = (client or client_for(address)).with_options(pass_warnings=True)
+            session: Any = (client or client_for(address)).with_options(pass_warnings=True, **options)
             asked = progress.asked_for(wanted)
             with collector_paused:
                 futures = session.submit_nodes(translate(graph), asked, lambda: order(_culled(graph, wanted)))

@@ -52,7 +52,8 @@ class InProcess:
         future.set_result(value)
         return future
 
-    def with_options(self, pass_warnings):
+    def with_options(self, pass_warnings, **options):
+        self.options = options
         return self
 
     def issue_warnings(self):
@@ -288,6 +289,18 @@ def test_exceptions_end_with_the_frames_of_the_task():
     assert "raise LookupError" in str(caught.traceback[-1].statement)
     assert not [name for name, path, _ in frames if path in ("get.py", "future.py")], "as under dask's threads"
     assert caught.value.__cause__ is None
+
+
+def test_annotations_are_options_of_the_whole_graph(fake):
+    with dask.annotate(priority=3, retries=1, resources={"GPU": 1}):
+        one = delayed(inc)(1)
+    with dask.annotate(priority=lambda key: 6.5, retries=0, resources={"disk": 2}, workers=["somewhere"]):
+        other = delayed(inc)(2)
+    both = delayed(add)(one, other)
+    assert both.compute(scheduler=functools.partial(scaler_get, client=fake)) == 5
+    assert fake.options == {"priority": 7, "retries": 1, "capabilities": ["GPU", "disk"]}
+    delayed(inc)(1).compute(scheduler=functools.partial(scaler_get, client=fake))
+    assert fake.options == {}
 
 
 def test_the_progress_bar_works(get, capsys):
