@@ -3,8 +3,8 @@
     python -m compat_tests          # what fits in a quarter of an hour
     python -m compat_tests --all    # everything, beside the other engines
 
-Nothing of theirs is in this repository: the suites run as they are installed. The exit code is 1 if a card is not as the
-lists of expected failures say.
+Nothing of theirs is in this repository: the suites run as they are installed. The exit code is 1 if a card is not as
+the lists of expected failures say.
 """
 
 from __future__ import annotations
