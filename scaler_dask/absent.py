@@ -1,0 +1,33 @@
+"""What distributed's client has and ours has not, and what to do instead."""
+
+#: arguments of distributed's client, and of the local cluster it starts, that mean nothing here
+IGNORED = frozenset(
+    {
+        "connection_limit", "dashboard_address", "deserializers", "direct_to_workers", "extensions",
+        "heartbeat_interval", "host", "interface", "ip", "lifetime", "local_directory", "loop", "memory_limit",
+        "preload", "processes", "protocol", "resources", "scheduler_file", "scheduler_port", "serializers",
+        "silence_logs", "threads_per_worker", "worker_dashboard_address",
+    }
+)  # fmt: skip
+
+#: what is not here -> what to do instead
+ABSENT = {
+    "publish_dataset": "keep the persisted collection in your program; datasets outlive no client here",
+    "get_dataset": "keep the persisted collection in your program; datasets outlive no client here",
+    "list_datasets": "keep the persisted collection in your program; datasets outlive no client here",
+    "unpublish_dataset": "keep the persisted collection in your program; datasets outlive no client here",
+    "log_event": "use the logging module: what tasks log is in their host's log",
+    "get_events": "use the logging module: what tasks log is in their host's log",
+    "subscribe_topic": "use as_completed, or add_done_callback of futures",
+    "forward_logging": "use scaler.Client(stream_output=True), which prints what tasks print",
+    "retire_workers": "end the agent of the host: `scaler_cluster` leaves when it gets SIGTERM",
+    "profile": "run a task with submit(profiling=True) of scaler.Client",
+    "call_stack": "look at the worker with a debugger such as py-spy",
+    "story": "read the scheduler's log (--log-level DEBUG)",
+    "dump_cluster_state": "read the scheduler's log (--log-level DEBUG)",
+    "get_metadata": "keep it in your program",
+    "set_metadata": "keep it in your program",
+    "run_on_scheduler": "the scheduler runs no code of users: use `run`, or submit a task",
+    "start": "the constructor connects",
+    "benchmark_hardware": "see bench/ in Scaler's repository",
+}

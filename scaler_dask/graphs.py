@@ -1,0 +1,156 @@
+"""From collections to futures: graphs that may refer to futures, and what stands for a computed collection.
+
+Dask is let do as it always does, with a scheduler function that hands out futures in the place of values.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dask import _task_spec as spec
+from dask import base as _base
+
+from scaler.client.graph import Order
+from scaler.client.nodes import Node
+from scaler.client.pause import collector_paused
+from scaler_dask import external, remote
+from scaler_dask.annotations import options_of
+from scaler_dask.futures import Future
+from scaler_dask.translate import translate
+from scaler_dask.work import Work
+
+if TYPE_CHECKING:
+    from scaler_dask.client import Client
+
+#: dask's functions; their types differ from version to version
+base: Any = _base
+
+
+class Graphs:
+    """Submits graphs for one client with some options. Has what `scaler_get` uses of the engine's client."""
+
+    def __init__(self, session: Any, find: external.Find, wrap: Callable[[Callable[..., Any]], Any] | None) -> None:
+        self._session = session
+        self._find = find
+        #: wraps each function, or None
+        self._wrap = wrap
+
+    def with_options(self, **options: Any) -> Graphs:
+        """The same with other options."""
+        return Graphs(self._session.with_options(**options), self._find, self._wrap)
+
+    def submit_nodes(self, nodes: Mapping[Any, Node], keys: Sequence[Any], order: Order | None = None) -> list[Any]:
+        """The engine's futures of these keys; keys that the graph lacks may be those of the client's futures."""
+        if self._wrap is not None:
+            nodes = external.prepared(nodes, self._wrap)
+        made: list[Any] = external.submit_nodes(self._session, nodes, list(keys), order, self._find)
+        return made
+
+    def completed(self, dsk: Any) -> dict[Any, Any]:
+        """A dask graph with a node for each future that it refers to: callbacks want to see whole graphs."""
+        graph = dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__()
+        nodes: dict[Any, Any] = spec.convert_legacy_graph(graph)
+        missing = {key for node in nodes.values() for key in node.dependencies if key not in nodes}
+        missing.update(key for key in graph if key not in nodes)
+        for key in missing:
+            work = self._find(key)
+            if work is not None:
+                nodes[key] = spec.DataNode(key, Future(work, None))
+        return nodes
+
+    def futures(self, client: Client, dsk: Any, keys: Any) -> Any:
+        """The client's futures of these keys of a dask graph, nested as the keys are."""
+        graph = dict(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
+        wanted = list(dict.fromkeys(_flat(keys)))
+        with collector_paused:
+            nodes = translate(graph)
+            options = options_of(dsk)
+            graphs = self.with_options(**options) if options else self
+            inner = graphs.submit_nodes(nodes, wanted)
+        made = {}
+        for key, future in zip(wanted, inner, strict=True):
+            known = client.work_of(key) if key not in nodes else None
+            again = partial(graphs._again, nodes, key)
+            made[key] = client.future_of(known or Work(key, future, client.engine, again))
+        return _nested(keys, made)
+
+    def _again(self, nodes: Mapping[Any, Node], key: Any) -> Any:
+        return self.submit_nodes(nodes, [key])[0]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+
+def persisted(client: Client, graphs: Graphs, collections: Sequence[Any], optimize_graph: bool) -> list[Any]:
+    """The collections, made of futures."""
+
+    def submit(dsk: Any, keys: Any, **_: Any) -> Any:
+        return graphs.futures(client, dsk, keys)
+
+    return list(base.persist(*collections, traverse=False, optimize_graph=optimize_graph, scheduler=submit))
+
+
+def is_called_by_persist() -> bool:
+    """Whether the caller of the caller is `dask.persist`, which then wants futures.
+
+    Newer versions of dask call a client's `persist` themselves; before, they did so for distributed's alone.
+    """
+    return sys._getframe(2).f_code is base.persist.__code__
+
+
+def futures_of_collections(client: Client, graphs: Graphs, values: Sequence[Any], optimize_graph: bool) -> list[Any]:
+    """For each value that is a collection the future of what it computes to; other values as they are."""
+    collections = [value for value in values if base.is_dask_collection(value)]
+    if not collections:
+        return list(values)
+    if _has_expressions():
+
+        def submit(dsk: Any, keys: Any, **_: Any) -> Any:
+            return graphs.futures(client, dsk, keys)
+
+        made = base.compute(*collections, traverse=False, optimize_graph=optimize_graph, scheduler=submit)
+    else:
+        made = _finalized(client, graphs, collections, optimize_graph)
+    futures = iter(made)
+    return [next(futures) if base.is_dask_collection(value) else value for value in values]
+
+
+def _has_expressions() -> bool:
+    """Whether this dask's graphs end in one key for each collection (since 2025.4)."""
+    try:
+        from dask._expr import FinalizeCompute  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _finalized(client: Client, graphs: Graphs, collections: Sequence[Any], optimize_graph: bool) -> list[Any]:
+    """The futures of collections in a dask that puts their values together outside of the graph."""
+    if optimize_graph:  # as dask.compute does with expressions of data frames
+        collections = [value.optimize() if _is_expression(value) else value for value in collections]
+    dsk = base.collections_to_dsk(collections, optimize_graph)
+    graphs = graphs.with_options(**options_of(dsk))
+    graph = dict(dsk)
+    names = []
+    for collection in collections:
+        function, extra = collection.__dask_postcompute__()
+        names.append(f"finalize-{uuid.uuid4().hex}")
+        graph[names[-1]] = (partial(remote.finalize, function, extra), collection.__dask_keys__())
+    made: list[Any] = graphs.futures(client, graph, names)
+    return made
+
+
+def _is_expression(collection: Any) -> bool:
+    return hasattr(type(collection), "expr") and hasattr(type(collection), "optimize")
+
+
+def _flat(keys: Any) -> list[Any]:
+    return [item for key in keys for item in _flat(key)] if isinstance(keys, list) else [keys]
+
+
+def _nested(keys: Any, futures: Mapping[Any, Future]) -> Any:
+    return [_nested(key, futures) for key in keys] if isinstance(keys, list) else futures[keys]

@@ -1,0 +1,148 @@
+"""What the client has run in workers. Imports neither dask nor anything else that a worker has not got anyway."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scaler.serialize import entry
+
+#: seconds for which a worker that was visited keeps still, so that the next visit comes to another one
+_REST = 0.02
+
+#: setups that have been run, and visits that have been paid, in this worker
+_done: set[str] = set()
+
+#: what a worker is to prepare before a task: (token, pickle of a function without arguments)
+Setup = tuple[str, bytes]
+
+
+def fill(function: Callable[..., Any], args: Sequence[Any], places: Sequence[int], inner: Any, *values: Any) -> Any:
+    """Call a function with arguments in which some places, at any depth, are filled by values."""
+    return entry.fill_in(function, args, places, inner, values)
+
+
+def call_node(node: Callable[[Mapping[Any, Any]], Any], keys: Sequence[Any], *values: Any) -> Any:
+    """Call a node of a graph with the values of the keys it depends on."""
+    return node(dict(zip(keys, values, strict=True)))
+
+
+def same(value: Any) -> Any:
+    """Return the value."""
+    return value
+
+
+def fail(error: BaseException) -> Any:
+    """Raise what the value that is wanted has failed with."""
+    raise error
+
+
+def finalize(function: Callable[..., Any], extra: Iterable[Any], parts: Any) -> Any:
+    """Make the value of a collection from those of its keys."""
+    return function(parts, *extra)
+
+
+class Prepared:
+    """A function whose worker runs some setups first, each once. It is unpickled after them."""
+
+    def __init__(self, packed: bytes, setups: tuple[Setup, ...], name: str) -> None:
+        self._packed = packed
+        self._setups = setups
+        self.__name__ = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        prepare(self._setups)
+        return pickle.loads(self._packed)(*args, **kwargs)
+
+
+def prepare(setups: Iterable[Setup]) -> None:
+    """Run the setups that have not been run here. Raises what they raise, and then runs them again next time."""
+    for token, packed in setups:
+        if token not in _done:
+            pickle.loads(packed)()
+            _done.add(token)
+
+
+def worker_name() -> str:
+    """The name that this worker goes by: its host and process."""
+    return f"{platform.node()}:{os.getpid()}"
+
+
+def visit(token: str, packed: bytes) -> tuple[str, bool, Any] | None:
+    """Run a function unless this worker has been visited: (worker, whether it returned, value or exception)."""
+    if token in _done:
+        time.sleep(_REST)
+        return None
+    _done.add(token)
+    try:
+        outcome = worker_name(), True, pickle.loads(packed)()
+    except Exception as error:
+        outcome = worker_name(), False, error
+    time.sleep(_REST)
+    return outcome
+
+
+class Worker:
+    """What a plugin's `setup`, and a function's `dask_worker`, is given in the place of a worker."""
+
+    def __init__(self) -> None:
+        self.name = self.address = self.id = worker_name()
+        self.local_directory = tempfile.gettempdir()
+
+
+def with_worker(function: Callable[..., Any]) -> Any:
+    """Call a function that wants to know its worker."""
+    return function(dask_worker=Worker())
+
+
+class SetUp:
+    """Calls a plugin's method with this worker."""
+
+    def __init__(self, plugin: Any, method: str) -> None:
+        self._plugin = plugin
+        self._method = method
+
+    def __call__(self) -> Any:
+        method = getattr(self._plugin, self._method, None)
+        return method(Worker()) if method is not None else None
+
+
+class Uploaded:
+    """Writes a file where this worker can import it from."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        self._name = name
+        self._content = content
+
+    def __call__(self) -> str:
+        # of this worker alone, so that nobody reads what another one is writing
+        directory = Path(tempfile.mkdtemp(prefix="scaler-upload-"))
+        path = directory / self._name
+        path.write_bytes(self._content)
+        is_archive = path.suffix in (".egg", ".zip", ".pyz")
+        sys.path.insert(0, str(path if is_archive else directory))
+        for module in [name for name in sys.modules if name.partition(".")[0] == path.stem]:
+            del sys.modules[module]  # an older one of this name
+        return str(path)
+
+
+def versions() -> dict[str, Any]:
+    """What runs here: Python, the host, and the versions of the packages that have to agree."""
+    from importlib import metadata
+
+    packages: dict[str, str | None] = {"python": ".".join(map(str, sys.version_info))}
+    for package in ("scaler", "dask", "cloudpickle", "numpy", "pandas", "pyarrow"):
+        try:
+            packages[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            packages[package] = None
+    uname = os.uname()
+    host = {"OS": uname.sysname, "OS-release": uname.release, "machine": uname.machine, "python-bits": 64}
+    return {"host": host, "packages": packages}

@@ -1,0 +1,166 @@
+"""`Work`: what a key of a client stands for. Futures with the same key share it. And waiting for works."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from scaler import ObjectRef
+from scaler_dask import remote
+
+
+class Work:
+    """A task that was submitted, or an object that was sent, under a key."""
+
+    __slots__ = ("__weakref__", "_again", "_client", "_needs", "_watchers", "inner", "key")
+
+    def __init__(
+        self,
+        key: Any,
+        inner: Any,
+        client: Any = None,
+        again: Callable[[], Any] | None = None,
+        needs: Iterable[Work] = (),
+    ) -> None:
+        self.key = key
+        #: a future, or a reference to an object that was sent
+        self.inner = inner
+        #: of the engine: reads objects
+        self._client = client
+        #: submits it anew; kept until it is known to have succeeded
+        self._again = again
+        #: that of its arguments, for the same time
+        self._needs = tuple(needs)
+        #: lists of one callback, taken out by who calls it
+        self._watchers: list[list[Callable[[], None]]] = []
+
+    @property
+    def argument(self) -> Any:
+        """What is given to a task for the value."""
+        inner = self.inner
+        if isinstance(inner, ObjectRef) or hasattr(inner, "client"):
+            return inner
+        return inner.result(0)
+
+    @property
+    def status(self) -> str:
+        """One of pending, finished, error, cancelled."""
+        inner = self.inner
+        if isinstance(inner, ObjectRef):
+            return "finished"
+        if not inner.done():
+            return "pending"
+        if inner.cancelled():
+            return "cancelled"
+        if not getattr(inner, "is_stored", False) and inner.exception(0) is not None:
+            return "error"
+        self._again, self._needs = None, ()
+        return "finished"
+
+    @property
+    def done(self) -> bool:
+        """It has ended, somehow."""
+        return isinstance(self.inner, ObjectRef) or bool(self.inner.done())
+
+    def value(self, timeout: float | None = None) -> Any:
+        """The value; blocks and raises like `Future.result` of the engine."""
+        inner = self.inner
+        if isinstance(inner, ObjectRef):
+            return self._client.submit(remote.same, inner).result(timeout)
+        value = inner.result(timeout)
+        self._again, self._needs = None, ()
+        return value
+
+    def error(self, timeout: float | None = None) -> BaseException | None:
+        """What the task raised, or None; blocks."""
+        if isinstance(self.inner, ObjectRef):
+            return None
+        error: BaseException | None = self.inner.exception(timeout)
+        return error
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call this once, from any thread, when the work has ended; at once if it has."""
+        once = [callback]
+        self._watchers.append(once)
+        if self.done:
+            self._watchers.remove(once)
+            _call(once)
+        else:
+            self.inner.add_done_callback(lambda _: _call(once))
+
+    def cancel(self) -> None:
+        """Nobody wants the value any more: let go of it. A task that runs goes on to its end."""
+        cancelled: Any = concurrent.futures.Future()
+        cancelled.cancel()
+        self.inner = cancelled
+        for once in self._watchers:
+            _call(once)
+
+    def retry(self) -> None:
+        """Submit it anew if it has failed, after those of its arguments that have."""
+        if self.status != "error":
+            return
+        if self._again is None:
+            raise ValueError(f"{self.key!r} can't be run again: its call is not known any more; submit it anew")
+        for need in self._needs:
+            need.retry()
+        self.inner = self._again()
+
+
+def ready(key: Any, value: Any) -> Work:
+    """Work whose value is there already, as one that was pickled."""
+    inner: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    inner.set_result(value)
+    return Work(key, inner)
+
+
+def _call(once: list[Callable[[], None]]) -> None:
+    try:
+        callback = once.pop()
+    except IndexError:  # somebody else has
+        return
+    callback()
+
+
+async def settled(works: list[Work], return_when: str = "ALL_COMPLETED") -> None:
+    """Wait, in an event loop, until the works have ended."""
+    loop = asyncio.get_running_loop()
+    all_done = loop.create_future()
+
+    def announce() -> None:
+        try:
+            loop.call_soon_threadsafe(wake, all_done)
+        except RuntimeError:  # the loop is closed
+            pass
+
+    watch_all(works, return_when, announce)
+    await all_done
+
+
+def wake(waiter: asyncio.Future[None]) -> None:
+    """End the wait of a coroutine, unless it has ended."""
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def watch_all(works: list[Work], return_when: str, announce: Callable[[], None]) -> None:
+    """Call `announce` when enough of the works have ended."""
+    left = len(works)
+    lock = threading.Lock()
+
+    def ended(work: Work) -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+        is_enough = return_when == "FIRST_COMPLETED" or (return_when == "FIRST_EXCEPTION" and work.status != "finished")
+        if is_enough or not left:
+            announce()
+
+    if not works:
+        announce()
+    for work in works:
+        work.watch(partial(ended, work))

@@ -1,0 +1,693 @@
+"""`scaler_dask.Client`: what programs use of dask.distributed's client, on a real cluster."""
+
+import asyncio
+import io
+import operator
+import os
+import pickle
+import threading
+import uuid
+import weakref
+from pathlib import Path
+
+import dask
+import dask.array as da
+import numpy
+import pytest
+from dask.callbacks import Callback
+from dask.delayed import delayed
+from support.waiting import until
+
+import scaler_dask
+from scaler import ClientClosed, SchedulerClusterCombo, WorkerLost
+from scaler_dask import (
+    CancelledError,
+    Client,
+    as_completed,
+    default_client,
+    fire_and_forget,
+    futures_of,
+    get_client,
+    get_task_stream,
+    performance_report,
+    progress,
+    wait,
+    worker_client,
+)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with SchedulerClusterCombo(n_workers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """Tasks that wait until it is opened."""
+    gate = Gate(tmp_path / "gate")
+    yield gate
+    gate.open()
+
+
+class Gate:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.began = Path(f"{path}.began")
+
+    def open(self) -> None:
+        self.path.touch()
+
+    def pass_through(self, value=None):
+        import time
+
+        self.began.touch()
+        while not self.path.exists():
+            time.sleep(0.01)
+        return value
+
+
+def inc(x):
+    return x + 1
+
+
+def fail(x=None):
+    raise ZeroDivisionError("no such luck")
+
+
+def count_calls(path):
+    with open(path, "a") as file:
+        file.write("x")
+    return os.path.getsize(path)
+
+
+# ---- submit, map, gather, scatter ------------------------------------------------------------------------------------
+def test_submit_gives_a_future_with_key_status_and_result(client):
+    future = client.submit(inc, 1)
+    assert future.result(timeout=10) == 2
+    assert future.done()
+    assert future.status == "finished"
+    assert future.exception() is None
+    assert future.traceback() is None
+    assert future.key.startswith("inc-")
+    assert client.submit(inc, 1, key="mine").key == "mine"
+
+
+def test_keywords_travel_also_those_that_the_engine_has_itself(client):
+    def echo(*args, **kwargs):
+        return args, kwargs
+
+    given = client.submit(echo, 1, profiling=2, stream_output=3, timeout=4)
+    assert given.result(10) == ((1,), {"profiling": 2, "stream_output": 3, "timeout": 4})
+
+
+def test_the_same_pure_call_is_made_once_while_its_future_is_held(client, tmp_path):
+    first = client.submit(count_calls, str(tmp_path / "a"))
+    assert client.submit(count_calls, str(tmp_path / "a")).result(10) == first.result(10) == 1
+    assert client.submit(count_calls, str(tmp_path / "a"), pure=False).result(10) == 2
+    del first
+    assert client.submit(count_calls, str(tmp_path / "a")).result(10) == 3
+
+
+def test_futures_stand_for_their_values_at_any_depth_of_arguments(client):
+    one, two = client.submit(inc, 0), client.submit(inc, 1)
+    assert client.submit(operator.add, one, two).result(10) == 3
+    assert client.submit(sum, [one, two, 4]).result(10) == 7
+    assert client.submit(dict, {"a": (one, {"b": two})}).result(10) == {"a": (1, {"b": 2})}
+    assert client.submit(dict, x=one, y=[two]).result(10) == {"x": 1, "y": [2]}
+
+
+def test_a_large_value_goes_from_task_to_task_without_coming_to_the_client(client):
+    large = client.submit(numpy.arange, 1_000_000)
+    assert client.submit(len, large).result(10) == 1_000_000
+    assert client.submit(lambda parts: sum(map(len, parts)), [large, large]).result(10) == 2_000_000
+    assert large.work.inner.is_stored
+    assert "_result" not in vars(large.work.inner)
+
+
+def test_a_future_in_another_object_travels_with_its_value(client):
+    future = client.submit(inc, 1)
+
+    class Holder:
+        def __init__(self, future):
+            self.future = future
+
+    assert client.submit(lambda holder: holder.future.result(), Holder(future)).result(10) == 2
+    copy = pickle.loads(pickle.dumps(future))
+    assert (copy, copy.result(), copy.status) == (future, 2, "finished")
+
+
+def test_map_zips_its_iterables_and_gives_a_future_for_each_call(client):
+    assert client.gather(client.map(inc, range(5))) == [1, 2, 3, 4, 5]
+    assert client.gather(client.map(pow, [2, 3], [3, 2], mod=5)) == [3, 4]
+    assert client.gather(client.map(inc, client.map(inc, range(3)))) == [2, 3, 4]
+    assert [future.key for future in client.map(inc, [1, 2], key=["a", "b"])] == ["a", "b"]
+    assert client.map(inc, []) == []
+
+
+def test_gather_keeps_the_shape_of_what_it_is_given(client):
+    a, b = client.map(inc, [0, 1])
+    assert client.gather(a) == 1
+    assert client.gather({"a": [a, (b, 5)], "s": {b}}) == {"a": [1, (2, 5)], "s": {2}}
+    assert list(client.gather(iter([a, b]))) == [1, 2]
+
+
+def test_gather_raises_or_skips_what_failed(client):
+    good, bad = client.submit(inc, 1), client.submit(fail)
+    with pytest.raises(ZeroDivisionError, match="no such luck"):
+        client.gather([good, bad])
+    assert client.gather([good, bad, [bad]], errors="skip") == [2, []]
+    assert client.gather({"a": good, "b": bad}, errors="skip") == {"a": 2}
+    with pytest.raises(ValueError, match="'raise' or 'skip'"):
+        client.gather([good], errors="ignore")
+
+
+def test_scatter_keeps_the_shape_of_what_it_is_given(client):
+    table = numpy.arange(100_000)
+    one = client.scatter(table, broadcast=True)
+    assert client.submit(numpy.sum, one).result(10) == table.sum()
+    assert (one.result() == table).all()
+    first, second = client.scatter([1, 2])
+    named = client.scatter({"x": 1, "y": 2})
+    assert client.gather([first, second, named]) == [1, 2, {"x": 1, "y": 2}]
+    assert named["x"].key == "x"
+    assert client.submit(sum, [first, named["y"]]).result(10) == 3
+
+
+# ---- errors, cancelling, retrying ------------------------------------------------------------------------------------
+def test_a_failed_task_has_its_exception_and_traceback(client):
+    future = client.submit(fail)
+    assert isinstance(future.exception(timeout=10), ZeroDivisionError)
+    assert future.status == "error"
+    frames = []
+    traceback = future.traceback()
+    while traceback is not None:
+        frames.append(traceback.tb_frame.f_code.co_name)
+        traceback = traceback.tb_next
+    assert "fail" in frames
+    with pytest.raises(ZeroDivisionError):
+        client.submit(inc, future).result(10)
+
+
+def test_retry_runs_a_failed_task_and_its_failed_arguments_again(client, tmp_path):
+    def only_if(path):
+        return open(path).read()
+
+    path = tmp_path / "later"
+    first = client.submit(only_if, str(path))
+    second = client.submit(len, first)
+    with pytest.raises(FileNotFoundError):
+        second.result(10)
+    path.write_text("here")
+    second.retry()
+    assert second.result(10) == 4
+    assert first.result(10) == "here"
+
+
+def test_retries_is_how_often_a_task_that_raised_runs_again(client, tmp_path):
+    def third_time(path):
+        if count_calls(path) < 3:
+            raise OSError("not yet")
+        return "done"
+
+    assert client.submit(third_time, str(tmp_path / "calls"), retries=3).result(10) == "done"
+
+
+def test_cancelled_futures_say_so_and_the_same_call_can_be_submitted_again(client, gate):
+    running = client.map(gate.pass_through, [1, 2], pure=False)
+    waiting = client.submit(inc, 5)
+    until(gate.began.exists, "the tasks to begin")
+    client.cancel([running[0], waiting])
+    assert waiting.cancelled()
+    assert running[0].status == "cancelled"
+    with pytest.raises(CancelledError):
+        waiting.result(10)
+    gate.open()
+    assert client.submit(inc, 5).result(10) == 6
+    assert running[1].result(10) == 2
+
+
+def test_a_task_waits_for_a_host_with_the_resources_it_asks_for(client):
+    future = client.submit(inc, 1, resources={"GPU": 1})
+    with pytest.raises(TimeoutError):
+        future.result(timeout=0.05)
+    future.cancel()
+    assert future.cancelled()
+
+
+def test_a_cancelled_future_wakes_who_waits_for_it(client, gate):
+    running = client.submit(gate.pass_through, 1)
+    until(gate.began.exists, "the task to begin")
+    iterator = as_completed([running])
+    running.cancel()
+    assert next(iterator) is running
+
+
+def test_cancel_by_force_ends_the_worker(client, gate):
+    running = client.submit(gate.pass_through, 1)
+    until(gate.began.exists, "the task to begin")
+    client.cancel(running, force=True)
+    assert running.cancelled()
+    assert client.submit(inc, 1).result(20) == 2
+
+
+def test_a_released_future_has_no_value(client):
+    future = client.submit(inc, 1)
+    future.release()
+    assert future.status == "cancelled"
+    with pytest.raises(CancelledError, match="released"):
+        future.result()
+
+
+def test_done_callbacks_get_the_future(client):
+    heard = threading.Event()
+    seen = []
+    future = client.submit(inc, 1)
+    future.add_done_callback(lambda done: (seen.append(done), heard.set()))
+    assert heard.wait(10)
+    assert seen == [future]
+
+
+# ---- waiting ---------------------------------------------------------------------------------------------------------
+def test_wait_for_all_or_the_first(client, gate):
+    slow, fast = client.submit(gate.pass_through, 1), client.submit(inc, 1)
+    done, not_done = wait([slow, fast], return_when="FIRST_COMPLETED", timeout=10)
+    assert (done, not_done) == ({fast}, {slow})
+    with pytest.raises(TimeoutError, match="1 of 2 futures"):
+        wait([slow, fast], timeout=0.01)
+    gate.open()
+    assert wait([slow, fast], timeout="10 s").done == {slow, fast}
+    assert wait([]).done == set()
+
+
+def test_as_completed_gives_futures_as_they_end(client, gate):
+    slow = client.submit(gate.pass_through, "slow")
+    iterator = as_completed([slow, client.submit(inc, 1)], with_results=True)
+    assert next(iterator)[1] == 2
+    assert not iterator.has_ready()
+    iterator.add(client.submit(inc, 2))
+    assert next(iterator)[1] == 3
+    assert iterator.count() == 1
+    gate.open()
+    assert list(iterator) == [(slow, "slow")]
+    assert iterator.is_empty()
+
+
+def test_as_completed_in_batches_and_with_errors(client):
+    futures = client.map(inc, range(20))
+    batches = list(as_completed(futures, with_results=True).batches())
+    assert sorted(value for batch in batches for _, value in batch) == list(range(1, 21))
+    bad = client.submit(fail)
+    ((future, (kind, error, _)),) = as_completed([bad], with_results=True, raise_errors=False)
+    assert (future, kind, str(error)) == (bad, ZeroDivisionError, "no such luck")
+    with pytest.raises(ZeroDivisionError):
+        next(as_completed([bad], with_results=True))
+
+
+def test_as_completed_gives_up_after_its_timeout(client, gate):
+    with pytest.raises(TimeoutError):
+        next(as_completed([client.submit(gate.pass_through)], timeout=0.01))
+
+
+def test_progress_prints_a_bar_that_ends_full(client):
+    out = io.StringIO()
+    progress(client.map(inc, range(3)), file=out)
+    assert "100%" in out.getvalue()
+
+
+def test_values_are_let_go_of_with_the_last_future(client):
+    futures = client.map(numpy.arange, [200_000, 200_001])
+    collection = client.persist(delayed(len)(futures[0]))
+    assert client.gather(client.submit(len, futures)) == 2
+    wait([futures, collection], timeout=10)
+    list(as_completed(futures, with_results=True))
+    works = [weakref.ref(future.work) for future in (*futures, *futures_of(collection))]
+    inners = [weakref.ref(work().inner) for work in works]
+    del futures, collection
+    until(lambda: not any(ref() for ref in (*works, *inners)), "the futures to be gone")
+
+
+# ---- collections -----------------------------------------------------------------------------------------------------
+def test_it_is_the_default_scheduler_while_it_lives(cluster):
+    before = dask.config.get("scheduler", None)
+    with Client(cluster) as outer:
+        assert dask.base.get_scheduler() == outer.get
+        assert dask.config.get("dataframe.shuffle.method") == "tasks"
+        assert dask.config.get("array.rechunk.method") == "tasks"
+        with Client(cluster) as inner:
+            assert default_client() is inner
+        assert dask.base.get_scheduler() == outer.get
+        assert delayed(os.getpid)().compute() != os.getpid()
+        with Client(cluster, set_as_default=False):
+            assert default_client() is outer
+    assert dask.config.get("scheduler", None) == before
+    assert dask.config.get("dataframe.shuffle.method", None) is None
+    with pytest.raises(ValueError, match="No clients found"):
+        default_client()
+
+
+def test_clients_may_be_closed_in_any_order(cluster):
+    first, second = Client(cluster), Client(cluster)
+    first.close()
+    assert dask.base.get_scheduler() == second.get
+    second.close()
+    assert dask.config.get("scheduler", None) is None
+
+
+def test_compute_gives_a_future_for_each_collection(client):
+    x = da.ones((100, 100), chunks=(50, 50))
+    total, mean = client.compute([x.sum(), x.mean()])
+    assert client.gather([total, mean]) == [10_000, 1]
+    assert client.compute(x.sum(), sync=True) == 10_000
+    assert client.compute(delayed(inc)(1)).result(10) == 2
+    assert client.compute(x).result(10).shape == (100, 100)
+    assert client.gather(client.compute([[delayed(inc)(1), 5], 7])) == [[2, 5], 7]
+
+
+def test_persisted_collections_flow_into_further_ones_without_coming_back(client):
+    x = client.persist(da.random.random((1000, 1000), chunks=(250, 1000)))
+    parts = futures_of(x)
+    assert len(parts) == 4
+    total = float(x.sum().compute())
+    y = client.persist(x + 1)
+    assert float(y.sum().compute()) == pytest.approx(total + 1_000_000)
+    assert float((x + y[::-1]).mean().persist().compute()) == pytest.approx(2 * total / 1e6 + 1)
+    assert float(client.compute(x.sum()).result(10)) == total
+    for part in parts:
+        assert part.work.inner.is_stored
+        assert "_result" not in vars(part.work.inner)
+
+
+def test_persist_of_dask_itself_leaves_the_values_where_they_are(client):
+    x = da.ones((1000, 1000), chunks=(500, 1000)).persist()
+    (y,) = dask.persist(x + 1)
+    assert [len(futures_of(z)) for z in (x, y)] == [2, 2]
+    assert wait(y, timeout=10).not_done == set()
+    assert y.sum().compute() == 2_000_000
+
+
+def test_callbacks_see_graphs_of_futures_and_options_are_those_of_tasks(client, tmp_path):
+    seen = []
+    x = client.persist(delayed(numpy.arange)(200_000))
+    with Callback(posttask=lambda key, value, *_: seen.append(value)):
+        assert delayed(len)(x).compute(scheduler=client) == 200_000
+    assert 200_000 in [value for value in seen if isinstance(value, int)]
+
+    def third_time(path):
+        if count_calls(path) < 3:
+            raise OSError("not yet")
+        return "done"
+
+    assert client.compute(delayed(third_time)(str(tmp_path / "a")), retries=3).result(10) == "done"
+    assert client.get({"x": (third_time, str(tmp_path / "b"))}, "x", retries=3, priority=2) == "done"
+    with dask.annotate(retries=3):
+        said = delayed(third_time)(str(tmp_path / "c"))
+    assert client.compute(said, optimize_graph=False).result(10) == "done"
+
+
+def test_futures_of_another_client_are_refused_by_name(client, cluster):
+    with Client(cluster, set_as_default=False) as other:
+        future = other.submit(numpy.arange, 200_000)
+        wait(future)
+        with pytest.raises(ValueError, match="belongs to another client"):
+            delayed(len)(future).compute()
+        with pytest.raises(ValueError, match="belongs to another client"):
+            client.submit(len, future)
+
+
+def test_what_is_pending_flows_into_further_graphs_too(client, gate):
+    x = client.persist(delayed(gate.pass_through)(numpy.arange(200_000)))
+    total = client.compute(delayed(numpy.sum)(x) + delayed(inc)(1))
+    assert total.status == "pending"
+    gate.open()
+    assert total.result(10) == sum(range(200_000)) + 2
+
+
+def test_small_persisted_values_flow_into_graphs(client):
+    x = client.persist([delayed(inc)(1), delayed(inc)(2)])
+    wait(x, timeout=10)
+    assert dask.compute(delayed(sum)(x)) == (5,)
+    (y,) = dask.persist(delayed(sum)(x))
+    assert y.compute() == 5
+
+
+def test_futures_and_scattered_values_are_arguments_of_delayed_calls(client):
+    future, table = client.submit(inc, 1), client.scatter(numpy.arange(200_000))
+    assert delayed(operator.add)(future, 1).compute() == 3
+    assert delayed(sum)([future, future]).compute() == 4
+    assert delayed(len)(table).compute() == 200_000
+    assert client.get({"a": (len, table), "b": (operator.add, "a", future)}, "b") == 200_002
+
+
+def test_an_array_of_futures(client):
+    parts = client.map(numpy.full, [(100_000,)] * 2, [1, 2])
+    x = da.concatenate([da.from_delayed(delayed(part), (100_000,), int) for part in parts])
+    assert x.sum().compute() == 300_000
+
+
+def test_a_persisted_part_that_failed_fails_what_needs_it(client):
+    x = client.persist(delayed(fail)())
+    with pytest.raises(ZeroDivisionError):
+        wait(x, timeout=10).done.pop().result()
+    with pytest.raises(ZeroDivisionError, match="no such luck"):
+        delayed(inc)(x).compute()
+    with pytest.raises(ZeroDivisionError, match="no such luck"):
+        delayed(inc)(client.persist(delayed(fail)(2))).compute()
+
+
+def test_get_takes_graphs_and_nested_keys(client):
+    graph = {"a": 1, "b": (inc, "a"), "c": (inc, "b")}
+    assert client.get(graph, "c") == 3
+    assert client.get(graph, [["a", "b"], "c"]) == ((1, 2), 3)
+    futures = client.get(graph, [["b"], "c"], sync=False)
+    assert client.gather(futures) == [[2], 3]
+    with pytest.raises(KeyError):
+        client.get(graph, "d")
+
+
+def test_data_frames_persist_and_shuffle(client):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    dd = pytest.importorskip("dask.dataframe")
+    frame = pandas.DataFrame({"k": [n % 3 for n in range(300)], "v": range(300)})
+    x = dd.from_pandas(frame, npartitions=4).persist()
+    assert len(futures_of(x)) == 4
+    expected = frame.groupby("k").v.sum()
+    assert (x.groupby("k").v.sum().compute().sort_index() == expected).all()
+    shuffled = x.shuffle("k").persist()
+    assert len(shuffled.compute()) == 300
+    assert client.compute(x.v.sum()).result(20) == frame.v.sum()
+
+
+# ---- asynchronous use ------------------------------------------------------------------------------------------------
+def test_asynchronous_use(cluster):
+    async def program():
+        async with Client(cluster, asynchronous=True) as client:
+            future = client.submit(inc, 1)
+            assert await future == 2
+            assert await future.result() == 2
+            assert await client.gather([future, client.submit(inc, 2)]) == [2, 3]
+            with pytest.raises(ZeroDivisionError):
+                await client.gather([future, client.submit(fail)])
+            assert await client.gather([future, client.submit(fail)], errors="skip") == [2]
+            assert isinstance(await client.submit(fail).exception(), ZeroDivisionError)
+            with pytest.raises(ZeroDivisionError):
+                await client.submit(fail)
+            (table,) = await client.scatter([numpy.arange(200_000)])
+            assert await client.submit(len, table) == 200_000
+            assert (await wait([future])).done == {future}
+            seen = [value async for _, value in as_completed(client.map(inc, range(5)), with_results=True)]
+            assert sorted(seen) == [1, 2, 3, 4, 5]
+            assert await client.compute(da.ones(10, chunks=5).sum()) == 10
+            assert await client.compute(da.ones(10, chunks=5).sum(), sync=True) == 10
+            x = client.persist(da.ones(200_000, chunks=100_000))
+            assert await client.compute(x.sum()) == 200_000
+            assert await client.get({"a": 1, "b": (inc, "a")}, "b") == 2
+        assert client.status == "closed"
+
+    asyncio.run(program())
+
+
+def test_an_asynchronous_wait_gives_up_after_its_timeout(cluster, gate):
+    async def program():
+        async with Client(cluster, asynchronous=True) as client:
+            slow = client.submit(gate.pass_through)
+            with pytest.raises(TimeoutError):
+                await wait([slow], timeout=0.01)
+            with pytest.raises(TimeoutError):
+                await slow.result(timeout=0.01)
+            await client.cancel([slow])
+            assert slow.cancelled()
+
+    asyncio.run(program())
+
+
+def test_an_asynchronous_client_says_that_it_has_to_be_awaited(cluster):
+    client = Client(cluster, asynchronous=True)
+    with pytest.raises(RuntimeError, match="async with"):
+        client.submit(inc, 1)
+
+
+# ---- inside tasks ----------------------------------------------------------------------------------------------------
+def test_tasks_use_the_client_of_the_cluster_around_them(client):
+    def outer(n):
+        client = get_client()
+        futures = client.map(inc, range(n))
+        ended = sum(value for _, value in as_completed(futures, with_results=True))
+        return ended, sum(client.gather(futures)), client.submit(sum, futures).result()
+
+    assert client.gather(client.map(outer, [3, 4, 5, 6])) == [(6,) * 3, (10,) * 3, (15,) * 3, (21,) * 3]
+
+
+def test_collections_are_computed_inside_tasks(client):
+    def outer():
+        with worker_client():
+            pids = dask.compute(*[delayed(os.getpid)() for _ in range(3)])
+            total = float(da.ones(10, chunks=5).sum().compute())
+        return total, pids, dask.config.get("scheduler", None)
+
+    total, _, scheduler = client.submit(outer).result(30)
+    assert (total, scheduler) == (10.0, None)
+
+
+def test_a_client_travels_into_tasks(client):
+    def outer(client):
+        return client.submit(inc, 1).result()
+
+    assert client.submit(outer, client).result(20) == 2
+
+
+def test_get_client_outside_of_tasks_is_the_default_one(client):
+    assert get_client() is client
+    assert Client.current() is client
+
+
+# ---- the cluster -----------------------------------------------------------------------------------------------------
+def test_run_calls_a_function_once_in_each_worker(client):
+    pids = client.run(os.getpid)
+    assert len(pids) == len(set(pids.values())) == 2
+    with pytest.raises(ZeroDivisionError):
+        client.run(fail)
+    assert all(isinstance(error, ZeroDivisionError) for error in client.run(fail, on_error="return").values())
+    assert client.run(fail, on_error="ignore") == {}
+    names = client.run(lambda dask_worker: dask_worker.name)
+    assert list(names) == list(names.values())
+
+
+def test_plugins_set_up_workers_that_are_there_and_those_that_come(cluster):
+    class Plugin:
+        name = "marking"
+
+        def __init__(self, mark):
+            self.mark = mark
+
+        def setup(self, worker):
+            assert worker.name
+            os.environ["SCALER_TEST_MARK"] = self.mark
+
+        def teardown(self, worker):
+            os.environ.pop("SCALER_TEST_MARK")
+
+    def mark(_=None):
+        return os.environ.get("SCALER_TEST_MARK")
+
+    with Client(cluster) as client:
+        assert len(client.register_plugin(Plugin("red"))) == 2
+        assert set(client.run(mark).values()) == {"red"}
+        with pytest.raises(WorkerLost):
+            client.submit(os._exit, 1, pure=False).result(30)
+        assert set(client.gather(client.map(mark, range(20), pure=False))) == {"red"}
+        assert set(dask.compute(*[delayed(mark)(n) for n in range(20)])) == {"red"}
+        client.unregister_worker_plugin("marking")
+        client.submit(inc, 1).result(10)
+
+
+def test_a_plugin_without_a_setup_is_refused(client):
+    with pytest.raises(NotImplementedError, match=r"setup\(worker\)"):
+        client.register_plugin(object())
+
+
+def test_uploaded_modules_can_be_imported_in_tasks(cluster, tmp_path):
+    name = f"module_{uuid.uuid4().hex}"
+    path = tmp_path / f"{name}.py"
+    path.write_text("def answer(): return 42\n")
+
+    def use(_):
+        import importlib
+
+        return importlib.import_module(name).answer()
+
+    with Client(cluster) as client:
+        client.upload_file(path)
+        assert client.gather(client.map(use, range(8))) == [42] * 8
+        path.write_text("def answer(): return 43\n")
+        client.upload_file(path)
+        assert set(client.gather(client.map(use, range(8), pure=False))) == {43}
+
+
+def test_what_there_is_to_know_of_the_cluster(client):
+    future = client.submit(inc, 1)
+    wait([future])
+    assert client.who_has([future]) == {future.key: (client.engine.address,)}
+    assert sum(client.nthreads().values()) == sum(client.ncores().values()) == 2
+    assert len(client.scheduler_info()["workers"]) == 2
+    assert client.dashboard_link is None
+    assert len(client.get_versions(check=True)["workers"]) == 2
+    client.wait_for_workers(2, timeout=10)
+    client.replicate([future])
+    client.rebalance()
+    fire_and_forget(future)
+
+
+def test_task_streams_and_reports_have_the_tasks_of_their_time(client, tmp_path):
+    report = tmp_path / "report.html"
+    with performance_report(str(report)), get_task_stream() as stream:
+        future = client.submit(inc, 41)
+        wait([future])
+    ((key, status),) = [(record["key"], record["status"]) for record in stream.data]
+    assert (key, status) == (future.key, "finished")
+    assert future.key in report.read_text()
+    client.submit(inc, 42).result(10)
+    assert len(stream.data) == 1
+
+
+def test_a_client_without_an_address_has_a_cluster_of_its_own_and_can_restart_it():
+    with Client(n_workers=1, threads_per_worker=4) as client:
+        assert client.submit(inc, 1).result(10) == 2
+        pid, held = client.submit(os.getpid, pure=False).result(10), client.submit(inc, 7)
+        client.restart()
+        assert held.cancelled()
+        assert client.submit(os.getpid, pure=False).result(10) != pid
+        future = client.submit(inc, 1)
+        future.result(10)
+    assert client.status == "closed"
+    assert future.result() == 2
+    with pytest.raises(ClientClosed):
+        client.submit(inc, 3)
+    client.close()
+
+
+def test_an_executor_on_the_cluster(client):
+    with client.get_executor() as executor:
+        assert list(executor.map(inc, range(3))) == [1, 2, 3]
+    assert client.submit(inc, 1).result(10) == 2
+
+
+def test_what_is_missing_says_what_to_use_instead(client):
+    with pytest.raises(AttributeError, match="persisted collection"):
+        client.publish_dataset()
+    with pytest.raises(AttributeError, match="SchedulerClusterCombo"):
+        scaler_dask.LocalCluster()
+    with pytest.raises(NotImplementedError, match="no actors"):
+        client.submit(inc, 1, actor=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        Client(colour="red")
+    with pytest.raises(TypeError, match="callable function"):
+        client.submit(5)
+    assert not hasattr(client, "no_such_thing")
