@@ -188,6 +188,13 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     def fulfil(self, value: Any) -> None:
         """The task returned this."""
         self._result = value
+        del value
+        self.fulfilled()
+
+    def fulfilled(self) -> None:
+        """The task returned what `_result` is now."""
+        if self._state is FINISHED:  # it failed meanwhile
+            return
         self._state = FINISHED
         if self._watched:
             self.announce()

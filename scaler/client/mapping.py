@@ -87,6 +87,10 @@ class MapJob:
         self._link = link
         self._reactor = reactor
         self._values: list[Any] = [None] * len(items)
+        #: 1 for rows of blocks that have ended
+        self._done = bytearray(len(items))
+        #: the row that somebody waits for
+        self._awaited = 0
         self._errors: dict[int, BaseException] = {}
         #: values that are in a store, until they are collected
         self._held: dict[int, Hold] = {}
@@ -172,14 +176,16 @@ class MapJob:
             self._errors[lo] = error
         with self._changed:
             block.left -= hi - lo
-            if not block.left or self._errors:
+            self._done[lo:hi] = b"\x01" * (hi - lo)
+            if not block.left or self._errors or lo <= self._awaited < hi:
                 self._changed.notify_all()
         self._let_go(block)
 
     def fail(self, block: Block, error: BaseException) -> None:
         """The rows of a block that have not ended never will."""
         with self._changed:
-            self._errors.setdefault(block.start + block.size - block.left, error)
+            rows = range(block.start, block.start + block.size)
+            self._errors.update((row, error) for row in rows if not self._done[row])
             block.left = 0
             self._changed.notify_all()
         self._let_go(block)
@@ -198,10 +204,27 @@ class MapJob:
 
     def iterate(self, timeout: float | None = None) -> Iterator[Any]:
         """The values in order, each as soon as it and those before it are there. Raises like `results`."""
-        for start, end in self._in_order(timeout):
-            for row in range(start, end):
-                value, self._values[row] = self._values[row], None
-                yield value
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            for start, piece in self._pieces:
+                if not isinstance(piece, Block):
+                    yield piece.result(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                    continue
+                for row in range(start, start + piece.size):
+                    if not self._done[row]:
+                        self._await(piece, deadline, row)
+                    if row in self._held:
+                        self._load(row, row + 1, deadline)
+                    if row in self._errors:
+                        raise self._errors[row]
+                    yield self._take(row)
+        finally:
+            self.cancel()
+
+    def _take(self, row: int) -> Any:
+        """A value, which nobody else keeps."""
+        value, self._values[row] = self._values[row], None
+        return value
 
     def wait(self) -> None:
         """Block until all rows have ended, however they did."""
@@ -246,12 +269,19 @@ class MapJob:
                 self._errors[row] = error
             del self._held[row], hold
 
-    def _await(self, block: Block, deadline: float | None) -> None:
+    def _await(self, block: Block, deadline: float | None, row: int | None = None) -> None:
+        """Wait for all rows of a block, or for one."""
+
+        def ended() -> bool:
+            return not block.left or (row is not None and self._done[row] == 1)
+
         left = None if deadline is None else deadline - time.monotonic()
-        if block.left and nesting.current() is not None:
-            left = nesting.wait(self._link, self._reactor, block, lambda: not block.left, left)
+        if not ended() and nesting.current() is not None:
+            left = nesting.wait(self._link, self._reactor, block, ended, left)
         with self._changed:
-            while block.left:
+            if row is not None:
+                self._awaited = row
+            while not ended():
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")

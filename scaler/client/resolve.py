@@ -187,12 +187,12 @@ class Reactor:
 
     def _one(self, future: Future, body: Any) -> None:
         try:
-            value = self.load(body)
+            future._result = self.load(body)  # by no name here, which would keep it
         except BaseException as error:  # the user's classes may do anything while they are unpickled
             error.add_note("(raised on the client, while a task's result was unpickled)")
             future.fail(error)
         else:
-            future.fulfil(value)
+            future.fulfilled()
 
     # ---- answers ---------------------------------------------------------------------------------------------------
     def expect_withdrawal(self, futures: Iterable[Future]) -> Withdrawal:

@@ -1,16 +1,47 @@
 """`scaler.Executor` is what `concurrent.futures` says an executor is."""
 
+import asyncio
 import concurrent.futures
+import contextlib
+import gc
+import itertools
 import os
+import re
+import threading
 import time
+import weakref
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
+import dask
 import pytest
+from support import ROOT, until
 
-from scaler import Executor
+from scaler import Executor, SerializationError
 
 
 def double(x):
     return 2 * x
+
+
+def when(path):
+    """Wait until somebody has made this file; without one return at once."""
+    while path and not os.path.exists(path):
+        time.sleep(0.001)
+    return path
+
+
+def appended(path, line):
+    with open(path, "a") as file:
+        file.write(f"{line}\n")
+
+
+class Thing:
+    def method(self, x=None):
+        return x
+
+    def fail(self):
+        raise LookupError("of a method")
 
 
 @pytest.fixture
@@ -77,6 +108,16 @@ def test_shutdown_can_cancel_what_has_not_begun(cluster):
     assert sum(future.cancelled() for future in futures) > 30
 
 
+def test_what_workers_are_there_for_is_not_cancelled(traces):
+    for _ in range(5):
+        pool = Executor(2)
+        futures = [pool.submit(time.sleep, 0.01) for _ in range(50)]
+        pool.shutdown(cancel_futures=True)
+        assert all(future.done() for future in futures)
+        assert [future.cancelled() for future in futures[:2]] == [False, False]
+        assert sum(future.cancelled() for future in futures) > 20
+
+
 def test_shutdown_without_waiting_lets_the_tasks_end(cluster):
     pool = Executor(address=cluster.address)
     future = pool.submit(time.sleep, 0.1)
@@ -86,12 +127,226 @@ def test_shutdown_without_waiting_lets_the_tasks_end(cluster):
     assert future.result(20) is None
 
 
+def test_shutdown_that_waits_comes_after_one_that_does_not(start_cluster, tmp_path):
+    pool = Executor(address=start_cluster(1).address)
+    future = pool.submit(when, str(tmp_path / "file"))
+    pool.shutdown(wait=False)
+    threading.Timer(0.1, (tmp_path / "file").touch).start()
+    pool.shutdown()
+    assert future.done()
+    assert pool.client.closed
+
+
+def test_calls_that_race_with_shutdown_end_or_are_refused(cluster):
+    pool = Executor(address=cluster.address)
+    taken, refused = [], threading.Event()
+
+    def submit():
+        with contextlib.suppress(RuntimeError):
+            taken.extend((pool.submit(double, n), n) for n in itertools.count())
+        refused.set()
+
+    threading.Thread(target=submit).start()
+    until(lambda: len(taken) > 100)
+    pool.shutdown()
+    assert refused.wait(20)
+    assert [future.result(0) for future, _ in taken] == [2 * n for _, n in taken]
+
+
+# ---- map -------------------------------------------------------------------------------------------------------------
+def test_map_yields_each_result_when_it_is_there(cluster, tmp_path):
+    with Executor(address=cluster.address) as pool:
+        last = str(tmp_path / "last")
+        results = pool.map(when, [None] * 20 + [last])
+        assert [next(results) for _ in range(20)] == [None] * 20
+        Path(last).touch()
+        assert list(results) == [last]
+
+
+def test_the_time_of_map_runs_from_its_call_and_what_is_there_is_yielded(cluster, tmp_path):
+    with Executor(address=cluster.address) as pool:
+        results = pool.map(when, [None, None, str(tmp_path / "never")] + [None] * 50, timeout=1.0)
+        time.sleep(1.0)
+        with contextlib.closing(results):
+            assert [next(results), next(results)] == [None, None]
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                next(results)
+            assert time.monotonic() - began < 0.9
+        (tmp_path / "never").touch()
+
+
+def test_a_map_that_is_ended_early_cancels_what_has_not_begun(start_cluster, tmp_path):
+    log = str(tmp_path / "log")
+    with Executor(address=start_cluster(1).address) as pool:
+        results = pool.map(lambda n: (appended(log, n), time.sleep(0.02)), range(500))
+        next(results)
+        results.close()
+    assert len(Path(log).read_text().split()) < 100
+
+
+def test_map_with_a_buffer_reads_only_so_many_items_ahead(cluster):
+    with Executor(address=cluster.address) as pool:
+        numbers = itertools.count()
+        results = pool.map(double, numbers, buffersize=4)
+        assert next(numbers) == 4
+        assert [next(results) for _ in range(100)] == [2 * n for n in range(101) if n != 4]
+        assert next(numbers) == 105
+        chunks = pool.map(pow, itertools.count(), itertools.repeat(2), buffersize=2, chunksize=10)
+        assert list(itertools.islice(chunks, 95)) == [n**2 for n in range(95)]
+        for wrong, error in ((0, ValueError), (1.5, TypeError)):
+            with pytest.raises(error, match="buffersize"):
+                pool.map(double, [1], buffersize=wrong)
+
+
+def test_a_map_keeps_the_executor_that_it_needs(traces):
+    assert list(Executor(1).map(double, range(20), buffersize=2)) == list(range(0, 40, 2))
+    gc.collect()
+    traces.check(10.0)
+
+
+def test_many_rows_and_chunks_are_those_of_few(cluster):
+    with Executor(address=cluster.address) as pool:
+        rows = range(5000)
+        assert list(pool.map(double, rows)) == [2 * n for n in rows]
+        assert list(pool.map(divmod, rows, rows[1:], chunksize=77)) == [divmod(n, n + 1) for n in rows[:-1]]
+        assert list(pool.map(double, rows, chunksize=77, buffersize=3)) == [2 * n for n in rows]
+
+
+def test_a_chunk_that_fails_comes_after_those_before_it(cluster):
+    with Executor(address=cluster.address) as pool:
+        results = pool.map(lambda n: 1 // (25 - n), range(100), chunksize=10, buffersize=2)
+        assert len(list(itertools.islice(results, 20))) == 20
+        with pytest.raises(ZeroDivisionError):
+            next(results)
+
+
+# ---- the end without shutdown ----------------------------------------------------------------------------------------
+def test_a_forgotten_executor_lets_its_tasks_end_and_goes(traces, tmp_path):
+    gate = str(tmp_path / "gate")
+    pool = Executor(1)
+    future, forgotten = pool.submit(when, gate), weakref.ref(pool)
+    results = pool.map(double, range(2000))
+    del pool
+    gc.collect()
+    assert forgotten() is None
+    Path(gate).touch()
+    assert future.result(20) == gate
+    assert list(results) == list(range(0, 4000, 2))
+    traces.check(10.0)
+
+
+def test_the_interpreter_waits_for_what_is_under_way(scripts):
+    text = scripts.run(
+        """
+        import atexit, sys, time
+        import scaler
+
+        def say():
+            print("exit", future.done(), flush=True)
+            try:
+                pool.submit(abs, 1)
+            except RuntimeError as error:
+                print(error, flush=True)
+
+        pool = scaler.Executor(1)
+        atexit.register(say)
+        future = pool.submit(time.sleep, 0.3)
+        scaler.Executor(1).submit(lambda: (time.sleep(0.5), print("forgotten", flush=True)))
+        sys.exit(0)
+        """
+    )
+    assert text == "forgotten\nexit True\ncannot schedule new futures after interpreter shutdown\n"
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_executor(scripts):
+    text = scripts.run(
+        """
+        import os, sys, time
+        import scaler
+
+        pool = scaler.Executor(1)
+        future = pool.submit(time.sleep, 1.0)
+        pid = os.fork()
+        if pid == 0:
+            sys.exit(7)  # runs what waits for executors
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        print(future.done(), future.result(20))
+        """,
+        PYTHONWARNINGS="ignore::DeprecationWarning",  # since 3.12: forking a program with threads
+    )
+    assert text == "False None\n"
+
+
+# ---- what is submitted -----------------------------------------------------------------------------------------------
+def test_the_object_of_a_method_is_not_kept(cluster):
+    with Executor(address=cluster.address) as pool:
+        thing = Thing()
+        thing.itself = thing
+        assert pool.submit(thing.method, pool.submit(double, 4)).result(20) == 8
+        assert list(pool.map(thing.method, range(3))) == [0, 1, 2]
+        gone = weakref.ref(thing)
+        del thing
+        gc.collect()
+        assert gone() is None
+
+
+def test_errors_around_a_method_are_those_of_a_function(cluster):
+    with Executor(address=cluster.address) as pool:
+        thing = Thing()
+        with pytest.raises(LookupError, match="of a method") as info:
+            pool.submit(thing.fail).result(20)
+        assert "in fail" in str(info.value.__cause__)
+        thing.lock = threading.Lock()
+        with pytest.raises(SerializationError, match=r"Thing\.fail.*lock"):
+            pool.submit(thing.fail)
+
+
+def test_a_task_runs_a_method_that_it_submits_and_waits_for(cluster):
+    def outer(address):
+        with Executor(address=address) as inner:
+            return [future.result() for future in [inner.submit(Thing().method, n) for n in range(5)]]
+
+    with Executor(address=cluster.address) as pool:
+        assert pool.submit(outer, cluster.address).result(30) == list(range(5))
+
+
+# ---- in other hands --------------------------------------------------------------------------------------------------
+def test_an_event_loop_runs_functions_in_it(cluster):
+    async def main():
+        loop = asyncio.get_running_loop()
+        with Executor(address=cluster.address) as pool:
+            numbers = [loop.run_in_executor(pool, double, n) for n in range(10)]
+            with pytest.raises(ZeroDivisionError):
+                await loop.run_in_executor(pool, divmod, 1, 0)
+            return await asyncio.gather(*numbers)
+
+    assert asyncio.run(main()) == list(range(0, 20, 2))
+
+
+def test_dask_computes_in_it(cluster):
+    with Executor(3, address=cluster.address) as pool:
+        assert pool._max_workers == 3
+        parts = [dask.delayed(double)(n) for n in range(20)]
+        assert dask.compute(dask.delayed(sum)(parts), scheduler=pool) == (380,)
+        assert os.getpid() not in dask.compute(*[dask.delayed(os.getpid)() for _ in range(3)], scheduler=pool)
+    with Executor(address=cluster.address) as pool:
+        assert pool._max_workers == 2
+
+
+def test_the_page_for_those_who_come_from_a_process_pool_holds(scripts):
+    program = re.search(
+        r"^```python\n(.*?)^```", (ROOT / "docs/from-processpool.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    scripts.run(program[1])
+
+
+# ---- initializers ----------------------------------------------------------------------------------------------------
 def test_the_initializer_runs_once_in_each_worker(traces, tmp_path):
     log = str(tmp_path / "log")
 
     def note(path, text):
-        with open(path, "a") as file:
-            file.write(f"{os.getpid()} {text}\n")
+        appended(path, f"{os.getpid()} {text}")
 
     with Executor(2, initializer=note, initargs=(log, "hello")) as pool:
         pids = set(pool.map(lambda _: (time.sleep(0.005), os.getpid())[1], range(100)))
@@ -100,3 +355,72 @@ def test_the_initializer_runs_once_in_each_worker(traces, tmp_path):
     assert sorted(lines) == sorted(f"{pid} hello" for pid in pids)
     with pytest.raises(TypeError, match="callable"):
         Executor(1, initializer="no function")
+
+
+def test_each_executor_has_its_own_initializer(start_cluster, tmp_path):
+    log, address = str(tmp_path / "log"), start_cluster(1).address
+    for _ in range(2):
+        with Executor(address=address, initializer=appended, initargs=(log, "here")) as pool:
+            assert [pool.submit(lambda n: n, n).result(20) for n in range(5)] == list(range(5))
+            assert list(pool.map(double, range(5), chunksize=2)) == list(range(0, 10, 2))
+    assert Path(log).read_text() == "here\n" * 2
+
+
+def test_an_initializer_that_raises_breaks_the_executor(traces, tmp_path, caplog):
+    gate = str(tmp_path / "gate")
+
+    def raising(path):
+        when(path)
+        raise LookupError("not here")
+
+    pool = Executor(2, initializer=raising, initargs=(gate,))
+    futures = [pool.submit(double, n) for n in range(50)]
+    called = []
+    futures[-1].add_done_callback(called.append)
+    assert pool._broken is False
+    Path(gate).touch()
+    for future in futures:
+        with pytest.raises(BrokenProcessPool, match=r"raising has raised .*LookupError: not here"):
+            future.result(20)
+    assert called == [futures[-1]]
+    with pytest.raises(BrokenProcessPool, match="not here"):
+        pool.submit(double, 1)
+    with pytest.raises(BrokenProcessPool, match="not here"):
+        pool.map(double, [1])
+    assert "not here" in pool._broken
+    assert [record.name for record in caplog.records if "in raising" in record.getMessage()] == ["concurrent.futures"]
+    traces.check(10.0)
+    pool.shutdown()
+
+
+def test_one_worker_that_cannot_be_prepared_ends_the_tasks_of_all(traces, tmp_path):
+    first, gate = str(tmp_path / "first"), str(tmp_path / "gate")
+
+    def second_raises(path):
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            raise LookupError("second") from None
+
+    pool = Executor(2, initializer=second_raises, initargs=(first,))
+    futures = [pool.submit(when, gate) for _ in range(10)]
+    done, _ = concurrent.futures.wait(futures, timeout=20)
+    assert {type(future.exception()).__name__ for future in done} == {"InitializerFailed"}
+    assert len(done) == 10
+    Path(gate).touch()
+    pool.shutdown()
+
+
+def test_a_broken_executor_in_a_task_does_not_break_the_one_around_it(cluster):
+    def outer(address):
+        def raising():
+            raise LookupError("inner")
+
+        with Executor(address=address, initializer=raising) as inner:
+            return inner.submit(abs, 1).result()
+
+    with Executor(address=cluster.address, initializer=double, initargs=(1,)) as pool:
+        with pytest.raises(BrokenProcessPool, match="inner"):
+            pool.submit(outer, cluster.address).result(30)
+        assert pool._broken is False
+        assert pool.submit(double, 2).result(20) == 4

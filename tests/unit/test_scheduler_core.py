@@ -1,5 +1,6 @@
 """What the scheduler's core does, case by case; agents and clients are played by the test."""
 
+import pytest
 from simulator.scripted import FakeScheduler, graph, result, spans, task
 
 from scaler.protocol.messages import (
@@ -402,6 +403,17 @@ def test_a_claim_of_a_row_that_has_ended_is_refused() -> None:
     fake.claim(client, (10, 0, 1))
     (answer,) = fake.heard(client, TaskClaimResponse)
     assert list(answer.refused) == [(client, 10, 0, 1)]
+
+
+@pytest.mark.parametrize("question", ["cancel", "claim"])
+def test_rows_that_are_wanted_back_at_once_are_given_out_before_they_are_asked_for(question: str) -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    asked = TaskCancel(spans(Spans, 0, (10, 0, 1)), True) if question == "cancel" else spans(TaskClaim, 0, (10, 0, 1))
+    fake.say(client, task(10, 1), asked)
+    kinds = [type(message) for message in fake.heard(agent)]
+    assert kinds.index(Task) < kinds.index(type(asked))
 
 
 # ---- coming and going ------------------------------------------------------------------------------------------------

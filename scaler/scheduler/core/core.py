@@ -258,7 +258,7 @@ class SchedulerCore:
                 self._rows.cancel(client, batch, a, b)
             self._ask(client, batch, elsewhere, forward, "force" if message.force else "cancel")
         for number, spans in forward.items():
-            self._outbox.send(number, TaskCancel(spans, message.force))
+            self._outbox.ask(number, client.number, TaskCancel(spans, message.force))
 
     def _task_claim(self, client: Client, message: TaskClaim) -> None:
         granted, refused = Spans(), Spans()
@@ -279,7 +279,7 @@ class SchedulerCore:
         if granted or refused:
             self._outbox.send(client.number, TaskClaimResponse(granted, refused))
         for number, spans in forward.items():
-            self._outbox.send(number, TaskClaim(spans.clients, spans.batches, spans.spans))
+            self._outbox.ask(number, client.number, TaskClaim(spans.clients, spans.batches, spans.spans))
 
     def _known(self, client: Client, spans: Spans) -> Iterable[tuple[Batch, int, int]]:
         for _, batch_id, lo, hi in spans:

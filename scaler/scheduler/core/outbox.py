@@ -3,7 +3,19 @@
 from collections.abc import Iterable
 from itertools import chain
 
-from scaler.protocol.messages import EACH, Frame, Neighbours, ObjectRelease, Task, TaskResult, i32, u32, u64
+from scaler.protocol.messages import (
+    EACH,
+    Frame,
+    Neighbours,
+    ObjectRelease,
+    Task,
+    TaskCancel,
+    TaskClaim,
+    TaskResult,
+    i32,
+    u32,
+    u64,
+)
 from scaler.results import FULL, ResultBuilder, SpanResult
 from scaler.scheduler.core.events import Effect, Send
 from scaler.scheduler.core.state import Agent, Batch, Client
@@ -16,11 +28,13 @@ RELEASE_BYTES = 1 << 16
 class Outbox:
     """Effects in order, with results and tasks grouped by receiver."""
 
-    __slots__ = ("_results", "agents", "effects")
+    __slots__ = ("_questions", "_results", "agents", "effects")
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
         self._results: dict[int, ResultBuilder] = {}
+        #: what comes behind everything else: agent, client and message
+        self._questions: list[tuple[int, int, TaskCancel | TaskClaim]] = []
         #: agents with something in their own outboxes
         self.agents: dict[Agent, None] = {}
 
@@ -28,6 +42,14 @@ class Outbox:
         """Send a message; results gathered for this peer go first."""
         self.flush_results(number)
         self.effects.append(Send(number, message))  # type: ignore[arg-type]
+
+    def ask(self, agent: int, client: int, message: TaskCancel | TaskClaim) -> None:
+        """Ask an agent for rows of a client, some of which it may only be given now: behind all tasks."""
+        self._questions.append((agent, client, message))
+
+    def ask_no_more(self, client: int) -> None:
+        """A client's rows are forgotten."""
+        self._questions = [question for question in self._questions if question[1] != client]
 
     def result(self, client: int, span: SpanResult) -> None:
         """Add a span to the client's next TaskResult."""
@@ -55,6 +77,9 @@ class Outbox:
         for agent in self.agents:
             self._flush_agent(agent, clients, agents)
         self.agents.clear()
+        if self._questions:
+            self.effects += [Send(agent, message) for agent, _, message in self._questions if agent in agents]
+            self._questions.clear()
         effects, self.effects = self.effects, []
         return effects
 

@@ -568,6 +568,7 @@ class Rows:
     # ---- departure -------------------------------------------------------------------------------------------------
     def drop_client_work(self, client: Client) -> set[int]:
         """Forget all batches and objects of a client; the agents that have something of it."""
+        self._outbox.ask_no_more(client.number)
         self._queues.drop_client(client.number)
         for batch in client.batches.values():
             for number, rows in batch.at.items():
