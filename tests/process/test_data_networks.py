@@ -125,7 +125,8 @@ def test_a_way_that_is_cut_between_two_agents_costs_no_result(network):
     agents = [host.start_agent(middle.url(), 1) for host in (one, other)]
     script = middle.start_script(WAY_CUT, middle.url(), "200")
     script.says("sent")
-    until(lambda: one.sent_bytes() + other.sent_bytes() > 20 * MB, "bytes to travel")
+    # one host may happen to run nearly all of it, and then few bytes travel
+    until(lambda: one.sent_bytes() + other.sent_bytes() > 20 * MB or "right" in script.text, "bytes to travel")
     one.cut(other)
     script.says("right")
     assert script.ends(5) == 0
