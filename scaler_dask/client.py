@@ -443,7 +443,7 @@ class Client:
     def upload_file(self, filename: str | Path, load: bool = True) -> Any:
         """Let workers import a module (.py), or what is in an archive (.zip, .egg). Blocks, or is awaited.
 
-        It is written on each worker, and on those that join later before their next task.
+        Each worker gets it, and those that join later before their next task; it goes with the worker.
         """
         path = Path(filename)
         return self._register(f"upload-{path.name}", remote.Uploaded(path.name, path.read_bytes()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import platform
@@ -115,22 +116,33 @@ class SetUp:
 
 
 class Uploaded:
-    """Writes a file where this worker can import it from."""
+    """Puts a file where this worker can import it from: in memory, so that nothing is left of it after the worker."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self._name = name
-        self._content = content
+        self._archive = content if Path(name).suffix in (".egg", ".zip", ".pyz") else _zipped(name, content)
 
     def __call__(self) -> str:
-        # of this worker alone, so that nobody reads what another one is writing
-        directory = Path(tempfile.mkdtemp(prefix="scaler-upload-"))
-        path = directory / self._name
-        path.write_bytes(self._content)
-        is_archive = path.suffix in (".egg", ".zip", ".pyz")
-        sys.path.insert(0, str(path if is_archive else directory))
-        for module in [name for name in sys.modules if name.partition(".")[0] == path.stem]:
+        if hasattr(os, "memfd_create"):
+            file = os.memfd_create(self._name)
+            path = f"/proc/self/fd/{file}"
+        else:
+            file, path = tempfile.mkstemp(prefix="scaler-upload-", suffix=".zip")
+        with open(file, "wb", closefd=False) as written:  # it stays open: the path is its descriptor
+            written.write(self._archive)
+        sys.path.insert(0, path)
+        for module in [module for module in sys.modules if module.partition(".")[0] == Path(self._name).stem]:
             del sys.modules[module]  # an older one of this name
-        return str(path)
+        return path
+
+
+def _zipped(name: str, content: bytes) -> bytes:
+    import zipfile  # here, as workers do without
+
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as writer:
+        writer.writestr(name, content)
+    return archive.getvalue()
 
 
 def versions() -> dict[str, Any]:

@@ -5,6 +5,7 @@ import io
 import operator
 import os
 import pickle
+import tempfile
 import threading
 import uuid
 import weakref
@@ -629,6 +630,7 @@ def test_uploaded_modules_can_be_imported_in_tasks(cluster, tmp_path):
         path.write_text("def answer(): return 43\n")
         client.upload_file(path)
         assert set(client.gather(client.map(use, range(8), pure=False))) == {43}
+    assert not list(Path(tempfile.gettempdir()).glob(f"scaler-upload-*/{name}.py")), "nothing is left on disk"
 
 
 def test_what_there_is_to_know_of_the_cluster(client):
