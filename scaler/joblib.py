@@ -187,7 +187,7 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         return made
 
     def _client(self) -> tuple[Client, bool]:
-        return (self._given, False) if self._given is not None else _client_for(self._address)
+        return (self._given, False) if self._given is not None else embedded.client_for(self._address)
 
     def __reduce__(self) -> Any:
         return _unpickled, (self._address, self._given, self.nesting_level, self.inner_max_num_threads)
@@ -197,16 +197,6 @@ def _unpickled(
     address: str | None, client: Client | None, nesting_level: int | None, threads: int | None
 ) -> ScalerBackend:
     return ScalerBackend(address, client=client, nesting_level=nesting_level, inner_max_num_threads=threads)
-
-
-def _client_for(address: str | None) -> tuple[Client, bool]:
-    """The client of `address`, of the surroundings, or of the embedded cluster, and whether it is the latter."""
-    if not address:
-        try:
-            address = nesting.where(None, None)[0].url
-        except ValueError:  # no surrounding task and no SCALER_ADDRESS
-            return embedded.client(), True
-    return nesting.shared_client(address, None), False
 
 
 def _workers_of(client: Client) -> int:

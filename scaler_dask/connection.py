@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dask.config
 
-from scaler.client import Client, nesting
+from scaler.client import Client
 
 
 def client_for(address: str | None = None) -> Client:
@@ -13,15 +13,9 @@ def client_for(address: str | None = None) -> Client:
     The settings are dask's own: `scaler.address` and `scaler.n-workers`, the latter for the embedded cluster; from the
     environment DASK_SCALER__ADDRESS and DASK_SCALER__N_WORKERS. Raises ValueError for a number that is none.
     """
-    address = address or dask.config.get("scaler.address", None)
-    if not address:
-        try:
-            address = nesting.where(None, None)[0].url
-        except ValueError:  # no surrounding task and no SCALER_ADDRESS
-            from scaler.cluster import embedded
+    from scaler.cluster import embedded  # here, as it is slow to load
 
-            return embedded.client(_workers())
-    return nesting.shared_client(address, None)
+    return embedded.client_for(address or dask.config.get("scaler.address", None), _workers)[0]
 
 
 def _workers() -> int | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
-from scaler.client import Client
+from scaler.client import Client, nesting
 from scaler.cluster.combo import SchedulerClusterCombo
 
 _lock = threading.Lock()
@@ -23,6 +24,19 @@ def client(n_workers: int | None = None) -> Client:
             cluster = SchedulerClusterCombo(n_workers=n_workers)
             _mine = os.getpid(), cluster, Client(cluster.address, security=cluster.security)
         return _mine[2]
+
+
+def client_for(address: str | None, n_workers: Callable[[], int | None] = lambda: None) -> tuple[Client, bool]:
+    """The client of `address`, of the surroundings, or of this process's own cluster; and whether it is the latter.
+
+    `n_workers` is asked when that is started. Any thread; blocks until there is a connection.
+    """
+    if not address:
+        try:
+            address = nesting.where(None, None)[0].url
+        except ValueError:  # no surrounding task and no SCALER_ADDRESS
+            return client(n_workers()), True
+    return nesting.shared_client(address, None), False
 
 
 def _after_fork() -> None:
