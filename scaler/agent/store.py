@@ -192,6 +192,16 @@ class HostStore:
         return True
 
     def _drop(self, key: Key, now: float) -> None:
+        self._drop_incomplete(key)
+        with contextlib.suppress(OSError):
+            self._kept += segments.free(self.path, key)
+            if self._kept > self._keep and self._counted() > self._keep:
+                self._trim_at = now
+            elif self._trim_at is None:
+                self._trim_at = now + KEEP_SECONDS / 4
+
+    def _drop_incomplete(self, key: Key) -> None:
+        """Give up what is to bring an object here, and what is of it on disk."""
         if key in self._fetches:
             self._fetches.remove(key)
             self._stale_fetches[key] += 1
@@ -202,12 +212,6 @@ class HostStore:
             self._spiller.drop(key)
             if key in self._moves:
                 self._stale_moves[key] = self._moves[key]
-        with contextlib.suppress(OSError):
-            self._kept += segments.free(self.path, key)
-            if self._kept > self._keep and self._counted() > self._keep:
-                self._trim_at = now
-            elif self._trim_at is None:
-                self._trim_at = now + KEEP_SECONDS / 4
 
     def introduced(self) -> None:
         """From now on the scheduler may tell clients of this store."""
@@ -217,6 +221,8 @@ class HostStore:
 
     def _drop_all(self) -> None:
         """Remove all objects that the scheduler can't know of. A file that is written or renamed gets a new time."""
+        for key in {*self._fetches, *self._on_disk}:
+            self._drop_incomplete(key)
         for name in os.listdir(self.path):
             path = os.path.join(self.path, name)
             with contextlib.suppress(FileNotFoundError):

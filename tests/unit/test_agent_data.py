@@ -312,6 +312,16 @@ def test_a_client_that_leaves_takes_everything_along() -> None:
     assert fake.core.data.is_idle
 
 
+def test_at_a_new_scheduler_files_are_removed_by_their_age_and_not_by_name() -> None:
+    """A client that is faster than this agent may have written one by the same name since."""
+    fake = FakeAgent(1)
+    made(fake, 0, 10)
+    fake.handle(ev.Welcomed(False, 1.0, OWN))
+    assert fake.asked(ev.DropObject) == []
+    assert ev.DropClient(0) in fake.store
+    assert fake.core.objects == 0
+
+
 def test_nothing_is_handed_out_while_workers_of_a_forgotten_past_still_end() -> None:
     fake = FakeAgent(2)
     fake.give(10, 0, 1)

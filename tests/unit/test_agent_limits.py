@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from support import until
@@ -114,10 +115,17 @@ def later_than(path: str) -> bool:
 def test_files_from_before_a_new_scheduler_are_removed_and_newer_ones_are_not(store: HostStore) -> None:
     segments.write(store.path, (7, 1), b"old")
     until(lambda: later_than(os.path.join(store.path, "7-1")), "the clock of files to go on")
+    segments.write(store.path, KEY, b"old, and on disk")
+    store.carry_out(ev.Spill(KEY), 0.0)
+    settled(store, lambda: not store._moves)
     store.introduced()
     segments.write(store.path, (7, 2), b"new")
     store.carry_out(ev.DropClient(0), 0.0)
-    assert names(store) == {"7-2"}
+    segments.write(store.path, KEY, b"new")
+    store.carry_out(ev.Restore((7, 1)), 0.0)  # whatever comes after the disk was told to drop it
+    assert settled(store, lambda: not store._moves) == [ev.Restored((7, 1), ANY)]
+    assert names(store) == {"7-2", "7-a"}
+    assert not store._on_disk
 
 
 def test_files_that_nobody_knows_are_removed_after_a_while(store: HostStore) -> None:

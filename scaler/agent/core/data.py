@@ -158,9 +158,8 @@ class Data:
         """Begin anew; what workers have is dropped by the caller."""
         for key in list(self._fetches):
             self._fetch_ends(key, 0)
-        for key in list(self.index.keys()):
-            if self.index.remove(key).place != "live":
-                self._out.add(DropObject(key))
+        for key in list(self.index.keys()):  # not one by one: clients may have written files by these names since
+            self.index.remove(key)
         self.leaving = self.lacking = 0
         self._out.add(DropClient(0))
         for table in (

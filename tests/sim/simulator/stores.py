@@ -46,6 +46,9 @@ class SimStore:
             for table in (self.files, self.disk, self._under_way):
                 table.pop(effect.key, None)
         elif isinstance(effect, ev.DropClient):
+            if not effect.client:
+                self.disk.clear()
+                self._under_way.clear()
             line = self.host.line
             since = line.introduced if line is not None and not effect.client else float("inf")
             for key in [key for key in self.files if effect.client in (0, key[0])]:
