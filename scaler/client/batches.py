@@ -8,6 +8,7 @@ from scaler.client import events as ev
 from scaler.client.calls import Calls
 from scaler.client.graph import Plan, Run
 from scaler.client.outbox import Options, check_size
+from scaler.client.reference import Elsewhere
 from scaler.protocol.messages import GRAPH, INLINE_LIMIT, KEEP, Task, u8, u32
 from scaler.serialize.call import pack_entries
 from scaler.serialize.outofband import joined, pack
@@ -17,16 +18,23 @@ if TYPE_CHECKING:
     from scaler.client.link import Link
 
 
-def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, options: Options) -> list[ev.Event]:
+def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, default: Options) -> list[ev.Event]:
     """The events that send a graph; `by_row` has the futures of the rows that are wanted.
+
+    `default` are the options of runs that have none.
 
     Blocks while large constants are written to a store; those sent before are recognised. Raises `SerializationError`,
     `StoreFull`, `ObjectTooLarge`, `ConnectionFailed`.
     """
+    unsent: list[Any] = [value for value in made.shared if isinstance(value, Elsewhere) and not value.id]
+    if unsent:
+        link.flush()
+        for value in unsent:  # that have failed before they were sent
+            value.id = value.id or link.take_id()
     rows = sum(len(run.entries) for run in made.runs)
     with link.lock:
         first = link.session.take_ids(rows)
-    group = ev.Group(len(by_row), keep=[])
+    group = ev.Group(len(by_row))
     events: list[ev.Event] = []
     shared = [_constant(value, link, calls, group.keep, events) for value in made.shared]
     uses = u32([0]) * rows
@@ -37,11 +45,11 @@ def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, 
                     uses[need] += 1
     at = 0
     for run in made.runs:
-        n = len(run.entries)
+        n, options = len(run.entries), run.options or default
         function, payload = _entries(run, link, calls)
         task = Task(
             0, first + at, n, GRAPH, options.flags | KEEP, function, 0, run.names,
-            options.priority, options.retries, options.timeout, options.capabilities, u32([0, n]),
+            options.priority, options.retries, options.timeout, options.capabilities, u32([0, n]), graph=first,
         )  # fmt: skip
         task.dependency_counts = u32(map(len, run.dependencies))
         task.dependencies.extend(
@@ -61,13 +69,16 @@ def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, 
     return events
 
 
-def _constant(value: Any, link: Link, calls: Calls, keep: list[Any], events: list[ev.Event]) -> int:
-    """The id of a constant that rows share: stored if it is large, else announced."""
+def _constant(value: Any, link: Link, calls: Calls, keep: dict[int, Any], events: list[ev.Event]) -> int:
+    """The id of a value that rows share: its own if it is in the cluster; stored if it is large, else announced."""
+    if isinstance(value, Elsewhere):
+        keep[value.id] = value
+        return value.id
     packed = pack(value)
     if packed.size >= INLINE_LIMIT:
         stored = calls.keep(value, packed, pack, "a value in the graph")
         if stored is not None:
-            keep.append(stored)
+            keep[stored.id] = stored
             return stored.id
     payload = joined(packed, value)
     check_size(len(payload), link.welcome.limit, "a value in the graph")

@@ -1,4 +1,4 @@
-"""Writing constants into a call, and taking large values out of it."""
+"""Writing constants into a call, and taking out of it large values and what stands for values in the cluster."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scaler.client.nodes import Call, Key, is_large
+from scaler.client.reference import Elsewhere
 
 
 class Binder:
@@ -22,7 +23,7 @@ class Binder:
         self._rows = rows
         self._targets = targets
         self._constants = constants
-        #: large values, each once
+        #: large values and such as are in the cluster, each once
         self.shared: list[Any] = []
         #: id of a value -> its (negative) number as a dependency; 0 if it is not large
         self._numbers: dict[int, int] = {}
@@ -36,9 +37,10 @@ class Binder:
             if name in self._places:
                 row = self._rows[self._places[name]]
             else:
-                row = self.share(self._constants[name])
+                value = _known(self._constants[name])
+                row = self.share(value)
                 if not row:
-                    values.append((True, self._constants[name]))
+                    values.append((True, value))
                     continue
             values.append((False, needed.setdefault(row, len(needed))))
         count = len(call.dependencies)
@@ -48,7 +50,7 @@ class Binder:
         return step, tuple(needed)
 
     def share(self, value: Any) -> int:
-        """Take a value out if it is large; its number as a dependency, or 0."""
+        """Take a value out if it is large, or elsewhere; its number as a dependency, or 0."""
         number = self._numbers.get(id(value))
         if number is None:
             number = 0
@@ -73,7 +75,10 @@ class Binder:
         filled = set(fill[::2])
         filled.update(place for place, _ in inner)
         for place, arg in enumerate(template):
-            if place not in filled and (number := self.share(arg)):
+            if place in filled:
+                continue
+            template[place] = arg = _known(arg)
+            if number := self.share(arg):
                 template[place] = None
                 places += place, needed.setdefault(number, len(needed))
         for place, index in zip(fill[::2], fill[1::2], strict=True):
@@ -86,3 +91,7 @@ class Binder:
         for place, (inner_function, inner_args, inner_fill, deeper) in inner:
             calls.append((place, self._rewrite(inner_function, inner_args, inner_fill, deeper, values, needed)))
         return function, tuple(template), tuple(places), tuple(calls)
+
+
+def _known(value: Any) -> Any:
+    return value.known() if isinstance(value, Elsewhere) else value

@@ -22,12 +22,13 @@ from scaler.client.link import Link
 from scaler.client.mapping import MapJob, argument_rows
 from scaler.client.nodes import from_tuples
 from scaler.client.outbox import Call, Options, Recipe, check_size
-from scaler.client.reference import ObjectRef
+from scaler.client.reference import Elsewhere, ObjectRef
 from scaler.client.resolve import Reactor
 from scaler.client.sent import Stored
 from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient, ShutdownRefused
 from scaler.protocol.messages import INLINE_LIMIT, PROFILE, STREAM, WARN, ClientClear, ClientShutdown, DisconnectRequest
 from scaler.serialize.call import AnySerializer, Slot
+from scaler.serialize.entry import itself
 from scaler.serialize.function import Captured, FunctionCache
 from scaler.serialize.outofband import joined
 from scaler.serialize.payload import SCALARS
@@ -183,11 +184,8 @@ class Client:
 
     def _slot(self, value: Any, needs: list[Any], future: Future) -> Any:
         """An argument as it travels: what stands for another value becomes a Slot."""
-        if isinstance(value, (Future, ObjectRef)):
-            if value.client._root is not self._root:
-                raise ValueError(
-                    f"{value!r} belongs to another client ({value.client!r}); only that one's tasks can use it"
-                )
+        if isinstance(value, Elsewhere):
+            self._check_own(value)
             if isinstance(value, Future) and value.done() and not value.is_stored:
                 error = CancelledError() if value.cancelled() else value.exception()
                 if error is not None:
@@ -197,6 +195,12 @@ class Client:
             needs.append(value)
             return Slot(len(needs) - 1)
         return value
+
+    def _check_own(self, value: Elsewhere) -> None:
+        if value.client._root is not self._root:
+            raise ValueError(
+                f"{value!r} belongs to another client ({value.client!r}); only that one's tasks can use it"
+            )
 
     def map(self, function: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None) -> list[Any]:
         """The results of calling `function` with each item, in order; blocks until all are there.
@@ -227,6 +231,8 @@ class Client:
     def get(self, graph: Mapping[Any, Any], keys: Sequence[Any], block: bool = True) -> dict[Any, Any]:
         """The values of these keys of a graph `{"a": 2, "c": (inc, "a")}`; with `block=False` their futures.
 
+        Futures and references stand for their values, as nodes and as arguments of their own.
+
         Only what the keys need is run. Raises `CycleError` naming the cycle, KeyError for a missing key, and what a
         task raised.
         """
@@ -239,31 +245,58 @@ class Client:
         """Futures of these keys of a graph, in the keys' order. Does not block; raises like `get`."""
         return self.submit_nodes(from_tuples(graph), keys)
 
-    def submit_nodes(self, nodes: Mapping[Any, Any], keys: Sequence[Any], order: Order | None = None) -> list[Future]:
+    def submit_nodes(
+        self,
+        nodes: Mapping[Any, Any],
+        keys: Sequence[Any],
+        order: Order | None = None,
+        options: Mapping[Any, Mapping[str, Any]] | None = None,
+    ) -> list[Future]:
         """`submit_graph` for nodes: objects with `.dependencies` (keys) that are called with a mapping of their values.
 
-        `order` gives each key a priority, smallest first; or it is a function that does if it is asked.
+        `order` gives each key a priority, smallest first; or it is a function that does if it is asked. `options`: for
+        some keys what `with_options` takes, on top of this client's; they hold for the tasks of these keys alone.
         """
         self._check_open()
-        options = self._options
+        own = self._options
         # rows that end or run again by themselves stay by themselves
-        workers = NO_BUNDLES if options.timeout or options.retries else self.n_workers or NO_BUNDLES
-        made = plan_graph(nodes, keys, order, workers=workers)
+        workers = NO_BUNDLES if own.timeout or own.retries else self.n_workers or NO_BUNDLES
+        made = plan_graph(nodes, keys, order, workers=workers, options=self._options_by_key(options or {}))
+        for value in made.shared:
+            if isinstance(value, Elsewhere):
+                self._check_own(value)
         by_row: dict[int, Future] = {}
         for row in made.rows_of_keys.values():
             if row not in by_row:
                 by_row[row] = self._new_future()
         futures = []
         for key in keys:
-            if key in made.constants:
-                future = self._new_future()
-                future.fulfil(made.constants[key])
-            else:
-                future = by_row[made.rows_of_keys[key]]
+            future = (
+                by_row[made.rows_of_keys[key]] if key in made.rows_of_keys else self._future_of(made.constants[key])
+            )
             futures.append(future)
         if made.runs:
-            self._link.tell(*batches_of(made, by_row, self._link, self._reactor.calls, self._options))
+            self._link.tell(*batches_of(made, by_row, self._link, self._reactor.calls, own))
         return futures
+
+    def _options_by_key(self, options: Mapping[Any, Mapping[str, Any]]) -> dict[Any, Options]:
+        made: dict[tuple[tuple[str, str], ...], Options] = {}
+        found = {}
+        for key, changes in options.items():
+            name = tuple((option, repr(value)) for option, value in changes.items())
+            if name not in made:
+                made[name] = self.with_options(**changes)._options
+            found[key] = made[name]
+        return found
+
+    def _future_of(self, value: Any) -> Future:
+        """A future of a constant, or of what stands for a value."""
+        if isinstance(value, Elsewhere):
+            self._check_own(value)
+            return value if isinstance(value, Future) else self.submit(itself, value)
+        future = self._new_future()
+        future.fulfil(value)
+        return future
 
     # ---- objects ---------------------------------------------------------------------------------------------------
     def send_object(self, obj: Any, name: Any = None) -> ObjectRef:
@@ -288,7 +321,7 @@ class Client:
             payload = joined(packed, obj)
             check_size(len(payload), self._link.welcome.limit, what)
             object_id = self._link.take_id()
-            self._link.announce(ev.Announce(object_id, payload))
+            self._link.flush(ev.Announce(object_id, payload))
         return ObjectRef(self, object_id, packed.size, name)
 
     def release_object(self, object_id: int) -> None:

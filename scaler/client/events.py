@@ -52,8 +52,8 @@ class Group:
     left: int
     batches: list[int] = field(default_factory=list)
     failed: bool = False
-    #: what has to live as long as they do
-    keep: Any = None
+    #: by id, what rows of theirs need that is not of the graph
+    keep: dict[int, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -20,6 +20,8 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaler.client.reference import Elsewhere
+
 if TYPE_CHECKING:
     from scaler.client.client import Client
     from scaler.client.hold import Hold
@@ -43,7 +45,7 @@ class ProfilingInfo:
     peak_memory: int
 
 
-class Future(concurrent.futures.Future):  # type: ignore[type-arg]
+class Future(concurrent.futures.Future, Elsewhere):  # type: ignore[type-arg]
     """The result of a task, some time. Everything `concurrent.futures.Future` does, and `await`.
 
     Any thread may use it. `result` and `exception` block, inside a task also: the task's worker then runs the awaited
@@ -136,6 +138,12 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     def is_stored(self) -> bool:
         """Its value is in a store, where tasks can use it."""
         return self._hold is not None and self._exception is None
+
+    def known(self) -> Any:
+        """The value if it came here in a message, else the future itself."""
+        if self._state is FINISHED and self._hold is None and self._exception is None:
+            return self._result
+        return self
 
     def _wait(self, timeout: float | None) -> None:
         timeout = self.client.wait_for(self, timeout)

@@ -9,7 +9,8 @@ The order decides how many values are kept at a time; `scaler.client.ordering` f
 better one.
 
 A value too large to be copied into rows (over `LARGE` bytes) is taken out into `Plan.shared`, to be sent once as an
-object. Rows name it as a dependency with a negative number: -1 is shared[0], -2 is shared[1], and so on.
+object, and so is what stands for a value that is in the cluster (`Elsewhere`). Rows name it as a dependency with a
+negative number: -1 is shared[0], -2 is shared[1], and so on.
 
 Nothing here recurses over the graph: a chain may be as long as memory allows. Plain code, no I/O.
 """
@@ -51,6 +52,8 @@ class Run:
     #: one tuple per row, in the order in which its entry wants the values: row numbers of the plan, smaller than the
     #: row's own, or negative for a shared value
     dependencies: list[tuple[int, ...]]
+    #: what the caller of `plan` said of all its rows
+    options: Any = None
 
     @property
     def names(self) -> str:
@@ -74,7 +77,7 @@ class Plan:
     rows_of_keys: dict[Key, int]
     #: the value of each wanted key that is there already
     constants: dict[Key, Any]
-    #: large values, to be sent once as objects; shared[i] is the dependency -1 - i
+    #: large values, to be sent once as objects, and such as are elsewhere; shared[i] is the dependency -1 - i
     shared: list[Any]
 
 
@@ -84,8 +87,11 @@ def plan(
     order: Order | None = None,
     run_length: int = 64,
     workers: int = NO_BUNDLES,
+    options: Mapping[Key, Any] | None = None,
 ) -> Plan:
     """Return the plan that computes `keys`; rows are joined as far as that leaves enough for so many `workers`.
+
+    `options` has something for some keys: only calls with equal options share a row, or a run, which is given them.
 
     `order` maps every key that is needed to its priority, the lowest first; one that contradicts the dependencies is
     ignored. A function that returns such a mapping is called only where the best order is not known anyway, and for
@@ -105,8 +111,8 @@ def plan(
         try:
             arranged = _arrange(calls, order)
         except _Contradiction:
-            return plan(nodes, wanted, None, run_length, workers)
-        return _number(calls, arranged, wanted, run_length, workers)
+            return plan(nodes, wanted, None, run_length, workers, options)
+        return _number(calls, arranged, wanted, run_length, workers, options or {})
 
 
 @dataclass(slots=True)
@@ -244,7 +250,12 @@ class _Contradiction(Exception):
 
 
 def _number(
-    found: _Calls, arranged: Sequence[int] | None, wanted: Iterable[Key], run_length: int, workers: int
+    found: _Calls,
+    arranged: Sequence[int] | None,
+    wanted: Iterable[Key],
+    run_length: int,
+    workers: int,
+    options: Mapping[Key, Any],
 ) -> Plan:
     """Give each call a row of its own, or make it the next link of the chain that it continues; join small subtrees."""
     #: of each call, by its place
@@ -252,6 +263,8 @@ def _number(
     entries: list[tuple[Any, ...]] = []
     #: of each row, whether the value of its last link so far is needed by one call alone
     is_needed_once: list[bool] = []
+    #: of each row, if there are any
+    row_options: list[Any] = []
     chains: dict[int, list[tuple[Any, ...]]] = {}
     dependencies: list[tuple[int, ...]] = []
     binder = Binder(found.places, rows, found.targets, found.constants)
@@ -267,7 +280,12 @@ def _number(
         else:
             needed = tuple([rows[need] for need in needs]) if needs else ()
             step = (key, call.function) if call.args is None else (key, call.function, call.args, call.fill, call.inner)
-        if len(needed) == 1 and (row := needed[0]) >= 0 and is_needed_once[row]:
+        if (
+            len(needed) == 1
+            and (row := needed[0]) >= 0
+            and is_needed_once[row]
+            and not (options and options.get(key) != row_options[row])
+        ):
             if row not in chains:
                 chains[row] = [entries[row]]
             chains[row].append(step)
@@ -277,18 +295,33 @@ def _number(
             entries.append(step)
             is_needed_once.append(users == 1)
             dependencies.append(needed)
+            if options:
+                row_options.append(options.get(key))
         rows[place] = row
     for row, steps in chains.items():
         entries[row] = (steps[-1][0], None, steps)
     size = bundle_size(len(entries), workers)
-    if size > 1:
+    if size > 1 and not options:
         entries, dependencies, numbers = bundled(entries, dependencies, is_needed_once, size)
         rows = [numbers[row] for row in rows]
-    starts = range(0, len(entries), run_length)
     targets, constants, places = found.targets, found.constants, found.places
     return Plan(
-        [Run(entries[start : start + run_length], dependencies[start : start + run_length]) for start in starts],
+        [
+            Run(entries[start:end], dependencies[start:end], row_options[start] if options else None)
+            for start, end in _runs(len(entries), row_options, run_length)
+        ],
         {key: rows[places[targets.get(key, key)]] for key in wanted if key not in constants},
         {key: constants[key] for key in wanted if key in constants},
         binder.shared,
     )
+
+
+def _runs(rows: int, options: Sequence[Any], length: int) -> Iterable[tuple[int, int]]:
+    """Yield where runs begin and end: they have at most `length` rows, of the same options."""
+    start = 0
+    while start < rows:
+        end = min(start + length, rows)
+        if options:
+            end = next((row for row in range(start + 1, end) if options[row] != options[start]), end)
+        yield start, end
+        start = end

@@ -151,11 +151,11 @@ class Link:
         if not self._closing:
             self._events.append(ev.Release([object_id]))
 
-    def announce(self, event: ev.Announce) -> None:
-        """Send an object before anything that is queued from now on, also calls; waits for the lock."""
+    def flush(self, *events: ev.Event) -> None:
+        """Send what is queued, also calls, which then have their ids, and after it these events; waits for the lock."""
         with self.lock:
             self._flush()
-            self._handle((event,))
+            self._handle(events)
             wake = bool(self._effects)
         if wake:
             self.wake()

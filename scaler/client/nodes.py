@@ -12,6 +12,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
 
 from scaler.client.pause import collector_paused
+from scaler.client.reference import Elsewhere
 from scaler.serialize import entry
 from scaler.serialize.entry import fill_in
 
@@ -172,13 +173,13 @@ def _step_of(meaning: Nested, indices: dict[Key, int], large: list[Any]) -> Any:
 
 
 def is_large(value: Any) -> bool:
-    """Say whether a value is better sent once than copied into each row that uses it."""
+    """Say whether a value is better sent once than copied into each row that uses it, or is in the cluster already."""
     kind = type(value)
     if kind is str or kind is bytes:
         return len(value) > LARGE
     if kind in _SMALL or (kind in _BUILDERS and len(value) < 1000 and _SMALL.issuperset(map(type, value))):
         return False
-    return _estimate(value, 2) > LARGE
+    return isinstance(value, Elsewhere) or _estimate(value, 2) > LARGE
 
 
 def _estimate(value: Any, depth: int) -> float:

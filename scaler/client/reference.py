@@ -1,4 +1,4 @@
-"""References to objects that were sent to the cluster."""
+"""What stands for a value that is in the cluster: references to objects that were sent, and futures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,21 @@ if TYPE_CHECKING:
     from scaler.client.client import Client
 
 
-class ObjectRef:
+class Elsewhere:
+    """Base of what stands for a value that is in the cluster, or will be: what needs it is given it there."""
+
+    __slots__ = ()
+
+    #: the value's; 0 until it is known
+    id: int
+    client: Client
+
+    def known(self) -> Any:
+        """The value if it came here, else this itself."""
+        return self
+
+
+class ObjectRef(Elsewhere):
     """Stands for an object sent by `Client.send_object`: pass it to tasks as an argument, positional or by keyword.
 
     The object is kept by the cluster for as long as this, or a task that needs it, lives.
@@ -24,7 +38,7 @@ class ObjectRef:
         self.name = name
 
     @property
-    def client(self) -> Client:
+    def client(self) -> Client:  # type: ignore[override]
         """The client that sent it; only its tasks can use it."""
         return self._client
 

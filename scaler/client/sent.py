@@ -138,7 +138,7 @@ class SentValues:
         if not self._stores.is_here:
             content.take_digests(packed)
         source = functools.partial(self._pack_again, object_id, content, pack)
-        self._link.announce(written.announce(source))
+        self._link.flush(written.announce(source))
         return Object(object_id, written.size, content, self._link.release)
 
     def _stored_buffers(self, sent: Object) -> Sequence[memoryview] | None:
@@ -168,7 +168,7 @@ class SentValues:
         written = self._stores.write(object_id, packed, what)
         if written is None:
             return None
-        self._link.announce(written.announce(functools.partial(pack_again, value, content, pack)))
+        self._link.flush(written.announce(functools.partial(pack_again, value, content, pack)))
         return object_id
 
     def restore(self, objects: Sequence[ev.Announce]) -> None:

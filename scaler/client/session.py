@@ -284,6 +284,8 @@ class SessionCore:
     def needed(self, value_id: int) -> Any:
         """The token or reference with this id that a pending row needs; None if there is none."""
         for pending in self.pending.values():
+            if value_id in pending.group.keep:
+                return pending.group.keep[value_id]
             if pending.needs and value_id in pending.task.dependencies:
                 tokens = [token for needs in pending.needs for token in needs]
                 return tokens[pending.task.dependencies.index(value_id)]

@@ -176,6 +176,8 @@ class Task(Message):
     indexes: "array[int]" = column(i32)
     uses: "array[int]" = column(u32)
     wanted: "array[int]" = column(u8)
+    #: of graphs: the id of the first row; `uses` counts the rows of the graph alone
+    graph: int = 0
     objects: "array[int]" = column(u64)
     #: to agents: the stored objects that these rows need, and which agents have each
     stored: "array[int]" = column(u64)
@@ -187,7 +189,7 @@ class Task(Message):
     #: fields that are rarely set travel in structs of their own, which are then absent
     groups: ClassVar[dict[str, tuple[str, ...]]] = {
         "options": ("priority", "retries", "timeout", "capabilities"),
-        "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted"),
+        "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted", "graph"),
         "places": ("stored", "stored_sizes", "holder_counts", "holders"),
     }
 

@@ -104,6 +104,7 @@ struct Task {
     indexes @2 :Data;       # i32 per dependency, to agents only: element of a list object, or -1
     uses @3 :Data;          # u32 per row, graphs from clients only: how many rows depend on it
     wanted @4 :Data;        # u8 per row of the batch, graphs only: does the client want the value
+    graph @5 :UInt64;       # graphs from clients only: the first row id of the graph, whose own needs `uses` counts
   }
 
   struct Places {           # to agents only

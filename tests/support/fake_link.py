@@ -40,7 +40,7 @@ class FakeLink:
             else:
                 self.react(effect)
 
-    def announce(self, event: ev.Announce) -> None:
+    def flush(self, event: ev.Announce) -> None:
         """As `Link` does."""
         self.tell(event)
 

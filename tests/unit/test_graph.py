@@ -4,6 +4,7 @@ import pytest
 
 from scaler.client.graph import from_tuples, plan
 from scaler.client.nodes import Call, Constant
+from scaler.client.reference import Elsewhere
 from scaler.errors import CycleError
 from scaler.serialize.call import decode_function, encode_entries
 
@@ -239,6 +240,32 @@ def test_a_large_argument_is_shared_even_when_nested_and_mixed():
     made = plan(from_tuples(graph), ["s"])
     assert len(made.shared) == 1
     assert run(made) == {"s": 100_000 + 2 + 1 + 2}
+
+
+def test_only_calls_of_equal_options_share_a_row_or_a_run():
+    graph = from_tuples({"a": (abs, 1), "b": (abs, "a"), "c": (abs, "b"), "d": (abs, "c"), "e": (abs, 2)})
+    made = plan(graph, ["d", "e"], options={"b": 5, "c": 5, "elsewhere": 6})
+    assert [(run.options, len(run.entries), run.dependencies) for run in made.runs] == [
+        (None, 1, [()]),
+        (5, 1, [(0,)]),
+        (None, 2, [(1,), ()]),
+    ]
+    assert len(plan(graph, ["d", "e"]).runs) == 1
+
+
+def test_what_is_elsewhere_is_shared_unless_it_has_come_here():
+    class Here(Elsewhere):
+        def known(self):
+            return 7
+
+    there, here = Elsewhere(), Here()
+    graph = from_tuples({"a": there, "b": (max, "a", here, there), "c": (min, "b", "a"), "d": here, "e": (abs, "d")})
+    made = plan(graph, ["c", "a", "e"])
+    (run,) = made.runs
+    assert made.shared == [there]
+    assert made.constants == {"a": there}
+    assert (-1,) in run.dependencies
+    assert here not in [value for entry in run.entries for value in entry[2]]
 
 
 def test_a_wanted_large_constant_is_just_given_back():

@@ -117,16 +117,16 @@ class Rows:
         place = client.located.get(value)
         item = client.objects.get(place[0] if place else value)
         if item is not None:
-            item.references += not (item.counted and batch.keeps)
+            item.references += not (item.counted and batch.counts(value))
             if item.is_lost:
                 self.recovery.await_value(client, batch, row, value)
             return None
         failure = client.failed.get(value)
         if failure is not None:
             record, others = failure
-            if batch.keeps and others > 1:
+            if batch.counts(value) and others > 1:
                 client.failed[value] = record, others - 1
-            elif batch.keeps:
+            elif batch.counts(value):
                 del client.failed[value]
             return record
         source = client.kept.get(value) or self._batch_of(client, value)
@@ -489,19 +489,21 @@ class Rows:
         """A row's value becomes an object if other rows need it."""
         uses = batch.task.uses
         waiting = _still_waiting(batch.waiters.pop(row, ()))
-        references = uses[row] + sum(not b.keeps for b, _ in waiting) if uses else len(waiting)
+        value = batch.id + row
+        references = uses[row] + sum(not b.counts(value) for b, _ in waiting) if uses else len(waiting)
         if references:
-            client.objects[batch.id + row] = Object(bytes(payload), references, counted=bool(uses))
+            client.objects[value] = Object(bytes(payload), references, counted=bool(uses))
         self.one_less_missing(waiting)
 
     def _supply_stored(self, client: Client, batch: Batch, row: int, size: int, agent: Agent) -> None:
         """A row's value is in an agent's store: an object, unless nobody wants it."""
         task = batch.task
         waiting = _still_waiting(batch.waiters.pop(row, ()))
-        references = task.uses[row] + sum(not b.keeps for b, _ in waiting) if task.uses else len(waiting)
+        value = batch.id + row
+        references = task.uses[row] + sum(not b.counts(value) for b, _ in waiting) if task.uses else len(waiting)
         told = not task.wanted or bool(task.wanted[row])
         if not references + told:
-            self.objects.release(agent, client.number, batch.id + row, size)
+            self.objects.release(agent, client.number, value, size)
             return
         self.objects.remember(client, batch, row)
         item = self.objects.stored_by_row(client, agent, batch, row, size, references + told)
@@ -550,9 +552,10 @@ class Rows:
         waiting = _still_waiting(batch.waiters.pop(row, ()))
         uses = batch.task.uses
         if uses:
-            others = uses[row] - sum(b.keeps for b, _ in waiting)
+            value = batch.id + row
+            others = uses[row] - sum(b.counts(value) for b, _ in waiting)
             if others:
-                client.failed[batch.id + row] = record, others
+                client.failed[value] = record, others
         return [(b, r, record) for b, r in waiting]
 
     def _after(self, client: Client, batch: Batch, lo: int, hi: int) -> None:
@@ -561,7 +564,7 @@ class Rows:
             for row in range(lo, hi):
                 for value in batch.needs[row]:
                     place = client.located.get(value)
-                    self.objects.unreference(client, place[0] if place else value, batch.keeps)
+                    self.objects.unreference(client, place[0] if place else value, batch.counts(value))
         if not batch.left:
             self.objects.end(client, batch)
 

@@ -113,6 +113,10 @@ class Batch:
         """Values of its rows may be needed by other rows."""
         return bool(self.task.flags & KEEP)
 
+    def counts(self, value: int) -> bool:
+        """That its rows need this value is counted beforehand, in the `uses` of their graph."""
+        return bool(self.task.flags & KEEP) and value >= self.task.graph
+
     def are(self, lo: int, hi: int, place: int) -> bool:
         """All rows [lo, hi) are in this place."""
         if hi - lo == 1:

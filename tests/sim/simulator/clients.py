@@ -315,8 +315,13 @@ class SimClient(Process):
         self._handle(ev.Submit(task, [Block(jobs)] if whole else jobs, whole=whole, recipe=(name, options)))
 
     def graph(self, runs: list[list[Job]], wanted: set[int], release: list[Constant], **options: Any) -> None:
-        """Rows that depend on each other, in runs; `wanted` are the uids of those whose values are asked for."""
+        """Rows that depend on each other, in runs; `wanted` are the uids of those whose values are asked for.
+
+        They may also need jobs that were submitted before.
+        """
         everything = [job for run in runs for job in run]
+        for job in everything:  # small values that are there are no needs any more
+            job.needs = [need for need in job.needs if not (isinstance(need, Job) and need.is_here)]
         for job in everything:
             job.grouped = True
             self.cluster.jobs[job.uid] = job
@@ -327,18 +332,20 @@ class SimClient(Process):
         uses = dict.fromkeys(ids, 0)
         for job in everything:
             for need in job.needs:
-                if isinstance(need, Job):
+                if isinstance(need, Job) and need.uid in ids:
                     uses[need.uid] += 1
-        group = ev.Group(len(wanted))
+        outside = {n.id: n for job in everything for n in job.needs if isinstance(n, Job) and n.uid not in ids}
+        group = ev.Group(len(wanted), keep=outside)
         events: list[ev.Event] = []
         for run, function in zip(runs, functions, strict=True):
             start = ids[run[0].uid]
             task = Task(
                 0, start, len(run), GRAPH, KEEP, function, 0, "graph", options.get("priority", 0),
-                options.get("retries", 0), 0.0, options.get("capabilities", ()), u32([0, len(run)]),
+                run[0].retries, 0.0, options.get("capabilities", ()), u32([0, len(run)]), graph=first,
             )  # fmt: skip
             task.dependency_counts = u32([len(job.needs) for job in run])
-            task.dependencies = u64([ids[n.uid] if isinstance(n, Job) else n.id for job in run for n in job.needs])
+            needs = [need for job in run for need in job.needs]
+            task.dependencies = u64([ids.get(n.uid, n.id) if isinstance(n, Job) else n.id for n in needs])
             task.uses = u32([uses[job.uid] for job in run])
             task.wanted = u8([job.uid in wanted for job in run])
             task.objects = u64([function])

@@ -60,6 +60,11 @@ class Job:
     _value: int | None = None
 
     @property
+    def is_here(self) -> bool:
+        """Its value came to the client in a message."""
+        return self.end is not None and self.end[0] == "value" and not self.stored
+
+    @property
     def spec(self) -> Spec:
         """What travels."""
         return (self.uid, self.us, self.behaviour, self.parameter, self.extra)

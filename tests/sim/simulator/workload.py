@@ -117,8 +117,10 @@ class User:
         random = self._world.random
         jobs: list[Job] = []
         constants = [self._client.announce(random.randint(0, 1000)) for _ in range(random.choice((0, 0, 1, 2)))]
-        options: dict[str, Any] = {"retries": random.choice((0, 0, 2))}
-        for _ in range(random.choice((1, 4, 12, 40))):
+        options: dict[str, Any] = {}
+        run = random.choice((1, 3, 16))
+        earlier = [token for token in self._tokens if isinstance(token, Job)][-12:]
+        for number in range(random.choice((1, 4, 12, 40))):
             job = self._job()
             if job.behaviour in ("nest", "block"):
                 job.behaviour = "value"
@@ -126,10 +128,11 @@ class User:
                 job.needs.append(random.choice(jobs[-8:]))
             if constants and random.random() < 0.2:
                 job.needs.append(random.choice(constants))
-            job.retries = options["retries"]
+            if earlier and random.random() < 0.15:
+                job.needs.append(random.choice(earlier))
+            job.retries = random.choice((0, 0, 2)) if not number % run else jobs[-1].retries
             jobs.append(job)
         wanted = {job.uid for job in random.sample(jobs, min(len(jobs), random.randint(1, 4)))} | {jobs[-1].uid}
-        run = random.choice((1, 3, 16))
         if random.random() < 0.1:
             options["capabilities"] = ("gpu",)
         self._client.graph([jobs[at : at + run] for at in range(0, len(jobs), run)], wanted, constants, **options)
