@@ -1,8 +1,7 @@
 """What `dask.annotate` says of a graph's tasks, as options of Scaler's.
 
-A graph is submitted with one set of options, so the strictest of what its tasks say holds for all of them: the highest
-priority, the most retries, and every resource that any of them asks for. To have tasks with resources kept apart from
-others, compute them apart. What names workers is ignored: the engine knows hosts, and places by data.
+Resources become capabilities that the host must have; amounts are ignored. So is what names workers: the engine knows
+hosts, and places by data, which `allow_other_workers` allows anyway.
 """
 
 from __future__ import annotations
@@ -14,19 +13,34 @@ from typing import Any
 from dask.highlevelgraph import HighLevelGraph
 
 
-def options_of(graph: Any) -> dict[str, Any]:
-    """The options for `Client.with_options`; empty if the graph says nothing."""
-    said = _annotations(graph)
-    options: dict[str, Any] = {}
-    for name in ("priority", "retries"):
-        if said.get(name):
-            options[name] = math.ceil(max(said[name].values()))
-    wanted: set[str] = set()
-    for resources in said.get("resources", {}).values():
-        wanted.update(resources if isinstance(resources, Mapping) else ())
-    if wanted:
-        options["capabilities"] = sorted(wanted)
-    return options
+def options_of(graph: Any) -> dict[Any, dict[str, Any]]:
+    """By key, the options for `Client.submit_nodes`; without the keys of which the graph says nothing."""
+    found: dict[Any, dict[str, Any]] = {}
+    for kind, of_keys in _annotations(graph).items():
+        for key, value in of_keys.items():
+            option = _option(kind, value)
+            if option is not None:
+                found.setdefault(key, {}).update([option])
+    return found
+
+
+class Annotated(dict[Any, Any]):
+    """A graph with the annotations of another one."""
+
+    def __init__(self, nodes: Mapping[Any, Any], other: Any) -> None:
+        super().__init__(nodes)
+        self._annotations = _annotations(other)
+
+    def __dask_annotations__(self) -> dict[str, dict[Any, Any]]:
+        return self._annotations
+
+
+def _option(kind: str, value: Any) -> tuple[str, Any] | None:
+    if kind in ("priority", "retries") and value:
+        return kind, math.ceil(value)
+    if kind == "resources" and isinstance(value, Mapping) and value:
+        return "capabilities", sorted(map(str, value))
+    return None
 
 
 def _annotations(graph: Any) -> dict[str, dict[Any, Any]]:

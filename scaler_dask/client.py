@@ -27,7 +27,6 @@ from scaler import Client as Engine
 from scaler import Executor, SchedulerClusterCombo
 from scaler.client import nesting
 from scaler_dask import absent, defaults, external, remote
-from scaler_dask.annotations import options_of
 from scaler_dask.futures import Future, futures_of, gathered
 from scaler_dask.get import scaler_get
 from scaler_dask.graphs import Graphs, futures_of_collections, is_called_by_persist, persisted
@@ -214,7 +213,7 @@ class Client:
             return Future(known, self)
 
         def again() -> Any:
-            return external.submit_call(session, self._workers.prepared(func), args, kwargs)
+            return external.submit_call(session, key, self._workers.prepared(func), args, kwargs)
 
         needs = external.works_in([*args, *kwargs.values()])
         return self.future_of(Work(key, again(), self.engine, again, needs))
@@ -271,7 +270,7 @@ class Client:
         if sync and not is_called_by_persist():
             graphs = self._graphs(session)
             if Callback.active or kwargs.get("callbacks"):
-                graphs, dsk = graphs.with_options(**options_of(dsk)), graphs.completed(dsk)
+                dsk = graphs.completed(dsk)
             return self._sync(lambda: scaler_get(dsk, keys, client=graphs, **kwargs))
         return self._graphs(session).futures(self, dsk, keys)
 

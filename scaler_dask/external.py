@@ -1,7 +1,7 @@
-"""Calls and graphs among whose arguments are futures.
+"""Calls and graphs among whose arguments are this client's futures.
 
-The engine lets futures be arguments of calls, but not of rows in a graph. So where a graph needs values that are in
-stores or still to come, the part that depends on them is submitted call by call, and only the rest as a graph.
+In calls they may be deep inside lists and dicts; graphs may refer to them by their keys alone. What the engine is given
+are its own futures, as nodes of a graph or as arguments of calls.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from scaler import ObjectRef
-from scaler.client.graph import Order, depth_first
-from scaler.client.nodes import Alias, Call, Constant, Nested, Node, Reference, call_of
+from scaler.client.nodes import Call, Constant, Nested, Node, Reference, call_of
 from scaler.serialize import entry
 from scaler_dask import remote
 from scaler_dask.futures import Future
@@ -32,7 +30,9 @@ _OWN = frozenset({"profiling", "stream_output"})
 Find = Callable[[Any], Work | None]
 
 
-def submit_call(session: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def submit_call(
+    session: Any, key: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Submit a call in whose arguments futures stand for their values, also inside lists, tuples, sets and dicts."""
     if _OWN & kwargs.keys():
         names = _OWN & kwargs.keys()
@@ -50,8 +50,9 @@ def submit_call(session: Any, function: Callable[..., Any], args: tuple[Any, ...
             for name, value in read_kwargs.items()
         }
         return session.submit(function, *plain, **plain_kwargs)
-    call = call_of(Nested(function, read, read_kwargs))
-    return _submit(session, call, [found[key].work.argument for key in call.dependencies])
+    nodes: dict[Any, Node] = {name: _node(future.work) for name, future in found.items()}
+    nodes[key] = call_of(Nested(function, read, read_kwargs))
+    return session.submit_nodes(nodes, [key])[0]
 
 
 def works_in(values: Iterable[Any]) -> list[Work]:
@@ -81,64 +82,21 @@ def _any_read(items: list[Any]) -> bool:
     return any(type(item) is Reference or type(item) is Nested for item in items)
 
 
-def _submit(session: Any, node: Node, values: list[Any]) -> Any:
-    """Submit one node; `values` are those of its dependencies, or what stands for them."""
-    if not isinstance(node, Call):
-        return session.submit(remote.call_node, node, tuple(node.dependencies), *values)
-    if node.args is None:
-        return session.submit(node.function, *values)
-    return session.submit(remote.fill, node.function, node.args, node.fill, node.inner, *values)
-
-
-def submit_nodes(session: Any, nodes: Mapping[Any, Node], wanted: list[Any], order: Order | None, find: Find) -> Any:
-    """Do as the engine's `submit_nodes`, for a graph in which keys that it lacks may be those of futures."""
+def given(nodes: Mapping[Any, Node], wanted: Iterable[Any], find: Find) -> dict[Any, Node]:
+    """Nodes for keys that a graph lacks and that are those of works, and for its keys that are just a future."""
     missing = {name for node in nodes.values() for name in node.dependencies if name not in nodes}
     missing.update(key for key in wanted if key not in nodes)
-    works: dict[Any, Work | None] = {key: find(key) for key in missing}
+    found = {key: _node(work) for key in missing if (work := find(key)) is not None}
     for key, node in nodes.items():
         if type(node) is Constant and isinstance(node.value, Future):
-            works[key] = node.value.work
-    if not works:
-        return session.submit_nodes(nodes, wanted, order)
-    nodes = dict(nodes)
-    #: what has to be an argument of a call
-    given: dict[Any, Any] = {}
-    for key, work in works.items():
-        if work is None:
-            continue  # the planner knows if it is needed, and what to say then
-        if isinstance(work.inner, ObjectRef) or not work.done or getattr(work.inner, "is_stored", False):
-            given[key] = work.inner
-            nodes[key] = Constant(None)
-        else:
-            nodes[key] = _ended(work)
-    sequence = depth_first(nodes, wanted)
-    behind = set(given)
-    for key in sequence:
-        if not behind.isdisjoint(nodes[key].dependencies):
-            behind.add(key)
-    later = [key for key in sequence if key in behind and key not in given]
-    needed = [name for key in later for name in nodes[key].dependencies]
-    first = [key for key in dict.fromkeys([*needed, *wanted]) if key not in behind]
-    values = dict(given)
-    if first:
-        values.update(zip(first, session.submit_nodes(nodes, first), strict=True))
-    for key in later:
-        node = nodes[key]
-        if isinstance(node, Alias):
-            values[key] = values[node.target]
-        else:
-            values[key] = _submit(session, node, [values[name] for name in node.dependencies])
-    return [
-        session.submit(remote.same, values[key]) if isinstance(values[key], ObjectRef) else values[key]
-        for key in wanted
-    ]
+            found[key] = _node(node.value.work)
+    return found
 
 
-def _ended(work: Work) -> Node:
-    """A node for work whose outcome is here."""
+def _node(work: Work) -> Node:
     try:
-        return Constant(work.value(0))
-    except BaseException as error:
+        return Constant(work.argument)
+    except BaseException as error:  # it has ended without a value, and the engine does not know it
         return Call(remote.fail, (), (error,))
 
 

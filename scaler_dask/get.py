@@ -47,10 +47,10 @@ def scaler_get(
         if active or not _is_of_tuples(graph):
             graph = _culled(graph, wanted)
         with Progress(active, graph) as progress:
-            session: Any = (client or client_for(address)).with_options(pass_warnings=True, **options)
+            session: Any = (client or client_for(address)).with_options(pass_warnings=True)
             asked = progress.asked_for(wanted)
             with collector_paused:
-                futures = session.submit_nodes(translate(graph), asked, lambda: order(_culled(graph, wanted)))
+                futures = session.submit_nodes(translate(graph), asked, lambda: order(_culled(graph, wanted)), options)
             try:
                 progress.follow(asked, futures)
                 values = {key: _value(future, futures) for key, future in zip(wanted, futures, strict=False)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,10 @@ from dask import _task_spec as spec
 from dask import base as _base
 
 from scaler.client.graph import Order
-from scaler.client.nodes import Node
+from scaler.client.nodes import Constant, Node
 from scaler.client.pause import collector_paused
 from scaler_dask import external, remote
-from scaler_dask.annotations import options_of
+from scaler_dask.annotations import Annotated, options_of
 from scaler_dask.futures import Future
 from scaler_dask.translate import translate
 from scaler_dask.work import Work
@@ -38,17 +38,31 @@ class Graphs:
         self._find = find
         #: wraps each function, or None
         self._wrap = wrap
+        #: `id`s of the engine's futures that graphs referred to
+        self._given: set[int] = set()
 
     def with_options(self, **options: Any) -> Graphs:
         """The same with other options."""
         return Graphs(self._session.with_options(**options), self._find, self._wrap)
 
-    def submit_nodes(self, nodes: Mapping[Any, Node], keys: Sequence[Any], order: Order | None = None) -> list[Any]:
+    def submit_nodes(
+        self,
+        nodes: Mapping[Any, Node],
+        keys: Sequence[Any],
+        order: Order | None = None,
+        options: Mapping[Any, Mapping[str, Any]] | None = None,
+    ) -> list[Any]:
         """The engine's futures of these keys; keys that the graph lacks may be those of the client's futures."""
         if self._wrap is not None:
             nodes = external.prepared(nodes, self._wrap)
-        made: list[Any] = external.submit_nodes(self._session, nodes, list(keys), order, self._find)
+        given = external.given(nodes, keys, self._find)
+        self._given.update(id(node.value) for node in given.values() if isinstance(node, Constant))
+        made: list[Any] = self._session.submit_nodes({**nodes, **given}, keys, order, options)
         return made
+
+    def cancel(self, futures: Iterable[Any], force: bool = False) -> None:
+        """Cancel those of these futures that were made here: others may be wanted by somebody else."""
+        self._session.cancel([future for future in futures if id(future) not in self._given], force=force)
 
     def completed(self, dsk: Any) -> dict[Any, Any]:
         """A dask graph with a node for each future that it refers to: callbacks want to see whole graphs."""
@@ -60,26 +74,24 @@ class Graphs:
             work = self._find(key)
             if work is not None:
                 nodes[key] = spec.DataNode(key, Future(work, None))
-        return nodes
+        return Annotated(nodes, dsk)
 
     def futures(self, client: Client, dsk: Any, keys: Any) -> Any:
         """The client's futures of these keys of a dask graph, nested as the keys are."""
         graph = dict(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
         wanted = list(dict.fromkeys(_flat(keys)))
         with collector_paused:
-            nodes = translate(graph)
-            options = options_of(dsk)
-            graphs = self.with_options(**options) if options else self
-            inner = graphs.submit_nodes(nodes, wanted)
+            nodes, options = translate(graph), options_of(dsk)
+            inner = self.submit_nodes(nodes, wanted, options=options)
         made = {}
         for key, future in zip(wanted, inner, strict=True):
             known = client.work_of(key) if key not in nodes else None
-            again = partial(graphs._again, nodes, key)
+            again = partial(self._again, nodes, key, options)
             made[key] = client.future_of(known or Work(key, future, client.engine, again))
         return _nested(keys, made)
 
-    def _again(self, nodes: Mapping[Any, Node], key: Any) -> Any:
-        return self.submit_nodes(nodes, [key])[0]
+    def _again(self, nodes: Mapping[Any, Node], key: Any, options: Mapping[Any, Mapping[str, Any]]) -> Any:
+        return self.submit_nodes(nodes, [key], options=options)[0]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
@@ -133,8 +145,7 @@ def _finalized(client: Client, graphs: Graphs, collections: Sequence[Any], optim
     if optimize_graph:  # as dask.compute does with expressions of data frames
         collections = [value.optimize() if _is_expression(value) else value for value in collections]
     dsk = base.collections_to_dsk(collections, optimize_graph)
-    graphs = graphs.with_options(**options_of(dsk))
-    graph = dict(dsk)
+    graph = Annotated(dsk, dsk)
     names = []
     for collection in collections:
         function, extra = collection.__dask_postcompute__()

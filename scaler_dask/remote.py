@@ -9,11 +9,9 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
-
-from scaler.serialize import entry
 
 #: seconds for which a worker that was visited keeps still, so that the next visit comes to another one
 _REST = 0.02
@@ -23,21 +21,6 @@ _done: set[str] = set()
 
 #: what a worker is to prepare before a task: (token, pickle of a function without arguments)
 Setup = tuple[str, bytes]
-
-
-def fill(function: Callable[..., Any], args: Sequence[Any], places: Sequence[int], inner: Any, *values: Any) -> Any:
-    """Call a function with arguments in which some places, at any depth, are filled by values."""
-    return entry.fill_in(function, args, places, inner, values)
-
-
-def call_node(node: Callable[[Mapping[Any, Any]], Any], keys: Sequence[Any], *values: Any) -> Any:
-    """Call a node of a graph with the values of the keys it depends on."""
-    return node(dict(zip(keys, values, strict=True)))
-
-
-def same(value: Any) -> Any:
-    """Return the value."""
-    return value
 
 
 def fail(error: BaseException) -> Any:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from scaler import ObjectRef
-from scaler_dask import remote
+from scaler.serialize.entry import itself
 
 
 class Work:
@@ -70,7 +70,7 @@ class Work:
         """The value; blocks and raises like `Future.result` of the engine."""
         inner = self.inner
         if isinstance(inner, ObjectRef):
-            return self._client.submit(remote.same, inner).result(timeout)
+            return self._client.submit(itself, inner).result(timeout)
         value = inner.result(timeout)
         self._again, self._needs = None, ()
         return value

@@ -27,8 +27,9 @@ class InProcess:
         self.plans = []
         self.cancelled = []
 
-    def submit_nodes(self, nodes, keys, order=None):
-        made = plan(nodes, keys, order)
+    def submit_nodes(self, nodes, keys, order=None, options=None):
+        self.options = options
+        made = plan(nodes, keys, order, options=options)
         self.plans.append(made)
         outcomes = []
         for run in made.runs:
@@ -52,8 +53,7 @@ class InProcess:
         future.set_result(value)
         return future
 
-    def with_options(self, pass_warnings, **options):
-        self.options = options
+    def with_options(self, pass_warnings):
         return self
 
     def issue_warnings(self):
@@ -291,14 +291,18 @@ def test_exceptions_end_with_the_frames_of_the_task():
     assert caught.value.__cause__ is None
 
 
-def test_annotations_are_options_of_the_whole_graph(fake):
+def test_annotations_are_options_of_the_tasks_they_are_made_for(fake):
     with dask.annotate(priority=3, retries=1, resources={"GPU": 1}):
         one = delayed(inc)(1)
     with dask.annotate(priority=lambda key: 6.5, retries=0, resources={"disk": 2}, workers=["somewhere"]):
         other = delayed(inc)(2)
     both = delayed(add)(one, other)
     assert both.compute(scheduler=functools.partial(scaler_get, client=fake)) == 5
-    assert fake.options == {"priority": 7, "retries": 1, "capabilities": ["GPU", "disk"]}
+    assert fake.options == {
+        one.key: {"priority": 3, "retries": 1, "capabilities": ["GPU"]},
+        other.key: {"priority": 7, "capabilities": ["disk"]},
+    }
+    assert len(fake.plans[-1].runs) == 3
     delayed(inc)(1).compute(scheduler=functools.partial(scaler_get, client=fake))
     assert fake.options == {}
 
