@@ -67,11 +67,11 @@ class Traces:
 
 
 def _files() -> set[str]:
-    """Return everything in /dev/shm, and the sockets in /tmp; stores of agents that are alive are another test's."""
+    """Return what is Scaler's in /dev/shm, and its sockets in /tmp; stores of living agents are another test's."""
     found = set()
     for directory in ("/dev/shm", "/tmp"):
         with contextlib.suppress(OSError):
-            for path in Path(directory).iterdir():
+            for path in Path(directory).glob("*scaler*"):
                 with contextlib.suppress(OSError):
                     store = _STORE.match(path.name)
                     if store is not None and alive(int(store[1])):

@@ -1,0 +1,121 @@
+"""What users hold: `Executor`."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from scaler.client import Client, Future
+from scaler.cluster import SchedulerClusterCombo
+from scaler.executor.engine import Engine
+from scaler.executor.remote import call_each
+from scaler.executor.results import chunked, flat, in_order, rest_of
+
+#: a map of more rows than this sends them in blocks, whose results come together
+ROWS_APART = 1_000
+
+
+class Executor(concurrent.futures.Executor):
+    """Runs calls on the cluster at `address`, or on a local one of `max_workers` processes (default: one for each
+    core).
+
+    `initializer(*initargs)` runs once in each worker before its first task; if it raises, all futures that have not
+    ended and all further calls raise `InitializerFailed`, a `concurrent.futures.process.BrokenProcessPool`. The futures
+    are standard futures. Blocks until the cluster is there. Raises like `Client` and `SchedulerClusterCombo`.
+    """
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        *,
+        address: str | None = None,
+        initializer: Callable[..., Any] | None = None,
+        initargs: tuple[Any, ...] = (),
+        **client_options: Any,
+    ) -> None:
+        if max_workers is not None and max_workers <= 0:
+            raise ValueError("max_workers must be greater than 0")
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        cluster: SchedulerClusterCombo | None = None
+        if address is None:
+            cluster = SchedulerClusterCombo(n_workers=max_workers)
+            address = cluster.address
+            client_options.setdefault("security", cluster.security)
+        try:
+            client = Client(address, **client_options)
+        except BaseException:
+            if cluster is not None:
+                cluster.shutdown()
+            raise
+        self._given_workers = cluster.n_workers if cluster is not None else max_workers
+        custom = client_options.get("serializer") is not None
+        self._engine = Engine(client, cluster, initializer, initargs, custom)
+        weakref.finalize(self, self._engine.finish_aside).atexit = False
+
+    @property
+    def client(self) -> Client:
+        """The client it runs on."""
+        return self._engine.client
+
+    @property
+    def _max_workers(self) -> int:
+        """What dask and others ask the standard executors for."""
+        return self._given_workers or max(1, self.client.n_workers)
+
+    @property
+    def _broken(self) -> str | bool:
+        """What the standard executors are asked: False, or why it is of no use any more."""
+        return self._engine.broken or False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+        """Call `fn(*args, **kwargs)` on the cluster. Raises RuntimeError after `shutdown` and at the interpreter's end,
+        `InitializerFailed`, and like `Client.submit`."""
+        return self._engine.submit(fn, args, kwargs)
+
+    def map(
+        self,
+        fn: Callable[..., Any],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        buffersize: int | None = None,
+    ) -> Iterator[Any]:
+        """The results of `fn(*items)` in order, each when it is there, as the standard executors do it.
+
+        The iterables are read, and everything is sent, at once; with `buffersize` only so many items (or chunks) ahead
+        of the results that were taken, so that the iterables may be endless. `chunksize` is the least number of items
+        that travel together; more do if there are very many. Raises TimeoutError if a result is not there `timeout`
+        seconds after the call of `map`. What has not begun when the iterator ends early is cancelled.
+        """
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        if buffersize is not None and type(buffersize) is not int:
+            raise TypeError("buffersize must be an integer or None")
+        if buffersize is not None and buffersize < 1:
+            raise ValueError("buffersize must be None or > 0")
+        deadline = None if timeout is None else time.monotonic() + timeout
+        rows: Iterable[tuple[Any, ...]] = zip(*iterables, strict=False)
+        if buffersize is None:
+            rows = list(rows)
+            if (chunksize > 1 or len(rows) > ROWS_APART) and not self._engine.has_initializer:
+                return rest_of(self._engine.map_job(fn, rows, len(iterables) == 1, chunksize), deadline)
+        if chunksize == 1:
+            return in_order(self, partial(self.submit, fn), iter(rows), deadline, buffersize)
+        chunks = chunked(iter(rows), chunksize)
+        return flat(in_order(self, partial(self.submit, call_each, fn), chunks, deadline, buffersize))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls; with `wait`, block until those under way have ended; `cancel_futures` those not begun.
+
+        Without `wait` what is under way ends in the background, and the interpreter does not end before it.
+        """
+        self._engine.end(cancel_futures)
+        if wait:
+            self._engine.finish()
+        else:
+            self._engine.finish_aside()

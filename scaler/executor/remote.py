@@ -1,0 +1,74 @@
+"""What an executor has run in workers. Imports little: workers do without clients."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from scaler.serialize import payload as pickling
+from scaler.serialize.function import name_of
+
+
+class InitializerFailed(BrokenProcessPool):
+    """The executor's initializer has raised in a worker, and the executor is of no use any more: make a new one.
+
+    `key` tells the executors apart, `remote_traceback` is the text of the worker's traceback.
+    """
+
+    def __init__(self, message: str = "", key: str = "", remote_traceback: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+        self.remote_traceback = remote_traceback
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.key, self.remote_traceback)
+
+
+class Initializer:
+    """Calls a function in a worker that has run the initializer first, once."""
+
+    def __init__(self, key: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        #: of the executor: unique, whoever else uses these workers
+        self.key = key
+        self._function = function
+        self._args = args
+
+    def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        if self.key not in _initialized:
+            _initialized[self.key] = None  # tasks that run inside of it find it begun
+            try:
+                self._function(*self._args)
+            except BaseException:
+                _initialized[self.key] = traceback.format_exc()
+        failure = _initialized[self.key]
+        if failure is not None:
+            name, last = name_of(self._function), failure.splitlines()[-1]
+            message = f"the initializer {name} has raised in a worker, and its executor takes no more calls: {last}"
+            raise InitializerFailed(message, self.key, failure)
+        return fn(*args, **kwargs)
+
+
+#: initializers that this worker has run: None, or the traceback of what one has raised, by the executor's key
+_initialized: dict[str, str | None] = {}
+
+
+class Pickled:
+    """Stands for a callable without keeping it: what was submitted may be kept for long, and the user's object not."""
+
+    def __init__(self, payload: bytes, name: str) -> None:
+        self._payload = payload
+        #: for messages, in the place of a function's
+        self.__module__, _, self.__qualname__ = name.rpartition(".")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return pickling.loads(self._payload)(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return pickling.loads, (self._payload,)
+
+
+def call_each(function: Callable[..., Any], rows: list[tuple[Any, ...]]) -> list[Any]:
+    """Call a function, in a worker, with each row of a chunk."""
+    return [function(*row) for row in rows]
