@@ -42,7 +42,7 @@ compat-all: $(COMPAT) ## all of them, beside other engines (hours)
 	$(BIN)/python -m compat_tests --all
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) build dist *.egg-info .coverage* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-compat build dist *.egg-info .coverage* htmlcov .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt

@@ -54,6 +54,13 @@ def prepare(setups: Iterable[Setup]) -> None:
             _done.add(token)
 
 
+def tear_down(token: str, teardown: Callable[[], Any]) -> None:
+    """Undo the setup of this token, if it was run here."""
+    if token in _done:
+        _done.discard(token)
+        teardown()
+
+
 def worker_name() -> str:
     """The name that this worker goes by: its host and process."""
     return f"{platform.node()}:{os.getpid()}"

@@ -98,10 +98,10 @@ class Workers:
         return {worker: {"status": "OK"} for worker in reached}
 
     def unregister(self, engine: Engine, name: str) -> dict[str, Any]:
-        """Forget a setup, and run its teardown in each worker. KeyError for an unknown name."""
-        del self._setups[name]
+        """Forget a setup, and run its teardown in each worker that it ran in. KeyError for an unknown name."""
+        token, _ = self._setups.pop(name)
         teardown = self._teardowns.pop(name, None)
-        reached = self.run(engine, teardown, (), {}) if teardown is not None else {}
+        reached = self.run(engine, remote.tear_down, (token, teardown), {}) if teardown is not None else {}
         return {worker: {"status": "OK"} for worker in reached}
 
     def versions(self, engine: Engine, check: bool) -> dict[str, Any]:
