@@ -11,6 +11,7 @@ LOCKS = (
 )
 IDENTITY = "the value has to be the very object that was given, not an equal one"
 UNPICKLABLE = "the graph holds what can't be pickled: a generator, or a ufunc that NumPy made of a Python function"
+MEMORY = "the files are in the memory of the client's process: fsspec's file system `memory`"
 THREADS = "asks for the threads, or the initializer, of one of dask's own schedulers"
 
 #: tests that pass by chance, under every engine: their result hangs on the order of sets
@@ -46,4 +47,10 @@ EXPECTED = {
     "test_array_core::test_store_regions": CHANGES,
     "test_array_core::test_store_sources_unoptimized_nocompute": CHANGES,
     "test_ufunc::test_frompyfunc": UNPICKLABLE,
+    # ---- dask/dataframe
+    "test_extensions::test_register_extension_type": IDENTITY,  # a context of `decimal` is equal to itself alone
+    "test_fusion::test_fusion_executes_only_once": CHANGES,
+    "test_io::test_from_map_column_projection": CHANGES,
+    "test_parquet::test_filter_isna": IDENTITY,  # `is np.nan`
+    "test_parquet::test_fsspec_to_parquet_filesystem_option": MEMORY,
 }

@@ -105,6 +105,7 @@ def tasks(draw: Any) -> m.Task:
     if form == m.GRAPH and draw(st.booleans()):
         task.uses = m.u32(draw(st.lists(U32, min_size=rows, max_size=rows)))
         task.wanted = m.u8(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)))
+        task.graph = draw(U64)
     if draw(st.booleans()):
         task.stored, task.stored_sizes, task.holder_counts, task.holders = draw(holders())
     others = draw(st.lists(BYTES, max_size=3))
