@@ -9,6 +9,7 @@ from typing import Any
 
 from scaler.serialize import payload as pickling
 from scaler.serialize.function import name_of
+from scaler.worker.once import once
 
 
 class InitializerFailed(BrokenProcessPool):
@@ -36,22 +37,23 @@ class Initializer:
         self._args = args
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        if self.key not in _initialized:
-            _initialized[self.key] = None  # tasks that run inside of it find it begun
-            try:
-                self._function(*self._args)
-            except BaseException:
-                _initialized[self.key] = traceback.format_exc()
-        failure = _initialized[self.key]
+        once(self.key, self._initialize)
+        failure = _failures.get(self.key)
         if failure is not None:
             name, last = name_of(self._function), failure.splitlines()[-1]
             message = f"the initializer {name} has raised in a worker, and its executor takes no more calls: {last}"
             raise InitializerFailed(message, self.key, failure)
         return fn(*args, **kwargs)
 
+    def _initialize(self) -> None:
+        try:
+            self._function(*self._args)
+        except BaseException:
+            _failures[self.key] = traceback.format_exc()
 
-#: initializers that this worker has run: None, or the traceback of what one has raised, by the executor's key
-_initialized: dict[str, str | None] = {}
+
+#: of initializers that have raised here, the tracebacks, by the executor's key
+_failures: dict[str, str] = {}
 
 
 class Pickled:

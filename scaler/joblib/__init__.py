@@ -1,0 +1,17 @@
+"""joblib on a cluster: importing this package makes the backend "scaler" known to joblib.
+
+    import joblib, scaler.joblib
+
+    with joblib.parallel_config(backend="scaler"):  # or parallel_backend("scaler", address="tcp://...")
+        joblib.Parallel(n_jobs=-1)(joblib.delayed(f)(x) for x in xs)
+
+`backend` is what joblib sees, `batches` what is under way for a call of a `Parallel`, `remote` what runs in workers.
+"""
+
+from joblib.parallel import register_parallel_backend
+
+from scaler.joblib.backend import ScalerBackend
+
+register_parallel_backend("scaler", ScalerBackend)
+
+__all__ = ["ScalerBackend"]

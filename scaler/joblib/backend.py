@@ -1,0 +1,188 @@
+"""The backend, as joblib uses it.
+
+joblib waits by polling. Inside a task the engine can't see that, so it is told (`retrieval_context`); that is how
+nested calls never wait for each other's workers.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import joblib
+from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
+
+from scaler.client import Client, nesting
+from scaler.cluster import embedded
+from scaler.joblib.batches import Batches, Report
+from scaler.joblib.remote import Initializer, ManagerKey, Settings
+from scaler.worker import context
+
+#: seconds that a cluster without workers is given to get one
+WORKER_TIMEOUT = 10.0
+
+
+class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]  # joblib has no types
+    """What joblib uses by the name "scaler".
+
+    `address`: of the scheduler. Without one: that of the cluster around the running task, else that in
+    `SCALER_ADDRESS`, else a local cluster of this process, with a worker for each core. `client`: use this one.
+    `initializer(*initargs)` runs once in each worker before its first batch.
+
+    Nothing is started or connected before it is needed. Raises like `Client`, and TimeoutError if no worker comes.
+    """
+
+    supports_retrieve_callback = True
+    supports_inner_max_num_threads = True
+    #: seconds that a batch should take: a task costs less than a millisecond
+    MIN_IDEAL_BATCH_DURATION = 0.05
+    MAX_IDEAL_BATCH_DURATION = 0.5
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        client: Client | None = None,
+        nesting_level: int | None = None,
+        inner_max_num_threads: int | None = None,
+        initializer: Callable[..., Any] | None = None,
+        initargs: tuple[Any, ...] = (),
+    ) -> None:
+        super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
+        self._address = address
+        self._given = client
+        self._initializer = Initializer(initializer, initargs) if initializer is not None else None
+        self._lock = threading.Lock()
+        #: the batches of the `Parallel` that it works for now
+        self._workers: Batches | None = None
+        self.parallel: joblib.Parallel | None = None
+
+    @property
+    def default_n_jobs(self) -> int:
+        """All workers; inside a task of another call one, so that calls in calls don't multiply."""
+        return 1 if self.nesting_level else -1
+
+    def effective_n_jobs(self, n_jobs: int | None) -> int:
+        """How many batches may run at the same time; blocks until there is a cluster if it has to count workers."""
+        if n_jobs == 0:
+            raise ValueError("n_jobs == 0 in Parallel has no meaning: use 1, or -1 for all workers")
+        if n_jobs is None:
+            n_jobs = self.default_n_jobs
+        if n_jobs > 0:
+            return int(n_jobs)
+        return max(_workers_of(self._client()[0]) + 1 + int(n_jobs), 1)
+
+    def configure(
+        self,
+        n_jobs: int = 1,
+        parallel: joblib.Parallel | None = None,
+        prefer: str | None = None,
+        require: str | None = None,
+        initializer: Callable[..., Any] | None = None,
+        initargs: tuple[Any, ...] = (),
+        **of_others: Any,
+    ) -> int:
+        """Get ready for a `Parallel`. What is only for processes of joblib's own, as `temp_folder`, is ignored."""
+        n_jobs = self.effective_n_jobs(n_jobs)
+        if n_jobs == 1:
+            raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
+        with self._lock:
+            if self._workers is not None:  # of another thread, or of a generator that still runs
+                raise FallbackToBackend(self._another())
+            client, is_own = self._client()
+            key = ManagerKey(bytes(multiprocessing.current_process().authkey)) if is_own else None
+            first = Initializer(initializer, initargs) if initializer is not None else self._initializer
+            settings = Settings(key, (self.nesting_level or 0) + 1, n_jobs, self.inner_max_num_threads, first)
+            self._workers = Batches(client, n_jobs if n_jobs < _workers_of(client) else None, settings)
+        self.parallel = parallel
+        return n_jobs
+
+    def submit(self, batch: Callable[[], Any], callback: Report | None = None) -> concurrent.futures.Future[list[Any]]:
+        """Send a batch; `callback` is called with its future when it has ended, on a thread of its own.
+
+        Blocks while a large argument is stored. Raises nothing: what can't be sent is the error of its future.
+        """
+        workers = self._workers
+        if workers is None:  # the call has been aborted at this very moment
+            outcome: concurrent.futures.Future[list[Any]] = concurrent.futures.Future()
+            outcome.cancel()
+            return outcome
+        return workers.submit(batch, callback)
+
+    #: what joblib before 1.5 calls
+    apply_async = submit
+
+    def retrieve_result_callback(self, out: concurrent.futures.Future[Any]) -> Any:
+        """The results of a batch; raises what it raised."""
+        return out.result()
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        """Take back all batches; those that run are ended with their workers. Blocks until that has happened."""
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.abort()
+            if ensure_ready:
+                self._workers = workers.anew()
+
+    def terminate(self) -> None:
+        """The call is over. The cluster and its workers stay for the next one."""
+        workers, self._workers = self._workers, None
+        self.parallel = None
+        if workers is not None:
+            workers.close()
+        self.reset_batch_stats()
+
+    def get_nested_backend(self) -> tuple[ParallelBackendBase, int | None]:
+        """The same cluster, one level deeper: used where a call inside a task gives its `n_jobs`."""
+        return self._another((self.nesting_level or 0) + 1), None
+
+    @contextlib.contextmanager
+    def retrieval_context(self) -> Iterator[None]:
+        """Inside a task: its worker's slot is another worker's for as long as results are waited for."""
+        if nesting.current() is None:
+            yield
+            return
+        context.blocked()
+        try:
+            yield
+        finally:
+            context.unblocked()
+
+    def _another(self, nesting_level: int | None = None) -> ScalerBackend:
+        made = ScalerBackend(
+            self._address,
+            client=self._given,
+            nesting_level=self.nesting_level if nesting_level is None else nesting_level,
+            inner_max_num_threads=self.inner_max_num_threads,
+        )
+        made._initializer = self._initializer
+        return made
+
+    def _client(self) -> tuple[Client, bool]:
+        return (self._given, False) if self._given is not None else embedded.client_for(self._address)
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (self._address, self._given, self.nesting_level, self.inner_max_num_threads)
+
+
+def _unpickled(
+    address: str | None, client: Client | None, nesting_level: int | None, threads: int | None
+) -> ScalerBackend:
+    return ScalerBackend(address, client=client, nesting_level=nesting_level, inner_max_num_threads=threads)
+
+
+def _workers_of(client: Client) -> int:
+    if not client.n_workers:
+        try:
+            client.submit(os.getpid).result(WORKER_TIMEOUT)
+        except TimeoutError:
+            raise TimeoutError(
+                f"no worker came to the cluster at {client.address} within {WORKER_TIMEOUT:.0f} seconds: "
+                "start one with `scaler_cluster`"
+            ) from None
+    return max(client.n_workers, 1)

@@ -1,0 +1,147 @@
+"""What is under way for a call of a `Parallel`.
+
+A batch of joblib's is one task. What its calls are given becomes arguments of the task one by one, each only once, so
+that the client stores what is large, and recognises an array that the next batch has too. Batches that have ended are
+reported by a thread of each `Parallel`: joblib then asks the user's iterator for more, which may take its time.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from scaler.client import Client, Future
+from scaler.client.aside import Aside
+from scaler.joblib.remote import Batch, Calls, Settings, Value
+from scaler.serialize.function import name_of
+from scaler.serialize.payload import SCALARS
+
+#: texts and bytes longer than this are passed as arguments of their own
+LONG = 1_024
+
+Report = Callable[["concurrent.futures.Future[Any]"], object]
+
+
+class Batches:
+    """The batches of one call of a `Parallel`: at most `limit` at the cluster, the others wait here for their turn.
+
+    Any thread may call the methods.
+    """
+
+    def __init__(self, client: Client, limit: int | None, settings: Settings) -> None:
+        self._client = client
+        self._limit = limit
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._aborted = False
+        #: what the cluster has, with who is told of it
+        self._sent: dict[Future, concurrent.futures.Future[Any]] = {}
+        #: how many are there or about to be
+        self._away = 0
+        self._waiting: collections.deque[tuple[Callable[[], Any], Report | None, concurrent.futures.Future[Any]]] = (
+            collections.deque()
+        )
+        self._reports = Aside("scaler-joblib")
+
+    def submit(self, batch: Callable[[], Any], report: Report | None) -> concurrent.futures.Future[Any]:
+        """See `ScalerBackend.submit`."""
+        outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        with self._lock:
+            if self._limit is not None and self._away >= self._limit:
+                self._waiting.append((batch, report, outcome))
+                return outcome
+            self._away += 1
+        self._send(batch, report, outcome)
+        return outcome
+
+    def _send(self, batch: Callable[[], Any], report: Report | None, outcome: concurrent.futures.Future[Any]) -> None:
+        calls, values = taken_apart(batch)
+        try:
+            future = self._client.submit(Batch(self._settings, name_of(values[0])), calls, *values)
+        except Exception as error:
+            self._reports.run(functools.partial(self._ended, error, report, outcome))
+            return
+        with self._lock:
+            aborted = self._aborted
+            if not aborted:
+                self._sent[future] = outcome
+        if aborted:
+            self._client.cancel([future], force=True)
+            return
+        ended = functools.partial(self._ended, future, report, outcome)
+        future.add_done_callback(lambda _: self._reports.run(ended))
+
+    def _ended(self, ended: Future | Exception, report: Report | None, outcome: concurrent.futures.Future[Any]) -> None:
+        with self._lock:
+            if self._aborted:
+                return
+            following = self._waiting.popleft() if self._waiting else None
+            if following is None:
+                self._away -= 1
+            if isinstance(ended, Future):
+                del self._sent[ended]
+        if following is not None:
+            self._send(*following)
+        try:
+            if not isinstance(ended, Future):
+                raise ended
+            outcome.set_result(ended.result())
+        except BaseException as error:  # whatever the task raised
+            outcome.set_exception(error)
+        if report is not None:
+            report(outcome)
+
+    def abort(self) -> None:
+        """See `ScalerBackend.abort_everything`."""
+        with self._lock:
+            self._aborted = True
+            self._waiting.clear()
+            sent = list(self._sent)
+            self._sent.clear()
+        self.close()
+        if sent and not self._client.closed:
+            self._client.cancel(sent, force=True)
+
+    def anew(self) -> Batches:
+        """Another one for the same cluster."""
+        return Batches(self._client, self._limit, self._settings)
+
+    def close(self) -> None:
+        """End the thread that reports; what it has to do is done first."""
+        self._reports.close()
+
+
+def taken_apart(batch: Callable[[], Any]) -> tuple[Calls | None, list[Any]]:
+    """The calls of a batch, and the functions and values that they name by their place in a list, each there once."""
+    items = getattr(batch, "items", None)
+    if items is None:
+        return None, [batch]
+    values: list[Any] = []
+    places: dict[int, int] = {}
+
+    def place_of(value: Any) -> int:
+        place = places.get(id(value))
+        if place is None:
+            place = places[id(value)] = len(values)
+            values.append(value)
+        return place
+
+    def stand_in(value: Any) -> Any:
+        kind = type(value)
+        if kind in SCALARS and not ((kind is str or kind is bytes) and len(value) > LONG):
+            return value
+        return Value(place_of(value))
+
+    calls = [
+        (
+            place_of(function),
+            tuple([stand_in(value) for value in args]),
+            {name: stand_in(value) for name, value in kwargs.items()},
+        )
+        for function, args, kwargs in items
+    ]
+    return calls, values
