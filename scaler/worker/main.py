@@ -88,6 +88,8 @@ def _obey(control: socket.socket, runner: Runner) -> None:
             for message in incoming.read():
                 if message[0] == "recall":
                     runner.recall(message[1], message[2])
+                elif message[0] == "flush":
+                    runner.flush()
                 elif message[0] == "forget":
                     runner.forget(message[1])
                 elif message[0] == "publish":

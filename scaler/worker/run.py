@@ -74,12 +74,13 @@ class Runner:
             self._run_part(self._parts[0])
 
     def recall(self, token: int, keep: int) -> None:
-        """Send what is finished, and give back rows that have not begun: all but the first `keep` of them."""
+        """Send what is finished, and give back rows that have not begun. `keep` rows stay, with the one that runs."""
         with self._lock:
             if not self._idle:
                 self._pull()
             self.flush()
-            excess = sum([len(part.rows) for part in self._parts]) - keep
+            running = self._ledger.running()
+            excess = sum([len(part.rows) for part in self._parts]) - max(keep - (running is not None), 0)
             spans = []
             for part in reversed(self._parts):
                 if excess <= 0:
@@ -89,7 +90,7 @@ class Runner:
                     handout = part.handout
                     spans.append((handout.number, handout.client, handout.batch, lo, hi))
                     excess -= hi - lo
-            self._send(("returned", token, spans, self._ledger.running()))
+            self._send(("returned", token, spans, running))
 
     def forget(self, spans: list[tuple[int, int, int, int]]) -> None:
         """Report those rows of (client, batch, lo, hi) as cancelled that are here and have not begun."""
@@ -137,7 +138,7 @@ class Runner:
             results, done = self._ledger.take()
             if results or done:
                 self._send(("results", results, done))
-            self._loops.flush_at = self._clock() + FLUSH_INTERVAL
+                self._loops.flush_at = self._clock() + FLUSH_INTERVAL
 
     def task(self) -> TaskContext | None:
         """Return the row that the main thread runs, or ran last in the part it is in."""

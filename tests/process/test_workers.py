@@ -349,7 +349,7 @@ def test_rows_come_back_while_user_code_runs(host: Host, tmp_path: Path) -> None
     host.hand_out(hold, [(x,) for x in range(6)], number=4, flags=STREAM)
     host.until(lambda: [message for message in host.messages[0] if message[0] == "output"])
     host.hand_out(hold, [(x,) for x in range(3)], number=5)
-    host.workers[0].control(("recall", 77, 1))
+    host.workers[0].control(("recall", 77, 2))
     (returned,) = host.until(lambda: [message for message in host.messages[0] if message[0] == "returned"])
     assert returned == ("returned", 77, [(5, CLIENT, BATCH, 0, 3), (4, CLIENT, BATCH, 4, 6)], (4, 2))
     assert host.results() == [0, 1]

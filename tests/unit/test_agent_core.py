@@ -3,6 +3,7 @@
 from simulator.scripted import FakeAgent, spans
 
 from scaler.agent.core import events as ev
+from scaler.agent.core.core import HELD
 from scaler.agent.core.handouts import HANDOUT_US
 from scaler.agent.core.slots import PARKED
 from scaler.agent.core.withdraw import FORCE_PATIENCE
@@ -99,7 +100,7 @@ def test_rows_behind_one_that_takes_longer_than_expected_are_taken_back() -> Non
     fake.now += 1.0
     fake.handle(ev.Tick())
     slot, (kind, token, keep) = fake.control[0]
-    assert (slot, kind, keep) == (0, "recall", 0)
+    assert (slot, kind, keep) == (0, "recall", 1)
     fake.give_back(0, token)
     assert fake.running(0) == [(10, 0, 1)]
     assert fake.running(1)
@@ -240,6 +241,39 @@ def test_a_worker_that_does_not_answer_is_looked_at_and_ended_if_it_runs_what_wa
     assert fake.killed == [0]
     fake.handle(ev.WorkerExited(0, 100, 9, (number, 2)))
     assert ends(fake) == [(10, 2, 3, CANCELLED)]
+
+
+def test_a_worker_that_keeps_results_back_for_a_long_row_is_asked_for_them_once() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=10_000_000)  # long: nothing would be taken back for 20 s
+    fake.give(10, 0, 1)
+    fake.give(11, 0, 1)
+    first, second = fake.runs[0]
+    fake.now += HELD / 2
+    fake.handle(ev.Tick())
+    assert fake.looks == []
+    fake.now += HELD
+    fake.handle(ev.Tick())
+    assert fake.looks == [0]
+    fake.handle(ev.Looked(0, (first[1], 0)))
+    assert fake.control == [], "it still runs the first row"
+    fake.handle(ev.Looked(0, (second[1], 0)))
+    assert fake.control == [(0, ("flush",))]
+    fake.now += 10 * HELD
+    fake.handle(ev.Tick())
+    assert fake.looks == [0], "a row that ends later than that is told of before the next one begins"
+    fake.worker(0, "results", [], [])
+    fake.now += 2 * HELD
+    fake.handle(ev.Tick())
+    assert fake.looks == [0, 0]
+
+
+def test_a_worker_with_one_row_is_not_looked_at() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.now += 10 * HELD
+    fake.handle(ev.Tick())
+    assert fake.looks == []
 
 
 def test_a_worker_that_answers_is_not_looked_at() -> None:

@@ -314,9 +314,27 @@ def test_a_recall_inside_a_row_sends_what_is_finished_and_returns_the_rest(agent
     agent.run()
     assert [message[0] for message in agent.sent] == ["results", "returned", "results"]
     assert [span[3:5] for span in agent.sent[0][1]] == [(0, 3)]
-    assert agent.sent[1] == ("returned", 9, [(1, CLIENT, BATCH, 6, 10)], (1, 3))
-    assert sorted(agent.outcomes()) == list(range(6))
+    assert agent.sent[1] == ("returned", 9, [(1, CLIENT, BATCH, 5, 10)], (1, 3))
+    assert sorted(agent.outcomes()) == list(range(5))
     assert agent.done() == [1]
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+def test_a_recall_while_the_function_is_loaded_leaves_the_first_row_if_it_shall(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch, keep: int
+) -> None:
+    loops = agent.runner._loops
+    decode = loops.of
+
+    def decode_slowly(part: Any, objects: Any) -> Any:
+        in_control_thread(lambda: agent.runner.recall(1, keep))()
+        return decode(part, objects)
+
+    monkeypatch.setattr(loops, "of", decode_slowly)
+    agent.hand_out(1, double, range(4), arguments=[(i,) for i in range(4)])
+    agent.run()
+    assert agent.returned()[0] == ("returned", 1, [(1, CLIENT, BATCH, keep, 4)], None)
+    assert sorted(agent.outcomes()) == list(range(keep))
 
 
 def test_a_recall_reaches_handouts_that_were_not_read_yet(agent: Agent) -> None:
@@ -374,6 +392,28 @@ def test_a_long_row_is_not_charged_to_the_short_ones_before_it(agent: Agent) -> 
     assert short[6] < 20
     assert long[3:5] == (3, 4)
     assert long[6] >= 5000
+
+
+def test_the_first_result_after_a_silence_is_sent_before_the_next_row(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    loops = agent.runner._loops
+    decode = loops.of
+
+    def decode_slowly(part: Any, objects: Any) -> Any:
+        loops.flush_at = 0
+        return decode(part, objects)
+
+    def look(x: int) -> int:
+        told.append(len(agent.outcomes()))
+        return x
+
+    agent.runner._objects._functions[FUNCTION] = (look, None)
+    monkeypatch.setattr(loops, "of", decode_slowly)
+    agent.hand_out(1, b"", range(3), arguments=[(i,) for i in range(3)])
+    agent.run()
+    assert told[:2] == [0, 1]
 
 
 def test_an_exception_of_a_signal_handler_between_rows_harms_no_row(

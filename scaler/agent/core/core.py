@@ -23,6 +23,7 @@ from scaler.agent.core.events import (
     Fetched,
     FromScheduler,
     FromWorker,
+    LookAt,
     Looked,
     Output,
     Put,
@@ -65,6 +66,9 @@ from scaler.protocol.messages import (
 )
 
 UNLIMITED = Limits()
+#: seconds after which a worker that has told nothing is looked at: it sends results with those of the next rows if
+#: these begin within 4 ms, and one of them may take long
+HELD = 0.02
 
 
 class AgentCore:
@@ -119,7 +123,7 @@ class AgentCore:
             Fetched: lambda event: data.fetched(event.key, event.error),
             Requested: lambda event: data.requested(event.key),
             Put: lambda event: data.stored(event.key, event.size),
-            Looked: withdrawals.looked,
+            Looked: self._looked,
             Sampled: self._sampled,
         }
 
@@ -234,7 +238,7 @@ class AgentCore:
                     if now >= when:
                         self._crew.recall(worker)
                     else:
-                        wake = min(wake, when)
+                        wake = min(wake, when, self._look(worker))
                         crowded.append(worker)
         queues = self.placement.queues
         if idle and (crowded or queues.local) and not queues.general.rows:
@@ -249,6 +253,21 @@ class AgentCore:
             self._wake = wake
             if wake < math.inf:
                 self._out.add(WakeAt(wake))
+
+    def _look(self, worker: Worker) -> float:
+        """See whether a worker keeps results back for a long row; when to do so, infinite if that has been done."""
+        if worker.is_looked_at:
+            return math.inf
+        when = worker.heard + HELD
+        if self._crew.now >= when:
+            worker.is_looked_at = True
+            self._out.add(LookAt(worker.slot))
+            return math.inf
+        return when
+
+    def _looked(self, event: Looked) -> None:
+        self.withdrawals.looked(event)
+        self.handouts.looked(event)
 
     def _help_idle(self, idle: int, crowded: list[Worker]) -> float:
         """Idle workers may have rows that wait for busy ones; when to look again."""
@@ -283,6 +302,7 @@ class AgentCore:
     # ---- what workers say ------------------------------------------------------------------------------------------
     def _results(self, worker: Worker, results: list[tuple[Any, ...]], done: list[int]) -> None:
         self.handouts.results(worker, results, done)
+        worker.hear(self._crew.now)
         if not worker.handouts and worker.state == "busy":
             self.slots.idled(worker)
 
@@ -290,6 +310,7 @@ class AgentCore:
         self, worker: Worker, token: int, spans: list[tuple[int, ...]], running: tuple[int, int] | None
     ) -> None:
         self.handouts.returned(worker, spans)
+        worker.hear(self._crew.now)
         if token:
             worker.recalling = False
             if any(handout.unwanted for handout in worker.handouts.values()):

@@ -23,13 +23,17 @@ class Crew:
         """Send a message; with `control` it is read while user code runs."""
         self._out.add(ToWorker(worker.slot, message, control))
 
-    def recall(self, worker: Worker) -> None:
-        """Ask a worker for its rows that have not begun."""
+    def recall(self, worker: Worker, keep: int = 1) -> None:
+        """Ask a worker for its rows that have not begun; `keep` rows stay, the one that runs included.
+
+        One that is still loading what its first row needs is thus left that row: taken back, it would come to run after
+        rows that were behind it.
+        """
         if not worker.recalling:
             worker.recalling = True
             token = self._next_token
             self._next_token += 1
-            self.tell(worker, ("recall", token, 0), control=True)
+            self.tell(worker, ("recall", token, keep), control=True)
 
     def kill(self, worker: Worker, kind: str, words: str) -> None:
         """End a worker; the row it runs is told why."""

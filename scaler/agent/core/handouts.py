@@ -11,7 +11,7 @@ from typing import Any
 
 from scaler.agent.core.crew import Crew
 from scaler.agent.core.data import Data
-from scaler.agent.core.events import ToWorker
+from scaler.agent.core.events import Looked, ToWorker
 from scaler.agent.core.memory import Memory
 from scaler.agent.core.outbox import Outbox
 from scaler.agent.core.part import Part
@@ -143,6 +143,8 @@ class Handouts:
             for key in handout.pins:
                 self._data.index.pin(key)
         worker.handouts[number] = handout
+        if worker.state == "idle":
+            worker.hear(self._crew.now)
         worker.move("busy")
         self._out.add(ToWorker(worker.slot, run_message(number, handout, self._data.inline, worker)))
 
@@ -178,6 +180,16 @@ class Handouts:
             first = next(iter(worker.handouts.values()))
             if expected is not None and expected - 1e6 * (self._crew.now - first.at) > 2 * WORTH_RECALLING_US:
                 self._crew.recall(worker)
+
+    def looked(self, event: Looked) -> None:
+        """A worker that runs another row than the first it has not told of keeps results: it is asked for them."""
+        worker = self._crew.workers.get(event.slot)
+        number, row = event.begun
+        if worker is None or number not in worker.handouts or worker.sentence is not None:
+            return
+        first, handout = next(iter(worker.handouts.items()))
+        if number != first or not handout.left or handout.left[0][0] != row:
+            self._crew.tell(worker, ("flush",), control=True)
 
     # ---- what workers say ------------------------------------------------------------------------------------------
     def results(self, worker: Worker, results: list[tuple[Any, ...]], done: list[int]) -> None:

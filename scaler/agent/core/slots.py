@@ -100,7 +100,7 @@ class Slots:
         """The task of a worker waits for other tasks."""
         worker.blocked = self.unsettled = True
         if worker.is_crowded:  # handed out when it was about to wait
-            self._crew.recall(worker)
+            self._crew.recall(worker, keep=0)
         self._placement.evict(worker.slot)
 
     def unblocked(self, worker: Worker) -> None:

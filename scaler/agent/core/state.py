@@ -73,6 +73,10 @@ class Worker:
     blocked: bool = False
     #: a recall is under way
     recalling: bool = False
+    #: when it last said something, or was given rows when it had none
+    heard: float = 0.0
+    #: it has been looked at since
+    is_looked_at: bool = False
     #: why it is being killed: (outcome kind, words), for the row it runs
     sentence: tuple[str, str] | None = None
     #: bytes of memory that are its alone, as last sampled, and the most since it was started
@@ -84,6 +88,11 @@ class Worker:
         if state != self.state:
             assert (self.state, state) in WORKER_TRANSITIONS, f"worker {self.slot}: {self.state} -> {state}"
             self.state = state
+
+    def hear(self, now: float) -> None:
+        """It has told all that it has finished, or begins with nothing to tell."""
+        self.heard = now
+        self.is_looked_at = False
 
     @property
     def takes_rows(self) -> bool:

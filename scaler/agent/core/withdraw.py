@@ -73,7 +73,7 @@ class Withdrawals:
         if what == "force" and first.part.key == (client, batch) and first.left and first.left[0][0] in rows:
             self._crew.kill(worker, "cancelled", "cancelled by its client")
         else:
-            self._crew.recall(worker)
+            self._crew.recall(worker, keep=0)
             if what == "force":
                 self._insisting[worker.slot] = self._crew.now + FORCE_PATIENCE
 

@@ -77,6 +77,8 @@ class SimWorker:
         kind, *rest = message = marshal.loads(data)
         if kind == "run":
             part = Part(message)
+            if self.current is None and not self._parts:
+                self._flush_at = self.world.now + FLUSH_INTERVAL
             self._drop(part.stale)
             for key, payload in part.news:
                 self._objects[key] = payload
@@ -87,6 +89,8 @@ class SimWorker:
         elif kind == "publish":
             for key in rest[0]:
                 self.world.after(self.world.random.uniform(1e-4, 5e-3), self._publish, key)
+        elif kind == "flush":
+            self._flush()
         elif kind == "quit":
             self._quitting = True
             self._next()
@@ -125,7 +129,7 @@ class SimWorker:
     # ---- rows ------------------------------------------------------------------------------------------------------
     def _recall(self, token: int, keep: int) -> None:
         self._flush()
-        excess = sum(len(part.rows) for part in self._parts) - keep
+        excess = sum(len(part.rows) for part in self._parts) - max(keep - (self.current is not None), 0)
         spans = []
         for part in reversed(self._parts):
             if excess <= 0:
@@ -265,9 +269,9 @@ class SimWorker:
             self._results.append((part, row, row + 1, outcome, us, [what]))
 
     def _flush(self) -> None:
-        self._flush_at = self.world.now + FLUSH_INTERVAL
         if not self._results and not self._done:
             return
+        self._flush_at = self.world.now + FLUSH_INTERVAL
         results = []
         for part, lo, hi, outcome, us, payloads in self._results:
             bodies = [pickle.dumps(payloads)] if outcome == VALUES_LIST else payloads
