@@ -25,7 +25,7 @@ from scaler import Executor, SchedulerClusterCombo
 from scaler.client import nesting
 from scaler_dask import absent, defaults, external
 from scaler_dask.control import Control
-from scaler_dask.futures import Future, futures_of, gathered
+from scaler_dask.futures import Future, futures_of, gathered, held
 from scaler_dask.get import scaler_get
 from scaler_dask.graphs import Graphs, futures_of_collections, is_called_by_persist, persisted
 from scaler_dask.report import TaskStream
@@ -265,12 +265,14 @@ class Client(Control):
         With `sync=False` their futures, nested in the same way. Blocks, or is awaited. Raises like `scaler_get`.
         """
         session = self._session(resources, retries, priority)
-        if sync and not is_called_by_persist():
+        by_persist = is_called_by_persist()
+        if sync and not by_persist:
             graphs = self._graphs(session)
             if Callback.active or kwargs.get("callbacks"):
                 dsk = graphs.completed(dsk)
             return self._sync(lambda: scaler_get(dsk, keys, client=graphs, **kwargs))
-        return self._graphs(session).futures(self, dsk, keys)
+        futures = self._graphs(session).futures(self, dsk, keys)
+        return held(futures) if by_persist else futures
 
     def compute(
         self,

@@ -141,6 +141,29 @@ class Future(spec.TaskRef):
     __str__ = __repr__
 
 
+class Held(spec.DataNode):
+    """A part of a collection that was persisted. It is pickled with the value, for graphs that tasks are given as data.
+
+    A bare future in a graph would be a reference to its own key there, which nobody has.
+    """
+
+    __slots__ = ()
+
+    def copy(self) -> Held:
+        return Held(self.key, self.value)
+
+    def __call__(self, values: Any = ()) -> Any:
+        return self.value.work.value()
+
+    def __reduce__(self) -> Any:
+        return spec.DataNode, (self.key, self())
+
+
+def held(futures: Any) -> Any:
+    """Futures, in nested lists, as parts of collections."""
+    return [held(future) for future in futures] if isinstance(futures, list) else Held(futures.key, futures)
+
+
 def _unpickled(key: Any, value: Any) -> Future:
     return Future(ready(key, value), None)
 

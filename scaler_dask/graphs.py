@@ -19,7 +19,7 @@ from scaler.client.nodes import Constant, Node
 from scaler.client.pause import collector_paused
 from scaler_dask import external, remote
 from scaler_dask.annotations import Annotated, options_of
-from scaler_dask.futures import Future
+from scaler_dask.futures import Future, held
 from scaler_dask.translate import translate
 from scaler_dask.work import Work
 
@@ -101,7 +101,7 @@ def persisted(client: Client, graphs: Graphs, collections: Sequence[Any], optimi
     """The collections, made of futures."""
 
     def submit(dsk: Any, keys: Any, **_: Any) -> Any:
-        return graphs.futures(client, dsk, keys)
+        return held(graphs.futures(client, dsk, keys))
 
     return list(base.persist(*collections, traverse=False, optimize_graph=optimize_graph, scheduler=submit))
 

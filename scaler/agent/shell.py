@@ -193,11 +193,15 @@ class AgentShell:
             self._watch_writable(worker)
 
     def close(self) -> None:
-        """End all workers, and remove the store; blocks until they are gone."""
+        """End all workers, and remove the store; blocks until they are gone.
+
+        Workers without a task end as programs do, and so clean up after tasks that they ran; others are killed.
+        """
         self.stopped = True
         try:
             if self._zygote is not None:
-                self._zygote.close()
+                idle = [slot for slot, worker in self.core.workers.items() if worker.state in ("idle", "parked")]
+                self._zygote.close([self._workers[slot] for slot in idle if slot in self._workers])
             for worker in self._workers.values():
                 worker.close()
         finally:

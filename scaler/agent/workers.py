@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from scaler.agent import zygote
@@ -27,6 +28,8 @@ from scaler.worker.wire import Incoming, Message, Outgoing
 __all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 
 _SOCKET_BUFFER = 1 << 20
+#: seconds that workers without a task have to end as programs do
+GRACE = 1.0
 
 
 class Started(NamedTuple):
@@ -209,21 +212,31 @@ class Zygote:
             with contextlib.suppress(ConnectionError):
                 self._socket.sendall(COMMAND.pack(KILL, worker.slot))
 
-    def close(self, timeout: float = 5.0) -> None:
-        """Kill all workers and end the zygote; blocks until they are gone, at most `timeout` seconds."""
+    def close(self, idle: Sequence[WorkerProcess] = (), timeout: float = 5.0) -> None:
+        """End all workers and the zygote; blocks until they are gone, at most `timeout` seconds.
+
+        `idle` workers have GRACE seconds for their `atexit` functions; the others, and who needs longer, are killed.
+        """
         if not self._socket._closed:  # type: ignore[attr-defined]
+            for worker in idle:
+                worker.send(("quit",))
+            self._await(lambda: any(self._workers.get(worker.slot) is worker for worker in idle), GRACE)
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
-            deadline = time.monotonic() + timeout
-            poll = select.poll()
-            poll.register(self._socket, select.POLLIN)
-            while (left := deadline - time.monotonic()) > 0 and not self.ended:
-                poll.poll(left * 1000)
-                self.receive()
+            self._await(lambda: True, timeout)
             if not self.ended:
                 os.kill(self.pid, signal.SIGKILL)
                 self._end()
         self._socket.close()
+
+    def _await(self, more: Callable[[], bool], timeout: float) -> None:
+        """Take reports while there is more to come, and the zygote lives."""
+        deadline = time.monotonic() + timeout
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while not self.ended and more() and (left := deadline - time.monotonic()) > 0:
+            poll.poll(left * 1000)
+            self.receive()
 
     def _end(self) -> list[Exited]:
         """Account for the end of the zygote: its workers died with it."""

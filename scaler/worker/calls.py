@@ -20,7 +20,7 @@ def caller(handout: Handout, objects: Objects, function: Any, serializer: AnySer
             return lambda row: function(items[row])
         return lambda row: function(*items[row])
     if handout.form == GRAPH:
-        return lambda row: function[row].run(objects.values(handout.dependencies(row), None, name))
+        return lambda row: function[row].run(objects.shared_values(handout.dependencies(row), name))
 
     def call(row: int) -> Any:
         try:

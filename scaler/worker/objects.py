@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from scaler.serialize.call import AnySerializer, decode_function
 from scaler.serialize.outofband import unpack
-from scaler.serialize.payload import loads
 from scaler.serialize.record import encode_error
 from scaler.store import ObjectMissing
 from scaler.store.segments import open_object
@@ -18,6 +19,9 @@ from scaler.worker.handout import Handout, Key
 from scaler.worker.live import LiveValues
 
 Value = TypeVar("Value")
+
+#: bytes, as pickled, of values that rows of graphs share, at most; of each at least some, for the objects it is made of
+RECENT_BYTES, RECENT_LEAST = 64 << 20, 4096
 
 
 class Failed(Exception):
@@ -51,8 +55,13 @@ class Objects:
         self._functions: dict[Key, tuple[Any, AnySerializer | None]] = {}
         #: lists of arguments, and of results of which rows need elements (builtin scalars, so that sharing is safe)
         self._lists: dict[Key, list[Any]] = {}
-        #: how often something was dropped
-        self._drops = 0
+        #: values that rows of graphs were given, and their bytes; oldest first
+        self._recent: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
+        self._recent_bytes = 0
+        #: held for moments, to change these
+        self._lock = threading.Lock()
+        #: those being decoded, without those that were dropped meanwhile
+        self._decoding: set[Key] = set()
 
     def add(self, objects: list[tuple[Key, bytes]]) -> None:
         """Keep objects until they are dropped."""
@@ -60,12 +69,29 @@ class Objects:
 
     def drop(self, keys: list[Key]) -> None:
         """Forget objects; keys that are not here do not matter. Files stay."""
-        self._drops += 1
         for key in keys:
+            self._decoding.discard(key)
             self._bytes.pop(key, None)
             self._functions.pop(key, None)
             self._lists.pop(key, None)
         self._live.drop(keys)
+        if self._recent:
+            with self._lock:
+                gone = [self._recent.pop(key, None) for key in keys]
+                self._recent_bytes -= sum(found[1] for found in gone if found is not None)
+
+    @property
+    def shares(self) -> bool:
+        """Values are kept that rows of graphs were given."""
+        return bool(self._recent)
+
+    def settle(self) -> None:
+        """Let go of what rows of graphs were given."""
+        with self._lock:
+            gone = list(self._recent.values())
+            self._recent.clear()
+            self._recent_bytes = 0
+        del gone  # what the values' destructors do happens outside of the lock
 
     def knows(self, handout: Handout) -> bool:
         """Say whether the function has been decoded."""
@@ -98,18 +124,50 @@ class Objects:
                 seen[need] = self._value(*need, serializer, name)
         return [seen[need] for need in needed]
 
+    def shared_values(self, needed: list[tuple[Key, int]], name: str) -> list[Any]:
+        """Return the values of dependencies of a graph's row. Raises Failed.
+
+        Other rows of graphs that run here soon are given the same objects, so that what an object finds out about
+        itself when it is first used, as pandas' indexes do, is not found out again by every row.
+        """
+        return [self._shared(key, name) if index < 0 else self._value(key, index, None, name) for key, index in needed]
+
+    def _shared(self, key: Key, name: str) -> Any:
+        found = self._recent.get(key)
+        if found is not None:
+            return found[0]
+        live = self._live.get(key)
+        if live is not None:
+            return live.value
+        self._decoding.add(key)
+        try:
+            value, size = self._load(key, None, name)
+        finally:
+            is_known = key in self._decoding
+            self._decoding.discard(key)
+        size = max(size, RECENT_LEAST)
+        gone = []  # what the values' destructors do happens outside of the lock
+        with self._lock:
+            if size <= RECENT_BYTES and is_known:  # else it was dropped meanwhile
+                self._recent[key] = value, size
+                self._recent_bytes += size
+            while self._recent_bytes > RECENT_BYTES:
+                gone.append(self._recent.popitem(last=False))
+                self._recent_bytes -= gone[-1][1][1]
+        return value
+
     def _value(self, key: Key, index: int, serializer: AnySerializer | None, name: str) -> Any:
         if index >= 0:
             return self._decoded(self._lists, key, unpack, "an argument of", name)[index]
+        live = self._live.get(key)
+        return live.value if live is not None else self._load(key, serializer, name)[0]
+
+    def _load(self, key: Key, serializer: AnySerializer | None, name: str) -> tuple[Any, int]:
+        """Return a value and the size of its pickle. Raises Failed."""
         try:
-            data = self._bytes.get(key)
-            if data is not None:
-                return loads(data) if serializer is None else serializer.deserialize(data)
-            live = self._live.get(key)
-            if live is not None:
-                return live.value
             inband, buffers = self._parts(key, name)
-            return unpack(inband, buffers) if serializer is None else serializer.deserialize(bytes(inband))
+            size = len(inband) + sum(buffer.nbytes for buffer in buffers)
+            return unpack(inband, buffers) if serializer is None else serializer.deserialize(bytes(inband)), size
         except Failed:
             raise
         except Exception as error:
@@ -125,16 +183,18 @@ class Objects:
     ) -> Value:
         value = cache.get(key)
         if value is None:
-            drops = self._drops
+            self._decoding.add(key)
             try:
                 data, buffers = self._parts(key, name)
                 value = cache[key] = decode(data, buffers)
+                if key not in self._decoding:  # it was dropped meanwhile
+                    cache.pop(key, None)
             except Failed:
                 raise
             except Exception as error:
                 raise undecodable(what, name, error) from None
-            if self._drops != drops:  # it may be what was dropped meanwhile
-                cache.pop(key, None)
+            finally:
+                self._decoding.discard(key)
         return value
 
     def _parts(self, key: Key, name: str) -> tuple[bytes | memoryview, Sequence[memoryview]]:

@@ -34,6 +34,8 @@ from scaler.worker.wire import Message
 
 #: Results wait for company at most this long while further rows are there, ns.
 FLUSH_INTERVAL = 4_000_000
+#: What rows of graphs were given is kept for others at most this long while there are none, ms.
+SHARED_MS = 1_000
 
 Read = Callable[[], list[Message]]
 
@@ -68,8 +70,11 @@ class Runner:
         #: called before results are sent
         self.before_flush: Callable[[], None] = lambda: None
 
-    def run(self, wait: Callable[[], object]) -> None:
-        """Run rows until the agent says quit; `wait` blocks until there is something to read. Raises EOFError."""
+    def run(self, wait: Callable[..., object]) -> None:
+        """Run rows until the agent says quit. Raises EOFError.
+
+        `wait` blocks until there is something to read; with milliseconds it returns something false after them.
+        """
         while self._next(wait):
             self._run_part(self._parts[0])
 
@@ -158,7 +163,7 @@ class Runner:
             part.rows.clear()
         self._parts.clear()
 
-    def _next(self, wait: Callable[[], object]) -> bool:
+    def _next(self, wait: Callable[..., object]) -> bool:
         """Wait for a part; say False when there will be none."""
         while True:
             with self._lock:
@@ -170,7 +175,9 @@ class Runner:
             if not self._idle:
                 return True
             try:
-                wait()
+                if not self._objects.shares or not wait(SHARED_MS):
+                    self._objects.settle()
+                    wait()
             except BaseException:  # by a signal handler of the user's
                 traceback.print_exc()
             with self._lock:

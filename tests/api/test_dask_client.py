@@ -693,3 +693,10 @@ def test_what_is_missing_says_what_to_use_instead(client):
     with pytest.raises(TypeError, match="callable function"):
         client.submit(5)
     assert not hasattr(client, "no_such_thing")
+
+
+def test_a_persisted_collection_that_is_given_to_a_task_has_its_values_there(client):
+    x = client.persist(da.ones(10, chunks=5))
+    assert client.submit(lambda collection: float(collection.sum().compute()), x).result(30) == 10
+    assert float((x + 1).sum().compute()) == 20
+    assert x.compute(scheduler="threads").sum() == 10

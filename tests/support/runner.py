@@ -47,7 +47,7 @@ class Agent:
         self.inbox.append(("quit",))
 
     def run(self) -> None:
-        self.runner.run(lambda: self.when_idle())
+        self.runner.run(lambda *_: self.when_idle())
 
     def hand_out(
         self,

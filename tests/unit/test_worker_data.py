@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ from scaler.serialize.outofband import pack, unpack
 from scaler.store import segments
 from scaler.store.directory import StoreDirectory
 from scaler.store.layout import Key, file_name
-from scaler.worker import context, run
+from scaler.worker import context, objects, run
+from scaler.worker.live import LiveValues
 
 #: bytes of the arrays here: large enough to be stored
 MB = 1 << 20
@@ -699,3 +701,22 @@ def test_messages_about_data_are_marshallable(agent: Agent) -> None:
     agent.runner.publish([key_of(0), OTHER])
     assert marshal.loads(marshal.dumps(inbox)) == inbox
     assert marshal.loads(marshal.dumps(agent.sent)) == agent.sent
+
+
+@pytest.mark.parametrize(("dropped", "kept"), [([], True), ([(1, 8)], True), ([(1, 7)], False)])
+def test_what_was_decoded_is_kept_unless_it_was_dropped_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, dropped: list[Any], kept: bool
+) -> None:
+    """Messages come all the time: a function that takes long to load would be loaded for every row."""
+    known = objects.Objects(LiveValues(lambda told: None))
+    known.add([((1, 7), encode_function(abs))])
+    decode = objects.decode_function
+
+    def decode_while_messages_come(*parts: Any) -> Any:
+        known.drop(dropped)
+        return decode(*parts)
+
+    monkeypatch.setattr(objects, "decode_function", decode_while_messages_come)
+    handout: Any = SimpleNamespace(function=(1, 7), name="abs")
+    assert known.function(handout)[0] is abs
+    assert known.knows(handout) is kept
