@@ -7,6 +7,7 @@ same call, submitted again meanwhile, is the same work. Everything else is the e
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import math
 import uuid
@@ -85,6 +86,8 @@ class Client(Control):
         self._works: weakref.WeakValueDictionary[Any, Work] = weakref.WeakValueDictionary()
         self._workers = Workers()
         self._streams: list[TaskStream] = []
+        #: what nobody waits for, and what the end of this waits for
+        self.forgotten: set[Work] = set()
         seconds: float = parse_timedelta(timeout) or 5.0
         self._connect = functools.partial(self._start, address, n_workers, seconds, security)
         self._status = "newly-created"
@@ -245,7 +248,10 @@ class Client(Control):
                 work = (find_work(key) or (None, None))[1]
             return work
 
-        return Graphs(session, find, self._workers.prepared if self._workers.have_setups else None)
+        def live() -> list[Work]:
+            return list(self._works.values())
+
+        return Graphs(session, find, live, self._workers.prepared if self._workers.have_setups else None)
 
     # ---- collections -----------------------------------------------------------------------------------------------
     def get(
@@ -260,7 +266,7 @@ class Client(Control):
         priority: Any = 0,
         **kwargs: Any,
     ) -> Any:
-        """Compute keys of a graph, nested in lists as wanted: what dask calls. Futures in the graph are dependencies.
+        """Compute keys of a graph, in lists as they are given: what dask calls. Futures in the graph are dependencies.
 
         With `sync=False` their futures, nested in the same way. Blocks, or is awaited. Raises like `scaler_get`.
         """
@@ -270,7 +276,7 @@ class Client(Control):
             graphs = self._graphs(session)
             if Callback.active or kwargs.get("callbacks"):
                 dsk = graphs.completed(dsk)
-            return self._sync(lambda: scaler_get(dsk, keys, client=graphs, **kwargs))
+            return self._sync(lambda: _as_lists(scaler_get(dsk, keys, client=graphs, **kwargs), keys))
         futures = self._graphs(session).futures(self, dsk, keys)
         return held(futures) if by_persist else futures
 
@@ -459,6 +465,8 @@ class Client(Control):
         defaults.leave(self)
         clients.discard(self)
         if self._engine is not None:
+            if self._cluster is None and not self._engine.closed:
+                concurrent.futures.wait([work.inner for work in self.forgotten if not work.done])
             self._engine.disconnect()
         if self._cluster is not None:
             self._cluster.shutdown()
@@ -541,6 +549,11 @@ def _token(*values: Any) -> str:
         return str(tokenize(*values))
     except Exception:  # what can't be told apart from others is its own
         return uuid.uuid4().hex
+
+
+def _as_lists(values: Any, keys: Any) -> Any:
+    """Values in tuples as lists, where their keys are in lists."""
+    return [_as_lists(*pair) for pair in zip(values, keys, strict=True)] if isinstance(keys, list) else values
 
 
 def _holds_collection(value: Any) -> bool:

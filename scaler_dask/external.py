@@ -82,14 +82,20 @@ def _any_read(items: list[Any]) -> bool:
     return any(type(item) is Reference or type(item) is Nested for item in items)
 
 
-def given(nodes: Mapping[Any, Node], wanted: Iterable[Any], find: Find) -> dict[Any, Node]:
-    """Nodes for keys that a graph lacks and that are those of works, and for its keys that are just a future."""
+def given(nodes: Mapping[Any, Node], wanted: Iterable[Any], find: Find, live: Iterable[Work]) -> dict[Any, Node]:
+    """Nodes for keys that a graph need not compute.
+
+    They are those that it lacks and that are works, those that are just a future, and those that are `live` works.
+    """
     missing = {name for node in nodes.values() for name in node.dependencies if name not in nodes}
     missing.update(key for key in wanted if key not in nodes)
     found = {key: _node(work) for key in missing if (work := find(key)) is not None}
     for key, node in nodes.items():
         if type(node) is Constant and isinstance(node.value, Future):
             found[key] = _node(node.value.work)
+    for work in live:
+        if work.key in nodes and work.key not in found and work.status in ("pending", "finished"):
+            found[work.key] = _node(work)
     return found
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dask import _task_spec as spec
 from dask.base import is_dask_collection
 from dask.utils import parse_timedelta
 
+from scaler.client.aside import Aside
 from scaler_dask.frames import with_frames
 from scaler_dask.work import Work, ready, settled
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from scaler_dask.client import Client
 
 CancelledError = concurrent.futures.CancelledError
+
+#: runs what users want done when futures end: it may wait for other futures
+_callbacks = Aside("scaler-dask-callbacks")
 
 
 class Future(spec.TaskRef):
@@ -88,8 +93,9 @@ class Future(spec.TaskRef):
         return self._sync(traceback, timeout)
 
     def add_done_callback(self, function: Callable[[Future], Any]) -> None:
-        """Call `function(future)`, in some thread, when it has ended; at once if it has."""
-        self.work.watch(lambda: function(self))
+        """Call `function(future)`, on a thread for all callbacks, when it has ended. What it raises is logged."""
+        call = partial(function, self)
+        self.work.watch(lambda: _callbacks.run(call))
 
     def cancel(self, reason: str | None = None, msg: str | None = None) -> Any:
         """Take the task back, and let go of its value. One that runs goes on to its end."""
@@ -200,8 +206,13 @@ def _of_graph(graph: dict[Any, Any]) -> Iterator[Future]:
 
 
 def fire_and_forget(obj: Any) -> None:
-    """Let tasks run although nobody keeps their futures. Nothing to do: whatever was submitted runs to its end."""
-    futures_of(obj)
+    """Let tasks run to their ends although nobody keeps their futures, and their client is closed.
+
+    Closing it waits for them, unless the cluster is the client's own, which ends.
+    """
+    for future in futures_of(obj):
+        if future.client is not None:
+            future.client.forgotten.add(future.work)
 
 
 def gathered(value: Any, read: Callable[[Future], Any], skip: bool) -> Any:

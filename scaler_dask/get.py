@@ -13,9 +13,9 @@ from dask.order import order
 
 from scaler.client.pause import collector_paused
 from scaler_dask.annotations import options_of
+from scaler_dask.callbacks import Progress
 from scaler_dask.connection import client_for
 from scaler_dask.frames import leave_out_our_frames, with_frames
-from scaler_dask.progress import Progress
 from scaler_dask.translate import translate
 
 #: seconds to wait for one key before looking whether another one has failed
@@ -53,7 +53,11 @@ def scaler_get(
                 futures = session.submit_nodes(translate(graph), asked, lambda: order(_culled(graph, wanted)), options)
             try:
                 progress.follow(asked, futures)
-                values = {key: _value(future, futures) for key, future in zip(wanted, futures, strict=False)}
+                given = getattr(session, "given", ())  # `id`s of futures whose values others have, too
+                values = {
+                    key: _value(future, futures, id(future) in given)
+                    for key, future in zip(wanted, futures, strict=False)
+                }
             except BaseException as error:
                 session.cancel(futures, force=not isinstance(error, Exception))
                 leave_out_our_frames()
@@ -73,14 +77,15 @@ def _culled(graph: Mapping[Any, Any], wanted: list[Any]) -> dict[Any, Any]:
     return spec.cull(spec.convert_legacy_graph(graph), wanted)
 
 
-def _value(future: Future[Any], others: Sequence[Future[Any]]) -> Any:
+def _value(future: Any, others: Sequence[Future[Any]], is_given: bool) -> Any:
     """Return a future's value; raise what another one has failed with in the meantime."""
+    read = future.fresh_result if is_given else future.result
     while True:
         try:
-            return future.result(_PATIENCE)
+            return read(_PATIENCE)
         except TimeoutError:
             if future.done():  # by now, or the task raised it
-                return future.result()
+                return read()
         for other in others:
             if other.done():
                 other.result()

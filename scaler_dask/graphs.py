@@ -33,17 +33,25 @@ base: Any = _base
 class Graphs:
     """Submits graphs for one client with some options. Has what `scaler_get` uses of the engine's client."""
 
-    def __init__(self, session: Any, find: external.Find, wrap: Callable[[Callable[..., Any]], Any] | None) -> None:
+    def __init__(
+        self,
+        session: Any,
+        find: external.Find,
+        live: Callable[[], Iterable[Work]],
+        wrap: Callable[[Callable[..., Any]], Any] | None,
+    ) -> None:
         self._session = session
         self._find = find
+        #: the works of the client: keys that they have are not computed again
+        self._live = live
         #: wraps each function, or None
         self._wrap = wrap
         #: `id`s of the engine's futures that graphs referred to
-        self._given: set[int] = set()
+        self.given: set[int] = set()
 
     def with_options(self, **options: Any) -> Graphs:
         """The same with other options."""
-        return Graphs(self._session.with_options(**options), self._find, self._wrap)
+        return Graphs(self._session.with_options(**options), self._find, self._live, self._wrap)
 
     def submit_nodes(
         self,
@@ -55,14 +63,14 @@ class Graphs:
         """The engine's futures of these keys; keys that the graph lacks may be those of the client's futures."""
         if self._wrap is not None:
             nodes = external.prepared(nodes, self._wrap)
-        given = external.given(nodes, keys, self._find)
-        self._given.update(id(node.value) for node in given.values() if isinstance(node, Constant))
+        given = external.given(nodes, keys, self._find, self._live())
+        self.given.update(id(node.value) for node in given.values() if isinstance(node, Constant))
         made: list[Any] = self._session.submit_nodes({**nodes, **given}, keys, order, options)
         return made
 
     def cancel(self, futures: Iterable[Any], force: bool = False) -> None:
         """Cancel those of these futures that were made here: others may be wanted by somebody else."""
-        self._session.cancel([future for future in futures if id(future) not in self._given], force=force)
+        self._session.cancel([future for future in futures if id(future) not in self.given], force=force)
 
     def completed(self, dsk: Any) -> dict[Any, Any]:
         """A dask graph with a node for each future that it refers to: callbacks want to see whole graphs."""
@@ -85,7 +93,7 @@ class Graphs:
             inner = self.submit_nodes(nodes, wanted, options=options)
         made = {}
         for key, future in zip(wanted, inner, strict=True):
-            known = client.work_of(key) if key not in nodes else None
+            known = client.work_of(key) if id(future) in self.given else None
             again = partial(self._again, nodes, key, options)
             made[key] = client.future_of(known or Work(key, future, client.engine, again))
         return _nested(keys, made)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from scaler import ObjectRef
+from scaler.client import Future as EngineFuture
 from scaler.serialize.entry import itself
 
 
@@ -37,6 +39,9 @@ class Work:
         self._needs = tuple(needs)
         #: lists of one callback, taken out by who calls it
         self._watchers: list[list[Callable[[], None]]] = []
+        if self._needs and again is not None:  # a chain of works would keep all its values
+            known = weakref.ref(self)
+            inner.add_done_callback(lambda _: _settle(known()))
 
     @property
     def argument(self) -> Any:
@@ -56,8 +61,9 @@ class Work:
             return "pending"
         if inner.cancelled():
             return "cancelled"
-        if not getattr(inner, "is_stored", False) and inner.exception(0) is not None:
-            return "error"
+        error = None if getattr(inner, "is_stored", False) else inner.exception(0)
+        if error is not None:
+            return "cancelled" if isinstance(error, concurrent.futures.CancelledError) else "error"
         self._again, self._needs = None, ()
         return "finished"
 
@@ -67,11 +73,11 @@ class Work:
         return isinstance(self.inner, ObjectRef) or bool(self.inner.done())
 
     def value(self, timeout: float | None = None) -> Any:
-        """The value; blocks and raises like `Future.result` of the engine."""
+        """The value, a new object each time; blocks and raises like `Future.result` of the engine."""
         inner = self.inner
         if isinstance(inner, ObjectRef):
             return self._client.submit(itself, inner).result(timeout)
-        value = inner.result(timeout)
+        value = inner.fresh_result(timeout) if isinstance(inner, EngineFuture) else inner.result(timeout)
         self._again, self._needs = None, ()
         return value
 
@@ -102,13 +108,28 @@ class Work:
 
     def retry(self) -> None:
         """Submit it anew if it has failed, after those of its arguments that have."""
-        if self.status != "error":
-            return
-        if self._again is None:
-            raise ValueError(f"{self.key!r} can't be run again: its call is not known any more; submit it anew")
-        for need in self._needs:
-            need.retry()
-        self.inner = self._again()
+        for work in self._failed_first():
+            if work._again is None:
+                raise ValueError(f"{work.key!r} can't be run again: its call is not known any more; submit it anew")
+            work.inner = work._again()
+
+    def _failed_first(self) -> list[Work]:
+        """Those that failed, of this and of what it needs, each after what it needs itself."""
+        found: dict[Work, None] = {}
+        stack = [self]
+        while stack:
+            work = stack.pop()
+            if work.status == "error":
+                found.pop(work, None)
+                found[work] = None
+                stack += work._needs
+        return list(reversed(found))
+
+
+def _settle(work: Work | None) -> None:
+    """Let go of what it takes to run it again, if it has succeeded."""
+    if work is not None:
+        work.status  # noqa: B018
 
 
 def ready(key: Any, value: Any) -> Work:

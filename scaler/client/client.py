@@ -25,7 +25,7 @@ from scaler.client.outbox import Call, Options, Recipe, check_size
 from scaler.client.reference import Elsewhere, ObjectRef
 from scaler.client.resolve import Reactor
 from scaler.client.sent import Stored
-from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient, ShutdownRefused
+from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient, SerializationError, ShutdownRefused
 from scaler.protocol.messages import INLINE_LIMIT, PROFILE, STREAM, WARN, ClientClear, ClientShutdown, DisconnectRequest
 from scaler.serialize.call import AnySerializer, Slot
 from scaler.serialize.entry import itself
@@ -191,7 +191,7 @@ class Client:
                 if error is not None:
                     future.fail(error)
                     raise _FailedArgument
-                return value.result()
+                return value.known()
             needs.append(value)
             return Slot(len(needs) - 1)
         return value
@@ -295,6 +295,7 @@ class Client:
             self._check_own(value)
             return value if isinstance(value, Future) else self.submit(itself, value)
         future = self._new_future()
+        future._is_given = type(value) not in SCALARS
         future.fulfil(value)
         return future
 
@@ -488,6 +489,17 @@ class Client:
         if nesting.current() is not None:
             return nesting.wait(self._link, self._reactor, future, future.done, timeout)
         return timeout
+
+    def unpickled(self, body: bytes) -> Any:
+        """Called by a future: a value as it came in a message."""
+        return self._reactor.load(body)
+
+    def copied(self, value: Any) -> Any:
+        """Called by a future: a value as it would have come; itself if it can't be pickled."""
+        try:
+            return self._reactor.load(joined(self._reactor.calls.pack(value), value))
+        except SerializationError:
+            return value
 
     def lead(self, future: Future, timeout: float | None) -> None:
         """Called by a future that is going to wait: its thread may watch the connection itself."""

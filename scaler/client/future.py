@@ -68,6 +68,10 @@ class Future(concurrent.futures.Future, Elsewhere):  # type: ignore[type-arg]
     _unread: Hold | None = None
     #: load the value before callbacks are called
     _eager = False
+    #: a value that may be changed, as it came
+    _body: bytes | None = None
+    #: the value is an object of the user's, not one that came
+    _is_given = False
 
     def __init__(self) -> None:
         """Made by clients only."""
@@ -139,10 +143,29 @@ class Future(concurrent.futures.Future, Elsewhere):  # type: ignore[type-arg]
         """Its value is in a store, where tasks can use it."""
         return self._hold is not None and self._exception is None
 
+    def fresh_result(self, timeout: float | None = None) -> Any:
+        """The task's value in an object that nobody else has, as it was returned; blocks and raises like `result`.
+
+        `result` gives the same object each time, which somebody may have changed.
+        """
+        if self._state is not FINISHED:
+            began = time.monotonic()
+            self._wait(timeout)
+            if timeout is not None:
+                timeout = max(0.0, timeout - (time.monotonic() - began))
+        hold = self._hold
+        if hold is not None and self._exception is None:
+            with hold.lock:
+                return hold.load(timeout)
+        value = super().result(0)
+        if self._body is not None:
+            return self.client.unpickled(self._body)
+        return self.client.copied(value) if self._is_given else value
+
     def known(self) -> Any:
-        """The value if it came here in a message, else the future itself."""
+        """The value as it came, if it came here in a message, else the future itself."""
         if self._state is FINISHED and self._hold is None and self._exception is None:
-            return self._result
+            return self._result if self._is_given else self.fresh_result()
         return self
 
     def _wait(self, timeout: float | None) -> None:

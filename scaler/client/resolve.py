@@ -43,6 +43,7 @@ from scaler.results import SpanResult, stored_sizes, values_of
 from scaler.serialize import payload as pickling
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, joined
+from scaler.serialize.payload import SCALARS
 from scaler.serialize.record import decode_error, encode_error, exception_record
 from scaler.transport import Security
 
@@ -188,6 +189,8 @@ class Reactor:
     def _one(self, future: Future, body: Any) -> None:
         try:
             future._result = self.load(body)  # by no name here, which would keep it
+            if type(future._result) not in SCALARS:
+                future._body = bytes(body)
         except BaseException as error:  # the user's classes may do anything while they are unpickled
             error.add_note("(raised on the client, while a task's result was unpickled)")
             future.fail(error)
@@ -247,7 +250,7 @@ class Reactor:
         error = CancelledError() if future.cancelled() else future.exception()
         if error is not None:
             raise error
-        value = future.result()
+        value = future.fresh_result()
         packed = self.calls.pack(value)
         if packed.size >= INLINE_LIMIT:
             written = self.stores.write(value_id, packed, f"the result of row {value_id}", again=True)
@@ -258,7 +261,7 @@ class Reactor:
     def value_of(self, need: Any) -> Any:
         """The value of what a row needs, for a task that runs the row itself; blocks. Raises what kept it from it."""
         if isinstance(need, Future):
-            return need.result()
+            return need.fresh_result()
         payload = self.link.session.payload_of(need.id)
         if payload is not None:
             return self.load(payload)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from scaler.serialize import payload as pickling
@@ -43,6 +45,7 @@ class Initializer:
             name, last = name_of(self._function), failure.splitlines()[-1]
             message = f"the initializer {name} has raised in a worker, and its executor takes no more calls: {last}"
             raise InitializerFailed(message, self.key, failure)
+        self._share_globals(args[0] if fn is call_each else fn)
         return fn(*args, **kwargs)
 
     def _initialize(self) -> None:
@@ -50,6 +53,31 @@ class Initializer:
             self._function(*self._args)
         except BaseException:
             _failures[self.key] = traceback.format_exc()
+
+    def _share_globals(self, fn: Any) -> None:
+        """Let a function see what the initializer has made of the globals of the module that they are both of.
+
+        Functions of a script travel by value, each with globals of its own; in one module they would share them.
+        """
+        made, theirs = _function_of(self._function), _function_of(fn)
+        if made is None or theirs is None or made.__module__ != theirs.__module__:
+            return
+        if made.__globals__ is not theirs.__globals__:
+            theirs.__globals__.update(
+                (name, value)
+                for name, value in made.__globals__.items()
+                if not (name.startswith("__") or isinstance(value, (FunctionType, ModuleType, type)))
+            )
+
+
+def _function_of(called: Any) -> FunctionType | None:
+    """The Python function behind a partial, a method, or an object that can be called."""
+    while isinstance(called, partial):
+        called = called.func
+    called = getattr(called, "__func__", called)
+    if not isinstance(called, (FunctionType, BuiltinFunctionType, type)):
+        called = getattr(type(called), "__call__", None)  # noqa: B004
+    return called if isinstance(called, FunctionType) else None
 
 
 #: of initializers that have raised here, the tracebacks, by the executor's key

@@ -465,7 +465,7 @@ def test_a_persisted_part_that_failed_fails_what_needs_it(client):
 def test_get_takes_graphs_and_nested_keys(client):
     graph = {"a": 1, "b": (inc, "a"), "c": (inc, "b")}
     assert client.get(graph, "c") == 3
-    assert client.get(graph, [["a", "b"], "c"]) == ((1, 2), 3)
+    assert client.get(graph, [["a", "b"], "c"]) == [[1, 2], 3]
     futures = client.get(graph, [["b"], "c"], sync=False)
     assert client.gather(futures) == [[2], 3]
     with pytest.raises(KeyError):
@@ -700,3 +700,102 @@ def test_a_persisted_collection_that_is_given_to_a_task_has_its_values_there(cli
     assert client.submit(lambda collection: float(collection.sum().compute()), x).result(30) == 10
     assert float((x + 1).sum().compute()) == 20
     assert x.compute(scheduler="threads").sum() == 10
+
+
+@pytest.mark.parametrize("size", [3, 300_000])  # of values that travel in messages, and of such as are stored
+def test_changing_a_result_changes_nothing_for_others(client, size):
+    future = client.submit(list, range(size))
+    mine = future.result()
+    mine.append("mine")
+    assert len(future.result()) == len(client.gather([future])[0]) == size
+    assert client.submit(len, future).result(10) == size
+    assert client.submit(len, [future]).result(10) == 1
+    kept = client.persist(delayed(list)(range(size)))
+    kept.compute().append("mine")
+    assert len(kept.compute()) == size
+    assert delayed(len)(kept).compute() == size
+    given = client.get({"given": list(range(size))}, ["given"], sync=False)[0]
+    given.result().append("mine")
+    assert len(given.result()) == size
+
+
+def test_a_callback_may_wait_for_other_futures_and_its_errors_harm_nobody(client, caplog):
+    told = []
+
+    def follow(future):
+        told.append(client.submit(inc, future).result(20))
+
+    def refuse(_):
+        raise LookupError("not mine")
+
+    first = client.submit(inc, 1)
+    first.add_done_callback(refuse)
+    first.add_done_callback(follow)
+    until(lambda: told == [3])
+    first.add_done_callback(follow)
+    until(lambda: told == [3, 3])
+    assert "not mine" in caplog.text
+
+
+def test_a_chain_of_futures_keeps_no_value_but_the_last(client):
+    future = client.submit(numpy.ones, 300_000)
+    for _ in range(20):
+        future = client.submit(numpy.negative, future)
+    wait(future)
+    until(lambda: len(client._works) == 1)
+    assert future.result().sum() == 300_000
+
+
+def test_what_is_forgotten_ends_before_its_client_does(cluster, tmp_path, gate):
+    def write(path):
+        gate.pass_through()
+        path.touch()
+
+    paths = [tmp_path / str(n) for n in range(4)]
+    opens = threading.Timer(0.1, gate.open)
+    with Client(cluster) as client:
+        scaler_dask.fire_and_forget(client.map(write, paths, pure=False))
+        opens.start()
+    opens.join()
+    assert all(path.exists() for path in paths)
+
+
+def test_keys_that_the_client_has_are_not_computed_again(client, tmp_path):
+    path = str(tmp_path / "calls")
+    one = delayed(count_calls)(path, dask_key_name="one")
+    held = client.compute(one)
+    assert held.result(10) == 1
+    assert client.compute(one + 1).result(10) == 2
+    assert (one + 2).compute() == 3
+    assert client.persist(one).compute() == 1
+    held.release()
+    del held
+    assert (one + 3).compute() == 5
+
+
+def test_what_depends_on_a_cancelled_future_is_cancelled(client, gate):
+    holding = client.map(gate.pass_through, range(2), pure=False)
+    first = client.submit(gate.pass_through, 1)
+    second = client.submit(inc, first)
+    client.cancel(first)
+    gate.open()
+    with pytest.raises(CancelledError):
+        second.result(10)
+    assert second.status == "cancelled"
+    assert client.gather(holding) == [0, 1]
+
+
+def test_a_long_chain_that_failed_is_run_again(client, tmp_path):
+    path = str(tmp_path / "calls")
+
+    def second_time(path):
+        if count_calls(path) < 2:
+            raise OSError("not yet")
+        return 0
+
+    future = client.submit(second_time, path)
+    for _ in range(1500):
+        future = client.submit(inc, future)
+    assert isinstance(future.exception(20), OSError)
+    future.retry()
+    assert future.result(20) == 1500

@@ -424,3 +424,44 @@ def test_a_broken_executor_in_a_task_does_not_break_the_one_around_it(cluster):
             pool.submit(outer, cluster.address).result(30)
         assert pool._broken is False
         assert pool.submit(double, 2).result(20) == 4
+
+
+def test_tasks_see_the_globals_that_an_initializer_of_the_same_script_has_set(scripts):
+    told = scripts.run(
+        """
+        import functools
+        from scaler import Executor
+
+        model, counts = None, {}
+
+        def init(value):
+            global model
+            model = value
+            counts["inits"] = 1
+
+        def work(x):
+            return model, helper(), x
+
+        def helper():
+            return model, counts.get("inits")
+
+        class Working:
+            def __call__(self, x):
+                return work(x)
+
+            def method(self, x):
+                return work(x)
+
+        if __name__ == "__main__":
+            with Executor(1, initializer=init, initargs=("m",)) as pool:
+                print(pool.submit(work, 1).result())
+                print(list(pool.map(work, [2, 3])), list(pool.map(work, [4, 5], chunksize=2)))
+                print(pool.submit(functools.partial(work, 6)).result())
+                print(pool.submit(Working(), 7).result(), pool.submit(Working().method, 8).result())
+            print(model)
+        """
+    )
+    seen = [("m", ("m", 1), n) for n in range(9)]
+    assert told.splitlines() == [
+        str(seen[1]), f"{seen[2:4]} {seen[4:6]}", str(seen[6]), f"{seen[7]} {seen[8]}", "None",
+    ]  # fmt: skip
