@@ -2,6 +2,7 @@
 
     python -m compat_tests.dask                                     # the parts that take minutes, Scaler and threads
     python -m compat_tests.dask --parts all --engines all
+    python -m compat_tests.dask --parts dataframe --engines all --sample 40   # "processes" takes hours for all of them
 
 Each part runs in a process of its own under each engine. What passes under threads and fails under Scaler has to be in
 `expected.py`, with the reason; what is there has to fail. The exit code is 1 where that is not so.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,8 +34,8 @@ PARTS = {
 #: without the data frames, which take as long as all others
 QUICK = ("tests", "bag", "diagnostics", "array")
 ENGINES = ("scaler", "threads", "processes", "distributed")
-#: seconds for a test, and for a part
-TEST_SECONDS, PART_SECONDS = 60, 3_600
+#: seconds for a test, some of which take most of a minute under any engine; for a part; and for its report after that
+TEST_SECONDS, PART_SECONDS, REPORT_SECONDS = 120, 7_200, 60
 
 
 @dataclass
@@ -45,8 +47,8 @@ class Outcome:
     seconds: float = 0.0
 
 
-def run(part: str, engine: str) -> Outcome:
-    """Run a part; blocks until it is over."""
+def run(part: str, engine: str, sample: int = 1) -> Outcome:
+    """Run a part, or one of `sample` tests of it; blocks until it is over."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         command = [
@@ -54,15 +56,17 @@ def run(part: str, engine: str) -> Outcome:
             f"--timeout={TEST_SECONDS}", f"--junitxml={report}", "--pyargs", PARTS[part],
         ]  # fmt: skip
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        environment = {**os.environ, "PYTHONPATH": path, "SCALER_COMPAT_ENGINE": engine}
+        environment = {
+            **os.environ, "PYTHONPATH": path, "SCALER_COMPAT_ENGINE": engine, "SCALER_COMPAT_SAMPLE": str(sample),
+        }  # fmt: skip
         began = time.monotonic()
         with Path(directory, "output").open("w+b") as output:
+            process = subprocess.Popen(command, cwd=directory, env=environment, stdout=output, stderr=output)
             try:
-                subprocess.run(
-                    command, cwd=directory, env=environment, stdout=output, stderr=output, timeout=PART_SECONDS
-                )
+                process.wait(PART_SECONDS)
             except subprocess.TimeoutExpired:
                 print(f"{part} under {engine}: not over after {PART_SECONDS} s", file=sys.stderr)
+                _interrupt(process)
             if not report.exists():
                 output.seek(0)
                 sys.stderr.write(output.read().decode(errors="replace")[-3_000:])
@@ -76,6 +80,16 @@ def run(part: str, engine: str) -> Outcome:
             elif "skipped" not in kinds and short(name) not in BY_CHANCE:
                 outcome.passed.add(name)
         return outcome
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """End pytest so that it reports what it has run."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(REPORT_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def judge(scaler: Outcome, threads: Outcome) -> list[str]:
@@ -104,6 +118,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m compat_tests.dask", description=__doc__.split("\n")[0])
     parser.add_argument("--parts", default=",".join(QUICK), help=f"all, or some of {', '.join(PARTS)}")
     parser.add_argument("--engines", default="scaler,threads", help=f"all, or some of {', '.join(ENGINES)}")
+    parser.add_argument("--sample", type=int, default=1, metavar="N", help="run one of N tests, the same each time")
     options = parser.parse_args()
     parts = list(PARTS) if options.parts == "all" else options.parts.split(",")
     engines = list(ENGINES) if options.engines == "all" else options.engines.split(",")
@@ -111,7 +126,7 @@ def main() -> int:
     totals = {engine: [0, 0, 0.0] for engine in engines}
     print(f"{'part':12}" + "".join(f"{engine:>28}" for engine in engines), flush=True)
     for part in parts:
-        outcomes = {engine: run(part, engine) for engine in engines}
+        outcomes = {engine: run(part, engine, options.sample) for engine in engines}
         base = outcomes.get("threads", outcomes[engines[0]]).passed
         cells = []
         for engine, outcome in outcomes.items():

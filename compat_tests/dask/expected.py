@@ -12,6 +12,7 @@ LOCKS = (
 IDENTITY = "the value has to be the very object that was given, not an equal one"
 UNPICKLABLE = "the graph holds what can't be pickled: a generator, or a ufunc that NumPy made of a Python function"
 MEMORY = "the files are in the memory of the client's process: fsspec's file system `memory`"
+SETTINGS = "a setting of dask's that the test makes in its own process is to be that of the tasks, too"
 THREADS = "asks for the threads, or the initializer, of one of dask's own schedulers"
 
 #: tests that pass by chance, under every engine: their result hangs on the order of sets
@@ -53,4 +54,5 @@ EXPECTED = {
     "test_io::test_from_map_column_projection": CHANGES,
     "test_parquet::test_filter_isna": IDENTITY,  # `is np.nan`
     "test_parquet::test_fsspec_to_parquet_filesystem_option": MEMORY,
+    "test_shuffle::test_disk_shuffle_with_unknown_compression": SETTINGS,
 }
