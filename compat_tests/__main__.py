@@ -1,4 +1,4 @@
-"""Other people's tests with Scaler under them, and the score cards.
+"""Other people's tests, and programs on other people's libraries, with Scaler under them, and the score cards.
 
     python -m compat_tests          # what fits in a quarter of an hour
     python -m compat_tests --all    # everything, beside the other engines
@@ -19,6 +19,7 @@ SUITES = {
     "compat_tests.dask": ["--parts", "all", "--engines", "all"],
     "compat_tests.cpython": [],
     "compat_tests.joblib": [],
+    "compat_tests.programs": ["--engines", "all"],
 }
 
 
