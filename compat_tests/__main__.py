@@ -9,9 +9,9 @@ the lists of expected failures say.
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 #: what to run, and what to add for everything
@@ -20,6 +20,7 @@ SUITES = {
     "compat_tests.cpython": [],
     "compat_tests.joblib": [],
     "compat_tests.programs": ["--engines", "all"],
+    "compat_tests.oldest": [],
 }
 
 
@@ -27,11 +28,11 @@ def main() -> int:
     """Run all suites, one after the other; the exit code."""
     wrong = 0
     for module, more in SUITES.items():
-        if importlib.util.find_spec(module) is None:
-            continue
+        began = time.monotonic()
         print(f"== python -m {module}", flush=True)
         arguments = more if "--all" in sys.argv[1:] else []
         ended = subprocess.run([sys.executable, "-m", module, *arguments], cwd=Path(__file__).parents[1], check=False)
+        print(f"== {'passed' if not ended.returncode else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
         wrong |= ended.returncode
     return int(bool(wrong))
 
