@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scaler.client.reference import Elsewhere
+from scaler.errors import ObjectLost
 
 if TYPE_CHECKING:
     from scaler.client.client import Client
@@ -156,7 +157,12 @@ class Future(concurrent.futures.Future, Elsewhere):  # type: ignore[type-arg]
         hold = self._hold
         if hold is not None and self._exception is None:
             with hold.lock:
-                return hold.load(timeout)
+                try:
+                    return hold.load(timeout)
+                except ObjectLost:
+                    if self._unread is not None:
+                        raise
+            return self.client.copied(self._result)  # it came here before it was lost
         value = super().result(0)
         if self._body is not None:
             return self.client.unpickled(self._body)

@@ -145,7 +145,7 @@ def test_asking_again_for_what_is_being_fetched_adds_sources_and_gives_one_resul
     silent = host(on_demand=True)
     here.transfer.fetch(KEY, total, [silent.url])
     assert silent.results() == [("wanted", KEY, 0, None)]
-    here.transfer.fetch(KEY, total, [there.url])
+    here.transfer.fetch(KEY, total, [silent.url])
     here.transfer.fetch(KEY, total, [there.url])
     silent.transfer.unavailable(KEY)
     assert here.results() == [("fetch", KEY, total, None)]
