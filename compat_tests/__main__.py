@@ -14,23 +14,23 @@ import sys
 import time
 from pathlib import Path
 
-#: what to run, and what to add for everything
-SUITES = {
-    "compat_tests.dask": ["--parts", "all", "--engines", "all"],
-    "compat_tests.cpython": [],
-    "compat_tests.joblib": [],
-    "compat_tests.programs": ["--engines", "all"],
-    "compat_tests.oldest": [],
+#: what to run: with which arguments, and with which for everything
+SUITES: dict[str, tuple[list[str], list[str]]] = {
+    "compat_tests.dask": ([], ["--parts", "all", "--engines", "all"]),
+    "compat_tests.cpython": (["scaler", "processes"], []),
+    "compat_tests.joblib": (["--backends", "scaler", "loky"], []),
+    "compat_tests.programs": (["--engines", "scaler,threads"], ["--engines", "all"]),
+    "compat_tests.oldest": ([], []),
 }
 
 
 def main() -> int:
     """Run all suites, one after the other; the exit code."""
     wrong = 0
-    for module, more in SUITES.items():
+    for module, (some, everything) in SUITES.items():
         began = time.monotonic()
         print(f"== python -m {module}", flush=True)
-        arguments = more if "--all" in sys.argv[1:] else []
+        arguments = everything if "--all" in sys.argv[1:] else some
         ended = subprocess.run([sys.executable, "-m", module, *arguments], cwd=Path(__file__).parents[1], check=False)
         print(f"== {'passed' if not ended.returncode else 'FAILED'}, {time.monotonic() - began:.0f} s", flush=True)
         wrong |= ended.returncode

@@ -6,7 +6,6 @@ They are made when they are first needed, in `.venv-compat/`, with the versions 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,10 +20,10 @@ HOME = ROOT / ".venv-compat"
 def find_python(version: str) -> str | None:
     """A Python of this version ("3.13"): of PYTHON3_13, this one, of PATH, or of pyenv; None if there is none."""
     named = os.environ.get("PYTHON" + version.replace(".", "_"))
-    installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"), reverse=True)
-    if shutil.which("pyenv"):
-        root = subprocess.run(["pyenv", "root"], capture_output=True, text=True, check=False).stdout.strip()
-        installed += sorted(Path(root).glob(f"versions/{version}.*/bin/python"), reverse=True)
+    # pyenv's shims are on PATH and run only what was chosen: the versions themselves are beside them
+    roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))]
+    roots += [Path(path).parent for path in os.environ.get("PATH", "").split(os.pathsep) if path.endswith("shims")]
+    installed = [path for root in roots for path in sorted(root.glob(f"versions/{version}.*/bin/python"), reverse=True)]
     for candidate in (named, sys.executable, f"python{version}", *map(str, installed)):
         if candidate is not None and _is(candidate, version):
             return candidate

@@ -2,7 +2,7 @@
 
     python -m compat_tests.dask                                     # the parts that take minutes, Scaler and threads
     python -m compat_tests.dask --parts all --engines all
-    python -m compat_tests.dask --parts dataframe --engines all --sample 40   # "processes" takes hours for all of them
+    python -m compat_tests.dask --parts dataframe/40 --engines all   # "processes" takes hours for all of them
 
 Each part runs in a process of its own under each engine. What passes under threads and fails under Scaler has to be in
 `expected.py`, with the reason; what is there has to fail. The exit code is 1 where that is not so.
@@ -31,8 +31,8 @@ PARTS = {
     "array": "dask.array",
     "dataframe": "dask.dataframe",
 }
-#: without the data frames, which take as long as all others
-QUICK = ("tests", "bag", "diagnostics", "array")
+#: of arrays and data frames, which take long, some of the tests
+QUICK = ("tests", "bag", "diagnostics", "array/4", "dataframe/40")
 ENGINES = ("scaler", "threads", "processes", "distributed")
 #: seconds for a test, some of which take most of a minute under any engine; for a part; and for its report after that
 TEST_SECONDS, PART_SECONDS, REPORT_SECONDS = 120, 7_200, 60
@@ -116,17 +116,21 @@ def reason_of(name: str) -> str | None:
 def main() -> int:
     """Run what the command line asks for; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m compat_tests.dask", description=__doc__.split("\n")[0])
-    parser.add_argument("--parts", default=",".join(QUICK), help=f"all, or some of {', '.join(PARTS)}")
+    parser.add_argument(
+        "--parts",
+        default=",".join(QUICK),
+        help=f"all, or some of {', '.join(PARTS)}; array/4: one of four tests, the same each time",
+    )
     parser.add_argument("--engines", default="scaler,threads", help=f"all, or some of {', '.join(ENGINES)}")
-    parser.add_argument("--sample", type=int, default=1, metavar="N", help="run one of N tests, the same each time")
     options = parser.parse_args()
     parts = list(PARTS) if options.parts == "all" else options.parts.split(",")
     engines = list(ENGINES) if options.engines == "all" else options.engines.split(",")
     wrong: list[str] = []
     totals = {engine: [0, 0, 0.0] for engine in engines}
     print(f"{'part':12}" + "".join(f"{engine:>28}" for engine in engines), flush=True)
-    for part in parts:
-        outcomes = {engine: run(part, engine, options.sample) for engine in engines}
+    for name in parts:
+        part, _, sample = name.partition("/")
+        outcomes = {engine: run(part, engine, int(sample or 1)) for engine in engines}
         base = outcomes.get("threads", outcomes[engines[0]]).passed
         cells = []
         for engine, outcome in outcomes.items():
@@ -134,7 +138,7 @@ def main() -> int:
             cells.append(f"{good} / {len(base)} ({outcome.seconds:.0f} s)")
             for i, value in enumerate((good, len(base), outcome.seconds)):
                 totals[engine][i] += value
-        print(f"{part:12}" + "".join(f"{cell:>28}" for cell in cells), flush=True)
+        print(f"{name:12}" + "".join(f"{cell:>28}" for cell in cells), flush=True)
         if {"scaler", "threads"} <= outcomes.keys():
             wrong += judge(outcomes["scaler"], outcomes["threads"])
     cells = [f"{good:.0f} / {of:.0f} = {100 * good / max(of, 1):.1f} % ({s:.0f} s)" for good, of, s in totals.values()]
