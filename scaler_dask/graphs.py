@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dask import _task_spec as spec
 from dask import base as _base
+from dask.delayed import single_key
 
 from scaler.client.graph import Order
 from scaler.client.nodes import Constant, Node
@@ -157,8 +158,12 @@ def _finalized(client: Client, graphs: Graphs, collections: Sequence[Any], optim
     names = []
     for collection in collections:
         function, extra = collection.__dask_postcompute__()
+        keys = collection.__dask_keys__()
+        if function is single_key and len(keys) == 1 and not extra:
+            names += keys
+            continue
         names.append(f"finalize-{uuid.uuid4().hex}")
-        graph[names[-1]] = (partial(remote.finalize, function, extra), collection.__dask_keys__())
+        graph[names[-1]] = (partial(remote.finalize, function, extra), keys)
     made: list[Any] = graphs.futures(client, graph, names)
     return made
 
