@@ -6,17 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+import dask.config
 from dask import _task_spec as spec
 from dask.callbacks import local_callbacks
 from dask.local import nested_get
 from dask.order import order
 
 from scaler.client.pause import collector_paused
+from scaler_dask import external
 from scaler_dask.annotations import options_of
 from scaler_dask.callbacks import Progress
 from scaler_dask.connection import client_for
 from scaler_dask.frames import leave_out_our_frames, with_frames
 from scaler_dask.translate import translate
+from scaler_dask.workers import setup_first
 
 #: seconds to wait for one key before looking whether another one has failed
 _PATIENCE = 0.5
@@ -32,7 +35,8 @@ def scaler_get(
 
     The scheduler is the one at `address`, else at dask's `scaler.address` setting, else that of the task around the
     call, else at SCALER_ADDRESS, else one embedded in this process, which starts when it is first needed and ends
-    with it. A `client` that is at hand may be given instead. Other keyword arguments are those of other schedulers,
+    with it. A `client` that is at hand may be given instead. `initializer`, or dask's `multiprocessing.initializer`
+    setting, is called once in each worker before its first task. Other keyword arguments are those of other schedulers,
     and are ignored. While dask's callbacks are active the values of all keys come here, for them to see.
 
     Blocks until all is computed; raises what a task raises as soon as it fails, and then cancels the rest.
@@ -43,6 +47,7 @@ def scaler_get(
     graph = dict(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
     options = options_of(dsk)
     wanted = list(dict.fromkeys(_flatten(keys)))
+    initializer = kwargs.get("initializer") or dask.config.get("multiprocessing.initializer", None)
     with local_callbacks(callbacks) as active:
         if active or not _is_of_tuples(graph):
             graph = _culled(graph, wanted)
@@ -50,7 +55,10 @@ def scaler_get(
             session: Any = (client or client_for(address)).with_options(pass_warnings=True)
             asked = progress.asked_for(wanted)
             with collector_paused:
-                futures = session.submit_nodes(translate(graph), asked, lambda: order(_culled(graph, wanted)), options)
+                nodes = translate(graph)
+                if initializer is not None:
+                    nodes = external.prepared(nodes, setup_first(initializer))
+                futures = session.submit_nodes(nodes, asked, lambda: order(_culled(graph, wanted)), options)
             try:
                 progress.follow(asked, futures)
                 given = getattr(session, "given", ())  # `id`s of futures whose values others have, too

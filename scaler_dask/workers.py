@@ -6,6 +6,7 @@ later, each task brings the setups along, which its worker runs unless it has.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import time
 import uuid
@@ -116,6 +117,13 @@ class Workers:
         if check and differing:
             raise ValueError(f"versions differ, install the same: {'; '.join(sorted(differing))}")
         return {"scheduler": None, "workers": workers, "client": here}
+
+
+def setup_first(initializer: Callable[[], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What makes of a function one whose worker has called an initializer before, once."""
+    packed = cloudpickle.dumps(initializer)
+    setup = hashlib.sha256(packed).hexdigest(), packed
+    return lambda function: remote.Prepared(cloudpickle.dumps(function), (setup,), funcname(function))
 
 
 def _takes_worker(function: Callable[..., Any]) -> bool:

@@ -13,7 +13,7 @@ IDENTITY = "the value has to be the very object that was given, not an equal one
 UNPICKLABLE = "the graph holds what can't be pickled: a generator, or a ufunc that NumPy made of a Python function"
 MEMORY = "the files are in the memory of the client's process: fsspec's file system `memory`"
 SETTINGS = "a setting of dask's that the test makes in its own process is to be that of the tasks, too"
-THREADS = "asks for the threads, or the initializer, of one of dask's own schedulers"
+THREADS = "asks for threads: that tasks see what the client has made of a global"
 
 #: tests that pass by chance, under every engine: their result hangs on the order of sets
 BY_CHANCE = frozenset({"test_order::test_string_ordering_dependents"})
@@ -26,7 +26,6 @@ EXPECTED = {
     "test_graph_manipulation::test_checkpoint_collections": CHANGES,
     "test_graph_manipulation::test_wait_on_many": CHANGES,
     "test_graph_manipulation::test_wait_on_one": CHANGES,
-    "test_multiprocessing::test_process_initializer[processes-proc_init-expected_results2]": THREADS,
     "test_multiprocessing::test_process_initializer[threading-None-expected_results0]": THREADS,
     "test_bag::test_bag_with_single_callable": IDENTITY,
     "test_bag::test_reductions_are_lazy": UNPICKLABLE,

@@ -2,6 +2,7 @@
 
 import functools
 import operator
+import os
 import threading
 import warnings
 from concurrent.futures import Future
@@ -422,3 +423,17 @@ def test_the_same_warning_shows_once_by_default():
         for _ in range(3):
             scaler_get({"a": (warns, 7)}, "a")
     assert len(caught) == 2
+
+
+def test_the_initializer_of_dasks_pool_is_called_once_in_each_worker(get, tmp_path):
+    def note():
+        path = tmp_path / f"{os.getpid()}"
+        path.write_text(path.read_text() + "x" if path.exists() else "x")
+
+    def noted(_):
+        return (tmp_path / f"{os.getpid()}").read_text()
+
+    graph = {("x", i): (noted, i) for i in range(20)}
+    assert set(get(graph, list(graph), initializer=note)) == {"x"}
+    with dask.config.set({"multiprocessing.initializer": note}):
+        assert set(get(graph, list(graph))) == {"x"}
