@@ -10,18 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from scaler.client.nodes import Call, Constant, Nested, Node, Reference, call_of
+from scaler.client.nodes import BUILDERS, Call, Constant, Nested, Node, Reference, call_of
 from scaler.serialize import entry
 from scaler_dask import remote
 from scaler_dask.futures import Future
 from scaler_dask.work import Work
-
-_BUILDERS: dict[type, Callable[..., Any]] = {
-    list: entry.as_list,
-    tuple: entry.as_tuple,
-    set: entry.as_set,
-    frozenset: entry.as_frozenset,
-}
 
 #: keywords that the engine's `submit` takes for its own
 _OWN = frozenset({"profiling", "stream_output"})
@@ -68,9 +61,9 @@ def _read(value: Any, found: dict[Any, Future]) -> Any:
         found[value.key] = value
         return Reference(value.key)
     kind = type(value)
-    if kind in _BUILDERS:
+    if kind in BUILDERS:
         items = [_read(item, found) for item in value]
-        return Nested(_BUILDERS[kind], items) if _any_read(items) else value
+        return Nested(BUILDERS[kind], items) if _any_read(items) else value
     if kind is dict:
         items = [_read(item, found) for item in value.values()]
         if _any_read(items):

@@ -46,7 +46,7 @@ def scaler_get(
     """
     graph = dict(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
     options = options_of(dsk)
-    wanted = list(dict.fromkeys(_flatten(keys)))
+    wanted = list(dict.fromkeys(flatten(keys)))
     initializer = kwargs.get("initializer") or dask.config.get("multiprocessing.initializer", None)
     with local_callbacks(callbacks) as active:
         if active or not _is_of_tuples(graph):
@@ -99,9 +99,10 @@ def _value(future: Any, others: Sequence[Future[Any]], is_given: bool) -> Any:
                 other.result()
 
 
-def _flatten(keys: Any) -> Iterable[Any]:
+def flatten(keys: Any) -> Iterable[Any]:
+    """Yield the keys in lists of any depth."""
     if not isinstance(keys, list):
         yield keys
         return
     for key in keys:
-        yield from _flatten(key)
+        yield from flatten(key)

@@ -21,6 +21,7 @@ from scaler.client.pause import collector_paused
 from scaler_dask import external, remote
 from scaler_dask.annotations import Annotated, options_of
 from scaler_dask.futures import Future, held
+from scaler_dask.get import flatten
 from scaler_dask.translate import translate
 from scaler_dask.work import Work
 
@@ -88,7 +89,7 @@ class Graphs:
     def futures(self, client: Client, dsk: Any, keys: Any) -> Any:
         """The client's futures of these keys of a dask graph, nested as the keys are."""
         graph = dict(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
-        wanted = list(dict.fromkeys(_flat(keys)))
+        wanted = list(dict.fromkeys(flatten(keys)))
         with collector_paused:
             nodes, options = translate(graph), options_of(dsk)
             inner = self.submit_nodes(nodes, wanted, options=options)
@@ -170,10 +171,6 @@ def _finalized(client: Client, graphs: Graphs, collections: Sequence[Any], optim
 
 def _is_expression(collection: Any) -> bool:
     return hasattr(type(collection), "expr") and hasattr(type(collection), "optimize")
-
-
-def _flat(keys: Any) -> list[Any]:
-    return [item for key in keys for item in _flat(key)] if isinstance(keys, list) else [keys]
 
 
 def _nested(keys: Any, futures: Mapping[Any, Future]) -> Any:

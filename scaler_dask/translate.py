@@ -11,7 +11,7 @@ from typing import Any
 
 from dask import _task_spec as spec
 
-from scaler.client.nodes import Alias, Constant, Nested, Node, Reference, Unusual, call_of, call_of_tuple
+from scaler.client.nodes import BUILDERS, Alias, Constant, Nested, Node, Reference, Unusual, call_of, call_of_tuple
 from scaler.serialize import entry
 from scaler_dask.futures import Held
 
@@ -22,13 +22,6 @@ _CONTAINERS: dict[type, Callable[..., Any]] = {
     spec.List: entry.as_list,
     spec.Tuple: entry.as_tuple,
     spec.Set: entry.as_set,
-}
-
-_CASTS: dict[Any, Callable[..., Any]] = {
-    list: entry.as_list,
-    tuple: entry.as_tuple,
-    set: entry.as_set,
-    frozenset: entry.as_frozenset,
 }
 
 #: arguments that mean themselves; for speed
@@ -107,7 +100,7 @@ def _task(task: Any, resolve: _Resolve) -> Nested:
         if unfolded is not None:
             return unfolded
     if function is spec._identity_cast and len(keywords) == 1:
-        cast = _CASTS.get(_read(keywords["typ"], resolve))
+        cast = BUILDERS.get(_read(keywords["typ"], resolve))
         if cast is not None:
             return Nested(cast, [_read(arg, resolve) for arg in args])
     return Nested(

@@ -26,7 +26,7 @@ _SMALL = frozenset({int, float, bool, type(None), complex, slice, type, Function
 
 
 #: what makes a list of values again, by the type of the list
-_BUILDERS: dict[type, Callable[..., Any]] = {
+BUILDERS: dict[type, Callable[..., Any]] = {
     list: entry.as_list,
     tuple: entry.as_tuple,
     set: entry.as_set,
@@ -177,7 +177,7 @@ def is_large(value: Any) -> bool:
     kind = type(value)
     if kind is str or kind is bytes:
         return len(value) > LARGE
-    if kind in _SMALL or (kind in _BUILDERS and len(value) < 1000 and _SMALL.issuperset(map(type, value))):
+    if kind in _SMALL or (kind in BUILDERS and len(value) < 1000 and _SMALL.issuperset(map(type, value))):
         return False
     return isinstance(value, Elsewhere) or _estimate(value, 2) > LARGE
 
@@ -186,7 +186,7 @@ def _estimate(value: Any, depth: int) -> float:
     """Return about how many bytes a value takes, by a look at some of its items."""
     kind = type(value)
     try:
-        if kind in _BUILDERS or kind is dict:
+        if kind in BUILDERS or kind is dict:
             items = list(itertools.islice(value.values() if kind is dict else value, 8)) if depth else []
             per_item = sum(_estimate(item, depth - 1) for item in items) / (len(items) or 1)
             return float(len(value) * (8 + per_item))
@@ -239,8 +239,8 @@ def _read(
             fill += place, indices.setdefault(item, len(indices))
             template.append(None)
             continue
-        if kind in _BUILDERS:
-            step = _read(_BUILDERS[kind], item, graph, kinds, indices, large)
+        if kind in BUILDERS:
+            step = _read(BUILDERS[kind], item, graph, kinds, indices, large)
             if step[2] or step[3]:  # it has something that stands for something else
                 inner.append((place, step))
                 template.append(None)
@@ -278,8 +278,8 @@ def _node(key: Any, value: Any, graph: Mapping[Any, Any]) -> Node:
         return call_of_tuple(value[0], value[1:], graph)
     if _is_key(value, graph):
         return Alias(value) if value != key else Constant(value)
-    if kind in _BUILDERS:
-        call = call_of_tuple(_BUILDERS[kind], value, graph)
+    if kind in BUILDERS:
+        call = call_of_tuple(BUILDERS[kind], value, graph)
         if call.dependencies or call.inner:  # it has something that stands for something else
             return call
     return Constant(value)
