@@ -43,10 +43,14 @@ def wait(futures: Any, timeout: float | str | None = None, return_when: str = "A
             enough = True
             changed.notify_all()
 
-    watch_all([handle.work for handle in handles], return_when, announce)
-    with changed:
-        if not changed.wait_for(lambda: enough, seconds):
-            raise TimeoutError(f"{sum(not h.done() for h in handles)} of {len(handles)} futures did not end in time")
+    watch = watch_all([handle.work for handle in handles], return_when, announce)
+    try:
+        with changed:
+            if not changed.wait_for(lambda: enough, seconds):
+                left = sum(not handle.done() for handle in handles)
+                raise TimeoutError(f"{left} of {len(handles)} futures did not end in time")
+    finally:
+        watch.end()
     return _sorted_out(handles)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -18,7 +19,7 @@ from scaler.serialize.entry import itself
 class Work:
     """A task that was submitted, or an object that was sent, under a key."""
 
-    __slots__ = ("__weakref__", "_again", "_client", "_needs", "_watchers", "inner", "key")
+    __slots__ = ("__weakref__", "_again", "_client", "_needs", "_watched", "_watchers", "inner", "key")
 
     def __init__(
         self,
@@ -37,8 +38,10 @@ class Work:
         self._again = again
         #: that of its arguments, for the same time
         self._needs = tuple(needs)
-        #: lists of one callback, taken out by who calls it
-        self._watchers: list[list[Callable[[], None]]] = []
+        #: callbacks, taken out by who calls them
+        self._watchers: list[Callable[[], None]] = []
+        #: the `inner` that has been told to call them
+        self._watched: Any = None
         if self._needs and again is not None:  # a chain of works would keep all its values
             known = weakref.ref(self)
             inner.add_done_callback(lambda _: _settle(known()))
@@ -90,21 +93,25 @@ class Work:
 
     def watch(self, callback: Callable[[], None]) -> None:
         """Call this once, from any thread, when the work has ended; at once if it has."""
-        once = [callback]
-        self._watchers.append(once)
+        watchers = self._watchers
+        watchers.append(callback)
         if self.done:
-            self._watchers.remove(once)
-            _call(once)
-        else:
-            self.inner.add_done_callback(lambda _: _call(once))
+            _call_all(watchers)
+        elif self._watched is not self.inner:
+            self._watched = self.inner
+            self.inner.add_done_callback(lambda _: _call_all(watchers))
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """Do not call this, unless it has been called."""
+        with contextlib.suppress(ValueError):
+            self._watchers.remove(callback)
 
     def cancel(self) -> None:
         """Nobody wants the value any more: let go of it. A task that runs goes on to its end."""
         cancelled: Any = concurrent.futures.Future()
         cancelled.cancel()
         self.inner = cancelled
-        for once in self._watchers:
-            _call(once)
+        _call_all(self._watchers)
 
     def retry(self) -> None:
         """Submit it anew if it has failed, after those of its arguments that have."""
@@ -139,12 +146,13 @@ def ready(key: Any, value: Any) -> Work:
     return Work(key, inner)
 
 
-def _call(once: list[Callable[[], None]]) -> None:
-    try:
-        callback = once.pop()
-    except IndexError:  # somebody else has
-        return
-    callback()
+def _call_all(watchers: list[Callable[[], None]]) -> None:
+    while True:
+        try:
+            callback = watchers.pop(0)
+        except IndexError:  # none is left, or somebody else calls it
+            return
+        callback()
 
 
 async def settled(works: list[Work], return_when: str = "ALL_COMPLETED") -> None:
@@ -158,8 +166,11 @@ async def settled(works: list[Work], return_when: str = "ALL_COMPLETED") -> None
         except RuntimeError:  # the loop is closed
             pass
 
-    watch_all(works, return_when, announce)
-    await all_done
+    watch = watch_all(works, return_when, announce)
+    try:
+        await all_done
+    finally:
+        watch.end()
 
 
 def wake(waiter: asyncio.Future[None]) -> None:
@@ -168,8 +179,26 @@ def wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-def watch_all(works: list[Work], return_when: str, announce: Callable[[], None]) -> None:
-    """Call `announce` when enough of the works have ended."""
+class Watch:
+    """Callbacks of works that can be taken back."""
+
+    def __init__(self) -> None:
+        self._callbacks: list[tuple[Work, Callable[[], None]]] = []
+
+    def add(self, work: Work, callback: Callable[[], None]) -> None:
+        """Call this when the work has ended."""
+        self._callbacks.append((work, callback))
+        work.watch(callback)
+
+    def end(self) -> None:
+        """Call none any more."""
+        for work, callback in self._callbacks:
+            work.unwatch(callback)
+
+
+def watch_all(works: list[Work], return_when: str, announce: Callable[[], None]) -> Watch:
+    """Call `announce` when enough of the works have ended, unless the watch is ended before."""
+    watch = Watch()
     left = len(works)
     lock = threading.Lock()
 
@@ -184,4 +213,5 @@ def watch_all(works: list[Work], return_when: str, announce: Callable[[], None])
     if not works:
         announce()
     for work in works:
-        work.watch(partial(ended, work))
+        watch.add(work, partial(ended, work))
+    return watch

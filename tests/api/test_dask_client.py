@@ -799,3 +799,17 @@ def test_a_long_chain_that_failed_is_run_again(client, tmp_path):
     assert isinstance(future.exception(20), OSError)
     future.retry()
     assert future.result(20) == 1500
+
+
+def test_waits_that_end_leave_nothing_behind(client, gate):
+    futures = client.map(gate.pass_through, range(3), pure=False)
+    for _ in range(5):
+        with pytest.raises(TimeoutError):
+            wait(futures, timeout=0.01)
+    assert not [callback for future in futures for callback in future.work._watchers]
+    told = []
+    for future in futures:
+        future.add_done_callback(lambda future: told.append(future.result()))
+    gate.open()
+    assert not wait(futures, timeout=20).not_done
+    until(lambda: sorted(told) == [0, 1, 2])
