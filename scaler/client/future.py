@@ -95,10 +95,7 @@ class Future(concurrent.futures.Future, Elsewhere):  # type: ignore[type-arg]
         Raises what the task raised, `CancelledError`, `TimeoutError`, or `WorkerLost`, `ObjectLost` and the like.
         """
         if self._state is not FINISHED:
-            began = time.monotonic()
-            self._wait(timeout)
-            if timeout is not None:
-                timeout = max(0.0, timeout - (time.monotonic() - began))
+            timeout = self._wait_within(timeout)
         if self._unread is not None:
             self._load(timeout)
         if self._state is FINISHED and self._exception is None:
@@ -150,10 +147,7 @@ class Future(concurrent.futures.Future, Elsewhere):  # type: ignore[type-arg]
         `result` gives the same object each time, which somebody may have changed.
         """
         if self._state is not FINISHED:
-            began = time.monotonic()
-            self._wait(timeout)
-            if timeout is not None:
-                timeout = max(0.0, timeout - (time.monotonic() - began))
+            timeout = self._wait_within(timeout)
         hold = self._hold
         if hold is not None and self._exception is None:
             with hold.lock:
@@ -173,6 +167,12 @@ class Future(concurrent.futures.Future, Elsewhere):  # type: ignore[type-arg]
         if self._state is FINISHED and self._hold is None and self._exception is None:
             return self._result if self._is_given else self.fresh_result()
         return self
+
+    def _wait_within(self, timeout: float | None) -> float | None:
+        """Wait; what is left of `timeout`."""
+        began = time.monotonic()
+        self._wait(timeout)
+        return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
 
     def _wait(self, timeout: float | None) -> None:
         timeout = self.client.wait_for(self, timeout)

@@ -3,9 +3,9 @@
 from simulator.scripted import FakeAgent, spans
 
 from scaler.agent.core import events as ev
-from scaler.agent.core.core import HELD
 from scaler.agent.core.handouts import HANDOUT_US
 from scaler.agent.core.slots import PARKED
+from scaler.agent.core.state import HELD
 from scaler.agent.core.withdraw import FORCE_PATIENCE
 from scaler.protocol.messages import (
     CANCELLED,

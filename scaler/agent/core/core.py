@@ -66,9 +66,6 @@ from scaler.protocol.messages import (
 )
 
 UNLIMITED = Limits()
-#: seconds after which a worker that has told nothing is looked at: it sends results with those of the next rows if
-#: these begin within 4 ms, and one of them may take long
-HELD = 0.02
 
 
 class AgentCore:
@@ -256,14 +253,10 @@ class AgentCore:
 
     def _look(self, worker: Worker) -> float:
         """See whether a worker keeps results back for a long row; when to do so, infinite if that has been done."""
-        if worker.is_looked_at:
-            return math.inf
-        when = worker.heard + HELD
-        if self._crew.now >= when:
-            worker.is_looked_at = True
+        if self._crew.now >= worker.look_at:
+            worker.look_at = math.inf
             self._out.add(LookAt(worker.slot))
-            return math.inf
-        return when
+        return worker.look_at
 
     def _looked(self, event: Looked) -> None:
         self.withdrawals.looked(event)

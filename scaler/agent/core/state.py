@@ -3,6 +3,7 @@
 A row at an agent is in exactly one place: in a queue, waiting for objects, or in `left` of one handout of one worker.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,10 @@ from scaler.agent.core.part import Part
 from scaler.protocol.messages import Frame
 from scaler.store.layout import Key
 from scaler.worker.constants import PRIORITY_SHIFT
+
+#: seconds after which a worker that has told nothing is looked at: it sends results with those of the next rows if
+#: these begin within 4 ms, and one of them may take long
+HELD = 0.02
 
 #: which moves a worker makes, with what causes them; anything else is a defect
 WORKER_TRANSITIONS: dict[tuple[str, str], str] = {
@@ -73,10 +78,8 @@ class Worker:
     blocked: bool = False
     #: a recall is under way
     recalling: bool = False
-    #: when it last said something, or was given rows when it had none
-    heard: float = 0.0
-    #: it has been looked at since
-    is_looked_at: bool = False
+    #: when to see whether it keeps results back; infinite: that has been done since it last said something
+    look_at: float = math.inf
     #: why it is being killed: (outcome kind, words), for the row it runs
     sentence: tuple[str, str] | None = None
     #: bytes of memory that are its alone, as last sampled, and the most since it was started
@@ -91,8 +94,7 @@ class Worker:
 
     def hear(self, now: float) -> None:
         """It has told all that it has finished, or begins with nothing to tell."""
-        self.heard = now
-        self.is_looked_at = False
+        self.look_at = now + HELD
 
     @property
     def takes_rows(self) -> bool:
