@@ -101,7 +101,7 @@ class Client(Control):
             security = security or getattr(address, "security", None)
             address = address.address
         if address is None and n_workers is None:
-            address = dask.config.get("scaler.address", None) or surrounding_address()
+            address = dask.config.get("scaler.address", None) or nesting.surrounding_address()
         if address is None:
             self._cluster = SchedulerClusterCombo(n_workers=n_workers)
             address, security = self._cluster.address, self._cluster.security
@@ -537,13 +537,6 @@ class Client(Control):
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
-def surrounding_address() -> str | None:
-    try:
-        return nesting.where(None, None)[0].url
-    except ValueError:  # no surrounding task and no SCALER_ADDRESS
-        return None
-
-
 def _token(*values: Any) -> str:
     try:
         return str(tokenize(*values))

@@ -13,7 +13,7 @@ from typing import Any
 from scaler import Client as Engine
 from scaler.client import nesting
 from scaler_dask import defaults
-from scaler_dask.client import Client, clients, surrounding_address
+from scaler_dask.client import Client, clients
 
 #: this process's own, by process and address
 _of_tasks: dict[tuple[int, str], Client] = {}
@@ -27,7 +27,7 @@ def get_client(address: str | None = None, timeout: Any = None, resolve_address:
     if address is None:
         if nesting.current() is None and defaults.current() is not None:
             return Client.current()
-        address = surrounding_address()
+        address = nesting.surrounding_address()
         if address is None:
             raise ValueError("No global client found and no address provided: make a scaler_dask.Client first")
     client = _of_tasks.get((os.getpid(), address))

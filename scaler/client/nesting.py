@@ -33,12 +33,18 @@ MAX_DEPTH = 24
 current = context.current
 
 
+def surrounding_address() -> str | None:
+    """The address of the cluster around the running task, else that in SCALER_ADDRESS; None if there is neither."""
+    address = (context.surroundings() or {}).get("address") or os.environ.get("SCALER_ADDRESS")
+    return Address.parse(address).url if address else None
+
+
 def where(address: str | None, security: Security | None) -> tuple[Address, Security]:
     """The address and keys a new client uses."""
     surroundings = context.surroundings() or {}
     if address is None:
-        address = surroundings.get("address") or os.environ.get("SCALER_ADDRESS")
-        if not address:
+        address = surrounding_address()
+        if address is None:
             raise ValueError(
                 "no scheduler address: give Client(address), set SCALER_ADDRESS, or start a local cluster with "
                 "scaler.SchedulerClusterCombo() or scaler.Executor()"

@@ -31,11 +31,9 @@ def client_for(address: str | None, n_workers: Callable[[], int | None] = lambda
 
     `n_workers` is asked when that is started. Any thread; blocks until there is a connection.
     """
-    if not address:
-        try:
-            address = nesting.where(None, None)[0].url
-        except ValueError:  # no surrounding task and no SCALER_ADDRESS
-            return client(n_workers()), True
+    address = address or nesting.surrounding_address()
+    if address is None:
+        return client(n_workers()), True
     return nesting.shared_client(address, None), False
 
 
