@@ -20,9 +20,9 @@ from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell, log_output
 from scaler.agent.store import HostStore, store_context
 from scaler.agent.workers import Zygote
+from scaler.common.loop import make_loop
 from scaler.config import AgentConfig
 from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError
-from scaler.loop import make_loop
 from scaler.protocol.channel import Gap
 from scaler.protocol.codec import decode
 from scaler.protocol.messages import Message, Refused, Welcome

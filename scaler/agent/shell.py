@@ -30,7 +30,7 @@ from scaler.agent.core.events import (
 from scaler.agent.store import HostStore
 from scaler.agent.usage import Usage
 from scaler.agent.workers import Exited, WorkerProcess, Zygote
-from scaler.loop import Loop
+from scaler.common.loop import Loop
 from scaler.protocol.messages import Message
 
 logger = logging.getLogger("scaler.agent")

@@ -31,8 +31,8 @@ from scaler.agent.core.events import (
 )
 from scaler.agent.core.memory import Limits
 from scaler.agent.limits import live_limit
+from scaler.common.loop import Loop
 from scaler.errors import ConnectionFailed
-from scaler.loop import Loop
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.store import segments
 from scaler.store.directory import TOKEN, StoreDirectory, clean_up_dead

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from scaler import hugepages
 from scaler.cli.command import call, make_command
 from scaler.cli.logs import set_up
+from scaler.common import hugepages
 from scaler.config import AgentConfig
 
 

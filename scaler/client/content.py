@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scaler.buffers import address_of, checksums, equal
+from scaler.common.buffers import address_of, checksums, equal
 from scaler.serialize.outofband import Packed
 from scaler.store.unchanged import Watch, available
 

@@ -38,6 +38,7 @@ from scaler.client.events import (
     Unwithdrawable,
     Welcomed,
 )
+from scaler.common.spans import runs_of
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -69,7 +70,6 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.results import SpanResult, part_of, spans_of
-from scaler.spans import runs_of
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,7 @@ import sys
 import threading
 import weakref
 
-from scaler import hugepages
+from scaler.common import hugepages
 from scaler.config import available_cores
 from scaler.errors import AddressInUse, ConnectionFailed, ScalerError
 from scaler.transport import Address, Security, load_or_create

@@ -17,8 +17,8 @@ from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell
 from scaler.agent.store import HostStore, store_context
 from scaler.agent.workers import Zygote
+from scaler.common.loop import Loop
 from scaler.config import AgentConfig, SchedulerConfig
-from scaler.loop import Loop
 from scaler.scheduler.server import Server
 from scaler.transport import Security, listen, load_or_create
 

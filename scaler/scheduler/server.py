@@ -18,9 +18,9 @@ from scaler import __version__
 from scaler.agent.core.events import Event as AgentEvent
 from scaler.agent.core.events import FromScheduler, Tick, Welcomed
 from scaler.agent.shell import AgentShell
+from scaler.common.loop import Loop, make_loop
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerError
-from scaler.loop import Loop, make_loop
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import PYTHON, hello_of, packages
 from scaler.protocol.messages import PROTOCOL_VERSION, Message

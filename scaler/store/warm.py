@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from scaler.buffers import address_of, copy_all, populate
+from scaler.common.buffers import address_of, copy_all, populate
 from scaler.store.segments import Draft, write_all
 from scaler.transport.stream import forget_in_children
 

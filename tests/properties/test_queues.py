@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from scaler.agent.core.queue import RowQueue
+from scaler.common.spans import SpanQueue, runs_of
 from scaler.scheduler.core.queues import ReadyQueues
-from scaler.spans import SpanQueue, runs_of
 
 
 @dataclass(eq=False)

@@ -5,8 +5,8 @@ import mmap
 import numpy as np
 import pytest
 
-from scaler import buffers
-from scaler.buffers import address_of, copy_all, equal, populate
+from scaler.common import buffers
+from scaler.common.buffers import address_of, copy_all, equal, populate
 
 
 @pytest.mark.parametrize("processors", [1, 2, 3, 16])

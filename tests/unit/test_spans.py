@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from scaler.spans import SpanQueue
+from scaler.common.spans import SpanQueue
 
 
 @dataclass(eq=False)

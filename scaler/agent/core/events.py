@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from scaler.effects import Log as Log
-from scaler.effects import Stop as Stop
-from scaler.effects import Tick as Tick
-from scaler.effects import WakeAt as WakeAt
+from scaler.common.effects import Log as Log
+from scaler.common.effects import Stop as Stop
+from scaler.common.effects import Tick as Tick
+from scaler.common.effects import WakeAt as WakeAt
 from scaler.protocol.messages import Message
 from scaler.store.layout import Key
 

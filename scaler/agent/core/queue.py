@@ -4,7 +4,7 @@ from bisect import insort
 from collections.abc import Iterator
 
 from scaler.agent.core.part import Part
-from scaler.spans import SpanQueue
+from scaler.common.spans import SpanQueue
 
 
 class RowQueue:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from scaler.effects import Log as Log
-from scaler.effects import Stop as Stop
-from scaler.effects import Tick as Tick
-from scaler.effects import WakeAt as WakeAt
+from scaler.common.effects import Log as Log
+from scaler.common.effects import Stop as Stop
+from scaler.common.effects import Tick as Tick
+from scaler.common.effects import WakeAt as WakeAt
 from scaler.protocol.messages import Hello, Message
 
 

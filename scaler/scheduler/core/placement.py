@@ -11,9 +11,9 @@ from heapq import nlargest
 from itertools import islice
 from operator import itemgetter
 
+from scaler.common.spans import SpanQueue
 from scaler.scheduler.core.queues import ReadyQueues
 from scaler.scheduler.core.state import AGENT, QUEUED, Agent, Batch
-from scaler.spans import SpanQueue
 
 #: work that an agent should have in hand, microseconds a worker
 PREFETCH_US = 100_000

@@ -2,8 +2,8 @@
 
 from bisect import insort
 
+from scaler.common.spans import SpanQueue
 from scaler.scheduler.core.state import Batch
-from scaler.spans import SpanQueue
 
 #: (-priority, required capabilities): the order in which queues are served
 Class = tuple[int, tuple[str, ...]]
