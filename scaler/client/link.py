@@ -28,6 +28,7 @@ from scaler.client import events as ev
 from scaler.client.future import Future
 from scaler.client.outbox import ROUND, Call, Packer, Plain
 from scaler.client.session import SessionCore
+from scaler.common.poller import new_poller
 from scaler.errors import (
     ClientClosed,
     ConnectionFailed,
@@ -41,7 +42,6 @@ from scaler.protocol.codec import decode
 from scaler.protocol.messages import Frame, Message, Refused, Welcome
 from scaler.protocol.peer import Peer, Refusal
 from scaler.transport import Address, Connection, Security, connect
-from scaler.transport.poller import new_poller
 
 #: seconds between looks at the time while nothing happens
 IDLE = 0.5

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from scaler.transport.poller import READABLE, WRITABLE, new_poller
+from scaler.common.poller import READABLE, WRITABLE, new_poller
 
 #: seconds between looks at nothing
 FOREVER = 3600.0

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from scaler.common.poller import new_poller
 from scaler.errors import AddressError, HandshakeRefused, ProtocolError, ScalerError
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store.fetching import Ask, Connect, Effect, Ended, Fetching, Hang
@@ -26,7 +27,6 @@ from scaler.store.segments import Draft, open_file, write_all
 from scaler.store.serving import Partial, Result, Serving
 from scaler.store.wire import CHUNK, ONLY, REFERRED, VERSION, Kind, Note, chunks_of, pack, unpack
 from scaler.transport import Address, Connection, Listener, Security, connect, listen
-from scaler.transport.poller import new_poller
 
 #: seconds between looks at the time while something is under way, and while nothing is
 _BUSY, _QUIET = 0.1, 5.0

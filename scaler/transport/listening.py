@@ -6,9 +6,9 @@ import itertools
 import os
 from collections.abc import Sequence
 
+from scaler.common.poller import new_poller
 from scaler.transport import unix
 from scaler.transport.address import Address
-from scaler.transport.poller import new_poller
 from scaler.transport.port import MAX_MESSAGE_BYTES, Listener, Message, Sendable
 from scaler.transport.security import Security
 

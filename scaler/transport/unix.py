@@ -15,9 +15,9 @@ import struct
 import sys
 from collections.abc import Callable, Sequence
 
+from scaler.common.poller import READABLE, WRITABLE, Poller, new_poller
 from scaler.errors import AddressInUse
 from scaler.transport.address import Address
-from scaler.transport.poller import READABLE, WRITABLE, Poller, new_poller
 from scaler.transport.port import Message, Sendable
 from scaler.transport.stream import Stream, flush_all, forget_in_children
 

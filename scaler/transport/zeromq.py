@@ -27,10 +27,10 @@ from threading import Lock
 import zmq
 import zmq.utils.z85
 
+from scaler.common.poller import Poller, Waker, new_poller
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused
 from scaler.transport.address import Address
 from scaler.transport.framing import check_size, size_of
-from scaler.transport.poller import Poller, Waker, new_poller
 from scaler.transport.port import Message, Sendable
 from scaler.transport.security import Security
 from scaler.transport.zeromq_sockets import (

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from scaler.common import poller
 from scaler.errors import AddressError, AddressInUse, ConnectionFailed, ConnectionTimeout, ObjectTooLarge
-from scaler.transport import Address, Connection, Listener, Security, connect, listen, listening, poller, unix, zeromq
+from scaler.transport import Address, Connection, Listener, Security, connect, listen, listening, unix, zeromq
 
 _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
