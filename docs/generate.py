@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scaler.agent.core.state import WORKER_TRANSITIONS
 from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, settings
-from scaler.protocol import codec
+from scaler.protocol import codec, initiator
 from scaler.scheduler.core.state import TRANSITIONS
 
 DOCS = Path(__file__).parent
@@ -28,6 +28,19 @@ def states(transitions: dict[tuple[str, str], str], first: str) -> str:
     lines += ["```", "", "| from | to | when |", "|---|---|---|"]
     lines += [f"| {was} | {becomes} | {why} |" for (was, becomes), why in transitions.items()]
     return "\n".join(lines)
+
+
+def session() -> str:
+    """A diagram and a table of what happens to a session, at its initiator."""
+    moves: dict[tuple[str, str], list[str]] = {}
+    rows = ["| in state | when | next state | |", "|---|---|---|---|"]
+    for (state, cause), (after, why) in initiator.TRANSITIONS.items():
+        if after is not state:
+            moves.setdefault((state.value, after.value), []).append(cause.value)
+        rows.append(f"| {state.value} | {cause.value} | {after.value} | {why} |")
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {initiator.State.AWAY.value}"]
+    lines += [f"    {state} --> {after}: {', '.join(causes)}" for (state, after), causes in moves.items()]
+    return "\n".join([*lines, "```", "", *rows])
 
 
 def options() -> str:
@@ -68,6 +81,7 @@ def messages() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "rows": lambda: states(TRANSITIONS, "waiting"),
     "workers": lambda: states(WORKER_TRANSITIONS, "starting"),
+    "session": session,
     "options": options,
     "messages": messages,
 }

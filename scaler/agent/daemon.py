@@ -23,10 +23,10 @@ from scaler.agent.workers import Zygote
 from scaler.common.loop import make_loop
 from scaler.config import AgentConfig
 from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError
-from scaler.protocol.channel import Gap
-from scaler.protocol.codec import decode
-from scaler.protocol.messages import Message, Refused, Welcome
-from scaler.protocol.peer import Peer, Refusal
+from scaler.protocol.channel import Envelope
+from scaler.protocol.codec import decode, encode
+from scaler.protocol.hello import hello_of, new_number
+from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.transport import Address, Connection, Security, connect, security_of
 
 logger = logging.getLogger("scaler.agent")
@@ -48,7 +48,7 @@ class Daemon:
         self._heartbeat = config.heartbeat_interval
         name = config.name or os.uname().nodename
         workers, role = (0, "store") if zygote is None else (config.worker_count, "agent")
-        self._peer = Peer(role, name, workers, config.capabilities, store.hello)
+        self._initiator = Initiator(hello_of(role, name, new_number(), workers, config.capabilities, store.hello))
         self.loop = make_loop(config.event_loop, self._step)
         limits = limits_of(config)
         context = {
@@ -61,12 +61,9 @@ class Daemon:
         self._connection: Connection | None = None
         #: a connection that was made and waits for the loop's attention
         self._made: Connection | None = None
-        self._welcomed = False
         self._bell, self._rope = os.pipe()
         self.loop.watch(self._bell, self)
         self._planned: float | None = None
-        #: when the scheduler was last heard, seconds
-        self._heard = time.monotonic()
         self._told = False
         #: why the agent can't go on
         self.failure: str | None = None
@@ -78,15 +75,14 @@ class Daemon:
         try:
             self.loop.run()
         finally:
-            if self._connection is not None and self._welcomed:
+            if self._connection is not None and self._initiator.is_open:
                 for message in self._shell.carry_out(self._shell.core.leave()):
-                    self._connection.send(self._peer.frames(message))
+                    self._send(self._initiator.send(message))
                 self._connection.close(0.3)
             self._shell.close()
 
     # ---- the connection --------------------------------------------------------------------------------------------
     def _reconnect(self) -> None:
-        self._welcomed = False
         threading.Thread(target=self._connect, name="scaler-connect", daemon=True).start()
 
     def _connect(self) -> None:
@@ -95,7 +91,7 @@ class Daemon:
                 self._made = connect(self._address, self._security, 5.0, max_message_bytes=self._limit)
                 break
             except ConnectionFailed as error:
-                if isinstance(error, HandshakeRefused) and self._peer.welcome is None:
+                if isinstance(error, HandshakeRefused) and self._initiator.welcome is None:
                     self.failure = str(error)
                     break  # one that had welcomed us may seem to refuse while it is ending
                 if not self._told:
@@ -111,9 +107,8 @@ class Daemon:
             return
         os.read(self._bell, 4096)
         self._connection = made
-        self._heard = time.monotonic()
         self._shell.introduced()
-        made.send(self._peer.hello())
+        self._send(self._initiator.greet(time.monotonic()))
         self.loop.watch(made.fileno(), self)
 
     def _drop_connection(self, reason: str) -> None:
@@ -121,6 +116,7 @@ class Daemon:
         if connection is not None:
             logger.warning("the connection to the scheduler at %s is lost: %s", self._address, reason)
             self._told = False
+            self._initiator.disconnect(reason)
             self.loop.forget(connection.fileno())
             connection.close(0)
             self._reconnect()
@@ -130,38 +126,40 @@ class Daemon:
         connection = self._connection
         if connection is None:
             return events
-        try:
-            for frames in connection.receive():
-                self._heard = time.monotonic()
-                if self._welcomed:
-                    message = self._peer.accept(frames)
-                    if message is not None:
-                        events.append(FromScheduler(message))
-                else:
-                    events += self._answered(connection, decode(frames).message)
-            for frames in self._peer.owed_acks():
-                connection.send(frames)
-        except (Gap, Refusal, ProtocolError) as error:
-            self._drop_connection(str(error))
+        now = time.monotonic()
+        for frames in connection.receive():
+            try:
+                said = self._initiator.receive(decode(frames), now)
+            except ProtocolError as error:
+                said = self._initiator.reject(str(error))
+            if type(said) is Established:
+                events.append(self._go_on(said))
+            elif type(said) is Rejected:
+                self.failure = f"the scheduler at {self._address} refused: {said.reason}"
+            elif type(said) is Broken:
+                self._drop_connection(said.reason)
+            elif said is not None:
+                events.append(FromScheduler(said))
+        self._send(self._initiator.take_ack())
+        if connection.is_closed:
+            self._drop_connection(connection.trouble() or "it was closed")
         else:
-            timeout = self._peer.welcome.timeout if self._peer.welcome else 10.0
-            if connection.is_closed:
-                self._drop_connection(connection.trouble() or "it was closed")
-            elif time.monotonic() - self._heard > timeout:
-                self._drop_connection(f"nothing was heard for {timeout:g} s")
+            silent = self._initiator.check_silence(now)
+            if silent is not None:
+                self._drop_connection(silent.reason)
         return events
 
-    def _answered(self, connection: Connection, message: Message) -> list[Event]:
-        if isinstance(message, Refused):
-            self.failure = f"the scheduler at {self._address} refused: {message.reason}"
-        if not isinstance(message, Welcome):
-            return []
-        resumed, again = self._peer.welcomed(message)
-        self._welcomed = True
-        for frames in again:
-            connection.send(frames)
+    def _go_on(self, established: Established) -> Welcomed:
+        for envelope in established.again:
+            self._send(envelope)
         logger.info("connected to the scheduler at %s", self._address)
-        return [Welcomed(resumed, min(message.heartbeat, self._heartbeat), message.number)]
+        welcome = established.welcome
+        return Welcomed(established.resumed, min(welcome.heartbeat, self._heartbeat), welcome.number)
+
+    def _send(self, envelope: Envelope | None) -> None:
+        """Send this, if anything; what can't be sent now the session keeps."""
+        if envelope is not None and self._connection is not None:
+            self._connection.send(encode(envelope.message, envelope.seq, envelope.ack))
 
     # ---- the loop --------------------------------------------------------------------------------------------------
     def _step(self) -> None:
@@ -178,10 +176,7 @@ class Daemon:
         events += self._shell.gather()
         if events or due or self._planned is None:
             for message in self._shell.carry_out(self._shell.core.handle(events or [Tick()], now)):
-                if self._connection is not None and self._welcomed:
-                    self._connection.send(self._peer.frames(message))
-                elif self._peer.welcome is not None:
-                    self._peer.frames(message)  # kept by the session's channel, and sent when it goes on
+                self._send(self._initiator.send(message))
         if self._shell.stopped:
             self.loop.stop()
         wake = self._shell.wake if self._shell.wake is not None and self._shell.wake > now else now + 1.0

@@ -37,10 +37,11 @@ from scaler.errors import (
     ProtocolError,
     ScalerError,
 )
-from scaler.protocol.channel import Gap
-from scaler.protocol.codec import decode
-from scaler.protocol.messages import Frame, Message, Refused, Welcome
-from scaler.protocol.peer import Peer, Refusal
+from scaler.protocol.channel import Envelope
+from scaler.protocol.codec import decode, encode
+from scaler.protocol.hello import hello_of, new_number
+from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
+from scaler.protocol.messages import Frame, Message, Welcome
 from scaler.transport import Address, Connection, Security, connect
 
 #: seconds between looks at the time while nothing happens
@@ -71,7 +72,7 @@ class Link:
     ) -> None:
         self.address = address
         self._security = security
-        self._peer = Peer("client", name)
+        self._initiator = Initiator(hello_of("client", name, new_number()))
         self._patience = patience
         #: carries out effects for the user's side; called by the I/O thread only, without the lock
         self._react = react
@@ -114,8 +115,8 @@ class Link:
     @property
     def welcome(self) -> Welcome:
         """What the scheduler last said of itself."""
-        assert self._peer.welcome is not None
-        return self._peer.welcome
+        assert self._initiator.welcome is not None
+        return self._initiator.welcome
 
     # ---- sending ---------------------------------------------------------------------------------------------------
     def submit(self, item: Plain | Call) -> None:
@@ -190,7 +191,12 @@ class Link:
                 self._effects.append(effect)
 
     def _transmit(self, message: Message) -> None:
-        self._connection.send(self._peer.frames(message))
+        envelope = self._initiator.send(message)
+        if envelope is not None:
+            self._send(envelope)
+
+    def _send(self, envelope: Envelope) -> None:
+        self._connection.send(encode(envelope.message, envelope.seq, envelope.ack))
 
     # ---- the I/O thread --------------------------------------------------------------------------------------------
     def _run(self) -> None:
@@ -230,7 +236,9 @@ class Link:
             if about_stores:
                 self._effects = [effect for effect in effects if type(effect) not in _ABOUT_STORES]
                 effects = [effect for effect in effects if type(effect) in _ABOUT_STORES]
-            lost = self._connection.is_closed or (not ready and self._silent())
+            if not ready:
+                self._initiator.check_silence(time.monotonic())
+            lost = self._connection.is_closed or not self._initiator.is_open
         if effects:
             self._react(effects)
             if self._leading.locked():
@@ -334,31 +342,31 @@ class Link:
             now = time.monotonic()
         return []
 
-    def _silent(self) -> bool:
-        return time.monotonic() - self.session.heard > self.welcome.timeout
-
     def _receive(self) -> None:
         self._take(self._connection.receive())
 
     def _take(self, messages: list[list[Frame]]) -> None:
         """Take in what has come, in order. Needs the lock."""
         arrived: list[ev.Event] = []
+        receive, now = self._initiator.receive, time.monotonic()
         for frames in messages:
-            try:
-                message = self._peer.accept(frames)
-            except (Gap, Refusal):
+            said = receive(decode(frames), now)
+            if isinstance(said, (Broken, Established, Rejected)):
                 self._connection.close(0)  # a new connection, and a new Hello, mend it
                 break
-            if message is not None:
-                arrived.append(ev.Arrived(message))
+            if said is not None:
+                arrived.append(ev.Arrived(said))
         if arrived:
             self._handle(arrived)
-            for frames in self._peer.owed_acks():
-                self._connection.send(frames)
+            ack = self._initiator.take_ack()
+            if ack is not None:
+                self._send(ack)
 
     def _reconnect(self) -> None:
         deadline = time.monotonic() + self._patience
-        reason = self._connection.trouble() or "it fell silent"
+        with self.lock:
+            self._initiator.disconnect(self._connection.trouble() or "it was closed")
+            reason = self._initiator.trouble
         with self._leading, contextlib.suppress(OSError, ValueError, KeyError):
             self._poller.remove(self._connection.fileno())
         self._connection.close(0)
@@ -378,25 +386,21 @@ class Link:
             return
 
     def _introduce(self, deadline: float) -> Connection:
-        """Connect and shake hands; sets `_welcome` and tells the session. Raises ConnectionFailed and its kinds."""
+        """Connect and shake hands; tells the session. Raises ConnectionFailed and its kinds."""
         connection = connect(self.address, self._security, timeout=max(0.1, deadline - time.monotonic()))
         try:
-            connection.send(self._peer.hello())
-            welcome, rest = self._await_welcome(connection, deadline)
-        except BaseException:
+            with self.lock:
+                _, _, hello = self._initiator.greet(time.monotonic())
+            connection.send(encode(hello))
+            self._await_welcome(connection, deadline)
+        except BaseException as error:
+            with self.lock:
+                self._initiator.disconnect(str(error))
             connection.close(0)
             raise
-        with self.lock:
-            resumed, again = self._peer.welcomed(welcome)
-            for frames in again:
-                connection.send(frames)
-            self._connection = connection
-            self._poller.add(connection.fileno())
-            self._handle((ev.Welcomed(resumed, welcome.heartbeat, welcome.workers),))
-            self._take(rest)
         return connection
 
-    def _await_welcome(self, connection: Connection, deadline: float) -> tuple[Welcome, list[list[Frame]]]:
+    def _await_welcome(self, connection: Connection, deadline: float) -> None:
         poll = select.poll()
         poll.register(connection.fileno(), select.POLLIN)
         while True:
@@ -407,20 +411,32 @@ class Link:
                     f"the scheduler at {self.address} did not answer in time{f': {trouble}' if trouble else ''}"
                 )
             poll.poll(min(left, 0.1) * 1000)
-            arrived = iter(connection.receive())
-            for frames in arrived:
-                try:
-                    message = decode(frames).message
-                except ProtocolError as error:
-                    raise HandshakeRefused(
-                        f"what answers at {self.address} is no scheduler of this version: {error}"
-                    ) from None
-                if isinstance(message, Refused):
-                    raise HandshakeRefused(f"the scheduler at {self.address} refused: {message.reason}")
-                if isinstance(message, Welcome):
-                    return message, list(arrived)
+            with self.lock:
+                arrived = iter(connection.receive())
+                for frames in arrived:
+                    try:
+                        said = self._initiator.receive(decode(frames), time.monotonic())
+                    except ProtocolError as error:
+                        raise HandshakeRefused(
+                            f"what answers at {self.address} is no scheduler of this version: {error}"
+                        ) from None
+                    if type(said) is Rejected:
+                        raise HandshakeRefused(f"the scheduler at {self.address} refused: {said.reason}")
+                    if type(said) is Established:
+                        self._go_on(connection, said)
+                        self._take(list(arrived))
+                        return
             if connection.is_closed:
                 raise ConnectionFailed(connection.trouble() or f"the scheduler at {self.address} closed the connection")
+
+    def _go_on(self, connection: Connection, established: Established) -> None:
+        """The session goes on over this connection, or begins. Needs the lock."""
+        self._connection = connection
+        self._poller.add(connection.fileno())
+        for envelope in established.again:
+            self._send(envelope)
+        welcome = established.welcome
+        self._handle((ev.Welcomed(established.resumed, welcome.heartbeat, welcome.workers),))
 
     # ---- the end ---------------------------------------------------------------------------------------------------
     def fail(self, error: BaseException) -> None:

@@ -133,8 +133,6 @@ class SessionCore:
         self._next_heartbeat = 0.0
         #: number of workers in the cluster, as last heard
         self.workers = 0
-        #: when the scheduler was last heard, seconds
-        self.heard = 0.0
         self._handlers: dict[type, Callable[[Any], Iterable[Effect]]] = {
             Submit: self._submit,
             Announce: self._announce,
@@ -185,8 +183,6 @@ class SessionCore:
         """Take what happened, in order; what is to be done about it. KeyError for a message that no scheduler sends."""
         effects: list[Effect] = []
         for event in events:
-            if type(event) is Arrived or type(event) is Welcomed:
-                self.heard = now
             effects.extend(self._handlers[type(event)](event))
         if self._heartbeat is not None and now >= self._next_heartbeat:
             self._next_heartbeat = now + self._heartbeat

@@ -8,11 +8,20 @@ no time.
 
 from collections import deque
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from scaler.protocol.messages import Message
 
 #: an Ack of its own is owed after this many messages that nothing was sent back for
 ACK_EVERY = 32
+
+
+class Envelope(NamedTuple):
+    """A message with its place in the sequence of its session."""
+
+    seq: int
+    ack: int
+    message: Message
 
 
 class Gap(Exception):

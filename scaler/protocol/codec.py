@@ -14,20 +14,13 @@ import capnp
 
 from scaler.errors import ProtocolError
 from scaler.protocol import messages as m
+from scaler.protocol.channel import Envelope
 
 assert sys.byteorder == "little", "columns are little-endian on the wire"
 
 capnp.remove_import_hook()
 _schema = capnp.load(str(Path(__file__).with_name("scaler.capnp")))
 _Message = _schema.Message
-
-
-class Envelope(NamedTuple):
-    """A message with its place in the sequence of its session."""
-
-    seq: int
-    ack: int
-    message: m.Message
 
 
 #: the union member of each message class

@@ -1,4 +1,4 @@
-"""What every process says of itself in `Hello`."""
+"""What every process says of itself in `Hello`, and the number of its session."""
 
 import os
 import platform
@@ -33,29 +33,22 @@ def boot_id() -> str:
         return platform.node()
 
 
+def new_number() -> int:
+    """A number, not 0, that nobody else has: of a session, or a scheduler's epoch."""
+    return int.from_bytes(os.urandom(8), "little") | 1
+
+
 def hello_of(
     role: str,
     name: str,
     session: int,
-    epoch: int,
-    received: int,
     workers: int = 0,
     capabilities: tuple[str, ...] = (),
     store: tuple[str, str, str] = ("", "", ""),
 ) -> Hello:
-    """A Hello of this process."""
+    """A Hello of this process. `store`, of an agent: its directory, the proof of being on its host, its address."""
+    directory, token, data = store
     return Hello(
-        role,
-        name,
-        session,
-        PROTOCOL_VERSION,
-        PYTHON,
-        packages(),
-        boot_id(),
-        os.getpid(),
-        epoch,
-        received,
-        workers,
-        capabilities,
-        *store,
-    )
+        role, name, session, PROTOCOL_VERSION, PYTHON, packages(), boot_id(), os.getpid(),
+        workers=workers, capabilities=capabilities, store=directory, token=token, data=data,
+    )  # fmt: skip

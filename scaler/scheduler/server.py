@@ -1,6 +1,6 @@
 """The scheduler's process: sockets and time around the core; in a local cluster also this host's agent.
 
-connections ──► sessions (who is it, is it the next message) ──► scheduler core ──► sessions ──► connections
+connections ──► acceptor (who is it, is it the next message) ──► scheduler core ──► acceptor ──► connections
                                                                    │    ▲
                                                                    ▼    │      no hop: same process
                                                               agent core and its workers (local cluster)
@@ -9,10 +9,9 @@ connections ──► sessions (who is it, is it the next message) ──► sch
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from scaler import __version__
 from scaler.agent.core.events import Event as AgentEvent
@@ -21,10 +20,10 @@ from scaler.agent.shell import AgentShell
 from scaler.common.loop import Loop, make_loop
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerError
+from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
-from scaler.protocol.hello import PYTHON, hello_of, packages
+from scaler.protocol.hello import PYTHON, hello_of, new_number, packages
 from scaler.protocol.messages import PROTOCOL_VERSION, Message
-from scaler.protocol.sessions import NewPeer, Outgoing, PeerGone, PeerSaid, Sessions, Terms
 from scaler.scheduler.beside import StoreBeside
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.core import Limits, SchedulerCore
@@ -46,10 +45,10 @@ class Server:
             Limits(config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected)
         )
         terms = Terms(
-            int.from_bytes(os.urandom(8), "little") | 1, PROTOCOL_VERSION, PYTHON, packages(), config.protected,
+            new_number(), PROTOCOL_VERSION, PYTHON, packages(), config.protected,
             config.heartbeat_interval, min(config.client_timeout, config.agent_timeout), config.max_message_bytes,
         )  # fmt: skip
-        self._sessions = Sessions(terms, first_number=LOCAL_AGENT + 1)
+        self._acceptor = Acceptor(terms, first_number=LOCAL_AGENT + 1)
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
@@ -83,7 +82,7 @@ class Server:
     def host_agent(self, make: Callable[[Loop], AgentShell], capabilities: tuple[str, ...] = ()) -> None:
         """Run this host's agent here."""
         self._agent = make(self.loop)
-        hello = hello_of("agent", "local", LOCAL_AGENT, 0, 0, self._agent.core.target, capabilities, self._agent.store)
+        hello = hello_of("agent", "local", LOCAL_AGENT, self._agent.core.target, capabilities, self._agent.store)
         self._events.append(ev.Joined(LOCAL_AGENT, hello))
         self._agent_events.append(Welcomed(False, self._heartbeat))
 
@@ -124,38 +123,27 @@ class Server:
             self.loop.wake_at(self._planned)
 
     def _receive(self) -> None:
-        sessions = self._sessions
-        said: Iterable[NewPeer | PeerSaid | PeerGone]
+        acceptor = self._acceptor
         for connection, frames in self._listener.receive():
             try:
-                seq, ack, message = decode(frames)
+                envelope = decode(frames)
             except ProtocolError as error:
                 logger.warning("connection %d sent bytes that are no message: %s", connection, error)
-                said = sessions.malformed(connection, str(error))
+                self._events += acceptor.reject(connection, str(error))
             else:
-                said = sessions.arrived(connection, seq, ack, message, self._core.workers)
-            self._note(said)
+                self._events += acceptor.receive(connection, envelope, self._core.workers)
         for connection in self._listener.closed():
-            self._note(sessions.closed(connection))
-        outgoing, sessions.outgoing = sessions.outgoing, []
+            self._events += acceptor.disconnect(connection)
+        outgoing, acceptor.outgoing = acceptor.outgoing, []
         for item in outgoing:
             self._send(item)
-
-    def _note(self, said: Iterable[NewPeer | PeerSaid | PeerGone]) -> None:
-        for item in said:
-            if isinstance(item, PeerSaid):
-                self._events.append(ev.Received(item.number, item.message))
-            elif isinstance(item, NewPeer):
-                self._events.append(ev.Joined(item.number, item.hello))
-            else:
-                self._events.append(ev.Lost(item.number, item.reason))
 
     def _send(self, outgoing: Outgoing) -> None:
         try:
             self._listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
         except ObjectTooLarge as error:
             logger.error("a message for connection %d can't be sent: %s", outgoing.connection, error)
-            self._note(self._sessions.closed(outgoing.connection, str(error)))
+            self._events += self._acceptor.disconnect(outgoing.connection, str(error))
         if outgoing.last:
             self._listener.disconnect(outgoing.connection)
 
@@ -168,7 +156,7 @@ class Server:
             elif isinstance(effect, ev.Log):
                 logger.log(getattr(logging, effect.level), "%s", effect.text)
             elif isinstance(effect, ev.Forget):
-                connection = self._sessions.forget(effect.number)
+                connection = self._acceptor.forget(effect.number)
                 if connection is not None:
                     self._listener.disconnect(connection)
             elif isinstance(effect, ev.StartStore):
@@ -183,7 +171,7 @@ class Server:
         if number == LOCAL_AGENT and self._agent is not None:
             self._agent_events.append(FromScheduler(message))
             return
-        outgoing = self._sessions.send(number, message)
+        outgoing = self._acceptor.send(number, message)
         if outgoing is not None:
             self._send(outgoing)
 

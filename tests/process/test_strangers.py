@@ -72,12 +72,12 @@ def answer(connection):
 
 
 def introduced(connection):
-    connection.send(encode(hello_of("client", "stranger", 4711, 0, 0)))
+    connection.send(encode(hello_of("client", "stranger", 4711)))
     until(lambda: any(isinstance(decode(frames).message, Welcome) for frames in connection.receive()))
     return connection
 
 
-HELLO = encode(hello_of("client", "stranger", 4711, 0, 0))
+HELLO = encode(hello_of("client", "stranger", 4711))
 NONSENSE = {
     "garbage": [os.urandom(200)],
     "ones": [b"\xff" * 64],
@@ -120,7 +120,7 @@ def test_nonsense_after_the_greeting_costs_the_connection(daemons, friend, stran
 )
 def test_another_version_is_told_in_one_line_what_differs(daemons, friend, stranger, changes, words, shortcut):
     connection = stranger(shortcut)
-    connection.send(encode(dataclasses.replace(hello_of("client", "stranger", 4711, 0, 0), **changes)))
+    connection.send(encode(dataclasses.replace(hello_of("client", "stranger", 4711), **changes)))
     (refused,) = answer(connection)
     assert refused.reason.startswith(words)
     assert "\n" not in refused.reason

@@ -1,13 +1,13 @@
-"""Sequences of messages and sessions, case by case."""
+"""Sequences of messages and the scheduler's side of sessions, case by case."""
 
 from typing import Any
 
 import pytest
 from simulator.scripted import hello
 
-from scaler.protocol.channel import ACK_EVERY, Channel, Gap
+from scaler.protocol.acceptor import Acceptor, Joined, Lost, Outgoing, Received, Terms
+from scaler.protocol.channel import ACK_EVERY, Channel, Envelope, Gap
 from scaler.protocol.messages import Ack, BalanceRequest, Heartbeat, Hello, Refused, Welcome
-from scaler.protocol.sessions import NewPeer, Outgoing, PeerGone, PeerSaid, Sessions, Terms
 
 
 def test_a_message_is_kept_until_it_is_acknowledged() -> None:
@@ -48,20 +48,20 @@ def test_an_ack_is_owed_after_a_while_of_listening() -> None:
     assert not channel.owes_ack
 
 
-def sessions() -> Sessions:
+def sessions() -> Acceptor:
     """A scheduler's sessions."""
-    return Sessions(Terms(5, 1, "3", "", True, 1.0, 10.0, 1 << 20))
+    return Acceptor(Terms(5, 1, "3", "", True, 1.0, 10.0, 1 << 20))
 
 
-def arrive(these: Sessions, connection: int, seq: int, message: Any) -> tuple[list[Any], list[Outgoing]]:
+def arrive(these: Acceptor, connection: int, seq: int, message: Any) -> tuple[list[Any], list[Outgoing]]:
     """A message comes; what the core hears, and what is sent."""
-    said = list(these.arrived(connection, seq, 0, message, 0))
+    said = list(these.receive(connection, Envelope(seq, 0, message), 0))
     outgoing, these.outgoing = these.outgoing, []
     return said, outgoing
 
 
 def meet(
-    these: Sessions, connection: int, session: int = 1, received: int = 0, role: str = "client"
+    these: Acceptor, connection: int, session: int = 1, received: int = 0, role: str = "client"
 ) -> tuple[list[Any], list[Outgoing]]:
     """A peer says Hello."""
     greeting = hello(role, "peer")
@@ -72,11 +72,11 @@ def meet(
 def test_a_hello_begins_a_session() -> None:
     these = sessions()
     (new,), (welcome,) = meet(these, 3)
-    assert isinstance(new, NewPeer)
+    assert isinstance(new, Joined)
     assert isinstance(welcome.message, Welcome)
     assert (welcome.message.number, welcome.message.resumed, welcome.message.epoch) == (1, False, 5)
     (said,), _ = arrive(these, 3, 1, Heartbeat(0.0))
-    assert said == PeerSaid(1, Heartbeat(0.0))
+    assert said == Received(1, Heartbeat(0.0))
 
 
 def test_a_second_hello_from_another_connection_goes_on_where_it_was() -> None:
@@ -90,8 +90,8 @@ def test_a_second_hello_from_another_connection_goes_on_where_it_was() -> None:
     assert isinstance(welcome.message, Welcome)
     assert (welcome.message.resumed, welcome.message.received) == (True, 1)
     assert [(out.connection, out.seq) for out in again] == [(4, 2), (4, 3)]
-    assert list(these.closed(3)) == []
-    assert list(these.closed(4)) == [PeerGone(1, "its connection closed")]
+    assert list(these.disconnect(3)) == []
+    assert list(these.disconnect(4)) == [Lost(1, "its connection closed")]
 
 
 def test_who_has_no_session_is_told_to_say_hello() -> None:

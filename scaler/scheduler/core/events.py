@@ -6,32 +6,10 @@ from scaler.common.effects import Log as Log
 from scaler.common.effects import Stop as Stop
 from scaler.common.effects import Tick as Tick
 from scaler.common.effects import WakeAt as WakeAt
-from scaler.protocol.messages import Hello, Message
-
-
-@dataclass(slots=True)
-class Joined:
-    """A client or agent was accepted and has been given its number."""
-
-    number: int
-    hello: Hello
-
-
-@dataclass(slots=True)
-class Received:
-    """A message of a peer that has joined."""
-
-    number: int
-    message: Message
-
-
-@dataclass(slots=True)
-class Lost:
-    """A peer's connection is known to be gone for good, or it broke the protocol."""
-
-    number: int
-    reason: str
-
+from scaler.protocol.acceptor import Joined as Joined
+from scaler.protocol.acceptor import Lost as Lost
+from scaler.protocol.acceptor import Received as Received
+from scaler.protocol.messages import Message
 
 Event = Joined | Received | Lost | Tick
 

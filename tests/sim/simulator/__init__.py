@@ -1,8 +1,8 @@
 """The real cores of many processes over a virtual clock and a faulty network, from one seed.
 
 world.py     the clock, processes, the story of what happened
-network.py   connections that delay, break and partition, and the peers' side of a session
-server.py    a scheduler: the real Sessions and SchedulerCore
+network.py   connections that delay, break and partition, and the real Initiator over them
+server.py    a scheduler: the real Acceptor and SchedulerCore
 hosts.py     an agent: the real AgentCore, with simulated workers (workers.py)
 clients.py   a client: the real SessionCore, and what its user does with it
 jobs.py      what rows do, and how they may end

@@ -6,6 +6,8 @@ from typing import Any
 
 from scaler.client import events as ev
 from scaler.client.session import SessionCore
+from scaler.protocol.hello import hello_of
+from scaler.protocol.initiator import Established
 from scaler.protocol.messages import (
     EACH,
     GRAPH,
@@ -23,7 +25,6 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.protocol.peer import Peer
 from scaler.serialize.record import encode_error
 from simulator.checks import Wrong, check_session
 from simulator.jobs import Block, Constant, Job, ends_of
@@ -38,7 +39,7 @@ class SimClient(Process):
         super().__init__(cluster.world, name)
         self.cluster = cluster
         self.session = SessionCore()
-        self.line = Line(self, cluster.network, kind, host, Peer("client", name))
+        self.line = Line(self, cluster.network, kind, host, hello_of("client", name, 0))
         self._begun = False
         self._later: list[Callable[[], None]] = []
         #: tokens that have not ended
@@ -72,21 +73,19 @@ class SimClient(Process):
 
     def step(self, items: list[Any]) -> None:
         """Like `Link._run`."""
-        for is_welcome, what in self.line.receive(items):
-            if is_welcome:
-                welcome = self.line.peer.welcome
-                assert welcome is not None
-                if not what:
+        for heard in self.line.receive(items):
+            if isinstance(heard, Established):
+                if not heard.resumed:
                     self._offers = {}
                     self._to_restore.clear()
-                self._handle(ev.Welcomed(what, welcome.heartbeat, welcome.workers))
-                if not what:
+                self._handle(ev.Welcomed(heard.resumed, heard.welcome.heartbeat, heard.welcome.workers))
+                if not heard.resumed:
                     self._handle(ev.Say(StoreRequest()))
                 self._begun = True
             else:
-                if not isinstance(what, HeartbeatEcho):
-                    self.world.note(self.name, ("hears", what))
-                self._handle(ev.Arrived(what))
+                if not isinstance(heard, HeartbeatEcho):
+                    self.world.note(self.name, ("hears", heard))
+                self._handle(ev.Arrived(heard))
         self._later += [item[1] for item in items if item[0] == "user"]
         if self._begun:
             calls, self._later = self._later, []
@@ -188,7 +187,7 @@ class SimClient(Process):
     @property
     def number(self) -> int:
         """This client's number."""
-        welcome = self.line.peer.welcome
+        welcome = self.line.welcome
         assert welcome is not None
         return welcome.number
 

@@ -5,8 +5,9 @@ from typing import Any
 from scaler.agent.core import events as ev
 from scaler.agent.core.core import AgentCore
 from scaler.agent.core.memory import Limits
+from scaler.protocol.hello import hello_of
+from scaler.protocol.initiator import Established
 from scaler.protocol.messages import Message
-from scaler.protocol.peer import Peer
 from simulator.checks import check_agent
 from simulator.network import Line
 from simulator.stores import SimStore
@@ -44,7 +45,7 @@ class Host(Process):
         self.line = None
         if kind is not None:
             about = f"/store/{name}", "token", f"tcp://{name}:1"
-            self.line = Line(self, cluster.network, kind, name, Peer(role, name, workers, capabilities, about))
+            self.line = Line(self, cluster.network, kind, name, hello_of(role, name, 0, workers, capabilities, about))
             self._pulse()
 
     def _pulse(self) -> None:
@@ -67,7 +68,7 @@ class Host(Process):
         """The scheduler's number for it; 0 before it has one."""
         if self.line is None:
             return 1
-        welcome = self.line.peer.welcome
+        welcome = self.line.welcome
         return welcome.number if welcome is not None else 0
 
     def tell(self, event: Any) -> None:
@@ -81,12 +82,14 @@ class Host(Process):
         """Like `Daemon._step` of the shell."""
         assert self.line is not None
         events: list[Any] = []
-        for is_welcome, what in self.line.receive(items):
-            events.append(ev.Welcomed(what, HEARTBEAT, self.number) if is_welcome else ev.FromScheduler(what))
+        for heard in self.line.receive(items):
+            if isinstance(heard, Established):
+                events.append(ev.Welcomed(heard.resumed, HEARTBEAT, heard.welcome.number))
+            else:
+                events.append(ev.FromScheduler(heard))
         events += [item[1] for item in items if item[0] == "worker"]
         for message in self.handle(events or [ev.Tick()]):
-            if self.line.peer.welcome is not None:
-                self.line.send(message)
+            self.line.send(message)
 
     def handle(self, events: list[Any]) -> list[Message]:
         """Let the core decide, carry out what it wants; what it says to the scheduler."""
@@ -181,7 +184,7 @@ class Host(Process):
 
     def leave(self) -> None:
         """An orderly end."""
-        if self.line is not None and self.line.welcomed and not self.stopped:
+        if self.line is not None and self.line.is_open and not self.stopped:
             for effect in self.core.leave():
                 if isinstance(effect, ev.ToScheduler):
                     self.line.send(effect.message)

@@ -1,4 +1,4 @@
-"""Connections to the scheduler, and the client's or agent's side of a session.
+"""Connections to the scheduler, and what a client or agent does with them.
 
 A connection is FIFO in each direction, with its own delays. "unix" ones tell both ends when they close; "tcp" ones are
 like ZeroMQ's: the scheduler never hears of a close, and a broken one is silently replaced, losing what was under way.
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.errors import ProtocolError
-from scaler.protocol.channel import Gap
-from scaler.protocol.codec import decode
-from scaler.protocol.messages import Message, Refused, Welcome
-from scaler.protocol.peer import Peer, Refusal
+from scaler.protocol.channel import Envelope
+from scaler.protocol.codec import decode, encode
+from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
+from scaler.protocol.messages import Hello, Message, Welcome
 from simulator.world import Process, World
 
 Frames = list[Any]
@@ -126,31 +126,38 @@ class Network:
 
 
 class Line:
-    """What `scaler.client.link` and `scaler.agent.daemon` do with a connection and a `Peer`."""
+    """A simulated connection and the real `Initiator`."""
 
-    def __init__(self, process: Process, network: Network, kind: str, host: str, peer: Peer) -> None:
-        peer._id = process.world.random.getrandbits(63) | 1  # not from os.urandom, so that a seed says all
+    def __init__(self, process: Process, network: Network, kind: str, host: str, hello: Hello) -> None:
+        hello.session = process.world.random.getrandbits(63) | 1
         self.process = process
-        self.peer = peer
+        self._initiator = Initiator(hello)
         self._network = network
         self._kind = kind
         self._host = host
         self._connection: Connection | None = None
-        self.welcomed = False
-        self.heard = process.world.now
         #: when it said Hello last
         self.introduced = 0.0
         self.connect()
 
+    @property
+    def welcome(self) -> Welcome | None:
+        """What the scheduler last said of itself."""
+        return self._initiator.welcome
+
+    @property
+    def is_open(self) -> bool:
+        """What is said now is sent now."""
+        return self._initiator.is_open
+
     def connect(self) -> None:
         """Try to connect; again later if that fails."""
-        self.welcomed = False
         self._connection = self._network.connect(self.process, self._kind, self._host)
-        self.heard = self.introduced = self.process.world.now
+        self.introduced = self.process.world.now
         if self._connection is None:
             self.process.world.after(0.2, self._again)
         else:
-            self._connection.up(self.peer.hello())
+            self._up(self._initiator.greet(self.process.world.now))
 
     def _again(self) -> None:
         if self.process.alive and self._connection is None:
@@ -167,7 +174,7 @@ class Line:
         if self._connection is not None:
             self._connection.close_by_peer()
         self._connection = None
-        self.welcomed = False
+        self._initiator.disconnect("closed")
 
     def snap(self) -> None:
         """A fault: the connection breaks."""
@@ -177,42 +184,35 @@ class Line:
     def send(self, message: Message) -> None:
         """Send, or keep until the session goes on."""
         self.process.world.note(self.process.name, message)
-        frames = self.peer.frames(message)
-        if self.welcomed and self._connection is not None:
-            self._connection.up(frames)
+        self._up(self._initiator.send(message))
 
-    def receive(self, items: list[Any]) -> list[tuple[bool, Any]]:
-        """(False, message) for what came, (True, resumed) where the session began or went on."""
-        said: list[tuple[bool, Any]] = []
+    def _up(self, envelope: Envelope | None) -> None:
+        if envelope is not None and self._connection is not None:
+            self._connection.up(encode(envelope.message, envelope.seq, envelope.ack))
+
+    def receive(self, items: list[Any]) -> list[Message | Established]:
+        """What came, and where the session began or went on."""
+        heard: list[Message | Established] = []
+        now = self.process.world.now
         for item in items:
             if item[0] not in ("frames", "eof") or item[1] is not self._connection:
                 continue
-            connection = item[1]
             if item[0] == "eof":
                 self.drop("closed")
                 continue
-            self.heard = self.process.world.now
             try:
-                if self.welcomed:
-                    message = self.peer.accept(item[2])
-                    if message is not None:
-                        said.append((False, message))
-                else:
-                    message = decode(item[2]).message
-                    if isinstance(message, Refused):
-                        self.drop(f"refused: {message.reason}")
-                    elif isinstance(message, Welcome):
-                        resumed, again = self.peer.welcomed(message)
-                        self.welcomed = True
-                        for frames in again:
-                            connection.up(frames)
-                        said.append((True, resumed))
-            except (Gap, Refusal, ProtocolError) as error:
-                self.drop(f"{type(error).__name__}: {error}")
-        if self.welcomed and self._connection is not None:
-            for frames in self.peer.owed_acks():
-                self._connection.up(frames)
-        timeout = self.peer.welcome.timeout if self.peer.welcome else 10.0
-        if self._connection is not None and self.process.world.now - self.heard > timeout:
-            self.drop("silence")
-        return said
+                said = self._initiator.receive(decode(item[2]), now)
+            except ProtocolError as error:
+                said = self._initiator.reject(str(error))
+            if isinstance(said, (Rejected, Broken)):
+                self.drop(said.reason)
+            elif said is not None:
+                heard.append(said)
+                if isinstance(said, Established):
+                    for envelope in said.again:
+                        self._up(envelope)
+        self._up(self._initiator.take_ack())
+        silent = self._initiator.check_silence(now)
+        if silent is not None:
+            self.drop(silent.reason)
+        return heard

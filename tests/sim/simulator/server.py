@@ -1,13 +1,13 @@
-"""A scheduler's process: the real Sessions and SchedulerCore, and in a local cluster also an agent, as in its shell."""
+"""A scheduler's process: the real Acceptor and SchedulerCore, and in a local cluster also an agent, as in its shell."""
 
 from collections.abc import Callable
 from typing import Any
 
 from scaler.errors import ProtocolError
+from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import PYTHON, hello_of, packages
 from scaler.protocol.messages import PROTOCOL_VERSION, Message
-from scaler.protocol.sessions import NewPeer, Outgoing, PeerGone, PeerSaid, Sessions, Terms
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.core import Limits, SchedulerCore
 from simulator.checks import check_scheduler
@@ -32,7 +32,7 @@ class Server(Process):
             world.random.getrandbits(63) | 1, PROTOCOL_VERSION, PYTHON, packages(), limits.protected, 1.0,
             min(limits.client_timeout, limits.agent_timeout), 1 << 30,
         )  # fmt: skip
-        self.sessions = Sessions(terms, first_number=LOCAL + 1)
+        self.acceptor = Acceptor(terms, first_number=LOCAL + 1)
         self.local: Host | None = None
         self._events: list[ev.Event] = []
         self._local_events: list[Any] = []
@@ -43,7 +43,7 @@ class Server(Process):
         self.local = host
         about = f"/store/{host.name}", "token", f"tcp://{host.name}:1"
         self._events.append(
-            ev.Joined(LOCAL, hello_of("agent", "local", LOCAL, 0, 0, host.core.target, host.capabilities, about))
+            ev.Joined(LOCAL, hello_of("agent", "local", LOCAL, host.core.target, host.capabilities, about))
         )
         self._local_events.append(host.welcomed_event(False))
         self.post(TICK)
@@ -56,10 +56,10 @@ class Server(Process):
                 self._frames(item[1], item[2])
         for item in items:
             if item[0] == "closed":
-                self._note(self.sessions.closed(item[1]))
+                self._events += self.acceptor.disconnect(item[1])
             elif item[0] == "local":
                 self._local_events.append(item[1])
-        outgoing, self.sessions.outgoing = self.sessions.outgoing, []
+        outgoing, self.acceptor.outgoing = self.acceptor.outgoing, []
         for out in outgoing:
             self._send(out)
         first = True
@@ -76,20 +76,11 @@ class Server(Process):
 
     def _frames(self, connection: int, frames: list[Any]) -> None:
         try:
-            seq, ack, message = decode(frames)
+            envelope = decode(frames)
         except ProtocolError as error:
-            self._note(self.sessions.malformed(connection, str(error)))
+            self._events += self.acceptor.reject(connection, str(error))
         else:
-            self._note(self.sessions.arrived(connection, seq, ack, message, self.core.workers))
-
-    def _note(self, said: Any) -> None:
-        for item in said:
-            if isinstance(item, PeerSaid):
-                self._events.append(ev.Received(item.number, item.message))
-            elif isinstance(item, NewPeer):
-                self._events.append(ev.Joined(item.number, item.hello))
-            elif isinstance(item, PeerGone):
-                self._events.append(ev.Lost(item.number, item.reason))
+            self._events += self.acceptor.receive(connection, envelope, self.core.workers)
 
     def _send(self, out: Outgoing) -> None:
         connection = self._network.connections.get(out.connection)
@@ -110,7 +101,7 @@ class Server(Process):
             elif isinstance(effect, ev.StartStore):
                 self.world.after(0.1, self._start_store)
             elif isinstance(effect, ev.Forget):
-                number = self.sessions.forget(effect.number)
+                number = self.acceptor.forget(effect.number)
                 connection = self._network.connections.get(number) if number is not None else None
                 if connection is not None and connection.number == number:
                     connection.close_by_server()
@@ -120,7 +111,7 @@ class Server(Process):
         if number == LOCAL and self.local is not None:
             self._local_events.append(self.local.scheduler_event(message))
             return
-        out = self.sessions.send(number, message)
+        out = self.acceptor.send(number, message)
         if out is not None:
             self._send(out)
 

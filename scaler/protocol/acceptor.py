@@ -1,15 +1,15 @@
 """The scheduler's side of all sessions: who is behind which connection, and whose message is next.
 
-Pure. The shell tells it of envelopes and closed connections; it answers with events for the core, and turns the core's
-`Send`s into (connection, seq, ack, message). A session outlives its connection for as long as the core keeps the peer,
-so a client or agent that reconnects goes on where it was.
+Pure. Whoever has the connections tells it of envelopes and of connections that closed; it answers with events for the
+core, and turns the core's `Send`s into (connection, seq, ack, message). `scaler.protocol.initiator` is the other side.
+A session outlives its connection for as long as the core keeps the peer, so a client or agent that reconnects goes on
+where it was.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scaler.protocol.channel import Channel, Gap
+from scaler.protocol.channel import Channel, Envelope, Gap
 from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
 
 
@@ -23,22 +23,22 @@ class Outgoing(NamedTuple):
     last: bool = False
 
 
-class NewPeer(NamedTuple):
-    """A session began."""
+class Joined(NamedTuple):
+    """A client or agent was accepted and has been given its number."""
 
     number: int
     hello: Hello
 
 
-class PeerSaid(NamedTuple):
-    """A message of a session, the next in its sequence."""
+class Received(NamedTuple):
+    """A message of a peer that has joined, the next in its sequence."""
 
     number: int
     message: Message
 
 
-class PeerGone(NamedTuple):
-    """A session can't go on."""
+class Lost(NamedTuple):
+    """A peer's connection is known to be gone for good, or it broke the protocol."""
 
     number: int
     reason: str
@@ -48,26 +48,35 @@ class PeerGone(NamedTuple):
 class Terms:
     """What a scheduler tells each peer in `Welcome`, and what it asks of it."""
 
+    #: new at each start
     epoch: int
     protocol: int
     python: str
+    #: versions that have to be the same on both sides, "name=version name=version"
     packages: str
+    #: a client may not end the cluster
     protected: bool
+    #: seconds
     heartbeat: float
+    #: seconds of silence after which a connection is given up
     timeout: float
+    #: bytes of a message
     limit: int
 
 
 @dataclass(slots=True)
 class _Session:
+    #: the peer's number at this scheduler
     number: int
+    #: the peer's own number of this session
     id: int
+    #: the connection that it was heard over last
     connection: int
     channel: Channel = field(default_factory=Channel)
 
 
-class Sessions:
-    """See the module's text."""
+class Acceptor:
+    """All sessions of one scheduler."""
 
     def __init__(self, terms: Terms, first_number: int = 1) -> None:
         self._terms = terms
@@ -75,15 +84,14 @@ class Sessions:
         self._by_connection: dict[int, _Session] = {}
         self._by_number: dict[int, _Session] = {}
         self._by_id: dict[int, _Session] = {}
-        #: what `arrived` and `closed` want sent, beside the core's effects
+        #: what `receive` and `reject` want sent, beside the core's effects
         self.outgoing: list[Outgoing] = []
 
-    def arrived(
-        self, connection: int, seq: int, ack: int, message: Message, workers: int
-    ) -> Iterable[NewPeer | PeerSaid | PeerGone]:
-        """A message came over a connection."""
+    def receive(self, connection: int, envelope: Envelope, workers: int) -> tuple[Joined | Received | Lost, ...]:
+        """A message came over a connection; `workers` are those of the cluster."""
+        seq, ack, message = envelope
         if isinstance(message, Hello):
-            return self._hello(connection, message, workers)
+            return self._receive_hello(connection, message, workers)
         session = self._by_connection.get(connection)
         if session is None:
             self._refuse(connection, "this connection has no session: say Hello first")
@@ -96,17 +104,17 @@ class Sessions:
             return ()
         if session.channel.owes_ack:
             self.outgoing.append(Outgoing(connection, *session.channel.stamp_ack(), Ack()))
-        return () if isinstance(message, Ack) else (PeerSaid(session.number, message),)
+        return () if isinstance(message, Ack) else (Received(session.number, message),)
 
-    def malformed(self, connection: int, reason: str) -> Iterable[PeerGone]:
-        """Bytes that are no message: this connection is over."""
-        self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last=True))
-        return self.closed(connection, reason)
+    def reject(self, connection: int, reason: str) -> tuple[Lost, ...]:
+        """What came was no message: this connection is over."""
+        self._refuse(connection, reason, last=True)
+        return self.disconnect(connection, reason)
 
-    def closed(self, connection: int, reason: str = "its connection closed") -> Iterable[PeerGone]:
+    def disconnect(self, connection: int, reason: str = "its connection closed") -> tuple[Lost, ...]:
         """A connection is gone and does not come back (a process on this host has ended)."""
         session = self._by_connection.get(connection)
-        return () if session is None else (PeerGone(session.number, reason),)
+        return () if session is None else (Lost(session.number, reason),)
 
     def send(self, number: int, message: Message) -> Outgoing | None:
         """Where and how a message goes; None if the peer is unknown."""
@@ -128,12 +136,12 @@ class Sessions:
     def _refuse(self, connection: int, reason: str, last: bool = False) -> None:
         self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last))
 
-    def _hello(self, connection: int, hello: Hello, workers: int) -> Iterable[NewPeer]:
+    def _receive_hello(self, connection: int, hello: Hello, workers: int) -> tuple[Joined, ...]:
         terms = self._terms
         difference = differs(hello, terms)
         if difference:
             self._refuse(connection, difference, last=True)
-            return
+            return ()
         session = self._by_id.get(hello.session)
         resumed = session is not None
         if session is None:
@@ -149,10 +157,10 @@ class Sessions:
             terms.heartbeat, terms.timeout, terms.limit,
         )  # fmt: skip
         self.outgoing.append(Outgoing(connection, 0, session.channel.received, welcome))
-        if resumed:
-            self.outgoing += [Outgoing(connection, *rest) for rest in session.channel.resume(hello.received)]
-        else:
-            yield NewPeer(session.number, hello)
+        if not resumed:
+            return (Joined(session.number, hello),)
+        self.outgoing += [Outgoing(connection, *rest) for rest in session.channel.resume(hello.received)]
+        return ()
 
 
 def differs(hello: Hello, terms: Terms) -> str | None:

@@ -1,0 +1,204 @@
+"""The client's or agent's side of its session with the scheduler: what it says first, and what the answers mean.
+
+Pure: whoever has the connection and the clock tells it of both, and does what it says. `scaler.protocol.acceptor` is
+the other side. A session outlives its connections: what was said and not acknowledged is kept, and said again over the
+next one if the scheduler still knows the session.
+
+    connection is made     greet(now)              the Hello to be sent over it
+    a message arrived      receive(envelope, now)  Established | Rejected | Broken | the message | None
+    bytes are no message   reject(reason)          Broken
+    time goes by           check_silence(now)      Broken if nothing was heard for too long
+    connection is gone     disconnect(reason)
+    something to be said   send(message)           the envelope, unless it has to wait for a connection
+    arrivals are dealt with  take_ack()            an Ack, if one is due
+
+After `Rejected` and `Broken` the connection is to be closed; another one begins with `greet` again.
+"""
+
+from dataclasses import replace
+from enum import Enum
+from typing import NamedTuple, final
+
+from scaler.protocol.channel import Channel, Envelope, Gap
+from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
+
+#: seconds of silence after which a connection is given up, until the scheduler has said how many
+FIRST_TIMEOUT = 10.0
+
+
+class State(Enum):
+    """What the session does with its connection."""
+
+    AWAY = "away"
+    GREETING = "greeting"
+    OPEN = "open"
+
+
+class Cause(Enum):
+    """What happens to a session."""
+
+    CONNECTED = "connected"
+    WELCOME = "Welcome"
+    REFUSED = "Refused"
+    MESSAGE = "another message"
+    GAP = "a gap"
+    MALFORMED = "no message"
+    SILENCE = "silence"
+    CLOSED = "closed"
+
+
+#: (state, what happens) -> (the next state, what that means)
+TRANSITIONS: dict[tuple[State, Cause], tuple[State, str]] = {
+    (State.AWAY, Cause.CONNECTED): (State.GREETING, "Hello is said, with what was received so far"),
+    (State.AWAY, Cause.CLOSED): (State.AWAY, "the connection had been given up"),
+    (State.GREETING, Cause.WELCOME): (State.OPEN, "the session goes on, and what was lost is said again; or it begins"),
+    (State.GREETING, Cause.MESSAGE): (State.GREETING, "it is not listened to before the Welcome"),
+    (State.GREETING, Cause.REFUSED): (State.AWAY, "rejected: the scheduler can't work with this process"),
+    (State.GREETING, Cause.MALFORMED): (State.AWAY, "what answers is no scheduler of this version"),
+    (State.GREETING, Cause.SILENCE): (State.AWAY, "connect anew"),
+    (State.GREETING, Cause.CLOSED): (State.AWAY, "connect anew"),
+    (State.OPEN, Cause.MESSAGE): (State.OPEN, "it is handed on, once, in order"),
+    (State.OPEN, Cause.REFUSED): (State.AWAY, "the scheduler lost the thread: connect anew"),
+    (State.OPEN, Cause.WELCOME): (State.AWAY, "nobody asked: connect anew"),
+    (State.OPEN, Cause.GAP): (State.AWAY, "connect anew"),
+    (State.OPEN, Cause.MALFORMED): (State.AWAY, "connect anew"),
+    (State.OPEN, Cause.SILENCE): (State.AWAY, "connect anew"),
+    (State.OPEN, Cause.CLOSED): (State.AWAY, "connect anew"),
+}
+
+
+@final
+class Established(NamedTuple):
+    """The scheduler welcomed this process; unless `resumed`, it knows nothing of it."""
+
+    welcome: Welcome
+    resumed: bool
+    #: what has to be sent first: the scheduler has not received it
+    again: list[Envelope]
+
+
+@final
+class Rejected(NamedTuple):
+    """The scheduler does not take this process."""
+
+    reason: str
+
+
+@final
+class Broken(NamedTuple):
+    """This connection is of no use any more; the session may go on over another."""
+
+    reason: str
+
+
+class Initiator:
+    """A session that outlives its connections. Not thread-safe."""
+
+    __slots__ = ("_channel", "_heard", "_hello", "state", "trouble", "welcome")
+
+    def __init__(self, hello: Hello) -> None:
+        """`hello` says who this is; its `session` is a number that nobody else has."""
+        self._hello = hello
+        self._channel = Channel()
+        #: when something came over the connection last, seconds
+        self._heard = 0.0
+        self.state = State.AWAY
+        #: the scheduler's last Welcome; None before the first
+        self.welcome: Welcome | None = None
+        #: why the last connection ended
+        self.trouble = ""
+
+    @property
+    def is_open(self) -> bool:
+        """What is said now is sent now."""
+        return self.state is State.OPEN
+
+    @property
+    def timeout(self) -> float:
+        """Seconds of silence after which the connection is given up."""
+        return self.welcome.timeout if self.welcome is not None else FIRST_TIMEOUT
+
+    def greet(self, now: float) -> Envelope:
+        """A connection was made; the Hello to be sent over it."""
+        self._move(Cause.CONNECTED)
+        self._heard = now
+        epoch = self.welcome.epoch if self.welcome is not None else 0
+        return Envelope(0, 0, replace(self._hello, epoch=epoch, received=self._channel.received))
+
+    def receive(self, envelope: Envelope, now: float) -> Message | Established | Rejected | Broken | None:
+        """What a message means that came over the connection; None if nothing. All is ignored after it broke."""
+        if self.state is State.AWAY:
+            return None
+        self._heard = now
+        seq, ack, message = envelope
+        kind = type(message)
+        if kind is Welcome:
+            return self._receive_welcome(message)  # type: ignore[arg-type]
+        if kind is Refused:
+            return self._receive_refused(message)  # type: ignore[arg-type]
+        if self.state is State.GREETING:
+            return None
+        try:
+            is_new = self._channel.accept(seq, ack)
+        except Gap as gap:
+            return self._break(Cause.GAP, str(gap))
+        return message if is_new and kind is not Ack else None
+
+    def reject(self, reason: str) -> Broken:
+        """What came over the connection was no message."""
+        return Broken(self.trouble) if self.state is State.AWAY else self._break(Cause.MALFORMED, reason)
+
+    def check_silence(self, now: float) -> Broken | None:
+        """`Broken` when nothing was heard for too long."""
+        if self.state is State.AWAY or now - self._heard <= self.timeout:
+            return None
+        return self._break(Cause.SILENCE, f"nothing was heard for {self.timeout:g} s")
+
+    def disconnect(self, reason: str) -> None:
+        """The connection is gone."""
+        if self.state is not State.AWAY:
+            self.trouble = reason
+        self._move(Cause.CLOSED)
+
+    def send(self, message: Message) -> Envelope | None:
+        """The next message, as it is to be sent; None if it waits for the session to go on.
+
+        Nothing is kept before the first Welcome: a session that begins has nothing to say again.
+        """
+        if self.welcome is None:
+            return None
+        seq, ack = self._channel.stamp(message)
+        return Envelope(seq, ack, message) if self.state is State.OPEN else None
+
+    def take_ack(self) -> Envelope | None:
+        """An Ack of its own if one is due: much has come and nothing was said."""
+        if self.state is not State.OPEN or not self._channel.owes_ack:
+            return None
+        return Envelope(*self._channel.stamp_ack(), Ack())
+
+    def _receive_welcome(self, welcome: Welcome) -> Established | Broken:
+        if self.state is not State.GREETING:
+            return self._break(Cause.WELCOME, "the scheduler welcomed this process twice")
+        self._move(Cause.WELCOME)
+        resumed = welcome.resumed and self.welcome is not None
+        self.welcome = welcome
+        if not resumed:
+            self._channel = Channel()
+            return Established(welcome, False, [])
+        return Established(welcome, True, [Envelope(*rest) for rest in self._channel.resume(welcome.received)])
+
+    def _receive_refused(self, refused: Refused) -> Rejected | Broken:
+        is_greeting = self.state is State.GREETING
+        broken = self._break(Cause.REFUSED, refused.reason)
+        return Rejected(refused.reason) if is_greeting else broken
+
+    def _break(self, cause: Cause, reason: str) -> Broken:
+        self._move(cause)
+        self.trouble = reason
+        return Broken(reason)
+
+    def _move(self, cause: Cause) -> None:
+        found = TRANSITIONS.get((self.state, cause))
+        if found is None:
+            raise RuntimeError(f"a session that is {self.state.value} can't be told: {cause.value}")
+        self.state = found[0]
