@@ -23,7 +23,7 @@ check: $(READY) ## lint, formatting, types and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports --config setup.cfg
+	PYTHONPATH=.ci $(BIN)/lint-imports --config setup.cfg
 
 format: $(READY) ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --fix .

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     )
     from scaler.executor import Executor
     from scaler.serialize import Serializer
-
-__version__ = "0.1.0"
+    from scaler.version import __version__
 
 __all__ = [
     "AddressError",
@@ -81,6 +80,7 @@ _HOMES = {
     "ObjectRef": "scaler.client",
     "SchedulerClusterCombo": "scaler.cluster",
     "Serializer": "scaler.serialize",
+    "__version__": "scaler.version",
 }
 
 

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello
+from scaler.version import __version__
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 #: packages that have to be the same on both sides, since what one writes the other reads
@@ -17,8 +18,6 @@ PACKAGES = ("scaler", "cloudpickle")
 def packages() -> str:
     """Their versions, as "name=version name=version"."""
     import cloudpickle
-
-    from scaler import __version__
 
     versions = {"scaler": __version__, "cloudpickle": cloudpickle.__version__}
     return " ".join(f"{name}={versions[name]}" for name in PACKAGES)

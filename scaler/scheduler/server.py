@@ -13,7 +13,6 @@ import signal
 import time
 from collections.abc import Callable
 
-from scaler import __version__
 from scaler.agent.core.events import Event as AgentEvent
 from scaler.agent.core.events import FromScheduler, Tick, Welcomed
 from scaler.agent.shell import AgentShell
@@ -28,6 +27,7 @@ from scaler.scheduler.beside import StoreBeside
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.core import Limits, SchedulerCore
 from scaler.transport import Listener, Security, listen, security_of
+from scaler.version import __version__
 
 logger = logging.getLogger("scaler.scheduler")
 

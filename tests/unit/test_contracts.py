@@ -1,0 +1,128 @@
+"""`make check` fails when it should: something forbidden is planted in a copy of the code, and the contract notices."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CHECKS = ROOT / ".ci"
+sys.path.insert(0, str(CHECKS))
+
+from contracts import writes  # noqa: E402
+
+Plant = Callable[[str, str], None]
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages and their contracts in a place of their own."""
+    place = tmp_path_factory.mktemp("copy")
+    for package in ("scaler", "scaler_dask"):
+        shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "setup.cfg", place)
+    return place
+
+
+@pytest.fixture
+def plant(copy: Path, request: pytest.FixtureRequest) -> Plant:
+    """Adds lines to a module, or makes it; the test's end takes them away."""
+
+    def put(module: str, text: str) -> None:
+        path = copy / module
+        before = path.read_text() if path.exists() else None
+        request.addfinalizer(lambda: path.unlink() if before is None else path.write_text(before) and None)
+        path.write_text((before or "") + "\n" + text)
+
+    return put
+
+
+def broken(copy: Path, contract: str) -> str:
+    """What the contract complains about, with words a space apart; empty if it is kept."""
+    env = {**os.environ, "PYTHONPATH": str(CHECKS)}
+    program = [sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()"]
+    ran = subprocess.run(
+        [*program, "--config", "setup.cfg", "--contract", contract],
+        cwd=copy, env=env, capture_output=True, text=True, timeout=50,
+    )  # fmt: skip
+    assert "Contracts:" in ran.stdout, ran.stdout + ran.stderr
+    return " ".join(ran.stdout.partition("Broken contracts")[2].split()) if ran.returncode else ""
+
+
+TYPE_ONLY = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from scaler.common import planted"
+INSIDE = "def f():\n    from scaler.common import planted"
+
+
+@pytest.mark.parametrize("text", ["from scaler.common import planted", INSIDE, TYPE_ONLY])
+def test_a_circle_is_found_however_it_is_closed(copy: Path, plant: Plant, text: str) -> None:
+    assert broken(copy, "circles") == ""
+    plant("scaler/common/planted.py", "from scaler.common import spans")
+    plant("scaler/common/spans.py", text)
+    assert "A circle: scaler.common.planted -> scaler.common.spans -> scaler.common.planted" in broken(copy, "circles")
+
+
+def test_a_module_of_its_own_package_closes_a_circle_too(copy: Path, plant: Plant) -> None:
+    plant("scaler/common/__init__.py", "from scaler.common import planted")
+    plant("scaler/common/planted.py", "import scaler.common")
+    assert "A circle: scaler.common -> scaler.common.planted -> scaler.common" in broken(copy, "circles")
+
+
+def test_a_package_that_is_said_to_have_circles_must_have_one(copy: Path) -> None:
+    before = (copy / "setup.cfg").read_text()
+    contracts = ConfigParser()
+    contracts.read_string(before)
+    section = contracts["importlinter:contract:circles"]
+    section["still"] = section.get("still", "") + "\nscaler.store"
+    try:
+        with (copy / "setup.cfg").open("w") as file:
+            contracts.write(file)
+        assert "scaler.store has no circle any more" in broken(copy, "circles")
+    finally:
+        (copy / "setup.cfg").write_text(before)
+
+
+def test_an_adapter_must_not_know_what_is_private_to_the_engine(copy: Path, plant: Plant) -> None:
+    assert broken(copy, "public") == ""
+    plant("scaler_dask/planted.py", "from scaler.protocol.codec import decode")
+    assert "scaler_dask.planted -> scaler.protocol.codec" in broken(copy, "public")
+
+
+WRITES = {
+    "a cell": "batch.place[3] = 1",
+    "a slice": "batch.place[lo:hi] = u32([1])",
+    "the column": "batch.place = u32()",
+    "in place": "batch.place[3] += 1",
+    "deleting": "del batch.place[3]",
+    "one of several": "was, batch.place[3] = batch.place[3], 1",
+    "a method": "batch.place.extend([1])",
+    "deeper": "client.batches[7].place[3] = 1",
+    "by another name": "def f(batch):\n    column = batch.place\n    column[3] = 1",
+    "by one of several names": "def f(batch):\n    column, row = batch.place, 3\n    column[row] = 1",
+    "by a name in passing": "def f(batch):\n    if (column := batch.place):\n        column.pop()",
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+def test_a_write_is_seen(how: str) -> None:
+    assert writes(WRITES[how], "place")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = batch.place[3]",
+        "found = batch.place.index(1)",
+        "placement.place()",
+        "place[3] = 1",
+        "batch.done[batch.place[3]] = 1",
+        "def f(batch):\n    column = batch.place\n    return column[3]",
+        "def f(batch):\n    column = batch.place\ndef g(column):\n    column[3] = 1",
+    ],
+)
+def test_reading_is_no_write(text: str) -> None:
+    assert not writes(text, "place")
