@@ -2,9 +2,13 @@
 
     python docs/generate.py
 
-A part stands between `<!-- generated: NAME -->` and `<!-- end -->`.
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->`, on lines of their own. A figure that is a constant
+in the code stands in its line between `<!-- value: MODULE.NAME UNIT -->` and `<!-- end -->`: KiB or MiB of a number of
+bytes; s, ms or µs of a number of seconds or, if its name ends with _US, of microseconds; without a unit as it is.
 """
 
+import ast
+import importlib
 import re
 from collections.abc import Callable
 from dataclasses import MISSING
@@ -16,7 +20,11 @@ from scaler.protocol import codec, initiator
 from scaler.scheduler.core.state import TRANSITIONS
 
 DOCS = Path(__file__).parent
+ROOT = DOCS.parent
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+VALUE = re.compile(r"(<!-- value: ([\w.]+) ?(\S*) -->)[^\n]*?(<!-- end -->)")
+#: how many bytes or seconds a unit is
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
 
 
 def states(transitions: dict[tuple[str, str], str], first: str) -> str:
@@ -78,23 +86,54 @@ def messages() -> str:
     return "\n".join(lines)
 
 
+def modules() -> str:
+    """A table of all packages and their modules, each with the first line of its text."""
+    lines = ["| | |", "|---|---|"]
+    for name in ("scaler", "scaler_dask"):
+        for package in sorted(path.parent for path in (ROOT / name).rglob("__init__.py")):
+            lines.append(f"| **`{package.relative_to(ROOT)}/`** | **{_first_line(package / '__init__.py')}** |")
+            others = sorted(path for path in package.glob("*.py") if path.name != "__init__.py")
+            lines += [f"| `{path.name}` | {_first_line(path)} |" for path in others]
+    return "\n".join(lines)
+
+
+def _first_line(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text()))
+    assert text, f"{path} does not say what it is for"
+    return text.splitlines()[0].replace("|", "\\|")
+
+
+def value(name: str, unit: str) -> str:
+    """A constant, in words."""
+    module, _, constant = name.rpartition(".")
+    found = getattr(importlib.import_module(module), constant)
+    if not unit:
+        return f"{found:,}"
+    number = found * (1e-6 if constant.endswith("_US") else 1) / UNITS[unit]
+    return f"{round(number, 6):,g} {unit}"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "rows": lambda: states(TRANSITIONS, "waiting"),
     "workers": lambda: states(WORKER_TRANSITIONS, "starting"),
     "session": session,
     "options": options,
     "messages": messages,
+    "modules": modules,
 }
 
 
 def renewed(text: str) -> str:
-    """A page with its generated parts as they should be."""
-    return PART.sub(lambda match: f"{match[1]}\n{PARTS[match[2]]()}\n\n{match[3]}", text)
+    """A page with its generated parts and its figures as they should be."""
+    text = PART.sub(lambda match: f"{match[1]}\n{PARTS[match[2]]()}\n\n{match[3]}", text)
+    return VALUE.sub(lambda match: f"{match[1]}{value(match[2], match[3])}{match[4]}", text)
 
 
 def pages() -> list[Path]:
-    """All pages with generated parts."""
-    return [page for page in sorted(DOCS.rglob("*.md")) if PART.search(page.read_text())]
+    """All pages with generated parts or figures."""
+    return [
+        page for page in sorted(DOCS.rglob("*.md")) if PART.search(page.read_text()) or VALUE.search(page.read_text())
+    ]
 
 
 if __name__ == "__main__":

@@ -34,6 +34,38 @@ def test_what_is_made_from_the_code_is_up_to_date() -> None:
         assert text == generator.renewed(text), f"run `python docs/generate.py`: {page.name} is not up to date"
 
 
+def test_a_figure_in_the_text_is_that_of_the_code() -> None:
+    renewed = _generator().renewed
+    size, start, end = "scaler.protocol.messages.INLINE_LIMIT", "<!-- value: ", "<!-- end -->"
+    text = f"under {start}{size} KiB -->7 KiB{end} or {start}{size} -->7{end}, not 7 KiB"
+    assert renewed(text) == f"under {start}{size} KiB -->128 KiB{end} or {start}{size} -->131,072{end}, not 7 KiB"
+
+
+@pytest.mark.parametrize(
+    ("constant", "unit", "words"),
+    [
+        (0.008, "ms", "8 ms"),
+        (2.5, "s", "2.5 s"),
+        (100_000, "µs", "100,000 µs"),
+        (1 << 20, "MiB", "1 MiB"),
+        (32, "", "32"),
+    ],
+)
+def test_a_constant_is_written_in_the_unit_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, constant: float, unit: str, words: str
+) -> None:
+    name = "PLANTED_US" if unit == "µs" else "PLANTED"
+    monkeypatch.setattr(errors, name, constant, raising=False)
+    assert _generator().value(f"scaler.errors.{name}", unit) == words
+
+
+def test_the_list_of_modules_has_each_with_its_first_line() -> None:
+    listed = _generator().modules()
+    assert "| `hello.py` | What every process says of itself in `Hello`, and the number of its session. |" in listed
+    files = [path for name in ("scaler", "scaler_dask") for path in (ROOT / name).rglob("*.py")]
+    assert len(listed.splitlines()) == 2 + len(files)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
