@@ -7,7 +7,7 @@ COMPAT := $(VENV)/.compat
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench sim compat compat-all clean
+.PHONY: help demo test check format bench sim mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -34,6 +34,9 @@ bench: $(READY) ## compare with other engines on this machine
 
 sim: $(READY) ## run the simulator over many seeds (minutes)
 	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim
+
+mutants: $(READY) ## plant faults in the code one at a time: does a test notice each? (an hour)
+	$(BIN)/python tests/mutants/run.py
 
 compat: $(COMPAT) ## other people's tests with Scaler under them: what fits in 15 minutes
 	$(BIN)/python -m compat_tests
