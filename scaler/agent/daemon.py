@@ -15,7 +15,7 @@ import threading
 import time
 
 from scaler.agent.core.core import AgentCore
-from scaler.agent.core.events import Event, FromScheduler, Tick, Welcomed
+from scaler.agent.core.events import Event, FromScheduler, Welcomed
 from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell, log_output
 from scaler.agent.store import HostStore, store_context
@@ -76,7 +76,7 @@ class Daemon:
             self.loop.run()
         finally:
             if self._connection is not None and self._initiator.is_open:
-                for message in self._shell.carry_out(self._shell.core.leave()):
+                for message in self._shell.leave():
                     self._send(self._initiator.send(message))
                 self._connection.close(0.3)
             self._shell.close()
@@ -175,7 +175,7 @@ class Daemon:
             events = self._receive()
         events += self._shell.gather()
         if events or due or self._planned is None:
-            for message in self._shell.carry_out(self._shell.core.handle(events or [Tick()], now)):
+            for message in self._shell.handle(events, now):
                 self._send(self._initiator.send(message))
         if self._shell.stopped:
             self.loop.stop()

@@ -22,6 +22,7 @@ from scaler.agent.core.events import (
     Output,
     StartWorker,
     Stop,
+    Tick,
     ToScheduler,
     ToWorker,
     WakeAt,
@@ -144,8 +145,15 @@ class AgentShell:
         self._store.worker_ended(report.pid)
         return events
 
-    def carry_out(self, effects: list[Effect]) -> list[Message]:
-        """Do what the core wants; what it says to the scheduler."""
+    def handle(self, events: list[Event], now: float) -> list[Message]:
+        """Let the core decide, and do what it wants; what it says to the scheduler. Without events: time has passed."""
+        return self._carry_out(self.core.handle(events or [Tick()], now))
+
+    def leave(self) -> list[Message]:
+        """An orderly end of this agent; what it says to the scheduler."""
+        return self._carry_out(self.core.leave())
+
+    def _carry_out(self, effects: list[Effect]) -> list[Message]:
         said: list[Message] = []
         for effect in effects:
             if isinstance(effect, ToWorker):

@@ -1,10 +1,4 @@
-"""The scheduler's process: sockets and time around the core; in a local cluster also this host's agent.
-
-connections ──► acceptor (who is it, is it the next message) ──► scheduler core ──► acceptor ──► connections
-                                                                   │    ▲
-                                                                   ▼    │      no hop: same process
-                                                              agent core and its workers (local cluster)
-"""
+"""The scheduler's process: sockets, time and the log around what `composition.py` decides."""
 
 from __future__ import annotations
 
@@ -13,8 +7,6 @@ import signal
 import time
 from collections.abc import Callable
 
-from scaler.agent.core.events import Event as AgentEvent
-from scaler.agent.core.events import FromScheduler, Tick, Welcomed
 from scaler.agent.shell import AgentShell
 from scaler.common.loop import Loop, make_loop
 from scaler.config import SchedulerConfig
@@ -22,8 +14,9 @@ from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerErr
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import PYTHON, hello_of, new_number, packages
-from scaler.protocol.messages import PROTOCOL_VERSION, Message
+from scaler.protocol.messages import PROTOCOL_VERSION
 from scaler.scheduler.beside import StoreBeside
+from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.core import Limits, SchedulerCore
 from scaler.transport import Listener, Security, listen, security_of
@@ -31,12 +24,9 @@ from scaler.version import __version__
 
 logger = logging.getLogger("scaler.scheduler")
 
-#: the number of the agent in the scheduler's own process
-LOCAL_AGENT = 1
-
 
 class Server:
-    """See the module's text."""
+    """A scheduler that listens, and in a local cluster has this host's agent in its process."""
 
     def __init__(self, config: SchedulerConfig, listener: Listener, security: Security) -> None:
         self._listener = listener
@@ -48,13 +38,11 @@ class Server:
             new_number(), PROTOCOL_VERSION, PYTHON, packages(), config.protected,
             config.heartbeat_interval, min(config.client_timeout, config.agent_timeout), config.max_message_bytes,
         )  # fmt: skip
-        self._acceptor = Acceptor(terms, first_number=LOCAL_AGENT + 1)
+        self._composition = Composition(self._core, Acceptor(terms, first_number=LOCAL_AGENT + 1))
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
         self._agent: AgentShell | None = None
-        self._events: list[ev.Event] = []
-        self._agent_events: list[AgentEvent] = []
         self._wake: float | None = None
         self._planned: float | None = None
         self._stopping = False
@@ -83,8 +71,7 @@ class Server:
         """Run this host's agent here."""
         self._agent = make(self.loop)
         hello = hello_of("agent", "local", LOCAL_AGENT, self._agent.core.target, capabilities, self._agent.store)
-        self._events.append(ev.Joined(LOCAL_AGENT, hello))
-        self._agent_events.append(Welcomed(False, self._heartbeat))
+        self._composition.host(self._agent, hello, self._heartbeat)
 
     def run(self) -> None:
         """Serve until stopped."""
@@ -102,19 +89,13 @@ class Server:
         if self.loop.ready.pop(self._listener, self) is None:
             self._receive()
         if self._agent is not None:
-            self._agent_events += self._agent.gather()
-        due = first = self._planned is not None and now >= self._planned
-        while True:
-            if self._events or first:
-                events, self._events = self._events, []
-                self._carry_out(self._core.handle(events, now))
-            if self._agent is not None and (self._agent_events or first):
-                agent_events, self._agent_events = self._agent_events or [Tick()], []
-                for message in self._agent.carry_out(self._agent.core.handle(agent_events, now)):
-                    self._events.append(ev.Received(LOCAL_AGENT, message))
-            first = False
-            if not self._events and not self._agent_events:
-                break
+            self._composition.tell_agent(self._agent.gather())
+        due = self._planned is not None and now >= self._planned
+        for wish in self._composition.settle(now, due):
+            if isinstance(wish, Outgoing):
+                self._send(wish)
+            else:
+                self._carry_out(wish)
         if self._stopping or (self._agent is not None and self._agent.stopped):
             self.loop.stop()
         wakes = [t for t in (self._wake, self._agent.wake if self._agent else None) if t is not None and t > now]
@@ -123,57 +104,40 @@ class Server:
             self.loop.wake_at(self._planned)
 
     def _receive(self) -> None:
-        acceptor = self._acceptor
         for connection, frames in self._listener.receive():
             try:
                 envelope = decode(frames)
             except ProtocolError as error:
                 logger.warning("connection %d sent bytes that are no message: %s", connection, error)
-                self._events += acceptor.reject(connection, str(error))
+                self._composition.reject(connection, str(error))
             else:
-                self._events += acceptor.receive(connection, envelope, self._core.workers)
+                self._composition.receive(connection, envelope)
         for connection in self._listener.closed():
-            self._events += acceptor.disconnect(connection)
-        outgoing, acceptor.outgoing = acceptor.outgoing, []
-        for item in outgoing:
-            self._send(item)
+            self._composition.disconnect(connection)
 
     def _send(self, outgoing: Outgoing) -> None:
         try:
             self._listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
         except ObjectTooLarge as error:
             logger.error("a message for connection %d can't be sent: %s", outgoing.connection, error)
-            self._events += self._acceptor.disconnect(outgoing.connection, str(error))
+            self._composition.disconnect(outgoing.connection, str(error))
         if outgoing.last:
             self._listener.disconnect(outgoing.connection)
 
-    def _carry_out(self, effects: list[ev.Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, ev.Send):
-                self._deliver(effect.number, effect.message)
-            elif isinstance(effect, ev.WakeAt):
-                self._wake = effect.when
-            elif isinstance(effect, ev.Log):
-                logger.log(getattr(logging, effect.level), "%s", effect.text)
-            elif isinstance(effect, ev.Forget):
-                connection = self._acceptor.forget(effect.number)
-                if connection is not None:
-                    self._listener.disconnect(connection)
-            elif isinstance(effect, ev.StartStore):
-                try:
-                    self._beside.start()
-                except OSError as error:
-                    logger.error("the store beside the scheduler can't be started: %s", error)
-            elif isinstance(effect, ev.Stop):
-                self._stopping = True
-
-    def _deliver(self, number: int, message: Message) -> None:
-        if number == LOCAL_AGENT and self._agent is not None:
-            self._agent_events.append(FromScheduler(message))
-            return
-        outgoing = self._acceptor.send(number, message)
-        if outgoing is not None:
-            self._send(outgoing)
+    def _carry_out(self, wish: Disconnect | ev.Effect) -> None:
+        if isinstance(wish, Disconnect):
+            self._listener.disconnect(wish.connection)
+        elif isinstance(wish, ev.WakeAt):
+            self._wake = wish.when
+        elif isinstance(wish, ev.Log):
+            logger.log(getattr(logging, wish.level), "%s", wish.text)
+        elif isinstance(wish, ev.StartStore):
+            try:
+                self._beside.start()
+            except OSError as error:
+                logger.error("the store beside the scheduler can't be started: %s", error)
+        elif isinstance(wish, ev.Stop):
+            self._stopping = True
 
 
 def run(config: SchedulerConfig) -> int:

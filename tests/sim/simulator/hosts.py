@@ -55,14 +55,6 @@ class Host(Process):
             self.world.after(1.0, self._pulse)
 
     # ---- events ----------------------------------------------------------------------------------------------------
-    def welcomed_event(self, resumed: bool) -> Any:
-        """For whoever runs the agent in its own process."""
-        return ev.Welcomed(resumed, HEARTBEAT, 1)
-
-    def scheduler_event(self, message: Message) -> Any:
-        """For whoever runs the agent in its own process."""
-        return ev.FromScheduler(message)
-
     @property
     def number(self) -> int:
         """The scheduler's number for it; 0 before it has one."""
@@ -88,14 +80,14 @@ class Host(Process):
             else:
                 events.append(ev.FromScheduler(heard))
         events += [item[1] for item in items if item[0] == "worker"]
-        for message in self.handle(events or [ev.Tick()]):
+        for message in self.handle(events, self.world.now):
             self.line.send(message)
 
-    def handle(self, events: list[Any]) -> list[Message]:
+    def handle(self, events: list[Any], now: float) -> list[Message]:
         """Let the core decide, carry out what it wants; what it says to the scheduler."""
         said: list[Message] = []
         self.store.sweep()
-        effects = self.core.handle(events or [ev.Tick()], self.world.now)
+        effects = self.core.handle(events or [ev.Tick()], now)
         check_agent(self.world, self.name, self.core)
         for effect in effects:
             if isinstance(effect, ev.ToScheduler):

@@ -1,0 +1,121 @@
+"""What a scheduler's process does with what came: sessions, the core and the local agent, put together."""
+
+from typing import Any
+
+import pytest
+from simulator.scripted import hello
+
+from scaler.agent.core import events as ae
+from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
+from scaler.protocol.channel import Envelope
+from scaler.protocol.messages import BalanceRequest, Heartbeat, Message, Refused, Welcome
+from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
+from scaler.scheduler.core import events as ev
+
+
+class Core:
+    """Answers what it hears with what the test says."""
+
+    workers = 3
+
+    def __init__(self) -> None:
+        self.heard: list[list[ev.Event]] = []
+        self.answers: dict[type, list[ev.Effect]] = {}
+
+    def handle(self, events: list[ev.Event], now: float) -> list[ev.Effect]:
+        """Each kind of event has its answer."""
+        self.heard.append(list(events))
+        return [effect for event in events for effect in self.answers.get(type(event), ())]
+
+
+class Agent:
+    """Answers each message of the scheduler with a heartbeat."""
+
+    def __init__(self) -> None:
+        self.heard: list[list[ae.Event]] = []
+
+    def handle(self, events: list[ae.Event], now: float) -> list[Message]:
+        """As `AgentShell` does."""
+        self.heard.append(list(events))
+        return [Heartbeat(now) for event in events if isinstance(event, ae.FromScheduler)]
+
+
+@pytest.fixture
+def core() -> Core:
+    return Core()
+
+
+@pytest.fixture
+def composed(core: Core) -> Composition:
+    return Composition(core, Acceptor(Terms(5, 1, "3", "", True, 1.0, 10.0, 1 << 20), LOCAL_AGENT + 1))
+
+
+def meet(composed: Composition, connection: int = 9) -> list[Any]:
+    """A client says Hello; what is to be done."""
+    composed.receive(connection, Envelope(0, 0, hello("client", "peer")))
+    return list(composed.settle(0.0))
+
+
+def test_a_peer_is_welcomed_before_the_core_says_anything(composed: Composition, core: Core) -> None:
+    core.answers[ev.Joined] = [ev.Send(2, BalanceRequest(1))]
+    welcome, request = meet(composed)
+    assert isinstance(welcome.message, Welcome)
+    assert welcome.message.workers == core.workers
+    assert request == Outgoing(9, 1, 0, BalanceRequest(1))
+
+
+def test_nobody_is_asked_when_nothing_happened(composed: Composition, core: Core) -> None:
+    assert list(composed.settle(0.0)) == []
+    assert core.heard == []
+    assert list(composed.settle(0.0, is_due=True)) == []
+    assert core.heard == [[]]
+
+
+def test_what_the_local_agent_says_is_heard_in_the_same_step(composed: Composition, core: Core) -> None:
+    agent = Agent()
+    composed.host(agent, hello("agent", "local"), 1.5)
+    core.answers[ev.Joined] = [ev.Send(LOCAL_AGENT, BalanceRequest(1))]
+    assert list(composed.settle(4.0)) == []
+    assert agent.heard == [[ae.Welcomed(False, 1.5, LOCAL_AGENT), ae.FromScheduler(BalanceRequest(1))]]
+    assert core.heard[1:] == [[ev.Received(LOCAL_AGENT, Heartbeat(4.0))]]
+
+
+def test_what_happens_in_the_local_agent_reaches_its_core(composed: Composition) -> None:
+    agent = Agent()
+    composed.host(agent, hello("agent", "local"), 1.5)
+    list(composed.settle(0.0))
+    composed.tell_agent([ae.Tick()])
+    list(composed.settle(0.0))
+    assert agent.heard[1:] == [[ae.Tick()]]
+
+
+def test_a_message_that_can_not_be_sent_ends_the_session_in_the_same_step(composed: Composition, core: Core) -> None:
+    core.answers[ev.Joined] = [ev.Send(2, BalanceRequest(1))]
+    core.answers[ev.Lost] = [ev.Forget(2, "gone")]
+    composed.receive(9, Envelope(0, 0, hello("client", "peer")))
+    wishes = []
+    for wish in composed.settle(0.0):
+        wishes.append(wish)
+        if isinstance(wish, Outgoing) and isinstance(wish.message, BalanceRequest):
+            composed.disconnect(9, "it is too large")
+    assert core.heard[1:] == [[ev.Lost(2, "it is too large")]]
+    assert wishes[-1] == Disconnect(9)
+
+
+def test_a_peer_that_was_forgotten_is_sent_nothing(composed: Composition, core: Core) -> None:
+    core.answers[ev.Joined] = [ev.Forget(2, "too many"), ev.Send(2, BalanceRequest(1))]
+    assert meet(composed)[1:] == [Disconnect(9)]
+
+
+def test_bytes_that_are_no_message_are_answered_and_the_core_hears_who_is_lost(
+    composed: Composition, core: Core
+) -> None:
+    meet(composed)
+    composed.reject(9, "garbage")
+    assert list(composed.settle(0.0)) == [Outgoing(9, 0, 0, Refused("garbage"), last=True)]
+    assert core.heard[1:] == [[ev.Lost(2, "garbage")]]
+
+
+def test_what_concerns_the_shell_alone_is_passed_on(composed: Composition, core: Core) -> None:
+    core.answers[ev.Joined] = [ev.WakeAt(3.0), ev.Log("info", "hello"), ev.StartStore(), ev.Stop()]
+    assert meet(composed)[1:] == core.answers[ev.Joined]
