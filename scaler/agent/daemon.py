@@ -27,6 +27,7 @@ from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
+from scaler.protocol.reconnecting import Attempts
 from scaler.transport import Address, Connection, Security, connect, security_of
 
 logger = logging.getLogger("scaler.agent")
@@ -86,6 +87,7 @@ class Daemon:
         threading.Thread(target=self._connect, name="scaler-connect", daemon=True).start()
 
     def _connect(self) -> None:
+        attempts = Attempts(time.monotonic())
         while self.failure is None:
             try:
                 self._made = connect(self._address, self._security, 5.0, max_message_bytes=self._limit)
@@ -97,7 +99,7 @@ class Daemon:
                 if not self._told:
                     self._told = True
                     logger.warning("%s; trying until it is there", error)
-                time.sleep(0.2)
+                time.sleep(attempts.next_pause())
         with contextlib.suppress(OSError):
             os.write(self._rope, b"x")
 

@@ -42,6 +42,7 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.messages import Frame, Message, Welcome
+from scaler.protocol.reconnecting import Attempts
 from scaler.transport import Address, Connection, Security, connect
 
 #: seconds between looks at the time while nothing happens
@@ -363,25 +364,23 @@ class Link:
                 self._send(ack)
 
     def _reconnect(self) -> None:
-        deadline = time.monotonic() + self._patience
+        attempts = Attempts(time.monotonic(), self._patience)
         with self.lock:
             self._initiator.disconnect(self._connection.trouble() or "it was closed")
             reason = self._initiator.trouble
         with self._leading, contextlib.suppress(OSError, ValueError, KeyError):
             self._poller.remove(self._connection.fileno())
         self._connection.close(0)
-        pause = 0.02
         while not (self._closing or self.leaving):
             try:
-                self._introduce(deadline)
+                self._introduce(attempts.deadline)
             except ConnectionFailed as error:
-                if time.monotonic() + pause > deadline:
+                if attempts.are_over(time.monotonic()):
                     if isinstance(error, HandshakeRefused):  # not at once: one that is just ending seems to refuse
                         raise
                     gone = f"the scheduler at {self.address} is gone ({reason})"
                     raise ConnectionFailed(f"{gone} and did not come back within {self._patience:g} s") from error
-                threading.Event().wait(pause)
-                pause = min(2 * pause, 0.5)
+                threading.Event().wait(attempts.next_pause())
                 continue
             return
 

@@ -12,6 +12,7 @@ from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.messages import Hello, Message, Welcome
+from scaler.protocol.reconnecting import Attempts
 from simulator.world import Process, World
 
 Frames = list[Any]
@@ -136,6 +137,7 @@ class Line:
         self._kind = kind
         self._host = host
         self._connection: Connection | None = None
+        self._attempts = Attempts(process.world.now)
         #: when it said Hello last
         self.introduced = 0.0
         self.connect()
@@ -155,7 +157,7 @@ class Line:
         self._connection = self._network.connect(self.process, self._kind, self._host)
         self.introduced = self.process.world.now
         if self._connection is None:
-            self.process.world.after(0.2, self._again)
+            self.process.world.after(self._attempts.next_pause(), self._again)
         else:
             self._up(self._initiator.greet(self.process.world.now))
 
@@ -167,7 +169,8 @@ class Line:
         """Give the connection up and make another."""
         self.process.world.note(self.process.name, f"drops its connection: {reason}")
         self.close()
-        self.process.world.after(0.02, self._again)
+        self._attempts = Attempts(self.process.world.now)
+        self.process.world.after(self._attempts.next_pause(), self._again)
 
     def close(self) -> None:
         """Close without making another."""

@@ -1,0 +1,27 @@
+"""When a connection that was lost is tried again: soon at first, then less often, until patience is over."""
+
+import math
+
+#: seconds between the first attempts
+FIRST_PAUSE = 0.02
+#: seconds between later ones, at most
+LONGEST_PAUSE = 0.5
+
+
+class Attempts:
+    """The attempts to connect again after one loss."""
+
+    def __init__(self, now: float, patience: float = math.inf) -> None:
+        #: when the last one has to have succeeded
+        self.deadline = now + patience
+        self._pause = FIRST_PAUSE
+
+    def next_pause(self) -> float:
+        """One has failed: seconds until the next."""
+        pause = self._pause
+        self._pause = min(2 * pause, LONGEST_PAUSE)
+        return pause
+
+    def are_over(self, now: float) -> bool:
+        """One has failed now: the next would come too late."""
+        return now + self._pause > self.deadline
