@@ -23,7 +23,7 @@ from dask.utils import funcname, parse_timedelta
 
 from scaler import Client as Engine
 from scaler import Executor, SchedulerClusterCombo
-from scaler.client import nesting
+from scaler.extension import surrounding_address
 from scaler_dask import absent, defaults, external
 from scaler_dask.control import Control
 from scaler_dask.futures import Future, futures_of, gathered, held
@@ -101,7 +101,7 @@ class Client(Control):
             security = security or getattr(address, "security", None)
             address = address.address
         if address is None and n_workers is None:
-            address = dask.config.get("scaler.address", None) or nesting.surrounding_address()
+            address = dask.config.get("scaler.address", None) or surrounding_address()
         if address is None:
             self._cluster = SchedulerClusterCombo(n_workers=n_workers)
             address, security = self._cluster.address, self._cluster.security

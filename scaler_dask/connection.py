@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dask.config
 
-from scaler.client import Client
+from scaler import Client
+from scaler.extension import find_client
 
 
 def client_for(address: str | None = None) -> Client:
@@ -13,9 +14,7 @@ def client_for(address: str | None = None) -> Client:
     The settings are dask's own: `scaler.address` and `scaler.n-workers`, the latter for the embedded cluster; from the
     environment DASK_SCALER__ADDRESS and DASK_SCALER__N_WORKERS. Raises ValueError for a number that is none.
     """
-    from scaler.cluster import embedded  # here, as it is slow to load
-
-    return embedded.client_for(address or dask.config.get("scaler.address", None), _workers)[0]
+    return find_client(address or dask.config.get("scaler.address", None), _workers).client
 
 
 def _workers() -> int | None:

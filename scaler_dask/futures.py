@@ -16,7 +16,7 @@ from dask import _task_spec as spec
 from dask.base import is_dask_collection
 from dask.utils import parse_timedelta
 
-from scaler.client.aside import Aside
+from scaler.extension import CallbackThread
 from scaler_dask.frames import with_frames
 from scaler_dask.work import Work, ready, settled
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CancelledError = concurrent.futures.CancelledError
 
 #: runs what users want done when futures end: it may wait for other futures
-_callbacks = Aside("scaler-dask-callbacks")
+_callbacks = CallbackThread("scaler-dask-callbacks")
 
 
 class Future(spec.TaskRef):

@@ -12,7 +12,7 @@ from dask.callbacks import local_callbacks
 from dask.local import nested_get
 from dask.order import order
 
-from scaler.client.pause import collector_paused
+from scaler.extension import collector_paused, issue_warnings, with_warnings_kept
 from scaler_dask import external
 from scaler_dask.annotations import options_of
 from scaler_dask.callbacks import Progress
@@ -52,7 +52,7 @@ def scaler_get(
         if active or not _is_of_tuples(graph):
             graph = _culled(graph, wanted)
         with Progress(active, graph) as progress:
-            session: Any = (client or client_for(address)).with_options(pass_warnings=True)
+            session: Any = with_warnings_kept(client or client_for(address))
             asked = progress.asked_for(wanted)
             with collector_paused:
                 nodes = translate(graph)
@@ -72,7 +72,7 @@ def scaler_get(
                 with_frames(error)
                 raise
             finally:
-                session.issue_warnings()
+                issue_warnings(session)
     return nested_get(keys, values)  # type: ignore[no-untyped-call]
 
 

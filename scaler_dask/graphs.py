@@ -17,7 +17,7 @@ from dask.delayed import single_key
 
 from scaler.client.graph import Order
 from scaler.client.nodes import Constant, Node
-from scaler.client.pause import collector_paused
+from scaler.extension import collector_paused
 from scaler_dask import external, remote
 from scaler_dask.annotations import Annotated, options_of
 from scaler_dask.futures import Future, held

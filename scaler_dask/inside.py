@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scaler import Client as Engine
-from scaler.client import nesting
+from scaler.extension import is_inside_task, shared_client, surrounding_address
 from scaler_dask import defaults
 from scaler_dask.client import Client, clients
 
@@ -25,14 +25,14 @@ def get_client(address: str | None = None, timeout: Any = None, resolve_address:
     Waiting for its futures inside a task never deadlocks. Raises ValueError if there is none.
     """
     if address is None:
-        if nesting.current() is None and defaults.current() is not None:
+        if not is_inside_task() and defaults.current() is not None:
             return Client.current()
-        address = nesting.surrounding_address()
+        address = surrounding_address()
         if address is None:
             raise ValueError("No global client found and no address provided: make a scaler_dask.Client first")
     client = _of_tasks.get((os.getpid(), address))
     if client is None or client.engine.closed:
-        client = _of_tasks[os.getpid(), address] = _SharedClient(nesting.shared_client(address, None))
+        client = _of_tasks[os.getpid(), address] = _SharedClient(shared_client(address))
     return client
 
 

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from scaler.extension import forget_run, run_once
+
 #: seconds for which a worker that was visited keeps still, so that the next visit comes to another one
 _REST = 0.02
 
-#: setups that have been run, and visits that have been paid, in this worker
-_done: set[str] = set()
+#: visits that have been paid to this worker
+_visits: set[str] = set()
 
 #: what a worker is to prepare before a task: (token, pickle of a function without arguments)
 Setup = tuple[str, bytes]
@@ -49,15 +51,12 @@ class Prepared:
 def prepare(setups: Iterable[Setup]) -> None:
     """Run the setups that have not been run here. Raises what they raise, and then runs them again next time."""
     for token, packed in setups:
-        if token not in _done:
-            pickle.loads(packed)()
-            _done.add(token)
+        run_once(token, lambda packed=packed: pickle.loads(packed)())
 
 
 def tear_down(token: str, teardown: Callable[[], Any]) -> None:
     """Undo the setup of this token, if it was run here."""
-    if token in _done:
-        _done.discard(token)
+    if forget_run(token):
         teardown()
 
 
@@ -68,10 +67,10 @@ def worker_name() -> str:
 
 def visit(token: str, packed: bytes) -> tuple[str, bool, Any] | None:
     """Run a function unless this worker has been visited: (worker, whether it returned, value or exception)."""
-    if token in _done:
+    if token in _visits:
         time.sleep(_REST)
         return None
-    _done.add(token)
+    _visits.add(token)
     try:
         outcome = worker_name(), True, pickle.loads(packed)()
     except Exception as error:

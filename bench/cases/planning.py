@@ -26,7 +26,7 @@ def planning(name: str, repetitions: int) -> Iterator[Sample]:
     from scaler.client import sparse
     from scaler.client.graph import depth_first, plan
     from scaler.client.nodes import from_tuples
-    from scaler.client.pause import collector_paused
+    from scaler.common.collector import collector_paused
 
     imported = _import_graphblas() if name == "graphblas" else 0.0
     sparse.FROM = 0 if name == "graphblas" else 1 << 60

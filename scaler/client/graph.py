@@ -26,7 +26,7 @@ from scaler.client.binding import Binder
 from scaler.client.bundle import bundle_size, bundled
 from scaler.client.nodes import Alias, Call, Constant, Key, Node, from_tuples
 from scaler.client.ordering import heaviest_first, is_order, releasing_first
-from scaler.client.pause import collector_paused
+from scaler.common.collector import collector_paused
 from scaler.errors import CycleError
 from scaler.serialize.entry import call_node
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Se
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
 
-from scaler.client.pause import collector_paused
 from scaler.client.reference import Elsewhere
+from scaler.common.collector import collector_paused
 from scaler.serialize import entry
 from scaler.serialize.entry import fill_in
 

@@ -16,7 +16,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scaler.client import events as ev
-from scaler.client.aside import Aside
 from scaler.client.calls import Calls
 from scaler.client.future import Future, ProfilingInfo, fulfil_all
 from scaler.client.hold import Holds
@@ -26,6 +25,7 @@ from scaler.client.sent import SentValues
 from scaler.client.session import SessionCore
 from scaler.client.stores import Stores
 from scaler.client.warned import Warned
+from scaler.common.callback_thread import CallbackThread
 from scaler.errors import ObjectLost
 from scaler.protocol.messages import (
     CANCELLED,
@@ -95,9 +95,9 @@ class Reactor:
     def __init__(self, serializer: AnySerializer | None) -> None:
         self.serializer = serializer
         #: packs and stores what the scheduler asks for
-        self._supplier = Aside("scaler-client-supplies")
+        self._supplier = CallbackThread("scaler-client-supplies")
         #: calls callbacks of futures whose values are in a store
-        self.caller = Aside("scaler-client-calls")
+        self.caller = CallbackThread("scaler-client-calls")
         self.load: Callable[[Any], Any] = (
             pickling.loads if serializer is None else (lambda data: serializer.deserialize(bytes(data)))
         )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 
-from scaler.client import Client, nesting
+from scaler.client import Client
 from scaler.cluster.combo import SchedulerClusterCombo
 
 _lock = threading.Lock()
@@ -24,17 +23,6 @@ def client(n_workers: int | None = None) -> Client:
             cluster = SchedulerClusterCombo(n_workers=n_workers)
             _mine = os.getpid(), cluster, Client(cluster.address, security=cluster.security)
         return _mine[2]
-
-
-def client_for(address: str | None, n_workers: Callable[[], int | None] = lambda: None) -> tuple[Client, bool]:
-    """The client of `address`, of the surroundings, or of this process's own cluster; and whether it is the latter.
-
-    `n_workers` is asked when that is started. Any thread; blocks until there is a connection.
-    """
-    address = address or nesting.surrounding_address()
-    if address is None:
-        return client(n_workers()), True
-    return nesting.shared_client(address, None), False
 
 
 def _after_fork() -> None:

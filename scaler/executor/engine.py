@@ -17,13 +17,10 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from scaler.client import Client, Future
-from scaler.client.mapping import MapJob
 from scaler.cluster import SchedulerClusterCombo
 from scaler.errors import SerializationError
 from scaler.executor.remote import Initializer, InitializerFailed, Pickled
-from scaler.protocol.messages import INLINE_LIMIT
-from scaler.serialize.function import name_of
-from scaler.serialize.outofband import pack_large
+from scaler.extension import MapJob, fail_future, name_of, pickled_if_small, submit_map
 
 #: where the standard executors say that an initializer has failed
 _log = logging.getLogger("concurrent.futures")
@@ -93,7 +90,7 @@ class Engine:
         if self._initialize is not None:
             future.add_done_callback(self._look)
             if self.broken is not None:  # since it was sent
-                future.fail(self._failure())
+                fail_future(future, self._failure())
         return future
 
     def map_job(self, fn: Callable[..., Any], rows: list[tuple[Any, ...]], single: bool, chunksize: int) -> MapJob:
@@ -102,7 +99,7 @@ class Engine:
         self._enter()
         job = None
         try:
-            job = self.client.map_job(self._unheld(fn), items, single, chunksize)
+            job = submit_map(self.client, self._unheld(fn), items, single, chunksize)
         finally:
             self._leave(job)
         return job
@@ -112,10 +109,10 @@ class Engine:
         if isinstance(fn, (FunctionType, BuiltinFunctionType, type)) or self._custom:
             return fn
         try:
-            packed = pack_large(fn, INLINE_LIMIT)
+            pickled = pickled_if_small(fn)
         except SerializationError:
             return fn  # which says what is the matter
-        return Pickled(packed, name_of(fn)) if isinstance(packed, bytes) else fn
+        return fn if pickled is None else Pickled(pickled, name_of(fn))
 
     def _enter(self) -> None:
         with self._lock:
@@ -208,7 +205,7 @@ class Engine:
             self.broken = str(error)
         _log.critical("Exception in initializer:\n%s", error.remote_traceback)
         for future in self._unfinished():
-            future.fail(self._failure())
+            fail_future(future, self._failure())
         self.finish_aside()
 
     def _failure(self) -> InitializerFailed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
@@ -9,9 +10,7 @@ from functools import partial
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from scaler.serialize import payload as pickling
-from scaler.serialize.function import name_of
-from scaler.worker.once import once
+from scaler.extension import name_of, run_once
 
 
 class InitializerFailed(BrokenProcessPool):
@@ -39,7 +38,7 @@ class Initializer:
         self._args = args
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        once(self.key, self._initialize)
+        run_once(self.key, self._initialize)
         failure = _failures.get(self.key)
         if failure is not None:
             name, last = name_of(self._function), failure.splitlines()[-1]
@@ -93,10 +92,10 @@ class Pickled:
         self.__module__, _, self.__qualname__ = name.rpartition(".")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return pickling.loads(self._payload)(*args, **kwargs)
+        return pickle.loads(self._payload)(*args, **kwargs)
 
     def __reduce__(self) -> Any:
-        return pickling.loads, (self._payload,)
+        return pickle.loads, (self._payload,)
 
 
 def call_each(function: Callable[..., Any], rows: list[tuple[Any, ...]]) -> list[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from scaler.client import Future
-from scaler.client.mapping import MapJob
+from scaler.extension import MapJob
 
 
 def in_order(

@@ -11,17 +11,16 @@ import contextlib
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import joblib
 from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
 
-from scaler.client import Client, nesting
-from scaler.cluster import embedded
+from scaler.client import Client
+from scaler.extension import find_client, worker_slot_lent
 from scaler.joblib.batches import Batches, Report
 from scaler.joblib.remote import Initializer, ManagerKey, Settings
-from scaler.worker import context
 
 #: seconds that a cluster without workers is given to get one
 WORKER_TIMEOUT = 10.0
@@ -141,17 +140,9 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         """The same cluster, one level deeper: used where a call inside a task gives its `n_jobs`."""
         return self._another((self.nesting_level or 0) + 1), None
 
-    @contextlib.contextmanager
-    def retrieval_context(self) -> Iterator[None]:
+    def retrieval_context(self) -> contextlib.AbstractContextManager[None]:
         """Inside a task: its worker's slot is another worker's for as long as results are waited for."""
-        if nesting.current() is None:
-            yield
-            return
-        context.blocked()
-        try:
-            yield
-        finally:
-            context.unblocked()
+        return worker_slot_lent()
 
     def _another(self, nesting_level: int | None = None) -> ScalerBackend:
         made = ScalerBackend(
@@ -164,7 +155,7 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         return made
 
     def _client(self) -> tuple[Client, bool]:
-        return (self._given, False) if self._given is not None else embedded.client_for(self._address)
+        return (self._given, False) if self._given is not None else find_client(self._address)
 
     def __reduce__(self) -> Any:
         return _unpickled, (self._address, self._given, self.nesting_level, self.inner_max_num_threads)

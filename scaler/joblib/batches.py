@@ -15,10 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.client import Client, Future
-from scaler.client.aside import Aside
+from scaler.extension import SCALAR_TYPES, CallbackThread, name_of
 from scaler.joblib.remote import Batch, Calls, Settings, Value
-from scaler.serialize.function import name_of
-from scaler.serialize.payload import SCALARS
 
 #: texts and bytes longer than this are passed as arguments of their own
 LONG = 1_024
@@ -45,7 +43,7 @@ class Batches:
         self._waiting: collections.deque[tuple[Callable[[], Any], Report | None, concurrent.futures.Future[Any]]] = (
             collections.deque()
         )
-        self._reports = Aside("scaler-joblib")
+        self._reports = CallbackThread("scaler-joblib")
 
     def submit(self, batch: Callable[[], Any], report: Report | None) -> concurrent.futures.Future[Any]:
         """See `ScalerBackend.submit`."""
@@ -132,7 +130,7 @@ def taken_apart(batch: Callable[[], Any]) -> tuple[Calls | None, list[Any]]:
 
     def stand_in(value: Any) -> Any:
         kind = type(value)
-        if kind in SCALARS and not ((kind is str or kind is bytes) and len(value) > LONG):
+        if kind in SCALAR_TYPES and not ((kind is str or kind is bytes) and len(value) > LONG):
             return value
         return Value(place_of(value))
 

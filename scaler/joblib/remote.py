@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import joblib
 
-from scaler.worker.once import once
+from scaler.extension import run_once
 
 
 class Value(NamedTuple):
@@ -100,7 +100,7 @@ class Initializer:
         self._token = os.urandom(16).hex()
 
     def __call__(self) -> None:
-        once(self._token, self._function, *self._arguments)
+        run_once(self._token, self._function, *self._arguments)
 
 
 #: finds the libraries with threads of their own, as of that many imported modules

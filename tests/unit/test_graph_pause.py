@@ -5,7 +5,7 @@ import pytest
 
 from scaler.client.graph import plan
 from scaler.client.nodes import from_tuples
-from scaler.client.pause import collector_paused
+from scaler.common.collector import collector_paused
 from scaler.errors import CycleError
 
 

@@ -1,4 +1,4 @@
-"""A thread for what must not be done on the I/O thread since it may block: one thing after the other."""
+"""A thread for callbacks that may block, so that the thread that has news for them never does: one after the other."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from collections.abc import Callable
 _log = logging.getLogger(__name__)
 
 
-class Aside:
-    """The thread is started when it is first needed. Any thread may call the methods."""
+class CallbackThread:
+    """Runs what it is given, in that order, on a daemon thread of its own, which the first call of `run` starts.
+
+    Any thread may call the methods; none of them blocks.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
+        #: None ends the thread
         self._todo: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        #: held by who starts the thread
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Callable[[], object]) -> None:
-        """Have this done; what it raises is logged. Does not block."""
-        self._todo.put(work)
+    def run(self, callback: Callable[[], object]) -> None:
+        """Have this called; what it raises is logged."""
+        self._todo.put(callback)
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
@@ -29,13 +34,13 @@ class Aside:
                     self._thread.start()
 
     def close(self) -> None:
-        """End the thread after what it has to do; does not wait for that."""
+        """End the thread after what it has been given; does not wait for that."""
         self._todo.put(None)
 
     def _run(self) -> None:
-        while (work := self._todo.get()) is not None:
+        while (callback := self._todo.get()) is not None:
             try:
-                work()
+                callback()
             except Exception:
                 _log.exception("in %s", self._name)
-            del work
+            del callback

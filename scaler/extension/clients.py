@@ -1,0 +1,52 @@
+"""Where an adapter's client comes from: a given address, the surrounding task, or a local cluster of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from scaler.client import Client, nesting
+from scaler.cluster import embedded
+
+
+class FoundClient(NamedTuple):
+    """What `find_client` returns."""
+
+    client: Client
+    #: it is that of this process's own local cluster, whose workers nobody else uses
+    is_embedded: bool
+
+
+def find_client(address: str | None = None, n_workers: Callable[[], int | None] = lambda: None) -> FoundClient:
+    """The client of `address`, else of `surrounding_address`, else of a local cluster, started when first needed.
+
+    The client is shared by all in this process who ask for it: do not close it. The local cluster ends with the
+    process; `n_workers` is asked only when it is started, and says how many workers it has (None: one for each core).
+    Any thread may call this. Blocks until there is a connection, and raises like `scaler.Client` and
+    `scaler.SchedulerClusterCombo`.
+    """
+    address = address or surrounding_address()
+    if address is None:
+        return FoundClient(embedded.client(n_workers()), True)
+    return FoundClient(shared_client(address), False)
+
+
+def shared_client(address: str) -> Client:
+    """The client of this process that all share who use the scheduler at `address`: do not close it.
+
+    Any thread may call this. Blocks until there is a connection, and raises like `scaler.Client`.
+    """
+    return nesting.shared_client(address, None)
+
+
+def surrounding_address() -> str | None:
+    """The address of the cluster around the running task, else that in SCALER_ADDRESS; None if there is neither.
+
+    Does not block. Raises `AddressError` if the variable holds none.
+    """
+    return nesting.surrounding_address()
+
+
+def is_inside_task() -> bool:
+    """Whether the calling thread runs a task: true only in a worker's main thread. Does not block."""
+    return nesting.current() is not None

@@ -1,0 +1,53 @@
+"""What code that runs in workers may use: doing something once in each of them, and telling that a task waits."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from scaler.worker import context
+
+#: keys of what has been run in this process, or is being run
+_keys: set[str] = set()
+
+
+def run_once(key: str, function: Callable[..., Any], *args: Any) -> None:
+    """Call `function(*args)` unless that was done in this process under this key; what it returns is dropped.
+
+    For what workers are to do before some tasks, such as the initializer of an executor: each task brings it along.
+    Tasks that run in here while it is called, since it waits for them, find it done. Blocks as long as the function
+    does. Raises what it raises, and then counts as not run. Called by tasks; not by several threads at once.
+    """
+    if key in _keys:
+        return
+    _keys.add(key)
+    try:
+        function(*args)
+    except BaseException:
+        _keys.discard(key)
+        raise
+
+
+def forget_run(key: str) -> bool:
+    """Let `run_once` run something again under this key; whether it had been run in this process."""
+    was_run = key in _keys
+    _keys.discard(key)
+    return was_run
+
+
+@contextlib.contextmanager
+def worker_slot_lent() -> Iterator[None]:
+    """Within this context the calling task only waits: its worker's slot is another worker's meanwhile.
+
+    For libraries that wait for tasks by polling, or in threads of their own. Waiting for Scaler's futures needs none of
+    this: they tell the engine themselves. Does nothing outside of tasks; does not block.
+    """
+    if context.current() is None:
+        yield
+        return
+    context.blocked()
+    try:
+        yield
+    finally:
+        context.unblocked()

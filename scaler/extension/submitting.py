@@ -1,0 +1,43 @@
+"""What adapters do with clients and futures beyond what users of these do. Any thread may call the functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scaler.client import Client, Future
+from scaler.client.mapping import MapJob
+
+
+def submit_map(
+    client: Client, function: Callable[..., Any], items: list[Any], spread: bool, least_together: int = 1
+) -> MapJob:
+    """Send the items of a map, each the only argument (`spread`) or a tuple of arguments: what collects the results.
+
+    At least `least_together` items travel as one task. `MapJob.iterate(timeout)` yields the results in order as they
+    come, `results(timeout)` is all of them, `wait()` blocks until all have ended, `cancel()` takes back what has not
+    begun. Blocks only while large items are written to a store. Raises like `Client.submit`.
+    """
+    return client.map_job(function, items, spread, least_together)
+
+
+def fail_future(future: Future, error: BaseException) -> None:
+    """End a future with this error, unless it has ended; the task is not taken back, and its result is dropped.
+
+    Does not block, but calls the future's callbacks.
+    """
+    future.fail(error)
+
+
+def with_warnings_kept(client: Client) -> Client:
+    """A view of a client: warnings that its tasks issue are kept for `issue_warnings`, not logged by their workers."""
+    return client.with_options(pass_warnings=True)
+
+
+def issue_warnings(client: Client) -> None:
+    """Issue, in the calling thread, the warnings that have come from tasks of `with_warnings_kept` since the last call.
+
+    All that a task has issued is there when its result is. Does not block. Raises the warnings that the thread's
+    filters make errors.
+    """
+    client.issue_warnings()

@@ -1,0 +1,25 @@
+"""Names of functions and bytes of values, as the engine makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scaler.protocol.messages import INLINE_LIMIT
+from scaler.serialize.function import name_of
+from scaler.serialize.outofband import pack_large
+from scaler.serialize.payload import SCALARS
+
+#: exact types whose values are immutable and pickled in no time, if they are short: not worth an argument of their own
+SCALAR_TYPES = SCALARS
+
+
+def pickled_if_small(value: Any) -> bytes | None:
+    """The pickle of a value as tasks are given it, for `pickle.loads`; None if it is too large to be part of a message.
+
+    What a worker can't import is pickled by value. Raises `SerializationError` naming what can't be pickled.
+    """
+    pickled = pack_large(value, INLINE_LIMIT)
+    return pickled if isinstance(pickled, bytes) else None
+
+
+__all__ = ["SCALAR_TYPES", "name_of", "pickled_if_small"]
