@@ -2,7 +2,8 @@
 
 Each option is written once, as a field here: its name is the key in a configuration file, `--its-name` the flag and
 `SCALER_ITS_NAME` the environment variable; its `Option` holds the help text and the limits. `scaler.cli` derives the
-command lines from these classes, and Python code makes them directly, so both are checked by the same lines.
+command lines from these classes, and Python code makes them directly, so both are checked by the same lines. Whoever
+else needs a default reads it from the class, as `SchedulerConfig.client_timeout`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,16 @@ import os
 import types
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, fields
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
+#: of options that both programs have
 DEFAULT_HEARTBEAT_INTERVAL = 1.0
 DEFAULT_MAX_MESSAGE_BYTES = 1 << 30
 DEFAULT_LOG_PATH = "/dev/stdout"
+#: percent of the memory that the host has or its container allows which an agent uses by default
+DEFAULT_MEMORY_PERCENT = 60
+#: of a local cluster, whose log appears between what its program prints
+LOCAL_LOG_LEVEL = "WARNING"
 
 
 class OptionError(ValueError):
@@ -82,6 +88,9 @@ class Config(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
+C = TypeVar("C", bound=Config)
+
+
 @dataclass(frozen=True)
 class SchedulerConfig:
     """How a scheduler runs. Raises `OptionError`, a ValueError, for a bad value."""
@@ -137,7 +146,8 @@ class AgentConfig:
     memory_limit: Annotated[
         int | None,
         Option(
-            "bytes of memory for workers and objects; by default 60 % of what the host has or its container allows",
+            f"bytes of memory for workers and objects; by default {DEFAULT_MEMORY_PERCENT} % "
+            "of what the host has or its container allows",
             minimum=1 << 24,
         ),
     ] = None
@@ -174,6 +184,21 @@ def available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def plain_values(config: Config) -> dict[str, Any]:
+    """The options of a configuration as values that JSON knows, by name.
+
+    >>> plain_values(AgentConfig("tcp://head:2345", capabilities=("gpu",)))["capabilities"]
+    ['gpu']
+    """
+    values = {setting.name: getattr(config, setting.name) for setting in settings(type(config))}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def from_plain_values(config: type[C], values: dict[str, Any]) -> C:
+    """The configuration that `plain_values` was made from. Raises `OptionError`."""
+    return config(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 def settings(config: type[Config]) -> Iterator[Setting]:

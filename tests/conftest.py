@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the package `support`
@@ -15,6 +16,12 @@ from support.namespaces import Network, why_not
 from support.traces import MARK
 
 from scaler import Client, SchedulerClusterCombo
+
+# How long an example takes says nothing about the code: the machine may be busy.
+hypothesis.settings.register_profile(
+    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any speed")
 
 
 @pytest.fixture(scope="session", autouse=True)

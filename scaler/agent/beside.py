@@ -12,6 +12,7 @@ from typing import Any
 from scaler.agent.daemon import Daemon
 from scaler.agent.limits import available_memory, limits_of
 from scaler.agent.store import HostStore
+from scaler.common import log_lines
 from scaler.config import AgentConfig
 from scaler.transport import Address, Security, load_or_create
 
@@ -28,9 +29,7 @@ def main(options: dict[str, Any]) -> None:
     `max_message_bytes` and `log_level`: as for the scheduler. The keys come in the environment.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the scheduler's to handle
-    logging.basicConfig(
-        level=options["log_level"], format="[%(levelname)s]%(asctime)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S%z"
-    )
+    logging.basicConfig(level=options["log_level"], format=log_lines.LINE, datefmt=log_lines.TIME)
     config = AgentConfig(
         options["address"], name=f"store of {os.uname().nodename}", max_message_bytes=options["max_message_bytes"],
         memory_limit=available_memory() * SHARE // 100,

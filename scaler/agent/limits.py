@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from scaler.agent.core.memory import Limits
-from scaler.config import AgentConfig
+from scaler.config import DEFAULT_MEMORY_PERCENT, AgentConfig
 from scaler.store.directory import default_root
 
-#: percent of what the host or the container has that an agent uses by default
-DEFAULT_SHARE = 60
 #: values that stay in workers may take this part of the memory limit, all together
 LIVE_PART = 8
 
 
 def limits_of(config: AgentConfig) -> Limits:
     """The limits that follow from the options."""
-    total = config.memory_limit if config.memory_limit is not None else available_memory() * DEFAULT_SHARE // 100
+    total = (
+        config.memory_limit if config.memory_limit is not None else available_memory() * DEFAULT_MEMORY_PERCENT // 100
+    )
     worker = config.worker_memory_limit
     return Limits(total, total if worker is None else worker, _size_of(default_root()))
 

@@ -1,10 +1,11 @@
-"""The log of a program: lines that people read and scripts grep, such as `[INFO]2023-03-19 12:16:10-0400: text`."""
+"""Where the log of a program goes; what its lines look like is said in `scaler.common.log_lines`."""
 
 from __future__ import annotations
 
 import logging
 import sys
 
+from scaler.common import log_lines
 from scaler.config import DEFAULT_LOG_PATH
 from scaler.errors import ScalerError
 
@@ -18,7 +19,7 @@ def set_up(level: str, path: str) -> None:
         handler = logging.StreamHandler(sys.stdout) if path == DEFAULT_LOG_PATH else logging.FileHandler(path)
     except OSError as error:
         raise ScalerError(f"cannot write the log to {path}: {error.strerror or error}") from error
-    handler.setFormatter(logging.Formatter("[%(levelname)s]%(asctime)s: %(message)s", "%Y-%m-%d %H:%M:%S%z"))
+    handler.setFormatter(logging.Formatter(log_lines.LINE, log_lines.TIME))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

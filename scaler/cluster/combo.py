@@ -17,9 +17,10 @@ import subprocess
 import sys
 import threading
 import weakref
+from typing import Any
 
 from scaler.common import hugepages
-from scaler.config import available_cores
+from scaler.config import LOCAL_LOG_LEVEL, AgentConfig, SchedulerConfig, available_cores, plain_values
 from scaler.errors import AddressInUse, ConnectionFailed, ScalerError
 from scaler.transport import Address, Security, load_or_create
 
@@ -34,31 +35,37 @@ _running: weakref.WeakSet[SchedulerClusterCombo] = weakref.WeakSet()
 class SchedulerClusterCombo:
     """A scheduler with `n_workers` workers on this host (default: one for each core), for as long as this object lives.
 
-    Without an address it takes a free port of the loopback interface; `address` then says which. Blocks until clients
-    can connect. A context manager: leaving it shuts the cluster down; so does the end of the program, whatever ends it.
+    Without an address it takes a free port of the loopback interface; `address` then says which. `protected=False` lets
+    clients shut it down, `capabilities` are names that tasks may ask for; these and all other options are those of the
+    programs `scaler_scheduler` and `scaler_cluster`, with their defaults, but for the log, which is quieter.
 
-    `event_loop`: "auto", "builtin" or "uvloop". `protected=False` lets clients shut it down. `capabilities`: names that
-    tasks may ask for. `memory_limit`, `worker_memory_limit`, `spill_directory`: as for `scaler_cluster`.
-    Raises `AddressError`, `AddressInUse`, ValueError for a bad option.
+    Blocks until clients can connect. Any thread may make it and call its methods. A context
+    manager: leaving it shuts the cluster down; so does the end of the program, whatever ends it. Raises `AddressError`,
+    `AddressInUse`, `KeyFileError`, `ConnectionFailed` if its process does not start, ValueError for a bad option.
+
+    >>> from scaler import Client
+    >>> with SchedulerClusterCombo(n_workers=1) as cluster, Client(cluster.address) as client:
+    ...     client.submit(pow, 2, 3).result()
+    8
     """
 
     def __init__(
         self,
         address: str | None = None,
         n_workers: int | None = None,
-        event_loop: str = "auto",
+        event_loop: str = SchedulerConfig.event_loop,
         *,
-        protected: bool = True,
-        capabilities: tuple[str, ...] = (),
-        client_timeout: float = 10.0,
-        agent_timeout: float = 10.0,
-        retries_on_loss: int = 3,
-        heartbeat_interval: float = 1.0,
-        log_level: str = "WARNING",
-        max_message_bytes: int = 1 << 30,
-        memory_limit: int | None = None,
-        worker_memory_limit: int | None = None,
-        spill_directory: str | None = None,
+        protected: bool = SchedulerConfig.protected,
+        capabilities: tuple[str, ...] = AgentConfig.capabilities,
+        client_timeout: float = SchedulerConfig.client_timeout,
+        agent_timeout: float = SchedulerConfig.agent_timeout,
+        retries_on_loss: int = SchedulerConfig.retries_on_loss,
+        heartbeat_interval: float = SchedulerConfig.heartbeat_interval,
+        log_level: str = LOCAL_LOG_LEVEL,
+        max_message_bytes: int = SchedulerConfig.max_message_bytes,
+        memory_limit: int | None = AgentConfig.memory_limit,
+        worker_memory_limit: int | None = AgentConfig.worker_memory_limit,
+        spill_directory: str | None = AgentConfig.spill_directory,
     ) -> None:
         if n_workers is None:
             n_workers = available_cores()
@@ -66,33 +73,32 @@ class SchedulerClusterCombo:
             raise ValueError(
                 f"n_workers must be 1 or more, not {n_workers!r}: a cluster without workers would run nothing"
             )
-        if event_loop not in ("auto", "builtin", "uvloop"):
-            raise ValueError(f"event_loop must be 'auto', 'builtin' or 'uvloop', not {event_loop!r}")
         wanted = Address.parse(address) if address is not None else Address("127.0.0.1", 0)
+        of_scheduler: dict[str, Any] = {
+            "event_loop": event_loop,
+            "protected": protected,
+            "client_timeout": client_timeout,
+            "agent_timeout": agent_timeout,
+            "retries_on_loss": retries_on_loss,
+            "heartbeat_interval": heartbeat_interval,
+            "log_level": log_level,
+            "max_message_bytes": max_message_bytes,
+        }
+        of_agent: dict[str, Any] = {
+            "workers": n_workers,
+            "capabilities": tuple(capabilities),
+            "memory_limit": memory_limit,
+            "worker_memory_limit": worker_memory_limit,
+            "spill_directory": spill_directory,
+        }
+        options = {
+            "scheduler": plain_values(SchedulerConfig(wanted.url, **of_scheduler)),
+            "agent": plain_values(AgentConfig(wanted.url, **of_agent)),
+        }
         self.n_workers = n_workers
         self.security: Security = load_or_create()
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        options: dict[str, object] = {
-            "agent": {
-                "workers": n_workers,
-                "capabilities": tuple(capabilities),
-                "memory_limit": memory_limit,
-                "worker_memory_limit": worker_memory_limit,
-                "spill_directory": spill_directory,
-            },
-            "scheduler": {
-                "address": wanted.url,
-                "event_loop": event_loop,
-                "protected": protected,
-                "client_timeout": client_timeout,
-                "agent_timeout": agent_timeout,
-                "retries_on_loss": retries_on_loss,
-                "heartbeat_interval": heartbeat_interval,
-                "log_level": log_level,
-                "max_message_bytes": max_message_bytes,
-            },
-        }
         self._socket, theirs = socket.socketpair()
         try:
             self._process = _spawn(theirs, self.security)
@@ -103,7 +109,7 @@ class SchedulerClusterCombo:
             raise
         _running.add(self)
 
-    def _ask(self, options: dict[str, object]) -> str:
+    def _ask(self, options: dict[str, dict[str, Any]]) -> str:
         self._socket.settimeout(START_TIMEOUT)
         try:
             self._socket.sendall(json.dumps(options).encode() + b"\n")
@@ -121,9 +127,7 @@ class SchedulerClusterCombo:
         answer = json.loads(line)
         if "error" in answer:
             self._process.wait(STOP_TIMEOUT)
-            kind = {"AddressInUse": AddressInUse, "ValueError": ValueError, "OptionError": ValueError}.get(
-                answer["kind"], ScalerError
-            )
+            kind = {"AddressInUse": AddressInUse, "ValueError": ValueError}.get(answer["kind"], ScalerError)
             raise kind(answer["error"])
         return str(answer["address"])
 

@@ -17,8 +17,9 @@ from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell
 from scaler.agent.store import HostStore, store_context
 from scaler.agent.workers import Zygote
+from scaler.common import log_lines
 from scaler.common.loop import Loop
-from scaler.config import AgentConfig, SchedulerConfig
+from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
 from scaler.scheduler.server import Server
 from scaler.transport import Security, listen, load_or_create
 
@@ -33,12 +34,9 @@ def main(fd: int) -> None:
     if not options:
         return
     try:
-        config = SchedulerConfig(**options["scheduler"])
-        logging.basicConfig(
-            level=config.log_level, format="[%(levelname)s]%(asctime)s: %(message)s", datefmt="%Y-%m-%d %H:%M:%S%z"
-        )
-        agent = options["agent"]
-        agent_config = AgentConfig(config.address, **{**agent, "capabilities": tuple(agent["capabilities"])})
+        config = from_plain_values(SchedulerConfig, options["scheduler"])
+        agent_config = from_plain_values(AgentConfig, options["agent"])
+        logging.basicConfig(level=config.log_level, format=log_lines.LINE, datefmt=log_lines.TIME)
         zygote = Zygote.start(agent_config.worker_count + EXTRA_SLOTS)
         security = Security.from_env(os.environ) or load_or_create()
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)

@@ -7,11 +7,10 @@ whose scheduler is on another machine.
 from scaler.transport.address import Address
 from scaler.transport.connecting import connect
 from scaler.transport.listening import listen
-from scaler.transport.port import MAX_MESSAGE_BYTES, Connection, Frame, Listener, Message, Sendable
+from scaler.transport.port import Connection, Frame, Listener, Message, Sendable
 from scaler.transport.security import Security, load_or_create, security_of
 
 __all__ = [
-    "MAX_MESSAGE_BYTES",
     "Address",
     "Connection",
     "Frame",

@@ -9,10 +9,11 @@ from __future__ import annotations
 import socket
 import time
 
+from scaler.config import DEFAULT_MAX_MESSAGE_BYTES
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused
 from scaler.transport import unix
 from scaler.transport.address import Address
-from scaler.transport.port import MAX_MESSAGE_BYTES, Connection
+from scaler.transport.port import Connection
 from scaler.transport.security import Security
 
 #: Seconds between attempts while nobody listens: the first pause and the longest.
@@ -26,7 +27,7 @@ def connect(
     *,
     retry: bool = False,
     shortcut: bool = True,
-    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
 ) -> Connection:
     """A connection whose handshake is done. Blocks for at most `timeout` seconds (None: no limit); any thread.
 

@@ -7,9 +7,10 @@ import os
 from collections.abc import Sequence
 
 from scaler.common.poller import new_poller
+from scaler.config import DEFAULT_MAX_MESSAGE_BYTES
 from scaler.transport import unix
 from scaler.transport.address import Address
-from scaler.transport.port import MAX_MESSAGE_BYTES, Listener, Message, Sendable
+from scaler.transport.port import Listener, Message, Sendable
 from scaler.transport.security import Security
 
 
@@ -18,7 +19,7 @@ def listen(
     security: Security,
     *,
     shortcut: bool = True,
-    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
 ) -> Listener:
     """Listen at `address` for every user who has the keys, and (`shortcut`) for this user's programs on this machine.
 

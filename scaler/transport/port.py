@@ -22,8 +22,6 @@ Message: TypeAlias = list[Frame]
 #: What can be sent. It is not copied at once, so nobody may change it afterwards.
 Sendable: TypeAlias = bytes | bytearray | memoryview
 
-#: Largest message either end accepts unless told otherwise, in bytes.
-MAX_MESSAGE_BYTES = 1 << 30
 #: What the engine's own headers may add to the user's bytes.
 SLACK_BYTES = 1 << 20
 

@@ -1,6 +1,8 @@
 """The options of the programs: where they come from, what they refuse, and what `-h` says."""
 
 import dataclasses
+import inspect
+import json
 import pickle
 import subprocess
 import sys
@@ -9,11 +11,19 @@ import pytest
 from click.testing import CliRunner
 
 import scaler
-from scaler import errors
+from scaler import SchedulerClusterCombo, errors
 from scaler.cli import cluster, logs, scheduler
 from scaler.cli import main as umbrella
 from scaler.cli.command import call, make_command
-from scaler.config import AgentConfig, OptionError, SchedulerConfig, available_cores, settings
+from scaler.config import (
+    AgentConfig,
+    OptionError,
+    SchedulerConfig,
+    available_cores,
+    from_plain_values,
+    plain_values,
+    settings,
+)
 
 ADDRESS = "tcp://127.0.0.1:2345"
 
@@ -263,3 +273,22 @@ def test_the_package_exports_every_public_exception():
 def test_an_unknown_name_of_the_package_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'Clinet'"):
         _ = scaler.Clinet
+
+
+def test_a_configuration_travels_as_plain_values():
+    config = AgentConfig(ADDRESS, workers=3, capabilities=("gpu", "big"))
+    values = json.loads(json.dumps(plain_values(config)))
+    assert values["capabilities"] == ["gpu", "big"]
+    assert from_plain_values(AgentConfig, values) == config
+    with pytest.raises(OptionError, match="workers must be at least 1"):
+        from_plain_values(AgentConfig, {**values, "workers": 0})
+
+
+def test_a_local_cluster_has_the_defaults_of_the_programs():
+    parameters = inspect.signature(SchedulerClusterCombo).parameters
+    defaults = {
+        setting.name: setting.default for config in (AgentConfig, SchedulerConfig) for setting in settings(config)
+    }
+    own = {"address": None, "n_workers": None, "log_level": "WARNING"}
+    for name, parameter in parameters.items():
+        assert parameter.default == own.get(name, defaults.get(name)), name

@@ -56,12 +56,12 @@ from scaler.scheduler.core.stores import Stores
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the scheduler's operator decides; seconds."""
+    """What the scheduler's operator decides, as in the options of these names; seconds."""
 
-    client_timeout: float = 10.0
-    agent_timeout: float = 10.0
-    retries_on_loss: int = 3
-    protected: bool = True
+    client_timeout: float
+    agent_timeout: float
+    retries_on_loss: int
+    protected: bool
 
 
 class SchedulerCore:

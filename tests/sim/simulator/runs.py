@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from scaler.scheduler.core.core import Limits
 from simulator.checks import Wrong, check_empty, check_stores, checked_moves
 from simulator.clients import NestedClient, SimClient
 from simulator.faults import MIXES, Faults, Mix
 from simulator.hosts import Host
 from simulator.jobs import Job
+from simulator.limits import default_limits
 from simulator.network import Network
 from simulator.server import Server
 from simulator.workload import User
@@ -51,7 +51,7 @@ class Cluster:
 
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
-        self.server = Server(self.world, self.network, Limits(), self.add_store)
+        self.server = Server(self.world, self.network, default_limits(), self.add_store)
         self.world.note("scheduler", "starts")
         if self._local:
             local = Host(self, "local", self._local, ("gpu",), None)

@@ -33,8 +33,9 @@ from scaler.protocol.messages import (
 )
 from scaler.results import NO_SIZES, ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
-from scaler.scheduler.core.core import Limits, SchedulerCore
+from scaler.scheduler.core.core import SchedulerCore
 from scaler.serialize.record import encode_error
+from simulator.limits import default_limits
 
 Span = tuple[int, int, int]
 
@@ -99,7 +100,7 @@ class FakeScheduler:
     """A scheduler's core among peers that say what the test says."""
 
     def __init__(self, *workers: int, **limits: Any) -> None:
-        self.core = SchedulerCore(Limits(**limits))
+        self.core = SchedulerCore(default_limits(**limits))
         self.now = 0.0
         self._sent: dict[int, list[Message]] = {}
         self.effects: list[se.Effect] = []

@@ -1,0 +1,12 @@
+"""The limits of a simulated scheduler: the defaults of the program's options."""
+
+from dataclasses import fields
+from typing import Any
+
+from scaler.config import SchedulerConfig
+from scaler.scheduler.core.core import Limits
+
+
+def default_limits(**changes: Any) -> Limits:
+    """The limits of a scheduler that was told nothing but these."""
+    return Limits(**{field.name: getattr(SchedulerConfig, field.name) for field in fields(Limits)} | changes)
