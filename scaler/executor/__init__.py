@@ -1,8 +1,8 @@
 """`Executor`: a `concurrent.futures.Executor` on a cluster.
 
-    Executor ──holds──► Engine: client, its own cluster, what is under way
+    Executor ──holds──► Runner: client, its own cluster, calls under way
                            ▲
-    the engines of this process that are not closed; the end of the interpreter waits for them
+    the runners of this process that are not closed; the end of the interpreter waits for them
 
 Without an address it starts a local cluster of its own, which ends with it. An executor that is forgotten without
 `shutdown` lets what is under way end, as the standard ones do: therefore what works is apart from what users hold.
@@ -10,7 +10,7 @@ Without an address it starts a local cluster of its own, which ends with it. An 
 
 from __future__ import annotations
 
-from scaler.executor.remote import InitializerFailed
+from scaler.executor.worker_calls import InitializerFailed
 
 TYPE_CHECKING = False
 
@@ -23,6 +23,6 @@ __all__ = ["Executor", "InitializerFailed"]
 def __getattr__(name: str) -> object:
     if name != "Executor":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from scaler.executor.executor import Executor  # here, as workers come to `remote` through this module
+    from scaler.executor.executor import Executor  # here, as workers come to `worker_calls` through this module
 
     return Executor

@@ -11,9 +11,9 @@ from typing import Any
 
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
-from scaler.executor.engine import Engine
-from scaler.executor.remote import call_each
-from scaler.executor.results import chunked, flat, in_order, rest_of
+from scaler.executor.map_results import chunked, flat, in_order, rest_of
+from scaler.executor.runner import Runner
+from scaler.executor.worker_calls import call_each
 
 #: a map of more rows than this sends them in blocks, whose results come together
 ROWS_APART = 1_000
@@ -21,11 +21,20 @@ ROWS_APART = 1_000
 
 class Executor(concurrent.futures.Executor):
     """Runs calls on the cluster at `address`, or on a local one of `max_workers` processes (default: one for each
-    core).
+    core), which ends with it.
+
+    A `concurrent.futures.Executor` whose futures are standard futures. Any thread may make it and call its methods; so
+    may a task, in which it runs on the cluster around it if it is given that address. A context manager: leaving it
+    waits for what is under way.
 
     `initializer(*initargs)` runs once in each worker before its first task; if it raises, all futures that have not
-    ended and all further calls raise `InitializerFailed`, a `concurrent.futures.process.BrokenProcessPool`. The futures
-    are standard futures. Blocks until the cluster is there. Raises like `Client` and `SchedulerClusterCombo`.
+    ended and all further calls raise `InitializerFailed`, a `concurrent.futures.process.BrokenProcessPool`. Other
+    options are those of `Client`. Blocks until the cluster is there. Raises like `Client` and `SchedulerClusterCombo`,
+    ValueError for `max_workers` below 1, TypeError for an initializer that can't be called.
+
+    >>> with Executor(max_workers=1) as pool:
+    ...     list(pool.map(pow, [2, 3], [3, 2]))
+    [8, 9]
     """
 
     def __init__(
@@ -54,13 +63,13 @@ class Executor(concurrent.futures.Executor):
             raise
         self._given_workers = cluster.n_workers if cluster is not None else max_workers
         custom = client_options.get("serializer") is not None
-        self._engine = Engine(client, cluster, initializer, initargs, custom)
-        weakref.finalize(self, self._engine.finish_aside).atexit = False
+        self._runner = Runner(client, cluster, initializer, initargs, custom)
+        weakref.finalize(self, self._runner.finish_in_background).atexit = False
 
     @property
     def client(self) -> Client:
         """The client it runs on."""
-        return self._engine.client
+        return self._runner.client
 
     @property
     def _max_workers(self) -> int:
@@ -70,12 +79,15 @@ class Executor(concurrent.futures.Executor):
     @property
     def _broken(self) -> str | bool:
         """What the standard executors are asked: False, or why it is of no use any more."""
-        return self._engine.broken or False
+        return self._runner.broken or False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """Call `fn(*args, **kwargs)` on the cluster. Raises RuntimeError after `shutdown` and at the interpreter's end,
-        `InitializerFailed`, and like `Client.submit`."""
-        return self._engine.submit(fn, args, kwargs)
+        """Call `fn(*args, **kwargs)` on the cluster: the future of its result.
+
+        Blocks only while a large argument is written to a store. Raises RuntimeError after `shutdown` and at the
+        interpreter's end, `InitializerFailed`, and like `Client.submit`.
+        """
+        return self._runner.submit(fn, args, kwargs)
 
     def map(
         self,
@@ -102,20 +114,20 @@ class Executor(concurrent.futures.Executor):
         rows: Iterable[tuple[Any, ...]] = zip(*iterables, strict=False)
         if buffersize is None:
             rows = list(rows)
-            if (chunksize > 1 or len(rows) > ROWS_APART) and not self._engine.has_initializer:
-                return rest_of(self._engine.map_job(fn, rows, len(iterables) == 1, chunksize), deadline)
+            if (chunksize > 1 or len(rows) > ROWS_APART) and not self._runner.has_initializer:
+                return rest_of(self._runner.submit_map(fn, rows, len(iterables) == 1, chunksize), deadline)
         if chunksize == 1:
-            return in_order(self, partial(self.submit, fn), iter(rows), deadline, buffersize)
+            return in_order(self.client, partial(self.submit, fn), iter(rows), deadline, buffersize)
         chunks = chunked(iter(rows), chunksize)
-        return flat(in_order(self, partial(self.submit, call_each, fn), chunks, deadline, buffersize))
+        return flat(in_order(self.client, partial(self.submit, call_each, fn), chunks, deadline, buffersize))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; with `wait`, block until those under way have ended; `cancel_futures` those not begun.
 
         Without `wait` what is under way ends in the background, and the interpreter does not end before it.
         """
-        self._engine.end(cancel_futures)
+        self._runner.end(cancel_futures)
         if wait:
-            self._engine.finish()
+            self._runner.finish()
         else:
-            self._engine.finish_aside()
+            self._runner.finish_in_background()

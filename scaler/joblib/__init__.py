@@ -5,13 +5,15 @@
     with joblib.parallel_config(backend="scaler"):  # or parallel_backend("scaler", address="tcp://...")
         joblib.Parallel(n_jobs=-1)(joblib.delayed(f)(x) for x in xs)
 
-`backend` is what joblib sees, `batches` what is under way for a call of a `Parallel`, `remote` what runs in workers.
+`backend` is what joblib sees, `parallel_call` what is under way for a call of a `Parallel`, `worker_batch` what runs in
+workers.
 """
 
 from joblib.parallel import register_parallel_backend
 
 from scaler.joblib.backend import ScalerBackend
+from scaler.joblib.worker_batch import BACKEND
 
-register_parallel_backend("scaler", ScalerBackend)
+register_parallel_backend(BACKEND, ScalerBackend)
 
 __all__ = ["ScalerBackend"]

@@ -18,22 +18,24 @@ import joblib
 from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
 
 from scaler.client import Client
-from scaler.extension import find_client, worker_slot_lent
-from scaler.joblib.batches import Batches, Report
-from scaler.joblib.remote import Initializer, ManagerKey, Settings
+from scaler.extension import FoundClient, find_client, worker_slot_lent
+from scaler.joblib.parallel_call import ParallelCall, Report
+from scaler.joblib.worker_batch import BatchSettings, ManagerKey, WorkerInitializer
 
 #: seconds that a cluster without workers is given to get one
 WORKER_TIMEOUT = 10.0
 
 
 class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]  # joblib has no types
-    """What joblib uses by the name "scaler".
+    """What joblib uses by the name "scaler"; its options are given to `joblib.parallel_config(backend="scaler", ...)`.
 
     `address`: of the scheduler. Without one: that of the cluster around the running task, else that in
     `SCALER_ADDRESS`, else a local cluster of this process, with a worker for each core. `client`: use this one.
-    `initializer(*initargs)` runs once in each worker before its first batch.
+    `initializer(*initargs)` runs once in each worker before its first batch; if it raises, so does the batch.
 
-    Nothing is started or connected before it is needed. Raises like `Client`, and TimeoutError if no worker comes.
+    Making one does not block: nothing is started or connected before joblib calls `configure` or `effective_n_jobs`.
+    These block until there is a worker, and raise like `Client`, and TimeoutError if no worker comes within 10 seconds.
+    Any thread may use it, and so may a task; while one `Parallel` uses it, others are given another one like it.
     """
 
     supports_retrieve_callback = True
@@ -55,10 +57,10 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
         self._address = address
         self._given = client
-        self._initializer = Initializer(initializer, initargs) if initializer is not None else None
+        self._initializer = _for_workers(initializer, initargs)
         self._lock = threading.Lock()
-        #: the batches of the `Parallel` that it works for now
-        self._workers: Batches | None = None
+        #: of the `Parallel` that it works for now
+        self._call: ParallelCall | None = None
         self.parallel: joblib.Parallel | None = None
 
     @property
@@ -91,13 +93,13 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         with self._lock:
-            if self._workers is not None:  # of another thread, or of a generator that still runs
+            if self._call is not None:  # of another thread, or of a generator that still runs
                 raise FallbackToBackend(self._another())
             client, is_own = self._client()
             key = ManagerKey(bytes(multiprocessing.current_process().authkey)) if is_own else None
-            first = Initializer(initializer, initargs) if initializer is not None else self._initializer
-            settings = Settings(key, (self.nesting_level or 0) + 1, n_jobs, self.inner_max_num_threads, first)
-            self._workers = Batches(client, n_jobs if n_jobs < _workers_of(client) else None, settings)
+            first = _for_workers(initializer, initargs) or self._initializer
+            settings = BatchSettings(key, (self.nesting_level or 0) + 1, n_jobs, self.inner_max_num_threads, first)
+            self._call = ParallelCall(client, n_jobs if n_jobs < _workers_of(client) else None, settings)
         self.parallel = parallel
         return n_jobs
 
@@ -106,12 +108,12 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
 
         Blocks while a large argument is stored. Raises nothing: what can't be sent is the error of its future.
         """
-        workers = self._workers
-        if workers is None:  # the call has been aborted at this very moment
+        call = self._call
+        if call is None:  # the call has been aborted at this very moment
             outcome: concurrent.futures.Future[list[Any]] = concurrent.futures.Future()
             outcome.cancel()
             return outcome
-        return workers.submit(batch, callback)
+        return call.submit(batch, callback)
 
     #: what joblib before 1.5 calls
     apply_async = submit
@@ -122,18 +124,18 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Take back all batches; those that run are ended with their workers. Blocks until that has happened."""
-        workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.abort()
+        call, self._call = self._call, None
+        if call is not None:
+            call.abort()
             if ensure_ready:
-                self._workers = workers.anew()
+                self._call = call.successor()
 
     def terminate(self) -> None:
         """The call is over. The cluster and its workers stay for the next one."""
-        workers, self._workers = self._workers, None
+        call, self._call = self._call, None
         self.parallel = None
-        if workers is not None:
-            workers.close()
+        if call is not None:
+            call.close()
         self.reset_batch_stats()
 
     def get_nested_backend(self) -> tuple[ParallelBackendBase, int | None]:
@@ -145,17 +147,16 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         return worker_slot_lent()
 
     def _another(self, nesting_level: int | None = None) -> ScalerBackend:
-        made = ScalerBackend(
+        return ScalerBackend(
             self._address,
             client=self._given,
             nesting_level=self.nesting_level if nesting_level is None else nesting_level,
             inner_max_num_threads=self.inner_max_num_threads,
+            initializer=self._initializer,
         )
-        made._initializer = self._initializer
-        return made
 
-    def _client(self) -> tuple[Client, bool]:
-        return (self._given, False) if self._given is not None else find_client(self._address)
+    def _client(self) -> FoundClient:
+        return FoundClient(self._given, False) if self._given is not None else find_client(self._address)
 
     def __reduce__(self) -> Any:
         return _unpickled, (self._address, self._given, self.nesting_level, self.inner_max_num_threads)
@@ -165,6 +166,13 @@ def _unpickled(
     address: str | None, client: Client | None, nesting_level: int | None, threads: int | None
 ) -> ScalerBackend:
     return ScalerBackend(address, client=client, nesting_level=nesting_level, inner_max_num_threads=threads)
+
+
+def _for_workers(initializer: Callable[..., Any] | None, initargs: tuple[Any, ...]) -> WorkerInitializer | None:
+    """What runs an initializer once in each worker; one that is of that kind already stays the same."""
+    if initializer is None or isinstance(initializer, WorkerInitializer):
+        return initializer
+    return WorkerInitializer(initializer, initargs)
 
 
 def _workers_of(client: Client) -> int:

@@ -1,4 +1,7 @@
-"""What runs in workers: a batch of calls, as joblib wants it run."""
+"""What runs in workers: a batch of calls, as joblib wants it run.
+
+Calls of joblib inside a task use the backend by its name, which importing this package has made known.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,11 @@ import joblib
 
 from scaler.extension import run_once
 
+#: what joblib knows the backend by
+BACKEND = "scaler"
 
-class Value(NamedTuple):
+
+class ValueAt(NamedTuple):
     """Stands, among the arguments of a call, for a value that is an argument of the task."""
 
     place: int
@@ -25,7 +31,7 @@ class Value(NamedTuple):
 Calls = list[tuple[int, tuple[Any, ...], dict[str, Any]]]
 
 
-class Settings(NamedTuple):
+class BatchSettings(NamedTuple):
     """What a worker has to know to run a batch as joblib wants it."""
 
     #: with the function, since the arguments that are unpickled after it may need it
@@ -35,33 +41,31 @@ class Settings(NamedTuple):
     n_jobs: int
     #: threads that libraries may use; None: the cores divided by `n_jobs`
     threads: int | None
-    initializer: Initializer | None
+    initializer: WorkerInitializer | None
 
 
-class Batch:
+class BatchRunner:
     """Runs the calls of a batch in a worker: a list of their results. For messages it is the batch's first function."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    def __init__(self, settings: BatchSettings, name: str) -> None:
         self._settings = settings
         self.__qualname__ = name
         self.__module__ = None  # type: ignore[assignment]  # it is part of the name
 
     def __reduce__(self) -> Any:
-        return Batch, (self._settings, self.__qualname__)
+        return BatchRunner, (self._settings, self.__qualname__)
 
     def __call__(self, calls: Calls | None, *values: Any) -> Any:
-        from scaler.joblib.backend import ScalerBackend  # here, as it imports this module
-
         settings = self._settings
         if settings.initializer is not None:
             settings.initializer()
 
         def value_of(value: Any) -> Any:
-            return values[value.place] if type(value) is Value else value
+            return values[value.place] if type(value) is ValueAt else value
 
-        nested = ScalerBackend(nesting_level=settings.nesting_level)
         threads = settings.threads or max(_cores() // settings.n_jobs, 1)
-        with joblib.parallel_config(backend=nested, n_jobs=None), _limited_threads(threads):
+        nested = joblib.parallel_config(backend=BACKEND, n_jobs=None, nesting_level=settings.nesting_level)
+        with nested, _limited_threads(threads):
             if calls is None:
                 return values[0]()
             return [
@@ -91,7 +95,7 @@ def _cores() -> int:
     return int(joblib.cpu_count())
 
 
-class Initializer:
+class WorkerInitializer:
     """What runs once in each worker. If it raises, so does the batch, and the next one calls it again."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What an executor has run in workers. Imports little: workers do without clients."""
+"""What an executor has called in workers. Imports little: workers do without clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InitializerFailed(BrokenProcessPool):
         return type(self), (str(self), self.key, self.remote_traceback)
 
 
-class Initializer:
+class InitializedCall:
     """Calls a function in a worker that has run the initializer first, once."""
 
     def __init__(self, key: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
@@ -83,7 +83,7 @@ def _function_of(called: Any) -> FunctionType | None:
 _failures: dict[str, str] = {}
 
 
-class Pickled:
+class PickledFunction:
     """Stands for a callable without keeping it: what was submitted may be kept for long, and the user's object not."""
 
     def __init__(self, payload: bytes, name: str) -> None:

@@ -8,18 +8,21 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from scaler.client import Future
+from scaler.client import Client, Future
 from scaler.extension import MapJob
 
 
 def in_order(
-    executor: Any,
+    client: Client,
     submit: Callable[..., Future],
     rows: Iterator[tuple[Any, ...]],
     deadline: float | None,
     ahead: int | None,
 ) -> Iterator[Any]:
-    """Submit rows, at once or only so many ahead, and return what yields their results. The executor lives as long."""
+    """Submit rows, at once or only so many (`ahead`) before the results that were taken; what yields these.
+
+    What has not ended when that ends early is cancelled. Raises TimeoutError after `deadline` (of `time.monotonic`).
+    """
     futures = collections.deque(itertools.starmap(submit, itertools.islice(rows, ahead)))
 
     def results() -> Iterator[Any]:
@@ -31,8 +34,8 @@ def in_order(
                 yield _first_of(futures, deadline)
         finally:
             unfinished = [future for future in futures if not future.done()]
-            if unfinished and not executor.client.closed:
-                executor.client.cancel(unfinished)
+            if unfinished and not client.closed:
+                client.cancel(unfinished)
 
     return results()
 

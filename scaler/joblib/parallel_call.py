@@ -1,4 +1,4 @@
-"""What is under way for a call of a `Parallel`.
+"""What is under way for one call of a `Parallel`.
 
 A batch of joblib's is one task. What its calls are given becomes arguments of the task one by one, each only once, so
 that the client stores what is large, and recognises an array that the next batch has too. Batches that have ended are
@@ -16,7 +16,7 @@ from typing import Any
 
 from scaler.client import Client, Future
 from scaler.extension import SCALAR_TYPES, CallbackThread, name_of
-from scaler.joblib.remote import Batch, Calls, Settings, Value
+from scaler.joblib.worker_batch import BatchRunner, BatchSettings, Calls, ValueAt
 
 #: texts and bytes longer than this are passed as arguments of their own
 LONG = 1_024
@@ -24,29 +24,35 @@ LONG = 1_024
 Report = Callable[["concurrent.futures.Future[Any]"], object]
 
 
-class Batches:
+class ParallelCall:
     """The batches of one call of a `Parallel`: at most `limit` at the cluster, the others wait here for their turn.
 
     Any thread may call the methods.
     """
 
-    def __init__(self, client: Client, limit: int | None, settings: Settings) -> None:
+    def __init__(self, client: Client, limit: int | None, settings: BatchSettings) -> None:
         self._client = client
         self._limit = limit
         self._settings = settings
         self._lock = threading.Lock()
         self._aborted = False
-        #: what the cluster has, with who is told of it
+        #: what the cluster has -> the future that joblib has
         self._sent: dict[Future, concurrent.futures.Future[Any]] = {}
-        #: how many are there or about to be
+        #: how many are at the cluster or about to be
         self._away = 0
+        #: those whose turn has not come
         self._waiting: collections.deque[tuple[Callable[[], Any], Report | None, concurrent.futures.Future[Any]]] = (
             collections.deque()
         )
+        #: calls `report` of batches that have ended
         self._reports = CallbackThread("scaler-joblib")
 
     def submit(self, batch: Callable[[], Any], report: Report | None) -> concurrent.futures.Future[Any]:
-        """See `ScalerBackend.submit`."""
+        """Send a batch, or keep it until its turn comes: the future of its results.
+
+        `report` is called with that when it has ended, on a thread of this object's own. Blocks while a large argument
+        is stored. Raises nothing: what can't be sent is the error of the future.
+        """
         outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
         with self._lock:
             if self._limit is not None and self._away >= self._limit:
@@ -59,7 +65,7 @@ class Batches:
     def _send(self, batch: Callable[[], Any], report: Report | None, outcome: concurrent.futures.Future[Any]) -> None:
         calls, values = taken_apart(batch)
         try:
-            future = self._client.submit(Batch(self._settings, name_of(values[0])), calls, *values)
+            future = self._client.submit(BatchRunner(self._settings, name_of(values[0])), calls, *values)
         except Exception as error:
             self._reports.run(functools.partial(self._ended, error, report, outcome))
             return
@@ -94,7 +100,7 @@ class Batches:
             report(outcome)
 
     def abort(self) -> None:
-        """See `ScalerBackend.abort_everything`."""
+        """Take back all batches; those that run are ended with their workers. Blocks until that has happened."""
         with self._lock:
             self._aborted = True
             self._waiting.clear()
@@ -104,9 +110,9 @@ class Batches:
         if sent and not self._client.closed:
             self._client.cancel(sent, force=True)
 
-    def anew(self) -> Batches:
-        """Another one for the same cluster."""
-        return Batches(self._client, self._limit, self._settings)
+    def successor(self) -> ParallelCall:
+        """Another one with the same settings, on the same cluster."""
+        return ParallelCall(self._client, self._limit, self._settings)
 
     def close(self) -> None:
         """End the thread that reports; what it has to do is done first."""
@@ -132,7 +138,7 @@ def taken_apart(batch: Callable[[], Any]) -> tuple[Calls | None, list[Any]]:
         kind = type(value)
         if kind in SCALAR_TYPES and not ((kind is str or kind is bytes) and len(value) > LONG):
             return value
-        return Value(place_of(value))
+        return ValueAt(place_of(value))
 
     calls = [
         (
