@@ -21,7 +21,7 @@ from scaler.protocol.messages import (
     StoreRequest,
     Task,
 )
-from scaler.results import SpanResult
+from scaler.protocol.results import SpanResult
 
 
 # ---- events --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from scaler.client.future import CancelledError
 from scaler.client.outbox import Recipe, check_size
 from scaler.errors import SerializationError
 from scaler.protocol.messages import CANCELLED, ERROR, INLINE_LIMIT, SPREAD, STORED, TOGETHER, VALUES_LIST, Task, u64
-from scaler.results import SpanResult, stored_sizes, values_of
+from scaler.protocol.results import SpanResult, stored_sizes, values_of
 from scaler.serialize import payload as pickling
 from scaler.serialize.outofband import Packed, joined, pack, pack_large
 from scaler.serialize.record import decode_error
@@ -157,7 +157,7 @@ class MapJob:
         lo, hi = block.start + span.lo, block.start + span.hi
         try:
             if span.outcome == VALUES_LIST:
-                self._values[lo:hi] = pickling.loads(span.body)
+                self._values[lo:hi] = pickling.loads_list(span.body, hi - lo)
             elif span.outcome == ERROR:
                 self._errors[lo] = decode_error(bytes(span.body))
             elif span.outcome == CANCELLED:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scaler.client import events as ev
 from scaler.client.future import Future
 from scaler.protocol.messages import ERROR, VALUES_EACH, u32
-from scaler.results import SpanResult
+from scaler.protocol.results import SpanResult
 from scaler.serialize.call import AnySerializer, decode_call
 from scaler.transport import Address, Security, load_or_create
 from scaler.worker import context, run

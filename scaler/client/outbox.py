@@ -18,7 +18,7 @@ from scaler.client.events import Announce, Submit
 from scaler.client.sent import Stored
 from scaler.errors import ObjectTooLarge
 from scaler.protocol.messages import EACH, TOGETHER, Task, u32, u64
-from scaler.results import SpanResult
+from scaler.protocol.results import SpanResult
 from scaler.serialize.function import Captured
 
 #: rows taken from the outbox for one round of messages

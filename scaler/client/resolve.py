@@ -39,7 +39,7 @@ from scaler.protocol.messages import (
     WARNINGS,
     Task,
 )
-from scaler.results import SpanResult, stored_sizes, values_of
+from scaler.protocol.results import SpanResult, stored_sizes, values_of
 from scaler.serialize import payload as pickling
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, joined
@@ -179,8 +179,8 @@ class Reactor:
 
     def _list(self, futures: Sequence[Any], span: SpanResult) -> None:
         try:
-            values = pickling.loads(span.body)
-        except Exception as error:  # a list of scalars always loads; whatever it is, nobody waits for ever
+            values = pickling.loads_list(span.body, len(futures))
+        except Exception as error:  # whatever a worker sent, nobody waits for ever
             for future in futures:
                 future.fail(error)
         else:

@@ -39,6 +39,7 @@ from scaler.client.events import (
     Welcomed,
 )
 from scaler.common.spans import runs_of
+from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -69,7 +70,8 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.results import SpanResult, part_of, spans_of
+from scaler.protocol.results import SpanResult, parts_of, spans_of
+from scaler.serialize.record import encode_error
 
 
 @dataclass(slots=True, eq=False)
@@ -386,7 +388,7 @@ class SessionCore:
             lo, hi = span.lo, span.hi
             if pending.done.find(1, lo, hi) >= 0:  # said before by a scheduler that is gone: only what is new counts
                 new = [row for row in range(lo, hi) if not pending.done[row]]
-                parts = [part_of(span, a, b) for a, b in runs_of(new)]
+                parts = _parts(span, list(runs_of(new)))
                 if span.outcome == STORED:
                     effects += self._stored_again(span, new)
             else:
@@ -461,6 +463,17 @@ class SessionCore:
                 self._claims.pop(id(token), None)
             effects.append(ClaimRefused(tokens))
         return effects
+
+
+def _parts(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult]:
+    """These rows of a span; as failed ones where they can't be told apart."""
+    try:
+        return parts_of(span, runs)
+    except ProtocolError as problem:
+        record = encode_error("serialization", message=f"a worker sent {problem}")
+        size = u32([len(record)])
+        rows = [row for lo, hi in runs for row in range(lo, hi)]
+        return [SpanResult(span.batch, row, row + 1, ERROR, 0, 0, size, record) for row in rows]
 
 
 def _message_of(objects: Sequence[Announce]) -> ObjectAnnounce:

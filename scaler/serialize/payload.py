@@ -26,7 +26,8 @@ from scaler.serialize.importable import can_be_imported, is_importable
 
 PROTOCOL = 5
 
-#: Exact types whose values are immutable and are written by the C pickler alone.
+#: Exact types whose values are immutable and are written by the C pickler alone. Lists of results hold no others, and
+#: `scaler.protocol.value_list` knows how each is written.
 SCALARS = frozenset({int, float, str, bytes, bool, type(None), complex})
 
 loads = pickle.loads
@@ -117,6 +118,18 @@ def dumps(obj: Any, prefix: bytes = b"") -> bytes:
     except Exception:
         return dumps_by_value(obj, prefix)
     return buffer.getvalue()
+
+
+def loads_list(data: bytes | memoryview, rows: int) -> list[Any]:
+    """Return the values of a span of results that came as one list; SerializationError unless these are `rows` values.
+
+    >>> loads_list(pickle.dumps([1, "two"], PROTOCOL), 2)
+    [1, 'two']
+    """
+    values = pickle.loads(data)
+    if type(values) is not list or len(values) != rows:
+        raise SerializationError(f"a worker sent {describe(values)} as the list of the results of {rows} rows")
+    return values
 
 
 def dumps_by_value(obj: Any, prefix: bytes = b"") -> bytes:

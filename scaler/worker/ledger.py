@@ -101,7 +101,7 @@ class Ledger:
                 sizes, body = array("I", map(len, values)).tobytes(), b"".join(values)
                 self._add(lo, hi, self.kind, now, peak_bytes, sizes, body)
             else:
-                body = pickle.dumps(values, PROTOCOL)  # builtin scalars alone
+                body = pickle.dumps(values, PROTOCOL)  # of scalars: the form that protocol/value_list.py can cut
                 if len(body) > context.largest_result():
                     record = too_large(len(body)).record
                     for row in range(lo, hi):

@@ -10,7 +10,7 @@ import pytest
 from simulator.scripted import FakeScheduler, hello, result, task
 
 from scaler.protocol.messages import BalanceRequest, BalanceResponse, Heartbeat, Message, Task
-from scaler.results import ResultBuilder
+from scaler.protocol.results import ResultBuilder
 from scaler.scheduler.core import events as ev
 
 WORKERS = 4

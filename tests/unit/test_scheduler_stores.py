@@ -1,5 +1,6 @@
 """The scheduler's core and stored objects: who has them, who reads them, and what happens when they are lost."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -32,7 +33,9 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.scheduler.core.events import StartStore
+from scaler.protocol.results import SpanResult
+from scaler.scheduler.core.events import Forget, StartStore
+from scaler.serialize.record import decode_error
 
 MIB = 1 << 20
 
@@ -251,8 +254,8 @@ def test_a_lost_intermediate_is_computed_again_with_what_it_needs_in_turn(two: A
     for row in range(3):
         assert fake.core.clients[client].batches[10].place[row : row + 1].tolist() != [2], row
         fake.report(second, client, result(10, row, row + 1, STORED))
-    fake.report(second, client, result(10, 3, 4))
-    assert ended(fake, client) == [(10, 3, 4, VALUES_LIST)]
+    fake.report(second, client, result(10, 3, 4, VALUES_EACH))
+    assert ended(fake, client) == [(10, 3, 4, VALUES_EACH)]
     assert not fake.core.clients[client].objects.keys() - {1}
 
 
@@ -264,8 +267,8 @@ def test_small_values_are_not_computed_again(two: Any) -> None:
     fake.lose(first)
     assert [m.spans.tolist() for m in fake.heard(second, Task)] == [[1, 2]]
     fake.report(second, client, result(10, 1, 2, STORED))
-    fake.report(second, client, result(10, 2, 3))
-    assert ended(fake, client) == [(10, 2, 3, VALUES_LIST)]
+    fake.report(second, client, result(10, 2, 3, VALUES_EACH))
+    assert ended(fake, client) == [(10, 2, 3, VALUES_EACH)]
 
 
 def test_rows_that_were_queued_wait_for_what_is_lost() -> None:
@@ -351,3 +354,81 @@ def test_everything_is_released_when_a_client_leaves(two: Any) -> None:
     fake.report(first, client, result(10, 0, 1, STORED))
     fake.lose(client)
     assert not fake.core.agents[first].holds
+
+
+# ---- values that come as a list --------------------------------------------------------------------------------------
+def rows_of(placed: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    return sorted((batch, row) for batch, lo, hi in placed for row in range(lo, hi))
+
+
+def computing_again(fake: FakeScheduler, first: int, client: int) -> None:
+    """Rows 1 and 2 of batch 10 are computed again, since an agent is lost that has their values; row 3 for the first
+    time."""
+    fake.say(client, task(10, 4))
+    fake.report(first, client, result(10, 0, 1), result(10, 1, 3, STORED))
+    fake.lose(first)
+    fake.say(client, names(0, 11, 12, cls=ObjectRequest))
+    fake.ends(client)
+
+
+def test_of_a_list_of_values_those_that_were_stored_before_become_objects() -> None:
+    fake = FakeScheduler(4)
+    (first,) = fake.agents
+    client = fake.client()
+    computing_again(fake, first, client)
+    second = fake.agent(4)
+    assert rows_of(fake.placed(second)) == [(10, 1), (10, 2), (10, 3)]
+    fake.report(second, client, result(10, 1, 4))
+    assert fake.ends(client) == [(10, 3, 4, VALUES_EACH)]
+    objects = fake.core.clients[client].objects
+    assert [pickle.loads(objects[value].payload) for value in (11, 12)] == [1, 2]
+
+
+@pytest.mark.parametrize("damage", ["global", "length", "bytes"])
+def test_a_list_of_values_that_is_none_costs_its_agent_the_session_and_its_rows_run_elsewhere(damage: str) -> None:
+    body = {
+        "global": pickle.dumps([1, 2, print]),
+        "length": pickle.dumps([1, 2]),
+        "bytes": b"garbage",
+    }[damage]
+    fake = FakeScheduler(4)
+    (first,) = fake.agents
+    client, other = fake.client(), fake.client()
+    computing_again(fake, first, client)
+    second = fake.agent(4)
+    fake.say(other, task(20, 1))
+    fake.heard(second)
+    fake.report(second, client, SpanResult(10, 1, 4, VALUES_LIST, 0, 0, u32([len(body)]), body))
+    assert [effect.number for effect in fake.effects if isinstance(effect, Forget)] == [second]
+    assert set(fake.core.clients) == {client, other}
+    third = fake.agent(4)
+    assert rows_of(fake.placed(third)) == [(10, 1), (10, 2), (10, 3), (20, 0)]
+    fake.report(third, client, result(10, 1, 4))
+    fake.report(third, other, result(20, 0, 1))
+    assert fake.ends(client) == [(10, 3, 4, VALUES_EACH)]
+    assert fake.ends(other) == [(20, 0, 1, VALUES_LIST)]
+
+
+def test_rows_whose_agents_send_lists_that_are_none_are_given_up_in_the_end() -> None:
+    fake = FakeScheduler(retries_on_loss=2)
+    client = fake.client()
+    fake.say(client, graph(10, [[], [0]], [1]))
+    for _ in range(3):
+        assert fake.ends(client) == []
+        agent = fake.agent(1)
+        fake.report(agent, client, SpanResult(10, 0, 1, VALUES_LIST, 0, 0, u32([1]), b"?"))
+        assert agent not in fake.core.agents
+    (message,) = fake.heard(client, TaskResult)
+    assert "is no pickle" in str(decode_error(bytes(message.bodies[0])))
+    assert not fake.core.clients[client].batches
+
+
+def test_a_list_of_values_of_a_graph_is_told_row_by_row() -> None:
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, graph(10, [[], [], [0, 1]], [1, 2]))
+    fake.report(agent, client, result(10, 0, 2))
+    assert fake.ends(client) == [(10, 1, 2, VALUES_EACH)]
+    (given,) = [m for m in fake.heard(agent, Task) if m.dependencies]
+    assert dict(zip(given.objects, map(pickle.loads, given.bodies), strict=True)) == {10: 0, 11: 1}

@@ -38,7 +38,8 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.results import ResultBuilder, SpanResult, values_of
+from scaler.protocol.results import ResultBuilder, SpanResult, values_of
+from scaler.serialize.record import decode_error
 
 
 class Token:
@@ -127,6 +128,21 @@ def test_of_rows_said_twice_only_new_ones_are_resolved() -> None:
         elif outcome == VALUES_EACH:
             assert [[pickle.loads(v) for v in values_of(e.span)] for e in effects] == [[0, 1], [3, 4, 5]]
         assert session.core.pending == {}
+
+
+def test_rows_of_a_list_that_is_none_end_with_an_error_and_no_others() -> None:
+    session = Session()
+    session.submit(task(10, 4))
+    other = session.submit(task(20, 1))
+    session.hear(ended(10, 2, 3))
+    session.anew()
+    broken = ended(10, 0, 4, VALUES_LIST)
+    broken.bodies, broken.sizes = [b"garbage"], u32([7])
+    effects = session.hear(broken)
+    assert resolved(effects) == [(0, 1, 1), (1, 2, 1), (3, 4, 1)]
+    assert {e.span.outcome for e in effects} == {ERROR}
+    assert "a worker sent a list of results" in str(decode_error(effects[0].span.body))
+    assert list(session.core.pending) == [other[0].id]
 
 
 def test_a_scheduler_that_forgot_everything_is_told_again() -> None:

@@ -19,7 +19,7 @@ from scaler.agent.core.placement import Placement, unpin
 from scaler.agent.core.state import Handout, Worker, run_message
 from scaler.agent.core.withdraw import Withdrawals
 from scaler.protocol.messages import LIVE, SIZE, STORED
-from scaler.results import SpanResult
+from scaler.protocol.results import SpanResult
 
 #: work handed to a worker at once, microseconds
 HANDOUT_US = 8_000.0

@@ -10,7 +10,7 @@ from scaler.protocol.messages import (
     ObjectMissing,
     ObjectResponse,
 )
-from scaler.results import FULL, ResultBuilder, SpanResult
+from scaler.protocol.results import FULL, ResultBuilder, SpanResult
 from scaler.store.layout import Key
 
 

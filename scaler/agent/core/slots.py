@@ -15,7 +15,7 @@ from scaler.agent.core.state import Worker
 from scaler.agent.core.withdraw import Withdrawals
 from scaler.agent.exits import describe_exit
 from scaler.protocol.messages import ERROR, LOST, u32
-from scaler.results import SpanResult
+from scaler.protocol.results import SpanResult
 from scaler.serialize.record import encode_error
 
 #: workers kept for the next time a worker blocks

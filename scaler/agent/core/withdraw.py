@@ -22,7 +22,7 @@ from scaler.protocol.messages import (
     TaskClaimResponse,
     TaskRunning,
 )
-from scaler.results import NO_SIZES, SpanResult
+from scaler.protocol.results import NO_SIZES, SpanResult
 
 #: seconds for which a worker's answer is waited for before it is looked at from outside
 FORCE_PATIENCE = 0.1

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -17,6 +18,7 @@ from scaler.protocol.messages import (
     STORED,
     STORED_OBJECT,
     VALUES_EACH,
+    VALUES_LIST,
     BalanceRequest,
     BalanceResponse,
     ClientClear,
@@ -43,8 +45,9 @@ from scaler.protocol.messages import (
     TaskOutput,
     TaskResult,
     TaskRunning,
+    u32,
 )
-from scaler.results import SpanResult, spans_of
+from scaler.protocol.results import SpanResult, each_of, spans_of
 from scaler.scheduler.core.events import Effect, Event, Forget, Joined, Log, Lost, Received, Stop, WakeAt
 from scaler.scheduler.core.outbox import RELEASE_BYTES, Outbox
 from scaler.scheduler.core.placement import Estimates, Placement
@@ -390,6 +393,12 @@ class SchedulerCore:
             if not batch.are(span.lo, span.hi, place):
                 self._half_known(agent, batch, span.lo, span.hi)
                 continue
+            if span.outcome == VALUES_LIST and (batch.keeps or batch.again):  # its values are needed one by one
+                try:
+                    span = each_of(span)
+                except ProtocolError as problem:
+                    self._unreadable(agent, client, batch, span, str(problem))
+                    return
             if span.outcome <= ERROR or span.outcome == STORED:
                 rows, us = learnt.get(batch, (0, 0))
                 learnt[batch] = rows + span.hi - span.lo, us + span.duration
@@ -423,6 +432,13 @@ class SchedulerCore:
             and span.hi <= batch.rows
             and batch.are(span.lo, span.hi, place)
         )
+
+    def _unreadable(self, agent: Agent, client: Client, batch: Batch, span: SpanResult, problem: str) -> None:
+        """An agent's list of values is none: its session ends, and for these rows this was an attempt."""
+        why = f"its agent, {agent.name}, sent {problem}".encode()
+        for row in range(span.lo, span.hi):
+            self._rows.ended(agent, client, batch, SpanResult(batch.id, row, row + 1, LOST, 0, 0, u32([len(why)]), why))
+        self._lost(agent.number, f"sent {problem}")
 
     def _half_known(self, agent: Agent, batch: Batch, lo: int, hi: int) -> None:
         """A span that is only in part this agent's: what is, runs again; what isn't, is not its to say."""

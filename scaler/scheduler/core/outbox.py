@@ -16,7 +16,7 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.results import FULL, ResultBuilder, SpanResult
+from scaler.protocol.results import FULL, ResultBuilder, SpanResult
 from scaler.scheduler.core.events import Effect, Send
 from scaler.scheduler.core.state import Agent, Batch, Client
 

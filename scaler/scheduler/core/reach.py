@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from scaler.protocol.messages import ERROR, u32
-from scaler.results import SpanResult
+from scaler.protocol.results import SpanResult
 from scaler.scheduler.core.placement import Placement
 from scaler.scheduler.core.state import Agent, Batch, Client
 from scaler.serialize.record import encode_error

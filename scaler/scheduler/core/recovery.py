@@ -6,11 +6,10 @@ A row that needs a lost object waits until the object is there again. To compute
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING
 
-from scaler.protocol.messages import ERROR, STORED, VALUES_EACH, VALUES_LIST, Frame, ObjectRequest, u32, u64
-from scaler.results import SpanResult, part_of, stored_sizes, values_of
+from scaler.protocol.messages import ERROR, STORED, VALUES_EACH, Frame, ObjectRequest, u32, u64
+from scaler.protocol.results import SpanResult, stored_sizes
 from scaler.scheduler.core.state import DONE, QUEUED, WAITING, Agent, Batch, Client, Object
 from scaler.serialize.record import encode_error
 
@@ -93,16 +92,8 @@ class Recovery:
         return None
 
     # ---- made again ------------------------------------------------------------------------------------------------
-    def ended(self, client: Client, agent: Agent | None, batch: Batch, span: SpanResult) -> list[Failure]:
-        """Rows that were computed again have ended; the rows that fail with them."""
-        failures: list[Failure] = []
-        for row in range(span.lo, span.hi):
-            failures += self._row_ended(client, agent, batch, row, part_of(span, row, row + 1))
-        return failures
-
-    def _row_ended(
-        self, client: Client, agent: Agent | None, batch: Batch, row: int, span: SpanResult
-    ) -> list[Failure]:
+    def ended(self, client: Client, agent: Agent | None, batch: Batch, row: int, span: SpanResult) -> list[Failure]:
+        """A row that was computed again has ended, its value with a payload of its own; the rows that fail with it."""
         value, failures = batch.id + row, []
         waiting = [(b, r) for b, r in client.lost.pop(value, ()) if b.place[r] == WAITING]
         item = client.objects.get(value)
@@ -119,11 +110,8 @@ class Recovery:
                 self._objects.stored_by_row(client, agent, batch, row, size, len(waiting))
             else:
                 self._objects.release(agent, client.number, value, size)
-        elif span.outcome in (VALUES_EACH, VALUES_LIST):
-            payload = next(values_of(span))
-            if span.outcome == VALUES_LIST:
-                payload = pickle.dumps(pickle.loads(payload)[0], 5)  # builtin scalars alone
-            self._small(client, batch, value, item, payload, len(waiting))
+        elif span.outcome == VALUES_EACH:
+            self._small(client, batch, value, item, span.body, len(waiting))
         else:
             record = span.body if span.outcome == ERROR else encode_error("object", message=self.words(batch, value))
             failures = [(b, r, record) for b, r in waiting]

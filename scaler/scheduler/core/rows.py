@@ -18,7 +18,7 @@ from scaler.protocol.messages import (
     Task,
     u32,
 )
-from scaler.results import NO_SIZES, SpanResult, part_of, stored_sizes, values_of
+from scaler.protocol.results import NO_SIZES, SpanResult, rows_of, stored_sizes, values_of
 from scaler.scheduler.core.objects import Objects
 from scaler.scheduler.core.outbox import Outbox
 from scaler.scheduler.core.placement import Placement
@@ -454,13 +454,12 @@ class Rows:
 
     def _finish_again(self, client: Client, batch: Batch, span: SpanResult, agent: Agent | None) -> None:
         """Some of these rows had ended before: nothing is said of those."""
-        for row in range(span.lo, span.hi):
-            part = part_of(span, row, row + 1)
+        for row, part in enumerate(rows_of(span), span.lo):
             if row not in batch.again:
                 self._finish(client, batch, part, agent)
                 continue
             self._account(client, batch, row, row + 1, DONE)
-            self._fail_rows(client, self.recovery.ended(client, agent, batch, part))
+            self._fail_rows(client, self.recovery.ended(client, agent, batch, row, part))
 
     def finished_as_said(self, agent: Agent, client: Client, batch: Batch, span: SpanResult) -> None:
         """Like `ended`, for plain values whose message is passed on to the client as it came."""

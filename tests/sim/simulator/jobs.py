@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_LIST, Frame
-from scaler.results import SpanResult, stored_sizes, values_of
+from scaler.protocol.results import SpanResult, stored_sizes, values_of
 
 #: what travels: (number of the job, microseconds, behaviour, parameter, needs a constant instead of a slot)
 Spec = tuple[int, int, str, int, int]

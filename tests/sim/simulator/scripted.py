@@ -1,5 +1,6 @@
 """One core at a time, with everybody else played by the test: for tables of what a core does when told something."""
 
+import pickle
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,7 +32,7 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.results import NO_SIZES, ResultBuilder, SpanResult
+from scaler.protocol.results import NO_SIZES, ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.core import SchedulerCore
 from scaler.serialize.record import encode_error
@@ -89,7 +90,8 @@ def result(batch: int, lo: int, hi: int, outcome: int = VALUES_LIST, us: int = 1
     if outcome == STORED:
         return SpanResult(batch, lo, hi, outcome, us, 0, u32([8]) * (hi - lo), SIZE.pack(1 << 20) * (hi - lo))
     if outcome == VALUES_LIST:
-        return SpanResult(batch, lo, hi, outcome, us, 0, u32([4]), b"list")
+        body = pickle.dumps(list(range(lo, hi)), 5)
+        return SpanResult(batch, lo, hi, outcome, us, 0, u32([len(body)]), body)
     if outcome in (ERROR, LOST):
         record = encode_error("raised") if outcome == ERROR else b"why"
         return SpanResult(batch, lo, hi, outcome, us, 0, u32([len(record)]), record)

@@ -1,11 +1,11 @@
 """Reading and building `TaskResult`s span by span; agents and the scheduler both do."""
 
-import pickle
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from scaler.protocol.messages import SIZE, STORED, VALUES_EACH, VALUES_LIST, Frame, TaskResult, sizes_of, u32
+from scaler.protocol.value_list import each_value, parts_of_list
 
 NO_SIZES = u32()
 
@@ -70,16 +70,50 @@ def stored_sizes(span: SpanResult) -> Iterator[int]:
         yield size
 
 
-def part_of(span: SpanResult, lo: int, hi: int) -> SpanResult:
-    """The rows [lo, hi) of a span, without what its other rows took."""
-    batch, first, _, outcome, _, _, sizes, body = span
+def parts_of(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult]:
+    """The rows [lo, hi) of a span for each of these runs, in ascending order, without what its other rows took.
+
+    ProtocolError for a list of values that is none.
+    """
+    batch, first, last, outcome, _, _, sizes, body = span
     if outcome == VALUES_LIST:
-        body = pickle.dumps(pickle.loads(body)[lo - first : hi - first], 5)
-        return SpanResult(batch, lo, hi, outcome, 0, 0, u32([len(body)]), body)
-    if outcome == VALUES_EACH or outcome >= STORED:
-        start, end = sum(sizes[: lo - first]), sum(sizes[: hi - first])
-        return SpanResult(batch, lo, hi, outcome, 0, 0, sizes[lo - first : hi - first], memoryview(body)[start:end])
-    return SpanResult(batch, lo, hi, outcome, 0, 0, sizes, body)
+        lists = parts_of_list(body, last - first, [(lo - first, hi - first) for lo, hi in runs])
+        return [
+            SpanResult(batch, lo, hi, outcome, 0, 0, u32([len(part)]), part)
+            for (lo, hi), part in zip(runs, lists, strict=True)
+        ]
+    if outcome != VALUES_EACH and outcome < STORED:
+        return [SpanResult(batch, lo, hi, outcome, 0, 0, sizes, body) for lo, hi in runs]
+    parts, view, row, start = [], memoryview(body), first, 0
+    for lo, hi in runs:
+        start += sum(sizes[row - first : lo - first])
+        of_part = sizes[lo - first : hi - first]
+        row, end = hi, start + sum(of_part)
+        parts.append(SpanResult(batch, lo, hi, outcome, 0, 0, of_part, view[start:end]))
+        start = end
+    return parts
+
+
+def each_of(span: SpanResult) -> SpanResult:
+    """The span of a list with a payload for each row instead; others as they are. ProtocolError as `parts_of`."""
+    if span.outcome != VALUES_LIST:
+        return span
+    values = each_value(span.body, span.hi - span.lo)
+    return span._replace(outcome=VALUES_EACH, sizes=u32(map(len, values)), body=b"".join(values))
+
+
+def rows_of(span: SpanResult) -> Iterator[SpanResult]:
+    """Each row of a span as a span of its own, without what the other rows took; `each_of` says what it raises."""
+    batch, lo, hi, outcome, _, _, sizes, body = span = each_of(span)
+    if hi - lo == 1:
+        yield span
+        return
+    if outcome != VALUES_EACH and outcome < STORED:
+        for row in range(lo, hi):
+            yield SpanResult(batch, row, row + 1, outcome, 0, 0, sizes, body)
+        return
+    for row, payload in zip(range(lo, hi), values_of(span), strict=True):
+        yield SpanResult(batch, row, row + 1, outcome, 0, 0, u32([len(payload)]), payload)
 
 
 #: payload bytes after which a `TaskResult` is sent and another one begun
