@@ -27,6 +27,7 @@ from scaler.client.stores import Stores
 from scaler.client.warned import Warned
 from scaler.common.callback_thread import CallbackThread
 from scaler.errors import ObjectLost
+from scaler.protocol import failures
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -44,7 +45,7 @@ from scaler.serialize import payload as pickling
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, joined
 from scaler.serialize.payload import SCALARS
-from scaler.serialize.record import decode_error, encode_error, exception_record
+from scaler.serialize.record import decode_error, exception_record
 from scaler.transport import Security
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ class Reactor:
             else:
                 raise ObjectLost(f"object {value_id} is not known to its client any more")
         except ObjectLost as error:
-            announce = ev.Announce(value_id, encode_error("object", message=str(error)), failed=True)
+            announce = ev.Announce(value_id, failures.object_lost(str(error)).encode(), failed=True)
         except BaseException as error:
             announce = ev.Announce(value_id, exception_record(error, "an argument"), failed=True)
         self.link.tell(announce)

@@ -40,6 +40,7 @@ from scaler.client.events import (
 )
 from scaler.common.spans import runs_of
 from scaler.errors import ProtocolError
+from scaler.protocol import failures
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -71,7 +72,6 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.protocol.results import SpanResult, parts_of, spans_of
-from scaler.serialize.record import encode_error
 
 
 @dataclass(slots=True, eq=False)
@@ -470,7 +470,7 @@ def _parts(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult
     try:
         return parts_of(span, runs)
     except ProtocolError as problem:
-        record = encode_error("serialization", message=f"a worker sent {problem}")
+        record = failures.results_damaged(str(problem)).encode()
         size = u32([len(record)])
         rows = [row for lo, hi in runs for row in range(lo, hi)]
         return [SpanResult(span.batch, row, row + 1, ERROR, 0, 0, size, record) for row in rows]

@@ -1,12 +1,13 @@
-"""Error records: how a failed task's exception travels, and becomes an exception again.
+"""What a task raised as an error record, and an error record as an exception again.
 
-A record is a marshalled tuple (kind, type name, message, traceback, function, pickled exception or None). The text is
-always there, so a record can be decoded without the user's modules: what cannot be unpickled comes back as TaskError.
+The layout of records is the protocol's (`scaler.protocol.error_record`); here is what needs the user's classes. The
+texts are always there, so a record becomes an exception without the user's modules, too: what cannot be unpickled comes
+back as TaskError.
 """
 
 from __future__ import annotations
 
-import marshal
+import contextlib
 import os
 import pickle
 import traceback
@@ -17,6 +18,7 @@ from scaler.errors import (
     FunctionNotFound,
     ObjectLost,
     ObjectTooLarge,
+    ProtocolError,
     RemoteTraceback,
     ScalerError,
     SerializationError,
@@ -26,20 +28,22 @@ from scaler.errors import (
     WorkerLost,
     WorkerMemoryExceeded,
 )
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
+from scaler.protocol.formats import Format
 from scaler.serialize.exception import dumps_exception
 from scaler.serialize.payload import name_of_type
 
-#: kinds of records that are the engine's own words; "raised" is the user's exception
-_KINDS: dict[str, type[BaseException]] = {
-    "lost": WorkerLost,
-    "timeout": TaskTimeout,
-    "serialization": SerializationError,
-    "function": FunctionNotFound,
-    "object": ObjectLost,
-    "size": ObjectTooLarge,
-    "memory": WorkerMemoryExceeded,
-    "full": StoreFull,
-    "cancelled": CancelledError,
+#: what the engine's own words become; RAISED is the user's exception
+_CLASSES: dict[int, type[BaseException]] = {
+    ErrorKind.LOST: WorkerLost,
+    ErrorKind.TIMEOUT: TaskTimeout,
+    ErrorKind.SERIALIZATION: SerializationError,
+    ErrorKind.FUNCTION: FunctionNotFound,
+    ErrorKind.OBJECT: ObjectLost,
+    ErrorKind.SIZE: ObjectTooLarge,
+    ErrorKind.MEMORY: WorkerMemoryExceeded,
+    ErrorKind.FULL: StoreFull,
+    ErrorKind.CANCELLED: CancelledError,
 }
 
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -48,23 +52,13 @@ _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TEXT_LIMIT = 1 << 16
 
 
-def encode_error(
-    kind: str,
-    type_name: str = "",
-    message: str = "",
-    traceback: str = "",
-    function: str = "",
-    pickled: bytes | None = None,
-) -> bytes:
-    """Return an error record; `kind` is "raised" or one of the engine's own."""
-    texts = [text.encode("utf-8", "backslashreplace") for text in (kind, type_name, message, traceback, function)]
-    return marshal.dumps((*texts, pickled))
-
-
 def exception_record(error: BaseException, function: str = "") -> bytes:
     """Return the record of what a user's function raised, to be called where it was raised; never raises."""
     name = name_of_type(type(error))
-    return encode_error("raised", name, _message(error), _traceback(error), function, dumps_exception(error))
+    pickled = dumps_exception(error)
+    form = 0 if pickled is None else Format.PICKLE
+    record = ErrorRecord(ErrorKind.RAISED, _message(error), function, name, _traceback(error), pickled or b"", form)
+    return record.encode()
 
 
 def decode_error(record: bytes | memoryview, what: str = "") -> BaseException:
@@ -73,45 +67,56 @@ def decode_error(record: bytes | memoryview, what: str = "") -> BaseException:
     Never raises: bytes that are no record become a TaskError that says so.
     """
     try:
-        *texts, pickled = marshal.loads(record)
-        kind, type_name, message, text, function = (part.decode() for part in texts)
-    except Exception:
+        told = ErrorRecord.decode(record)
+    except ProtocolError:
         return TaskError(f"{what or 'a task'} failed, and its error record cannot be read")
-    subject = what or function
-    if kind == "raised":
-        return _raised(type_name, message, text, subject, pickled)
-    words = message if not subject or subject in message else f"{subject}: {message}"
-    error = _KINDS.get(kind, TaskError)(words)
-    return _with_traceback(error, text) if text else error
+    subject = what or told.function
+    if told.kind == ErrorKind.RAISED:
+        error = _raised(told, subject)
+    else:
+        words = told.message if not subject or subject in told.message else f"{subject}: {told.message}"
+        error = _CLASSES.get(told.kind, TaskError)(words)
+        if told.traceback:
+            _add_traceback(error, told.traceback)
+    for note in told.notes:
+        _add_note(error, note)
+    return error
 
 
-def _raised(type_name: str, message: str, text: str, subject: str, pickled: bytes | None) -> BaseException:
+def _raised(told: ErrorRecord, subject: str) -> BaseException:
     reason = "it cannot be pickled"
-    if pickled is not None:
+    if told.format == Format.PICKLE:
         try:
-            error = pickle.loads(pickled)
+            error = pickle.loads(told.exception)
             if isinstance(error, BaseException):
-                return _with_traceback(error, text)
+                _add_traceback(error, told.traceback)
+                return error
             reason = f"it was unpickled as {type(error).__name__}"
         except KeyboardInterrupt:
             raise  # the user's Ctrl-C, not the exception we were asked for
         except BaseException as failure:  # the user's classes may do anything while they are unpickled
             reason = f"it cannot be unpickled here: {type(failure).__name__}: {_message(failure)}"
-    words = f"{type_name}: {message}" if message else type_name
-    told = f"{words}\n(raised by {subject or 'a task'}; shown as text since {reason})"
-    return _with_traceback(TaskError(told, type_name=type_name, traceback=text), text)
+    elif told.format:
+        reason = f"its format, {told.format}, is not known here"
+    words = f"{told.type_name}: {told.message}" if told.message else told.type_name
+    text = f"{words}\n(raised by {subject or 'a task'}; shown as text since {reason})"
+    error = TaskError(text, type_name=told.type_name, traceback=told.traceback)
+    _add_traceback(error, told.traceback)
+    return error
 
 
-def _with_traceback(error: BaseException, text: str) -> BaseException:
+def _add_traceback(error: BaseException, text: str) -> None:
     """Attach the remote traceback: as the cause, or as a note where the user gave a cause."""
-    try:
+    with contextlib.suppress(Exception):  # a class that forbids attributes: it matters more than its traceback
         if error.__cause__ is None:
             error.__cause__ = RemoteTraceback(text)
         else:
             error.add_note(f"Remote traceback:\n{text}")
-    except Exception:  # a class that forbids attributes: the exception matters more than its traceback
-        pass
-    return error
+
+
+def _add_note(error: BaseException, note: str) -> None:
+    with contextlib.suppress(Exception):
+        error.add_note(note)
 
 
 def _message(error: BaseException) -> str:

@@ -15,9 +15,10 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+from scaler.protocol import failures
 from scaler.protocol.messages import CANCELLED, ERROR, KEEP, PROFILE, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import PROTOCOL
-from scaler.serialize.record import encode_error, exception_record
+from scaler.serialize.record import exception_record
 from scaler.worker import context, peak
 from scaler.worker.constants import BEGUN_CELL, HANDOUT_CELL, ROW_CELL
 from scaler.worker.handout import Part
@@ -161,5 +162,4 @@ class Ledger:
 def too_large(size: int) -> Failed:
     """Return the failure of a row whose result is larger than a message to the agent can be."""
     limit = context.largest_result()
-    text = f"the result takes {size:,} bytes as a pickle; {limit:,} is the most a task can return (max_message_bytes)"
-    return Failed(encode_error("size", "scaler.errors.ObjectTooLarge", text))
+    return Failed(failures.result_too_large(size, limit).encode())

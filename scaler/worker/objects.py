@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from scaler.protocol import failures
 from scaler.serialize.call import AnySerializer, decode_function
 from scaler.serialize.outofband import unpack
-from scaler.serialize.record import encode_error
 from scaler.store import ObjectMissing
 from scaler.store.segments import open_object
 from scaler.worker import context
@@ -35,12 +35,10 @@ class Failed(Exception):
 def undecodable(what: str, name: str, error: BaseException) -> Failed:
     """Return the failure of rows whose function or arguments raised `error` while they were unpickled."""
     missing = isinstance(error, (ImportError, AttributeError))
-    kind = type(error).__qualname__
-    text = f"{what} {name} cannot be unpickled on {socket.gethostname()}: {kind}: {error}"
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        text += f" (install {error.name.partition('.')[0]} there)"
+    install = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
     lines = "".join(traceback.format_exception(error)) if not missing else ""
-    return Failed(encode_error("function" if missing else "serialization", kind, text, lines, name))
+    words = f"{type(error).__qualname__}: {error}"
+    return Failed(failures.undecodable(what, name, socket.gethostname(), words, missing, install, lines).encode())
 
 
 class Objects:
@@ -209,5 +207,4 @@ class Objects:
                 return stored.inband, stored.buffers
             except ObjectMissing:
                 pass
-        text = f"object {key[1]} of {name} is not on {socket.gethostname()}"
-        raise Failed(encode_error("object", "ObjectLost", text, "", name))
+        raise Failed(failures.not_there(name, key[1], socket.gethostname()).encode())

@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from scaler.protocol import failures
 from scaler.protocol.messages import GRAPH, KEEP, LIVE, SIZE, STORED, VALUES_EACH
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, pack_large
 from scaler.serialize.payload import PROTOCOL, SCALARS, describe
-from scaler.serialize.record import encode_error
 from scaler.store import StoreFull, segments
 from scaler.worker import context
 from scaler.worker.handout import Handout, Key
@@ -51,8 +51,7 @@ def in_message(name: str, serializer: AnySerializer | None) -> Callable[[Any], b
 
 def unpicklable(name: str, error: Exception) -> Failed:
     """Return the failure of a row whose result raised `error` while it was pickled."""
-    text = f"the result of {name}: {error}"
-    return Failed(encode_error("serialization", type(error).__qualname__, text, "", name))
+    return Failed(failures.unencodable(name, str(error)).encode())
 
 
 def _write(store: str, key: Key, packed: Packed) -> int:
@@ -133,6 +132,5 @@ class Results:
             if isinstance(error, OSError) and error.errno is None:
                 raise  # not by the system: a signal handler of the user's
             self._unreported = None
-            what = f"the result of {handout.name}, {describe(value)}, takes {packed.size:,} bytes"
-            text = f"{what} and cannot be stored: {str(error) or type(error).__name__}"
-            raise Failed(encode_error("full", "scaler.errors.StoreFull", text, "", handout.name)) from None
+            reason = str(error) or type(error).__name__
+            raise Failed(failures.no_room(handout.name, describe(value), packed.size, reason).encode()) from None

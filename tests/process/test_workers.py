@@ -17,8 +17,8 @@ import psutil
 import pytest
 from support import until
 
-from scaler.agent.exits import describe_exit
 from scaler.agent.workers import Exited, Started, WorkerOptions, WorkerProcess, Zygote
+from scaler.common.exits import describe_exit
 from scaler.protocol.messages import ERROR, GRAPH, KEEP, LIVE, SIZE, STREAM, TOGETHER, VALUES_LIST
 from scaler.serialize import payload
 from scaler.serialize.call import encode_entries, encode_function

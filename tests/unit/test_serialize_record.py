@@ -4,7 +4,9 @@ import threading
 import pytest
 
 from scaler import errors
-from scaler.serialize.record import decode_error, encode_error, exception_record
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
+from scaler.protocol.formats import Format
+from scaler.serialize.record import decode_error, exception_record
 
 
 def travelled(raiser):
@@ -183,25 +185,28 @@ def test_an_exception_without_text_still_gives_a_record():
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("lost", errors.WorkerLost),
-        ("timeout", errors.TaskTimeout),
-        ("serialization", errors.SerializationError),
-        ("function", errors.FunctionNotFound),
-        ("object", errors.ObjectLost),
-        ("cancelled", concurrent.futures.CancelledError),
-        ("of a later version", errors.TaskError),
+        (ErrorKind.LOST, errors.WorkerLost),
+        (ErrorKind.TIMEOUT, errors.TaskTimeout),
+        (ErrorKind.SERIALIZATION, errors.SerializationError),
+        (ErrorKind.FUNCTION, errors.FunctionNotFound),
+        (ErrorKind.OBJECT, errors.ObjectLost),
+        (ErrorKind.SIZE, errors.ObjectTooLarge),
+        (ErrorKind.MEMORY, errors.WorkerMemoryExceeded),
+        (ErrorKind.FULL, errors.StoreFull),
+        (ErrorKind.CANCELLED, concurrent.futures.CancelledError),
+        (200, errors.TaskError),  # of a later version
     ],
 )
 def test_the_engines_own_errors_name_the_task_once(kind, expected):
-    error = decode_error(encode_error(kind, message="killed by SIGKILL"), "task 3 (m.f)")
+    error = decode_error(ErrorRecord(kind, "killed by SIGKILL").encode(), "task 3 (m.f)")
     assert type(error) is expected
     assert str(error) == "task 3 (m.f): killed by SIGKILL"
-    error = decode_error(encode_error(kind, message="task 3 (m.f) was killed"), "task 3 (m.f)")
+    error = decode_error(ErrorRecord(kind, "task 3 (m.f) was killed").encode(), "task 3 (m.f)")
     assert str(error) == "task 3 (m.f) was killed"
 
 
 def test_what_is_unpickled_badly_comes_back_as_text():
-    record = encode_error("raised", "m.Odd", "text", "Traceback", "m.f", b"not a pickle")
+    record = ErrorRecord(ErrorKind.RAISED, "text", "m.f", "m.Odd", "Traceback", b"not a pickle", Format.PICKLE).encode()
     error = decode_error(record, "task 3")
     assert type(error) is errors.TaskError
     assert "cannot be unpickled here" in str(error)
@@ -214,3 +219,25 @@ def test_bytes_that_are_no_record_give_an_error_and_no_exception(record):
 
 def test_lone_surrogates_in_a_message_travel_as_escapes():
     assert type(travelled(raising(ValueError("\udc80")))) in (ValueError, errors.TaskError)
+
+
+def test_notes_of_a_record_are_shown_below_the_error():
+    record = ErrorRecord(ErrorKind.LOST, "task f (3): gone", notes=("sent to a", "lost with a"))
+    error = decode_error(record.encode())
+    assert error.__notes__ == ["sent to a", "lost with a"]
+
+
+def test_notes_of_a_record_come_behind_those_of_the_users_exception():
+    raised = ValueError("no")
+    raised.add_note("the user's")
+    record = ErrorRecord.decode(exception_record(raised)).with_note("the engine's")
+    error = decode_error(record.encode())
+    assert type(error) is ValueError
+    assert error.__notes__ == ["the user's", "the engine's"]
+
+
+def test_an_exception_of_an_unknown_format_comes_back_as_text():
+    record = ErrorRecord(ErrorKind.RAISED, "no", "f", "ValueError", "Traceback", b"...", 99).encode()
+    error = decode_error(record)
+    assert type(error) is errors.TaskError
+    assert "its format, 99, is not known here" in str(error)

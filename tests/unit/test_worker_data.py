@@ -21,6 +21,7 @@ import pytest
 from support.runner import ARGUMENTS, BATCH, CLIENT, FUNCTION, Agent, Kept
 
 from scaler.errors import ObjectLost, ObjectTooLarge, StoreFull
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import EACH, GRAPH, KEEP, LIVE, PROFILE, STORED, VALUES_EACH, VALUES_LIST
 from scaler.serialize import Serializer, payload
 from scaler.serialize.call import Slot, encode_call, encode_function, pack_entries, pack_function
@@ -333,14 +334,14 @@ def test_a_needed_file_that_is_missing_is_told_as_a_missing_object(agent: Agent)
     agent.hand_out(1, len, range(1), form=EACH, calls=calls, deps=[[(OTHER, -1)]])
     agent.run()
     assert isinstance(agent.outcomes()[0], ObjectLost)
-    assert marshal.loads(agent.spans()[0][9])[0] == b"object"
+    assert ErrorRecord.decode(agent.spans()[0][9]).kind == ErrorKind.OBJECT
     assert "object 50" in str(agent.outcomes()[0])
 
 
 def test_a_missing_function_is_told_as_a_missing_object_for_each_row(agent: Agent) -> None:
     agent.hand_out(1, None, range(2), arguments=[(), ()])
     agent.run()
-    assert [marshal.loads(span[9])[0] for span in agent.spans()] == [b"object", b"object"]
+    assert [ErrorRecord.decode(span[9]).kind for span in agent.spans()] == [ErrorKind.OBJECT] * 2
 
 
 def test_files_are_not_mapped_any_more_after_the_row(agent: Agent, store: str) -> None:

@@ -226,8 +226,7 @@ class AgentCore:
                 timeout = handout.part.task.timeout
                 if timeout:
                     if now >= handout.at + timeout:
-                        words = f"{handout.part.task.name} ran longer than its timeout of {timeout:g} s"
-                        self._crew.kill(worker, "timeout", words)
+                        self._crew.kill(worker, "timeout", "")
                         continue
                     wake = min(wake, handout.at + timeout)
                 if not worker.recalling and worker.is_crowded:

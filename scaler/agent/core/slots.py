@@ -13,10 +13,10 @@ from scaler.agent.core.part import Part
 from scaler.agent.core.placement import Placement
 from scaler.agent.core.state import Worker
 from scaler.agent.core.withdraw import Withdrawals
-from scaler.agent.exits import describe_exit
+from scaler.common.exits import describe_exit
+from scaler.protocol import failures
 from scaler.protocol.messages import ERROR, LOST, u32
 from scaler.protocol.results import SpanResult
-from scaler.serialize.record import encode_error
 
 #: workers kept for the next time a worker blocks
 PARKED = 4
@@ -125,9 +125,9 @@ class Slots:
                 self._over(worker, limit)
 
     def _over(self, worker: Worker, limit: int) -> None:
-        much = f"{worker.memory / 1e6:,.0f} MB, and a worker may take {limit / 1e6:,.0f} MB (worker_memory_limit)"
+        much = failures.memory_taken(worker.memory, limit)
         if worker.state == "busy":
-            self._crew.kill(worker, "memory", f"its worker took {much}")
+            self._crew.kill(worker, "memory", much)
         elif self._data.index.live_bytes(worker.slot):
             self._data.publish_all(worker)
         elif worker.state in ("idle", "parked"):
@@ -142,7 +142,7 @@ class Slots:
             return
         self.unsettled = True
         self.ending.discard(event.slot)
-        was, how = worker.state, describe_exit(event.status)
+        was = worker.state
         worker.move("gone")
         self._data.worker_gone(event.slot)
         number, begun = event.begun
@@ -161,7 +161,7 @@ class Slots:
             for lo, hi in reversed(handout.left):
                 if lo <= running < hi:
                     self._withdrawals.came_back(part, running + 1, hi)
-                    self._row_died(worker, part, running, event.pid, how)
+                    self._row_died(worker, part, running, event.pid, event.status)
                     self._withdrawals.came_back(part, lo, running)
                 else:
                     self._withdrawals.came_back(part, lo, hi)
@@ -174,6 +174,7 @@ class Slots:
             self._failed_starts += 1
             delay = min(0.05 * 2**self._failed_starts, 5.0)
             self.restart_at[event.slot] = self._crew.now + delay
+            how = describe_exit(event.status)
             self._out.log("ERROR", f"worker {event.slot} ended while starting: {how}; another try in {delay:.1f} s")
 
     def _forget_files(self, part: Part, left: list[tuple[int, int]], running: int) -> None:
@@ -187,19 +188,21 @@ class Slots:
                 if key not in self._data.index:
                     self._out.add(DropObject(key))
 
-    def _row_died(self, worker: Worker, part: Part, row: int, pid: int, how: str) -> None:
+    def _row_died(self, worker: Worker, part: Part, row: int, pid: int, status: int) -> None:
         task = part.task
-        kind, words = worker.sentence or ("lost", "")
+        kind, much = worker.sentence or ("lost", "")
         if self._withdrawals.is_cancelled(*part.key, row):
             self._withdrawals.came_back(part, row, row + 1)
         elif kind == "lost":
-            body = f"its worker (pid {pid}) {how}".encode()
+            body = failures.worker_ended(pid, status).encode()
             self._out.result(part.client, SpanResult(task.batch, row, row + 1, LOST, 0, 0, u32([len(body)]), body))
         elif kind in ("timeout", "memory"):
-            error = "TaskTimeout"
-            if kind == "memory":
-                error, words = "WorkerMemoryExceeded", f"task {task.name} ({task.batch + row}): {words}"
-            record = encode_error(kind, f"scaler.errors.{error}", words, function=task.name)
+            told = (
+                failures.task_timeout(task.name, task.batch + row, task.timeout)
+                if kind == "timeout"
+                else failures.worker_memory_exceeded(task.name, task.batch + row, much)
+            )
+            record = told.encode()
             self._out.result(
                 part.client, SpanResult(task.batch, row, row + 1, ERROR, 0, worker.peak, u32([len(record)]), record)
             )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scaler.errors import ProtocolError
+from scaler.protocol.failures import results_unreadable
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -435,7 +436,7 @@ class SchedulerCore:
 
     def _unreadable(self, agent: Agent, client: Client, batch: Batch, span: SpanResult, problem: str) -> None:
         """An agent's list of values is none: its session ends, and for these rows this was an attempt."""
-        why = f"its agent, {agent.name}, sent {problem}".encode()
+        why = results_unreadable(agent.name, problem).encode()
         for row in range(span.lo, span.hi):
             self._rows.ended(agent, client, batch, SpanResult(batch.id, row, row + 1, LOST, 0, 0, u32([len(why)]), why))
         self._lost(agent.number, f"sent {problem}")

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from scaler.protocol.failures import out_of_reach
 from scaler.protocol.messages import ERROR, u32
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.core.placement import Placement
 from scaler.scheduler.core.state import Agent, Batch, Client
-from scaler.serialize.record import encode_error
 
 if TYPE_CHECKING:
     from scaler.scheduler.core.rows import Rows
@@ -63,8 +63,7 @@ class Reach:
         if returns <= MAX_RETURNS:
             self.settle(client, batch, row, agent)
             return
-        words = f"task {batch.task.name} ({batch.id + row}) could not get objects that it needs, {returns} times"
-        record = encode_error("object", message=words, function=batch.task.name)
+        record = out_of_reach(batch.task.name, batch.id + row, returns).encode()
         self._rows.finish(client, batch, SpanResult(batch.id, row, row + 1, ERROR, 0, 0, u32([len(record)]), record))
 
     def settle(self, client: Client, batch: Batch, row: int, agent: Agent | None = None) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scaler.protocol.failures import result_lost
 from scaler.protocol.messages import ERROR, STORED, VALUES_EACH, Frame, ObjectRequest, u32, u64
 from scaler.protocol.results import SpanResult, stored_sizes
 from scaler.scheduler.core.state import DONE, QUEUED, WAITING, Agent, Batch, Client, Object
-from scaler.serialize.record import encode_error
 
 if TYPE_CHECKING:
     from scaler.scheduler.core.rows import Rows
@@ -113,7 +113,7 @@ class Recovery:
         elif span.outcome == VALUES_EACH:
             self._small(client, batch, value, item, span.body, len(waiting))
         else:
-            record = span.body if span.outcome == ERROR else encode_error("object", message=self.words(batch, value))
+            record = span.body if span.outcome == ERROR else result_lost(batch.task.name, value).encode()
             failures = [(b, r, record) for b, r in waiting]
             waiting = []
         self._rows.reread(client, value)
@@ -150,11 +150,6 @@ class Recovery:
         self._rows.reread(client, value)
         self.settle(client, batch, row)
         return [(b, r, record) for b, r in waiting if b.place[r] == WAITING]
-
-    @staticmethod
-    def words(batch: Batch, value: int) -> str:
-        """What is said of a value that can't be had any more."""
-        return f"the result of {batch.task.name} ({value}) is lost with its host and can't be computed again"
 
     def announced(self, client: Client, value: int, item: Object) -> None:
         """The client sent a lost object again."""

@@ -6,6 +6,7 @@ is said to its client once; values that other rows need become objects, counted 
 
 from collections.abc import Callable, Iterable, Iterator
 
+from scaler.protocol.failures import dependency_cancelled, never_sent, worker_lost
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -26,7 +27,6 @@ from scaler.scheduler.core.queues import ReadyQueues
 from scaler.scheduler.core.reach import Reach
 from scaler.scheduler.core.recovery import Recovery
 from scaler.scheduler.core.state import AGENT, DONE, QUEUED, WAITING, Agent, Batch, Client, Object
-from scaler.serialize.record import encode_error
 
 #: ids of list objects, made here, have this bit; clients' ids never do
 LIST_OBJECT = 1 << 63
@@ -70,9 +70,7 @@ class Rows:
         client.batches[batch.id] = batch
         client.outstanding += batch.rows
         if missing:
-            record = encode_error(
-                "object", message=f"object {missing[0]} of {task.name} was never sent, or is released already"
-            )
+            record = never_sent(task.name, missing[0]).encode()
             self._account(client, batch, 0, batch.rows, WAITING)
             self._fail_rows(client, [(batch, row, record) for row in range(batch.rows)])
             return
@@ -223,9 +221,7 @@ class Rows:
             self._requeue(batch, row, row + 1)
             return
         what = bytes(span.body).decode(errors="replace")
-        name = batch.task.name
-        words = f"task {name} ({batch.id + row}): {what}; attempt {losses} of {losses}, given up"
-        record = encode_error("lost", "scaler.errors.WorkerLost", words, function=name)
+        record = worker_lost(batch.task.name, batch.id + row, what, losses).encode()
         self._finish(
             client,
             batch,
@@ -441,11 +437,7 @@ class Rows:
                 for row, size in zip(range(lo, hi), stored_sizes(span), strict=True):
                     self._supply_stored(client, batch, row, size, agent)
         elif batch.keeps or batch.waiters:
-            record = (
-                span.body
-                if outcome == ERROR
-                else encode_error("cancelled", message=f"{batch.task.name}, which this needs, was cancelled")
-            )
+            record = span.body if outcome == ERROR else dependency_cancelled(batch.task.name).encode()
             failures: list[tuple[Batch, int, Frame]] = []
             for row in range(lo, hi):
                 failures += self._row_failed(client, batch, row, record)

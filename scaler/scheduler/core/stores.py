@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from scaler.protocol.failures import sent_nowhere
 from scaler.protocol.messages import (
     PLACE,
     STORED_OBJECT,
@@ -20,7 +21,6 @@ from scaler.scheduler.core.events import StartStore
 from scaler.scheduler.core.outbox import Outbox
 from scaler.scheduler.core.rows import Rows
 from scaler.scheduler.core.state import Agent, Client
-from scaler.serialize.record import encode_error
 
 
 class Stores:
@@ -102,8 +102,7 @@ class Stores:
                 tries = client.rereads[object_id] = client.rereads.get(object_id, 0) + 1
                 if tries > self._rows.retries_on_loss:
                     del client.rereads[object_id]
-                    words = f"object {object_id} is lost: its client sent it again to a store that is gone"
-                    self._rows.announce_failed(client, object_id, encode_error("object", message=words))
+                    self._rows.announce_failed(client, object_id, sent_nowhere(object_id).encode())
                     continue
             self._rows.announce(client, object_id, b"", size, agent)
             if agent is not None:

@@ -6,6 +6,8 @@ from typing import Any
 
 from scaler.client import events as ev
 from scaler.client.session import SessionCore
+from scaler.protocol import failures
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Established
 from scaler.protocol.messages import (
@@ -25,7 +27,6 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.serialize.record import encode_error
 from simulator.checks import Wrong, check_session
 from simulator.jobs import Block, Constant, Job, ends_of
 from simulator.network import Line
@@ -420,10 +421,14 @@ class SimClient(Process):
             if token.end[0] == "value":
                 self._handle(ev.Announce(value_id, pickle.dumps(token.end[1])))
             else:
-                self._handle(ev.Announce(value_id, encode_error(token.end[0], message="an argument"), failed=True))
+                self._handle(
+                    ev.Announce(
+                        value_id, ErrorRecord(ErrorKind[token.end[0].upper()], "an argument").encode(), failed=True
+                    )
+                )
         else:
             self._handle(
-                ev.Announce(value_id, encode_error("object", message=f"{value_id} is unknown here"), failed=True)
+                ev.Announce(value_id, failures.object_lost(f"{value_id} is unknown here").encode(), failed=True)
             )
 
     def disconnect(self) -> None:

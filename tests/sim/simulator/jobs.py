@@ -1,10 +1,10 @@
 """What a row does when it runs, what its value is, and which ends are right for it."""
 
-import marshal
 import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_LIST, Frame
 from scaler.protocol.results import SpanResult, stored_sizes, values_of
 
@@ -162,5 +162,5 @@ def ends_of(span: SpanResult) -> list[tuple[Any, ...]]:
 
 def kind_of(record: Frame) -> tuple[str, str]:
     """(kind, text) of an error record."""
-    kind, _, text, *_ = marshal.loads(bytes(record))
-    return kind.decode(), text.decode()
+    told = ErrorRecord.decode(record)
+    return ErrorKind(told.kind).name.lower(), told.message

@@ -7,6 +7,7 @@ from typing import Any
 from scaler.agent.core import events as ae
 from scaler.agent.core.core import AgentCore
 from scaler.agent.core.memory import Limits as MemoryLimits
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     EACH,
     ERROR,
@@ -35,7 +36,6 @@ from scaler.protocol.messages import (
 from scaler.protocol.results import NO_SIZES, ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.core import SchedulerCore
-from scaler.serialize.record import encode_error
 from simulator.limits import default_limits
 
 Span = tuple[int, int, int]
@@ -93,7 +93,7 @@ def result(batch: int, lo: int, hi: int, outcome: int = VALUES_LIST, us: int = 1
         body = pickle.dumps(list(range(lo, hi)), 5)
         return SpanResult(batch, lo, hi, outcome, us, 0, u32([len(body)]), body)
     if outcome in (ERROR, LOST):
-        record = encode_error("raised") if outcome == ERROR else b"why"
+        record = ErrorRecord(ErrorKind.RAISED).encode() if outcome == ERROR else b"why"
         return SpanResult(batch, lo, hi, outcome, us, 0, u32([len(record)]), record)
     return SpanResult(batch, lo, hi, outcome, us, 0, NO_SIZES, b"")
 

@@ -7,8 +7,9 @@ from collections import deque
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from scaler.protocol import failures
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import ERROR, GRAPH, KEEP, LIVE, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
-from scaler.serialize.record import encode_error
 from simulator.jobs import Job, mix
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class SimWorker:
         try:
             spec, values = self._call(part, row)
         except KeyError as error:
-            record = encode_error("object", message=f"object {error} of {part.name} is not here")
+            record = failures.not_there(part.name, error, "here").encode()
             self._report(part, row, ERROR, record, 0)
             return
         job = self.host.cluster.jobs[spec[0]]
@@ -231,7 +232,7 @@ class SimWorker:
         if behaviour == "print":
             self._say(("output", part.client, part.batch + row, part.name, 1, f"job {job.uid}\n"))
         if behaviour == "fail" or (behaviour == "flaky" and job.runs <= parameter):
-            record = encode_error("raised", "ValueError", f"job {job.uid}", function=part.name)
+            record = ErrorRecord(ErrorKind.RAISED, f"job {job.uid}", part.name, "ValueError").encode()
             self._report(part, row, ERROR, record, spec[1])
         else:
             self._report(part, row, -1, mix(spec, values), spec[1])

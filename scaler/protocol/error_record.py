@@ -1,0 +1,123 @@
+"""Error records: why a row has no value, in a form that every language reads.
+
+All numbers are little-endian; a text is u32 bytes of UTF-8 behind their number.
+
+    u8      VERSION of this layout
+    u8      kind: `ErrorKind`
+    u8      format of the exception: `Format`, 0 if there is none
+    text    type name of the exception, for people; message; traceback; name of the function
+    u32     and as many bytes: the exception, opaque but to those who read its format
+    u32     number of notes, and for each a text
+
+The texts say all there is to say, so a record is understood without the exception itself, which is left to clients.
+"""
+
+from enum import IntEnum
+from struct import Struct, error
+from typing import NamedTuple, Self
+
+from scaler.errors import ProtocolError
+
+VERSION = 1
+
+_HEAD = Struct("<BBB")
+_SIZE = Struct("<I")
+
+
+class ErrorKind(IntEnum):
+    """What kept a row from a value."""
+
+    #: its function raised an exception, which comes with the record if it can be encoded
+    RAISED = 0
+    #: its worker died, too often
+    LOST = 1
+    #: it ran longer than its timeout
+    TIMEOUT = 2
+    #: its function, an argument or its result cannot be encoded or decoded
+    SERIALIZATION = 3
+    #: its function is not importable where it was to run
+    FUNCTION = 4
+    #: an object that it needs is gone
+    OBJECT = 5
+    #: its result is larger than a message can be
+    SIZE = 6
+    #: its worker took more memory than it may
+    MEMORY = 7
+    #: there is no room for its result
+    FULL = 8
+    #: something that it depends on was cancelled
+    CANCELLED = 9
+
+
+class ErrorRecord(NamedTuple):
+    """Why a row has no value."""
+
+    #: an `ErrorKind`, or one of a later version
+    kind: int
+    message: str = ""
+    #: name of the function that the row called
+    function: str = ""
+    #: qualified name of the exception's class
+    type_name: str = ""
+    traceback: str = ""
+    #: the exception itself, empty if it can't travel
+    exception: bytes = b""
+    #: how that is encoded, a `Format`; 0 if it is empty
+    format: int = 0
+    #: what else there is to know, say what happened to the row; each is shown below the error
+    notes: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        """The record as bytes; what of a text is no UTF-8 is written as escapes."""
+        parts = [_HEAD.pack(VERSION, self.kind, self.format)]
+        for text in (self.type_name, self.message, self.traceback, self.function):
+            _put(parts, text.encode("utf-8", "backslashreplace"))
+        _put(parts, self.exception)
+        parts.append(_SIZE.pack(len(self.notes)))
+        for note in self.notes:
+            _put(parts, note.encode("utf-8", "backslashreplace"))
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, record: bytes | memoryview) -> Self:
+        """The record in these bytes, ProtocolError if they hold none."""
+        data = bytes(record)
+        try:
+            version, kind, form = _HEAD.unpack_from(data)
+            if version != VERSION:
+                raise ProtocolError(f"an error record of version {version}; this is version {VERSION}")
+            at, parts = _HEAD.size, []
+            for _ in range(5):
+                part, at = _get(data, at)
+                parts.append(part)
+            (count,) = _SIZE.unpack_from(data, at)
+            at += _SIZE.size
+            notes = []
+            for _ in range(count):
+                note, at = _get(data, at)
+                notes.append(note.decode())
+            exception = parts.pop()
+            type_name, message, traceback, function = (part.decode() for part in parts)
+        except (error, UnicodeDecodeError) as problem:
+            raise ProtocolError(f"no error record: {problem}") from None
+        if at != len(data):
+            raise ProtocolError(f"no error record: {len(data) - at} bytes behind it")
+        return cls(kind, message, function, type_name, traceback, exception, form, tuple(notes))
+
+    def with_note(self, note: str) -> Self:
+        """The same with one more note."""
+        return self._replace(notes=(*self.notes, note))
+
+
+def _put(parts: list[bytes], data: bytes) -> None:
+    parts.append(_SIZE.pack(len(data)))
+    parts.append(data)
+
+
+def _get(data: bytes, at: int) -> tuple[bytes, int]:
+    """What is at a place behind its size, and the place behind it."""
+    (size,) = _SIZE.unpack_from(data, at)
+    start = at + _SIZE.size
+    if size > len(data) - start:
+        raise ProtocolError("no error record: it is cut short")
+    return data[start : start + size], start + size

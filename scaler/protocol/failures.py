@@ -1,0 +1,143 @@
+"""What the engine itself says of rows that have no value: each text is here, as a function of the facts.
+
+Scheduler, agents, workers and clients make their error records by these functions; what a user's function raises is not
+among them. Errors name the task, what happened to it, and what can be done about it where that is not plain.
+"""
+
+from scaler.common.exits import describe_exit
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
+
+
+def task_words(name: str, row_id: int) -> str:
+    """What a row is called in messages.
+
+    >>> task_words("f", 12)
+    'task f (12)'
+    """
+    return f"task {name} ({row_id})"
+
+
+# ---- WorkerLost ------------------------------------------------------------------------------------------------------
+def worker_ended(pid: int, status: int) -> str:
+    """How a worker ended, for a row that is reported as lost; `status` is a wait status.
+
+    >>> worker_ended(7, 9)
+    'its worker (pid 7) was killed by SIGKILL'
+    """
+    return f"its worker (pid {pid}) {describe_exit(status)}"
+
+
+def results_unreadable(agent: str, problem: str) -> str:
+    """Why rows count as lost whose results are none.
+
+    >>> results_unreadable("node 1", "a list that is none")
+    'its agent, node 1, sent a list that is none'
+    """
+    return f"its agent, {agent}, sent {problem}"
+
+
+def worker_lost(name: str, row_id: int, how: str, attempts: int) -> ErrorRecord:
+    """A row was lost with each worker that it was given to; `how` says what became of the last one."""
+    words = f"{task_words(name, row_id)}: {how}; attempt {attempts} of {attempts}, given up"
+    return ErrorRecord(ErrorKind.LOST, words, name)
+
+
+# ---- TaskTimeout, WorkerMemoryExceeded -------------------------------------------------------------------------------
+def task_timeout(name: str, row_id: int, seconds: float) -> ErrorRecord:
+    """A row ran longer than it may."""
+    words = f"{task_words(name, row_id)} ran longer than its timeout of {seconds:g} s"
+    return ErrorRecord(ErrorKind.TIMEOUT, words, name)
+
+
+def memory_taken(taken: int, limit: int) -> str:
+    """How much a worker took and may take, bytes.
+
+    >>> memory_taken(2_000_000, 1_000_000)
+    '2 MB, and a worker may take 1 MB (worker_memory_limit)'
+    """
+    return f"{taken / 1e6:,.0f} MB, and a worker may take {limit / 1e6:,.0f} MB (worker_memory_limit)"
+
+
+def worker_memory_exceeded(name: str, row_id: int, much: str) -> ErrorRecord:
+    """The worker of a row was ended since it took too much; `much` is as `memory_taken` says it."""
+    return ErrorRecord(ErrorKind.MEMORY, f"{task_words(name, row_id)}: its worker took {much}", name)
+
+
+# ---- ObjectLost ------------------------------------------------------------------------------------------------------
+def never_sent(name: str, object_id: int) -> ErrorRecord:
+    """The function or the arguments of a task are not there."""
+    words = f"object {object_id} of {name} was never sent, or is released already"
+    return ErrorRecord(ErrorKind.OBJECT, words)
+
+
+def result_lost(name: str, row_id: int) -> ErrorRecord:
+    """The value of a row is gone for good."""
+    words = f"the result of {name} ({row_id}) is lost with its host and can't be computed again"
+    return ErrorRecord(ErrorKind.OBJECT, words)
+
+
+def sent_nowhere(object_id: int) -> ErrorRecord:
+    """A client was asked for a lost object, and wrote it to a store that is gone as well, more than once."""
+    return ErrorRecord(
+        ErrorKind.OBJECT, f"object {object_id} is lost: its client sent it again to a store that is gone"
+    )
+
+
+def out_of_reach(name: str, row_id: int, times: int) -> ErrorRecord:
+    """Agents could not fetch what a row needs."""
+    words = f"{task_words(name, row_id)} could not get objects that it needs, {times} times"
+    return ErrorRecord(ErrorKind.OBJECT, words, name)
+
+
+def not_there(name: str, object_id: int, host: str) -> ErrorRecord:
+    """A worker has not got an object that a row needs."""
+    return ErrorRecord(ErrorKind.OBJECT, f"object {object_id} of {name} is not on {host}", name)
+
+
+def object_lost(words: str) -> ErrorRecord:
+    """A client can't send an object again, for the reason that these words give."""
+    return ErrorRecord(ErrorKind.OBJECT, words)
+
+
+# ---- CancelledError --------------------------------------------------------------------------------------------------
+def dependency_cancelled(name: str) -> ErrorRecord:
+    """A row that others depend on was cancelled."""
+    return ErrorRecord(ErrorKind.CANCELLED, f"{name}, which this needs, was cancelled")
+
+
+# ---- SerializationError, FunctionNotFound ----------------------------------------------------------------------------
+def undecodable(
+    what: str, name: str, host: str, error: str, missing: bool, install: str = "", traceback: str = ""
+) -> ErrorRecord:
+    """A function or an argument (`what`) can't be decoded at a host, because of `error`.
+
+    With `missing` something that it imports is not there; `install` names the package to install.
+    """
+    words = f"{what} {name} cannot be unpickled on {host}: {error}"
+    if install:
+        words += f" (install {install} there)"
+    kind = ErrorKind.FUNCTION if missing else ErrorKind.SERIALIZATION
+    return ErrorRecord(kind, words, name, traceback=traceback)
+
+
+def unencodable(name: str, error: str) -> ErrorRecord:
+    """The result of a row can't be encoded, because of `error`."""
+    return ErrorRecord(ErrorKind.SERIALIZATION, f"the result of {name}: {error}", name)
+
+
+def results_damaged(problem: str) -> ErrorRecord:
+    """What a worker sent as results can't be told apart at the client."""
+    return ErrorRecord(ErrorKind.SERIALIZATION, f"a worker sent {problem}")
+
+
+# ---- ObjectTooLarge, StoreFull ---------------------------------------------------------------------------------------
+def result_too_large(size: int, limit: int) -> ErrorRecord:
+    """A result takes more bytes than a message to the agent can have."""
+    words = f"the result takes {size:,} bytes as a pickle; {limit:,} is the most a task can return (max_message_bytes)"
+    return ErrorRecord(ErrorKind.SIZE, words)
+
+
+def no_room(name: str, what: str, size: int, reason: str) -> ErrorRecord:
+    """There is no room in the store for a result of so many bytes; `what` says what it is."""
+    words = f"the result of {name}, {what}, takes {size:,} bytes and cannot be stored: {reason}"
+    return ErrorRecord(ErrorKind.FULL, words, name)
