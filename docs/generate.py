@@ -17,7 +17,7 @@ from pathlib import Path
 from scaler.agent.core.state import WORKER_TRANSITIONS
 from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, settings
 from scaler.protocol import codec, initiator
-from scaler.scheduler.core.state import TRANSITIONS
+from scaler.scheduler.state.transitions import TRANSITIONS
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -114,7 +114,9 @@ def value(name: str, unit: str) -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
-    "rows": lambda: states(TRANSITIONS, "waiting"),
+    "rows": lambda: states(
+        {move: "; ".join(c.words for c in causes) for move, causes in TRANSITIONS.items()}, "waiting"
+    ),
     "workers": lambda: states(WORKER_TRANSITIONS, "starting"),
     "session": session,
     "options": options,

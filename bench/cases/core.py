@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from bench.results import Sample
 from scaler.protocol.messages import EACH, PROTOCOL_VERSION, VALUES_LIST, Hello, Task, TaskResult, u8, u32, u64
-from scaler.scheduler.core.core import Limits, SchedulerCore
 from scaler.scheduler.core.events import Effect, Event, Joined, Received, Send
+from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 
 #: a host's workers, and what a task takes them: long enough that an agent has no more than two rows for each of them
 WORKERS, TASK_US = 4, 100_000
@@ -22,7 +22,7 @@ BEGIN, END = 100_000, 200_000
 #: messages that the scheduler finds when it looks, at most
 MESSAGES = 10
 CLIENT = 1
-NEVER = Limits(client_timeout=1e9, agent_timeout=1e9)
+NEVER = Limits(client_timeout=1e9, agent_timeout=1e9, retries_on_loss=3, protected=True)
 
 
 def core(name: str, repetitions: int) -> Iterator[Sample]:

@@ -89,6 +89,12 @@ def out_of_reach(name: str, row_id: int, times: int) -> ErrorRecord:
     return ErrorRecord(ErrorKind.OBJECT, words, name)
 
 
+def given_up(name: str, defect: str) -> ErrorRecord:
+    """A defect of the scheduler has put a batch in disorder."""
+    words = f"{name} was given up because of a defect of the scheduler, whose log has more of it: {defect}"
+    return ErrorRecord(ErrorKind.OBJECT, words, name)
+
+
 def not_there(name: str, object_id: int, host: str) -> ErrorRecord:
     """A worker has not got an object that a row needs."""
     return ErrorRecord(ErrorKind.OBJECT, f"object {object_id} of {name} is not on {host}", name)

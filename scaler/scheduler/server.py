@@ -6,6 +6,7 @@ import logging
 import signal
 import time
 from collections.abc import Callable
+from heapq import nlargest
 
 from scaler.agent.shell import AgentShell
 from scaler.common.loop import Loop, make_loop
@@ -18,7 +19,8 @@ from scaler.protocol.messages import PROTOCOL_VERSION
 from scaler.scheduler.beside import StoreBeside
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
-from scaler.scheduler.core.core import Limits, SchedulerCore
+from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
+from scaler.scheduler.views.snapshot import snapshot
 from scaler.transport import Listener, Security, listen, security_of
 from scaler.version import __version__
 
@@ -50,18 +52,17 @@ class Server:
 
     def _log_holdings(self) -> None:
         """Say in a line what is here, and in another what is expected; asked for with `kill -USR1`."""
-        core = self._core
-        clients = core.clients.values()
+        seen = snapshot(self._core.state)
         logger.info(
             "Scheduler: holds %d clients, %d agents, %d rows, %d queued, %d at agents, %d objects",
-            len(clients), len(core.agents), sum(client.outstanding for client in clients), core.queued,
-            sum(agent.outstanding for agent in core.agents.values()), sum(len(client.objects) for client in clients),
+            len(seen.clients), len(seen.agents), seen.waiting + seen.queued + seen.at_agents, seen.queued,
+            seen.at_agents, sum(client.objects for client in seen.clients),
         )  # fmt: skip
-        bandwidth, longest = core.estimates(10)
-        functions = ", ".join(f"{name} {each / 1e3:,.3f} ms" for name, each in longest)
+        known = [(function.duration_us, function.name) for function in seen.functions if function.duration_us]
+        functions = ", ".join(f"{name} {each / 1e3:,.3f} ms" for each, name in nlargest(10, known))
         logger.info(
             "Scheduler: expects %s MB/s between hosts; of tasks: %s",
-            f"{bandwidth / 1e6:,.0f}",
+            f"{seen.bandwidth / 1e6:,.0f}",
             functions or "nothing yet",
         )
         if self._agent is not None:

@@ -10,7 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 
 from scaler.agent.core.queue import RowQueue
 from scaler.common.spans import SpanQueue, runs_of
-from scaler.scheduler.core.queues import ReadyQueues
+from scaler.scheduler.state.ready_queues import ReadyQueues
 
 
 @dataclass(eq=False)
@@ -23,6 +23,11 @@ class Batch:
     capabilities: tuple[str, ...] = ()
     #: rows made so far
     rows: int = 0
+
+    @property
+    def queue_class(self) -> tuple[int, tuple[str, ...]]:
+        """Which queue of ready rows is theirs."""
+        return -self.priority, self.capabilities
 
     @property
     def task(self) -> Any:

@@ -24,7 +24,7 @@ def cluster(agents: int) -> tuple[FakeScheduler, int]:
     fake._last = agents
     client = fake.client()
     fake.say(client, task(10, 1))
-    (agent,) = [n for n in fake.core.agents if fake.heard(n, Task)]
+    (agent,) = [n for n in fake.core.state.agents if fake.heard(n, Task)]
     fake.report(agent, client, result(10, 0, 1, us=1_000_000))
     return fake, client
 

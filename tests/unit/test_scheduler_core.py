@@ -52,7 +52,7 @@ def test_rows_wait_until_an_agent_comes() -> None:
     fake = FakeScheduler()
     client = fake.client()
     fake.say(client, task(10, 3))
-    assert fake.core.queued == 3
+    assert fake.core.state.queues.rows == 3
     agent = fake.agent(4)
     assert fake.placed(agent) == [(10, 0, 3)]
 
@@ -90,7 +90,7 @@ def test_higher_priority_goes_first_and_clients_take_turns() -> None:
         for message in fake.heard(agent, Task):
             order += [(message.client, message.batch)] * (message.spans[1] - message.spans[0])
         for c in (one, two):
-            for batch in list(fake.core.clients[c].batches.values()):
+            for batch in list(fake.core.state.clients[c].batches.values()):
                 for lo, hi in batch.spans_in(16 + agent):
                     fake.report(agent, c, result(batch.id, lo, hi))
     order += [(message.client, message.batch) for message in fake.heard(agent, Task)]
@@ -102,7 +102,7 @@ def test_only_agents_with_the_capabilities_get_rows_that_need_them() -> None:
     fake = FakeScheduler(4)
     client = fake.client()
     fake.say(client, task(10, 2, capabilities=("gpu",)))
-    assert fake.core.queued == 2
+    assert fake.core.state.queues.rows == 2
     gpu = fake.agent(1, ("fast", "gpu"))
     assert fake.holds(gpu) == 2
     assert fake.holds(fake.agents[0]) == 0
@@ -154,7 +154,7 @@ def test_results_are_passed_on_as_they_come() -> None:
     fake.say(client, task(10, 2))
     fake.report(fake.agents[0], client, result(10, 0, 1, VALUES_EACH), result(10, 1, 2, ERROR))
     assert fake.ends(client) == [(10, 0, 1, VALUES_EACH), (10, 1, 2, ERROR)]
-    assert fake.core.clients[client].batches == {}
+    assert fake.core.state.clients[client].batches == {}
 
 
 def test_a_failed_row_is_run_again_as_often_as_asked() -> None:
@@ -221,14 +221,14 @@ def test_rows_without_their_function_fail() -> None:
     client = fake.client()
     fake.say(client, task(10, 2, function=99))
     assert fake.ends(client) == [(10, 0, 1, ERROR), (10, 1, 2, ERROR)] or fake.ends(client) == []
-    assert fake.core.clients[client].batches == {}
+    assert fake.core.state.clients[client].batches == {}
 
 
 def test_a_part_of_a_batch_is_not_a_clients_to_send() -> None:
     fake = FakeScheduler(1)
     client = fake.client()
     fake.say(client, task(10, 2, spans=u32([0, 1])))
-    assert client not in fake.core.clients
+    assert client not in fake.core.state.clients
 
 
 # ---- dependencies ----------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_a_graph_runs_in_its_order_and_only_wanted_values_are_said() -> None:
         assert list(given.spans) == [row, row + 1]
         fake.report(agent, client, result(10, row, row + 1, VALUES_EACH))
     assert fake.ends(client) == [(10, 2, 3, VALUES_EACH)]
-    assert set(fake.core.clients[client].objects) == {1}
+    assert set(fake.core.state.clients[client].values.objects) == {1}
 
 
 def test_rows_that_depend_on_a_failed_one_fail_with_its_error() -> None:
@@ -259,7 +259,7 @@ def test_a_cancelled_row_takes_those_that_depend_on_it_along() -> None:
     fake.say(client, graph(10, [[], [0], [1]], wanted=[2]))
     fake.cancel(client, (10, 0, 3))
     assert [end[:3] for end in fake.ends(client)] == [(10, 2, 3)]
-    assert fake.core.clients[client].batches == {}
+    assert fake.core.state.clients[client].batches == {}
 
 
 def dependent(batch: int, *values: int) -> Task:
@@ -278,7 +278,7 @@ def test_the_value_of_a_plain_pending_row_goes_to_the_rows_that_need_it() -> Non
     assert list(given.indexes) == [2]
     assert given.dependencies[0] >> 63
     fake.report(agent, client, result(20, 0, 1))
-    assert set(fake.core.clients[client].objects) == {1}
+    assert set(fake.core.state.clients[client].values.objects) == {1}
 
 
 def test_a_row_of_a_graph_can_be_an_argument_of_a_plain_row_too() -> None:
@@ -291,10 +291,10 @@ def test_a_row_of_a_graph_can_be_an_argument_of_a_plain_row_too() -> None:
         fake.report(agent, client, result(batch, 0, 1))
     fake.report(agent, client, result(10, 1, 2, VALUES_EACH))
     for batch in (20, 30):
-        if batch in fake.core.clients[client].batches:
+        if batch in fake.core.state.clients[client].batches:
             fake.report(agent, client, result(batch, 0, 1))
-    assert fake.core.clients[client].batches == {}
-    assert set(fake.core.clients[client].objects) == {1}
+    assert fake.core.state.clients[client].batches == {}
+    assert set(fake.core.state.clients[client].values.objects) == {1}
 
 
 def test_a_value_that_the_scheduler_does_not_have_is_asked_of_the_client() -> None:
@@ -306,7 +306,7 @@ def test_a_value_that_the_scheduler_does_not_have_is_asked_of_the_client() -> No
     fake.say(client, ObjectAnnounce(u64([15]), u8([0]), [b"value"]))
     assert fake.placed(fake.agents[0]) == [(20, 0, 1)]
     fake.report(fake.agents[0], client, result(20, 0, 1))
-    assert set(fake.core.clients[client].objects) == {1}
+    assert set(fake.core.state.clients[client].values.objects) == {1}
 
 
 def test_an_object_is_kept_until_its_client_and_all_rows_let_go() -> None:
@@ -315,9 +315,9 @@ def test_an_object_is_kept_until_its_client_and_all_rows_let_go() -> None:
     client = fake.client()
     fake.say(client, ObjectAnnounce(u64([5]), u8([0]), [b"value"]), dependent(20, 5))
     fake.say(client, ObjectRelease(u32([0]), u64([5])))
-    assert 5 in fake.core.clients[client].objects
+    assert 5 in fake.core.state.clients[client].values.objects
     fake.report(agent, client, result(20, 0, 1))
-    assert 5 not in fake.core.clients[client].objects
+    assert 5 not in fake.core.state.clients[client].values.objects
     fake.heard(agent)
     fake.wait(3.0)  # an agent is told when it costs nothing, or at the next look at the time
     (release,) = fake.heard(agent, ObjectRelease)
@@ -331,7 +331,7 @@ def test_a_queued_row_is_cancelled_at_once() -> None:
     fake.say(client, task(10, 5))
     fake.cancel(client, (10, 1, 3))
     assert fake.ends(client) == [(10, 1, 3, CANCELLED)]
-    assert fake.core.queued == 3
+    assert fake.core.state.queues.rows == 3
 
 
 def test_rows_at_an_agent_are_asked_of_it() -> None:
@@ -346,7 +346,7 @@ def test_rows_at_an_agent_are_asked_of_it() -> None:
     fake.report(agent, client, result(10, 1, 2, CANCELLED))
     assert len(fake.heard(client, TaskRunning)) == 1
     fake.report(agent, client, result(10, 0, 1))
-    assert fake.core.agents[agent].asked == []
+    assert fake.core.state.agents[agent].withdrawals == []
 
 
 def test_a_row_given_back_while_its_cancellation_was_on_the_way_is_cancelled() -> None:
@@ -373,7 +373,7 @@ def test_a_claim_gets_queued_rows_at_once_and_others_by_their_agent() -> None:
     fake.say(agent, TaskClaimResponse(spans(Spans, client, (10, 1, 2)), Spans()))
     (answer,) = fake.heard(client, TaskClaimResponse)
     assert list(answer.granted) == [(client, 10, 1, 2)]
-    assert fake.core.clients[client].outstanding == 1
+    assert fake.core.state.clients[client].outstanding == 1
 
 
 def test_a_claim_asked_of_an_agent_that_is_lost_is_granted_here() -> None:
@@ -394,7 +394,7 @@ def test_rows_that_wait_for_a_claimed_one_get_its_value_from_the_client() -> Non
     fake.claim(client, (10, 0, 1))
     assert [list(m) for m in fake.heard(client, ObjectRequest)] == [[(client, 10)]]
     fake.say(client, ObjectAnnounce(u64([10]), u8([0]), [b"value"]))
-    assert fake.core.queued == 1
+    assert fake.core.state.queues.rows == 1
 
 
 def test_a_claim_of_a_row_that_has_ended_is_refused() -> None:
@@ -425,9 +425,9 @@ def test_a_client_that_leaves_takes_everything_along() -> None:
     fake.say(client, DisconnectRequest())
     assert [type(m) for m in fake.heard(client)][-1] is DisconnectResponse
     assert [m.client for m in fake.heard(agent, ClientDeparture)] == [client]
-    assert fake.core.queued == fake.holds(agent) == 0
-    assert fake.core.clients == {}
-    assert fake.core.agents[agent].holds == set()
+    assert fake.core.state.queues.rows == fake.holds(agent) == 0
+    assert fake.core.state.clients == {}
+    assert fake.core.state.agents[agent].holdings.keys == set()
     assert any(isinstance(effect, ev.Forget) for effect in fake.effects)
 
 
@@ -446,21 +446,21 @@ def test_a_silent_peer_is_given_up_after_its_timeout() -> None:
     (agent,) = fake.agents
     for _ in range(4):
         fake.wait(2.6)
-    assert agent not in fake.core.agents
+    assert agent not in fake.core.state.agents
 
 
 def test_after_the_scheduler_itself_was_stopped_nobody_is_given_up_at_once() -> None:
     fake = FakeScheduler(1)
     client = fake.client()
     fake.wait(600.0)
-    assert list(fake.core.agents) == fake.agents
-    assert list(fake.core.clients) == [client]
+    assert list(fake.core.state.agents) == fake.agents
+    assert list(fake.core.state.clients) == [client]
 
 
 def test_a_message_that_is_not_its_senders_ends_the_session() -> None:
     fake = FakeScheduler(1)
     fake.say(fake.agents[0], task(10, 1))
-    assert fake.core.agents == {}
+    assert fake.core.state.agents == {}
 
 
 def test_output_goes_to_the_client_whose_row_printed_it() -> None:

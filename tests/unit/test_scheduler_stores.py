@@ -50,8 +50,8 @@ def stored(agent: int, *ids: int, client: int = 0, size: int = MIB) -> ObjectAnn
 
 def released(fake: FakeScheduler, agent: int) -> list[int]:
     fake.wait(3.0)
-    for number in (*fake.core.clients, *fake.core.agents):
-        fake.say(number, Heartbeat(0.0, getattr(fake.core.agents.get(number), "workers", 0)))
+    for number in (*fake.core.state.clients, *fake.core.state.agents):
+        fake.say(number, Heartbeat(0.0, getattr(fake.core.state.agents.get(number), "workers", 0)))
     return [i for message in fake.heard(agent, ObjectRelease) for i in message.ids]
 
 
@@ -159,7 +159,7 @@ def test_a_copy_that_was_fetched_is_known_and_released_too(two: Any) -> None:
     fake, first, second, client = two
     fake.say(client, stored(first, 5))
     fake.say(second, stored(second, 5, client=client))
-    assert fake.core.clients[client].objects[5].copies == {first, second}
+    assert fake.core.state.clients[client].values.objects[5].copies == {first, second}
     fake.say(client, names(0, 5, cls=ObjectRelease))
     assert released(fake, second) == [5]
 
@@ -192,7 +192,7 @@ def test_a_client_elsewhere_reads_by_way_of_the_store_beside_the_scheduler() -> 
     fake = FakeScheduler(1)
     (agent,) = fake.agents
     client = fake.client()
-    fake.core.clients[client].boot_id = "elsewhere"
+    fake.core.state.clients[client].boot_id = "elsewhere"
     fake.say(client, StoreRequest())
     assert [type(e) for e in fake.effects] == [StartStore]
     fake.say(client, StoreRequest(beside=True))
@@ -252,11 +252,11 @@ def test_a_lost_intermediate_is_computed_again_with_what_it_needs_in_turn(two: A
     assert fake.holds(first) == 1
     fake.lose(first)
     for row in range(3):
-        assert fake.core.clients[client].batches[10].place[row : row + 1].tolist() != [2], row
+        assert fake.core.state.clients[client].batches[10].place[row : row + 1].tolist() != [2], row
         fake.report(second, client, result(10, row, row + 1, STORED))
     fake.report(second, client, result(10, 3, 4, VALUES_EACH))
     assert ended(fake, client) == [(10, 3, 4, VALUES_EACH)]
-    assert not fake.core.clients[client].objects.keys() - {1}
+    assert not fake.core.state.clients[client].values.objects.keys() - {1}
 
 
 def test_small_values_are_not_computed_again(two: Any) -> None:
@@ -278,7 +278,7 @@ def test_rows_that_were_queued_wait_for_what_is_lost() -> None:
     fake.say(client, stored(agent, 5))
     fake.say(client, task(10, 4, dependency_counts=u32([1]) * 4, dependencies=u64([5]) * 4))
     fake.lose(agent)
-    assert fake.core.queued == 0
+    assert fake.core.state.queues.rows == 0
     (request,) = fake.heard(client, ObjectRequest)
     assert list(request) == [(client, 5)]
     other = fake.agent(2)
@@ -353,7 +353,7 @@ def test_everything_is_released_when_a_client_leaves(two: Any) -> None:
     fake.say(client, graph(10, [[], [0]], [0, 1]))
     fake.report(first, client, result(10, 0, 1, STORED))
     fake.lose(client)
-    assert not fake.core.agents[first].holds
+    assert not fake.core.state.agents[first].holdings.keys
 
 
 # ---- values that come as a list --------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def test_of_a_list_of_values_those_that_were_stored_before_become_objects() -> N
     assert rows_of(fake.placed(second)) == [(10, 1), (10, 2), (10, 3)]
     fake.report(second, client, result(10, 1, 4))
     assert fake.ends(client) == [(10, 3, 4, VALUES_EACH)]
-    objects = fake.core.clients[client].objects
+    objects = fake.core.state.clients[client].values.objects
     assert [pickle.loads(objects[value].payload) for value in (11, 12)] == [1, 2]
 
 
@@ -400,7 +400,7 @@ def test_a_list_of_values_that_is_none_costs_its_agent_the_session_and_its_rows_
     fake.heard(second)
     fake.report(second, client, SpanResult(10, 1, 4, VALUES_LIST, 0, 0, u32([len(body)]), body))
     assert [effect.number for effect in fake.effects if isinstance(effect, Forget)] == [second]
-    assert set(fake.core.clients) == {client, other}
+    assert set(fake.core.state.clients) == {client, other}
     third = fake.agent(4)
     assert rows_of(fake.placed(third)) == [(10, 1), (10, 2), (10, 3), (20, 0)]
     fake.report(third, client, result(10, 1, 4))
@@ -417,10 +417,10 @@ def test_rows_whose_agents_send_lists_that_are_none_are_given_up_in_the_end() ->
         assert fake.ends(client) == []
         agent = fake.agent(1)
         fake.report(agent, client, SpanResult(10, 0, 1, VALUES_LIST, 0, 0, u32([1]), b"?"))
-        assert agent not in fake.core.agents
+        assert agent not in fake.core.state.agents
     (message,) = fake.heard(client, TaskResult)
     assert "is no pickle" in str(decode_error(bytes(message.bodies[0])))
-    assert not fake.core.clients[client].batches
+    assert not fake.core.state.clients[client].batches
 
 
 def test_a_list_of_values_of_a_graph_is_told_row_by_row() -> None:

@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from scaler.config import SchedulerConfig
-from scaler.scheduler.core.core import Limits
+from scaler.scheduler.core.scheduler_core import Limits
 
 
 def default_limits(**changes: Any) -> Limits:

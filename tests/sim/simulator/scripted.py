@@ -35,7 +35,7 @@ from scaler.protocol.messages import (
 )
 from scaler.protocol.results import NO_SIZES, ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
-from scaler.scheduler.core.core import SchedulerCore
+from scaler.scheduler.core.scheduler_core import SchedulerCore
 from simulator.limits import default_limits
 
 Span = tuple[int, int, int]
@@ -102,7 +102,7 @@ class FakeScheduler:
     """A scheduler's core among peers that say what the test says."""
 
     def __init__(self, *workers: int, **limits: Any) -> None:
-        self.core = SchedulerCore(default_limits(**limits))
+        self.core = SchedulerCore(default_limits(**limits), strict=True)
         self.now = 0.0
         self._sent: dict[int, list[Message]] = {}
         self.effects: list[se.Effect] = []
@@ -176,7 +176,7 @@ class FakeScheduler:
 
     def holds(self, agent: int) -> int:
         """Rows that an agent has."""
-        return self.core.agents[agent].outstanding
+        return self.core.state.agents[agent].load.outstanding
 
     def cancel(self, client: int, *rows: Span, force: bool = False) -> None:
         """A client cancels rows."""

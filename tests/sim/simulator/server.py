@@ -1,6 +1,6 @@
 """A scheduler's process: the real Composition with its acceptor and core, and in a local cluster also an agent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from scaler.errors import ProtocolError
@@ -10,9 +10,11 @@ from scaler.protocol.hello import PYTHON, hello_of, packages
 from scaler.protocol.messages import PROTOCOL_VERSION
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
-from scaler.scheduler.core.core import Limits, SchedulerCore
+from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
+from scaler.scheduler.state.cluster_facts import Fact, PeerLeft
 from simulator.checks import check_scheduler
 from simulator.hosts import HEARTBEAT, Host
+from simulator.mirror import Mirror
 from simulator.network import Network
 from simulator.world import TICK, Process, World
 
@@ -21,13 +23,18 @@ class CheckedCore(SchedulerCore):
     """The real core; each step is told to the story and checked."""
 
     def __init__(self, world: World, limits: Limits) -> None:
-        super().__init__(limits)
+        super().__init__(limits, strict=True)
         self._world = world
+        self._mirror = Mirror(self.state)
+        self.state.facts.subscribe(self._observe)
+
+    def _observe(self, now: float, facts: Sequence[Fact]) -> None:
+        self._world.losses += sum(isinstance(fact, PeerLeft) and fact.role != "client" for fact in facts)
 
     def handle(self, events: Any, now: float) -> list[ev.Effect]:
         """As the core does."""
         effects = super().handle(events, now)
-        check_scheduler(self._world, self)
+        check_scheduler(self._world, self, self._mirror)
         for effect in effects:
             if isinstance(effect, ev.Send):
                 self._world.note("scheduler", (effect.number, effect.message))
@@ -96,7 +103,6 @@ class Server(Process):
             self.wake_at(wish.when)
         elif isinstance(wish, ev.Log):
             self.world.note(self.name, wish.text)
-            self.world.losses += wish.text.startswith("agent") and "is gone" in wish.text
         elif isinstance(wish, ev.StartStore):
             self.world.after(0.1, self._start_store)
 

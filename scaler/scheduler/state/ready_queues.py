@@ -3,16 +3,7 @@
 from bisect import insort
 
 from scaler.common.spans import SpanQueue
-from scaler.scheduler.core.state import Batch
-
-#: (-priority, required capabilities): the order in which queues are served
-Class = tuple[int, tuple[str, ...]]
-
-
-def class_of(batch: Batch) -> Class:
-    """The queue that a batch's rows belong to."""
-    return -batch.task.priority, batch.task.capabilities
-
+from scaler.scheduler.state.batches import Batch, QueueClass
 
 #: queues are kept for the next rows of their class, up to this many
 KEPT = 16
@@ -24,13 +15,17 @@ class ReadyQueues:
     __slots__ = ("_order", "_queues")
 
     def __init__(self) -> None:
-        self._queues: dict[Class, SpanQueue[Batch]] = {}
+        self._queues: dict[QueueClass, SpanQueue[Batch]] = {}
         #: the keys of `_queues`, highest priority first
-        self._order: list[Class] = []
+        self._order: list[QueueClass] = []
 
     def __bool__(self) -> bool:
         """There may be rows."""
         return bool(self._order)
+
+    def items(self) -> list[tuple[QueueClass, SpanQueue[Batch]]]:
+        """Each queue with its class, highest priority first, empty ones too."""
+        return [(key, self._queues[key]) for key in self._order]
 
     @property
     def rows(self) -> int:
@@ -38,7 +33,7 @@ class ReadyQueues:
         return sum(queue.rows for queue in self._queues.values())
 
     def _of(self, batch: Batch) -> SpanQueue[Batch]:
-        key = class_of(batch)
+        key = batch.queue_class
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = SpanQueue()
@@ -55,7 +50,7 @@ class ReadyQueues:
 
     def remove(self, batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out rows; the spans that were here."""
-        queue = self._queues.get(class_of(batch))
+        queue = self._queues.get(batch.queue_class)
         return [] if queue is None else queue.remove(batch, lo, hi)
 
     def drop_client(self, client: int) -> None:
@@ -63,7 +58,7 @@ class ReadyQueues:
         for queue in self._queues.values():
             queue.drop_client(client)
 
-    def in_order(self) -> list[tuple[Class, SpanQueue[Batch]]]:
+    def in_order(self) -> list[tuple[QueueClass, SpanQueue[Batch]]]:
         """The queues that hold rows, highest priority first."""
         if len(self._order) > KEPT:
             for key in [key for key in self._order if not self._queues[key].rows]:

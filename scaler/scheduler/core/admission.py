@@ -1,0 +1,128 @@
+"""What clients bring: batches of rows, and objects that they were asked for or send by themselves."""
+
+from itertools import accumulate
+
+from scaler.protocol.failures import never_sent
+from scaler.protocol.messages import Frame, Task, u32, u64
+from scaler.scheduler.core import dependencies, lifetimes, placement
+from scaler.scheduler.core.moves import Fail, Move, Place, Reread, Route
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import WAITING, Batch, still_waiting
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.cluster_facts import BatchAdmitted
+from scaler.scheduler.state.functions import FunctionRecord
+from scaler.scheduler.state.objects import ObjectRecord
+from scaler.scheduler.state.transitions import Cause
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+def admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
+    """Take a client's batch; one that is known already is ignored. Rows whose values are all there can go."""
+    if task.batch in client.batches:
+        return []
+    objects = client.values.objects
+    payloads = task.bodies[1:] if task.sizes else task.bodies
+    for object_id, payload in zip(task.objects, payloads, strict=True):
+        if object_id not in objects:
+            objects[object_id] = ObjectRecord(payload)
+    batch = _new_batch(state, client, task)
+    missing = []
+    for object_id in (task.function, task.arguments) if task.arguments else (task.function,):
+        item = objects.get(object_id)
+        if item is not None:
+            item.references += 1
+        else:
+            missing.append(object_id)
+    if missing:
+        record = never_sent(task.name, missing[0]).encode()
+        return [Fail(batch, row, record) for row in range(batch.rows)]
+    if batch.keeps:
+        client.values.batch_of_row.update(dict.fromkeys(range(batch.id, batch.id + batch.rows), batch))
+    if task.dependencies:
+        return dependencies.await_needs(state, client, batch)
+    agent = None if client.values.lost else placement.choose_for_all(state, batch)
+    if agent is not None:
+        return [Place(batch, 0, batch.rows, agent, Cause.READY)]
+    return [Route(batch, 0, batch.rows, Cause.READY, False)]
+
+
+def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
+    rows, name = task.rows, task.name
+    function = client.functions.get(name)
+    if function is None:
+        function = client.functions[name] = FunctionRecord(client.number, name)
+    function.admitted += rows
+    batch = Batch(
+        client.number,
+        task.batch,
+        rows,
+        task,
+        function,
+        (-task.priority, task.capabilities),
+        u32([WAITING]) * rows,
+        rows,
+    )
+    if task.sizes:
+        batch.offsets = u64(accumulate(task.sizes, initial=0))
+    client.batches[batch.id] = batch
+    client.outstanding += rows
+    if state.facts.wanted:
+        state.facts.tell(BatchAdmitted(client.number, batch.id, rows, name))
+    return batch
+
+
+# ---- objects ---------------------------------------------------------------------------------------------------------
+def take_object(
+    state: ClusterState,
+    client: ClientRecord,
+    value: int,
+    payload: Frame,
+    size: int = 0,
+    agent: AgentRecord | None = None,
+) -> list[Move]:
+    """The client sent an object, or the value of a row that was asked of it; of a stored one its size and place."""
+    values = client.values
+    asked = value in values.asked
+    values.asked.discard(value)
+    awaiting = values.awaited.pop(value, None)
+    item = values.objects.get(value)
+    if item is None:
+        again = values.remaking.get(value, ())
+        if asked and not awaiting and not again:  # nobody needs it any more
+            values.remaking.pop(value, None)
+            if agent is not None:
+                lifetimes.release_at(state, agent, client.number, value, size)
+            return []
+        item = values.objects[value] = ObjectRecord(payload, len(still_waiting(again)), size=size)
+    elif item.is_lost and size:
+        item.size = size
+    elif item.is_lost:
+        lifetimes.make_inline(state, client, value, item, payload)
+    if item.is_stored and agent is not None:
+        lifetimes.add_copy(state, client, agent, value, item)
+    elif item.is_lost:
+        values.lost.add(value)
+    else:
+        values.lost.discard(value)
+    moves: list[Move] = []
+    if value in values.remaking:
+        moves.append(Reread(client, value))
+        moves += dependencies.fulfil(still_waiting(values.remaking.pop(value)))
+    elif not (asked or item.held_by_client):
+        item.held_by_client = True
+        item.references += 1
+    waiting = still_waiting(awaiting or ())
+    item.references += len(waiting)
+    moves += dependencies.fulfil(waiting)
+    if not item.references and value in values.objects:
+        lifetimes.drop(state, client, value, item)
+    return moves
+
+
+def take_refusal(client: ClientRecord, value: int, record: Frame) -> list[Move]:
+    """The client can't send what it was asked for: the rows that wait for it fail."""
+    values = client.values
+    values.asked.discard(value)
+    waiting = [*values.awaited.pop(value, ()), *still_waiting(values.remaking.pop(value, ()))]
+    return [*dependencies.fail_all(waiting, record), Reread(client, value)]

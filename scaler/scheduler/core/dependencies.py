@@ -1,0 +1,142 @@
+"""Rows that wait for values: what they wait for, and what becomes of them when it comes, fails, or was lost.
+
+A row's entry in `missing` counts what it waits for. A value that is not made yet has the waiting rows in its batch's
+`waiters`; one that the client has to send in its `awaited`; one that was lost in its `remaking`.
+"""
+
+from scaler.protocol.messages import Frame, u32
+from scaler.scheduler.core.moves import AskClient, Fail, Move, Remake, Route
+from scaler.scheduler.state.batches import DONE, WAITING, Batch, Row
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.transitions import Cause
+
+
+def await_needs(state: ClusterState, client: ClientRecord, batch: Batch) -> list[Move]:
+    """A new batch has rows that need values: those that have them can go, the others wait."""
+    task, at = batch.task, 0
+    batch.needs = needs = []
+    batch.missing = missing = u32([0]) * batch.rows
+    values = task.dependencies.tolist()
+    moves: list[Move] = []
+    failures: list[Move] = []
+    for row, count in enumerate(task.dependency_counts):
+        wanted = tuple(values[at : at + count])
+        at += count
+        needs.append(wanted)
+        record = None
+        for value in wanted:
+            record = _await_value(client, batch, row, value, moves) or record
+        if record is not None:
+            failures.append(Fail(batch, row, record))
+    lo = None
+    failed = {failure.row for failure in failures if isinstance(failure, Fail)}
+    for row in range(batch.rows + 1):
+        ready = row < batch.rows and not missing[row] and row not in failed
+        if ready and lo is None:
+            lo = row
+        elif not ready and lo is not None:
+            moves.append(Route(batch, lo, row, Cause.READY, False))
+            lo = None
+    return moves + failures
+
+
+def _await_value(client: ClientRecord, batch: Batch, row: int, value: int, moves: list[Move]) -> Frame | None:
+    """Let a row wait for a value unless it is there; the error record if it never will be."""
+    assert batch.missing is not None
+    values = client.values
+    item = values.objects.get(values.object_id_of(value))
+    if item is not None:
+        item.references += not (item.reserved and batch.reserves(value))
+        if item.is_lost:
+            moves += await_lost(client, batch, row, value)
+        return None
+    failure = values.failed.get(value)
+    if failure is not None:
+        record, others = failure
+        if batch.reserves(value) and others > 1:
+            values.failed[value] = record, others - 1
+        elif batch.reserves(value):
+            del values.failed[value]
+        return record
+    source = values.batch_of_row.get(value) or _batch_of(client, value)
+    if source is not None and source.place[value - source.id] != DONE:
+        source.waiters.setdefault(value - source.id, []).append((batch, row))
+    else:
+        waiting = values.awaited.get(value)
+        if waiting is None:
+            waiting = values.awaited[value] = []
+            moves.append(AskClient(client, value))
+        waiting.append((batch, row))
+    batch.missing[row] += 1
+    return None
+
+
+def _batch_of(client: ClientRecord, row_id: int) -> Batch | None:
+    """The live batch that a row id belongs to. Rare: a future used as an argument while it is pending."""
+    best = max((first for first in client.batches if first <= row_id), default=None)
+    if best is None:
+        return None
+    batch = client.batches[best]
+    return batch if row_id < batch.id + batch.rows else None
+
+
+def await_lost(client: ClientRecord, batch: Batch, row: int, value: int) -> list[Move]:
+    """Let a row wait for one lost value, and see that it is made again. The row keeps its reference to it."""
+    if batch.missing is None:
+        batch.missing = u32([0]) * batch.rows
+    batch.missing[row] += 1
+    waiting = client.values.remaking.get(value)
+    if waiting is not None:
+        waiting.append((batch, row))
+        return []
+    client.values.remaking[value] = [(batch, row)]
+    return [Remake(client, value, batch)]
+
+
+def count_references(waiting: list[Row], value: int, uses: int | None) -> int:
+    """How many references a new value begins with: rows of its graph, if counted beforehand, and the rows that wait."""
+    if uses is None:
+        return len(waiting)
+    return uses + sum(not batch.reserves(value) for batch, _ in waiting)
+
+
+def fulfil(waiting: list[Row]) -> list[Move]:
+    """A value is there that these rows waited for: those that miss nothing more can go.
+
+    Rows of graphs go before others, depth first, in the order in which they are given.
+    """
+    moves: list[Move] = []
+    span: tuple[Batch, int, int] | None = None
+    for batch, row in reversed(waiting):
+        missing = batch.missing
+        assert missing is not None
+        missing[row] -= 1
+        if missing[row] or batch.place[row] != WAITING:
+            continue
+        if span is not None and span[0] is batch and span[1] == row + 1 and batch.keeps:
+            span = (batch, row, span[2])
+            continue
+        if span is not None:
+            moves.append(Route(*span, Cause.READY, span[0].keeps))
+        span = (batch, row, row + 1)
+    if span is not None:
+        moves.append(Route(*span, Cause.READY, span[0].keeps))
+    return moves
+
+
+def fail_dependents(client: ClientRecord, batch: Batch, row: int, record: Frame) -> list[Move]:
+    """The rows that fail with this one; dependents that have not come yet will find the record."""
+    waiting = [(b, r) for b, r in batch.waiters.pop(row, ()) if b.place[r] == WAITING] if batch.waiters else []
+    uses = batch.task.uses
+    if uses:
+        value = batch.id + row
+        others = uses[row] - sum(b.reserves(value) for b, _ in waiting)
+        if others:
+            client.values.failed[value] = record, others
+    return fail_all(waiting, record)
+
+
+def fail_all(rows: list[Row], record: Frame) -> list[Move]:
+    """These rows fail with this error."""
+    return [Fail(batch, row, record) for batch, row in rows]

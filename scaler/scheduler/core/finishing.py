@@ -1,0 +1,212 @@
+"""Rows end: their client is told once, values that other rows need become objects, what they needed is let go.
+
+A value is reported as one list for a span of rows, as a payload for each row, or as the size of what an agent's store
+has. A row that is computed again ends in `recomputing.py` instead, and nothing is said of it.
+"""
+
+from scaler.protocol.failures import dependency_cancelled
+from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_EACH, VALUES_LIST, Frame, u32
+from scaler.protocol.results import NO_SIZES, SpanResult, rows_of, stored_sizes, values_of
+from scaler.scheduler.core import dependencies, lifetimes, lineage, recomputing
+from scaler.scheduler.core.moves import AskClient, Fail, Move
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state import transitions
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import DONE, Batch, still_waiting
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.objects import ObjectRecord
+from scaler.scheduler.state.transitions import Cause
+
+#: ids of list objects, made here, have this bit; clients' ids never do
+LIST_OBJECT = 1 << 63
+
+#: outcome of a span -> why its rows are done
+_CAUSES = (
+    Cause.FINISHED,  # VALUES_LIST
+    Cause.FINISHED,  # VALUES_EACH
+    Cause.FAILED,  # ERROR
+    Cause.CANCELLED,  # CANCELLED
+    Cause.FAILED,  # LOST
+    Cause.FINISHED,  # STORED
+)
+
+
+def finish(state: ClusterState, out: Outgoing, batch: Batch, span: SpanResult, agent: AgentRecord | None) -> list[Move]:
+    """Rows end for good, as `span` says; the agent is that whose store has values, if any."""
+    if span.outcome == ERROR:
+        span = _with_story(out, batch, span)
+    if batch.is_recomputing(span.lo, span.hi):
+        return _finish_row_by_row(state, out, batch, span, agent)
+    transitions.end(state, batch, span.lo, span.hi, _CAUSES[span.outcome])
+    tell(out, batch, span)
+    moves: list[Move] = []
+    if batch.keeps or batch.waiters or span.outcome == STORED:
+        moves = _pass_on(state, batch, span, agent)
+    _let_go(state, batch, span.lo, span.hi)
+    return moves
+
+
+def finish_forwarded(state: ClusterState, batch: Batch, lo: int, hi: int) -> None:
+    """Rows end with plain values that nobody but the client needs, to whom the agent's message goes as it came."""
+    transitions.end(state, batch, lo, hi, Cause.FINISHED)
+    if batch.needs is not None or not batch.left:
+        _let_go(state, batch, lo, hi)
+
+
+def fail(state: ClusterState, out: Outgoing, move: Fail) -> list[Move]:
+    """A row ends with an error that is not its own; the rows that fail with it."""
+    batch, row, record = move
+    if batch.place[row] == DONE:
+        return []
+    recomputed = batch.is_recomputing(row, row + 1)
+    transitions.end(state, batch, row, row + 1, Cause.FAILED)
+    if recomputed:
+        return recomputing.fail_row(state, batch, row, record)
+    record = out.with_story(batch, row, record)
+    tell(out, batch, error_span(batch, row, record))
+    moves = dependencies.fail_dependents(state.clients[batch.client], batch, row, record)
+    _let_go(state, batch, row, row + 1)
+    return moves
+
+
+def cancel(state: ClusterState, out: Outgoing, batch: Batch, lo: int, hi: int) -> list[Move]:
+    """Rows [lo, hi) that no agent has, all in one place and not done, end as cancelled."""
+    return finish(state, out, batch, SpanResult(batch.id, lo, hi, CANCELLED, 0, 0, NO_SIZES, b""), None)
+
+
+def hand_over(state: ClusterState, batch: Batch, lo: int, hi: int) -> list[Move]:
+    """Rows were claimed: their client runs them itself, and nothing is sent about them."""
+    transitions.end(state, batch, lo, hi, Cause.CLAIMED)
+    values = state.clients[batch.client].values
+    moves: list[Move] = []
+    for row in _waited_for(batch, lo, hi):
+        value = batch.id + row
+        values.awaited.setdefault(value, []).extend(batch.waiters.pop(row))
+        moves.append(AskClient(state.clients[batch.client], value))
+    _let_go(state, batch, lo, hi)
+    return moves
+
+
+def error_span(batch: Batch, row: int, record: Frame, duration_us: int = 0) -> SpanResult:
+    """The result of a row that ends with an error."""
+    return SpanResult(batch.id, row, row + 1, ERROR, duration_us, 0, u32([len(record)]), record)
+
+
+def _with_story(out: Outgoing, batch: Batch, span: SpanResult) -> SpanResult:
+    record = out.with_story(batch, span.lo, span.body)
+    return span if record is span.body else span._replace(body=record, sizes=u32([len(record)]))
+
+
+def _finish_row_by_row(
+    state: ClusterState, out: Outgoing, batch: Batch, span: SpanResult, agent: AgentRecord | None
+) -> list[Move]:
+    """Some of these rows had ended before: nothing is said of those."""
+    moves: list[Move] = []
+    for row, part in enumerate(rows_of(span), span.lo):
+        if batch.is_recomputing(row, row + 1):
+            transitions.end(state, batch, row, row + 1, _CAUSES[span.outcome])
+            moves += recomputing.end_row(state, agent, batch, row, part)
+        else:
+            moves += finish(state, out, batch, part, agent)
+    return moves
+
+
+def _waited_for(batch: Batch, lo: int, hi: int) -> list[int]:
+    """The rows of [lo, hi) that others wait for."""
+    waiters = batch.waiters
+    if not waiters:
+        return []
+    if hi - lo <= len(waiters):
+        return [row for row in range(lo, hi) if row in waiters]
+    return [row for row in waiters if lo <= row < hi]
+
+
+def _pass_on(state: ClusterState, batch: Batch, span: SpanResult, agent: AgentRecord | None) -> list[Move]:
+    """What ended rows made, or why they made nothing, reaches the rows that need it."""
+    client, lo, hi, outcome = state.clients[batch.client], span.lo, span.hi, span.outcome
+    moves: list[Move] = []
+    if outcome == VALUES_LIST:
+        for row in _waited_for(batch, lo, hi):
+            moves += _supply_element(client, batch, row, span)
+    elif outcome == VALUES_EACH:
+        for row, payload in zip(range(lo, hi), values_of(span), strict=True):
+            moves += _supply(client, batch, row, payload)
+    elif outcome == STORED:
+        if agent is not None:
+            for row, size in zip(range(lo, hi), stored_sizes(span), strict=True):
+                moves += _supply_stored(state, batch, row, size, agent)
+    else:
+        record = span.body if outcome == ERROR else dependency_cancelled(batch.function.name).encode()
+        for row in range(lo, hi):
+            moves += dependencies.fail_dependents(client, batch, row, record)
+    return moves
+
+
+def tell(out: Outgoing, batch: Batch, span: SpanResult) -> None:
+    """Tell a client how rows ended, as far as it wants to know of them."""
+    wanted = batch.task.wanted
+    if not wanted or (span.hi - span.lo == 1 and wanted[span.lo]):
+        out.result(batch.client, span)
+        return
+    each = span.outcome in (VALUES_EACH, STORED)
+    values = list(values_of(span)) if each else []
+    for row in range(span.lo, span.hi):
+        if not wanted[row]:
+            continue
+        if each:
+            body = values[row - span.lo]
+            out.result(batch.client, SpanResult(batch.id, row, row + 1, span.outcome, 0, 0, u32([len(body)]), body))
+        else:
+            out.result(batch.client, span._replace(lo=row, hi=row + 1))
+
+
+def _supply(client: ClientRecord, batch: Batch, row: int, payload: Frame) -> list[Move]:
+    """A row's value becomes an object if other rows need it."""
+    uses, waiters = batch.task.uses, batch.waiters
+    waiting = still_waiting(waiters.pop(row)) if row in waiters else []
+    value = batch.id + row
+    references = dependencies.count_references(waiting, value, uses[row] if uses else None)
+    if references:
+        client.values.objects[value] = ObjectRecord(bytes(payload), references, reserved=bool(uses))
+    return dependencies.fulfil(waiting) if waiting else []
+
+
+def _supply_stored(state: ClusterState, batch: Batch, row: int, size: int, agent: AgentRecord) -> list[Move]:
+    """A row's value is in an agent's store: an object, unless nobody wants it."""
+    task, client = batch.task, state.clients[batch.client]
+    value = batch.id + row
+    waiting = still_waiting(batch.waiters.pop(row, ()))
+    references = dependencies.count_references(waiting, value, task.uses[row] if task.uses else None)
+    told = not task.wanted or bool(task.wanted[row])
+    if not references + told:
+        lifetimes.release_at(state, agent, client.number, value, size)
+        return []
+    lineage.retain_needs(client, batch, row)
+    item = lifetimes.add_stored(state, agent, batch, row, size, references + told)
+    item.held_by_client = told
+    return dependencies.fulfil(waiting)
+
+
+def _supply_element(client: ClientRecord, batch: Batch, row: int, span: SpanResult) -> list[Move]:
+    """A row's value is an element of a list that becomes an object."""
+    waiting = still_waiting(batch.waiters.pop(row))
+    if not waiting:
+        return []
+    list_id = LIST_OBJECT | (batch.id + span.lo)
+    client.values.element_of[batch.id + row] = (list_id, row - span.lo)
+    item = client.values.objects.get(list_id)
+    if item is None:
+        item = client.values.objects[list_id] = ObjectRecord(bytes(span.body), elements=[])
+    item.references += len(waiting)
+    assert item.elements is not None
+    item.elements.append(batch.id + row)
+    return dependencies.fulfil(waiting)
+
+
+def _let_go(state: ClusterState, batch: Batch, lo: int, hi: int) -> None:
+    """Rows have ended: let go of what they needed."""
+    if batch.needs is not None:
+        lifetimes.release_needs(state, state.clients[batch.client], batch, range(lo, hi))
+    if not batch.left:
+        lifetimes.end_batch(state, state.clients[batch.client], batch)

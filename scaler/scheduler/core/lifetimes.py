@@ -1,0 +1,172 @@
+"""Who needs which object, and who has it: references, copies, and what is released when nobody needs it any more.
+
+An object lives as long as something refers to it: rows that need it, batches (their function and arguments), the client
+that holds it. When its last reference goes, all agents that were given it are told, and the batch that made it is
+remembered for one reason less (see `lineage.py`).
+"""
+
+from collections.abc import Iterable
+
+from scaler.protocol.messages import Frame
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import Batch, lineage_of
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.cluster_facts import BatchEnded, CopyLost, ObjectDropped, ObjectStored
+from scaler.scheduler.state.objects import NOBODY, ObjectRecord
+
+
+# ---- made and stored -------------------------------------------------------------------------------------------------
+def add_stored(
+    state: ClusterState, agent: AgentRecord, batch: Batch, row: int, size: int, references: int
+) -> ObjectRecord:
+    """A row's value is in an agent's store: a new object with so many references, at least one."""
+    client = state.clients[batch.client]
+    item = ObjectRecord(b"", references, size=size, source=(batch, row), reserved=bool(batch.task.uses))
+    client.values.objects[batch.id + row] = item
+    add_copy(state, client, agent, batch.id + row, item)
+    lineage_of(batch).references += 1
+    return item
+
+
+def add_copy(state: ClusterState, client: ClientRecord, agent: AgentRecord, object_id: int, item: ObjectRecord) -> None:
+    """An agent's store has an object."""
+    client.values.has_stored = True
+    item.copies |= {agent.number}
+    item.holders.add(agent.number)
+    agent.holdings.keys.add((client.number, object_id))
+    client.agents.add(agent.number)
+    client.values.lost.discard(object_id)
+    if state.facts.wanted:
+        state.facts.tell(ObjectStored(client.number, object_id, item.size, agent.number))
+
+
+def remove_copy(state: ClusterState, client: ClientRecord, number: int, object_id: int) -> bool:
+    """An agent's store does not have an object any more; True if that was the last copy."""
+    item = client.values.objects.get(object_id)
+    if item is None or number not in item.copies:
+        return False
+    item.copies -= {number}
+    last = not item.copies
+    if last:
+        client.values.lost.add(object_id)
+    if state.facts.wanted:
+        state.facts.tell(CopyLost(client.number, object_id, number, last))
+    return last
+
+
+def make_inline(state: ClusterState, client: ClientRecord, object_id: int, item: ObjectRecord, payload: Frame) -> None:
+    """An object that was stored travels inside messages from now on: agents that had it are sent it anew."""
+    for number in item.holders:
+        agent = state.agents.get(number)
+        if agent is not None:
+            release_at(state, agent, client.number, object_id, item.size)
+    item.payload, item.size, item.copies = payload, 0, NOBODY
+    item.holders.clear()
+    client.values.lost.discard(object_id)
+
+
+# ---- let go ----------------------------------------------------------------------------------------------------------
+def unreference(state: ClusterState, client: ClientRecord, object_id: int, reserved: bool = False) -> None:
+    """One reason less to keep an object. `reserved`: the reason was a row of the graph that the object is of."""
+    item = client.values.objects.get(object_id)
+    if item is None:  # not made yet, or never: it will be made for one less
+        source = client.values.batch_of_row.get(object_id) if reserved else None
+        if source is not None and source.task.uses and source.task.uses[object_id - source.id]:
+            source.task.uses[object_id - source.id] -= 1
+        return
+    item.references -= 1
+    if item.references <= 0:
+        drop(state, client, object_id, item)
+
+
+def drop(state: ClusterState, client: ClientRecord, object_id: int, item: ObjectRecord) -> None:
+    """Nobody needs an object: forget it, here and at the agents."""
+    values = client.values
+    del values.objects[object_id]
+    values.lost.discard(object_id)
+    values.remaking.pop(object_id, None)
+    for row_id in item.elements or ():
+        values.element_of.pop(row_id, None)
+    size = item.size or len(item.payload)
+    for number in item.holders:
+        agent = state.agents.get(number)
+        if agent is not None:
+            release_at(state, agent, client.number, object_id, size)
+    if state.facts.wanted:
+        state.facts.tell(ObjectDropped(client.number, object_id, size))
+    if item.source is not None:
+        unreference_batch(state, client, item.source[0])
+
+
+def release_at(state: ClusterState, agent: AgentRecord, client: int, object_id: int, size: int) -> None:
+    """Have an agent drop an object, soon."""
+    holdings = agent.holdings
+    holdings.keys.discard((client, object_id))
+    holdings.released.append((client, object_id))
+    holdings.released_bytes += size
+    state.touched.setdefault(agent)
+
+
+def release_held(state: ClusterState, client: ClientRecord, object_id: int) -> None:
+    """The client doesn't hold an object any more."""
+    item = client.values.objects.get(object_id)
+    if item is not None and item.held_by_client:
+        item.held_by_client = False
+        unreference(state, client, object_id)
+
+
+def release_needs(state: ClusterState, client: ClientRecord, batch: Batch, rows: Iterable[int]) -> None:
+    """Rows that have ended let go of the values they needed."""
+    if batch.needs is None:
+        return
+    element_of, needs = client.values.element_of, batch.needs
+    for row in rows:
+        for value in needs[row]:
+            place = element_of.get(value)
+            unreference(state, client, place[0] if place else value, batch.reserves(value))
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+def end_batch(state: ClusterState, client: ClientRecord, batch: Batch) -> None:
+    """All rows of a batch have ended: it is forgotten, or remembered while its values may be needed again."""
+    if client.batches.pop(batch.id, None) is None:
+        return  # it ended with rows that depended on one of its own
+    remembered = batch.lineage is not None and batch.lineage.references > 0
+    if state.facts.wanted:
+        state.facts.tell(BatchEnded(client.number, batch.id, remembered))
+    if remembered:
+        client.remembered[batch.id] = batch
+        return
+    for parent in _forget(state, client, batch):
+        unreference_batch(state, client, parent)
+
+
+def unreference_batch(state: ClusterState, client: ClientRecord, batch: Batch) -> None:
+    """One reason less to remember a batch; with it those may go that made what it needed."""
+    unreferenced = [batch]
+    while unreferenced:
+        batch = unreferenced.pop()
+        lineage = lineage_of(batch)
+        lineage.references -= 1
+        if not lineage.references and client.remembered.pop(batch.id, None) is not None:
+            unreferenced += _forget(state, client, batch)
+
+
+def _forget(state: ClusterState, client: ClientRecord, batch: Batch) -> list[Batch]:
+    """Let go of what a batch needed; the batches that it does not need remembered any more."""
+    task, values = batch.task, client.values
+    unreference(state, client, task.function)
+    if task.arguments:
+        unreference(state, client, task.arguments)
+    if batch.keeps:
+        for row_id in range(batch.id, batch.id + batch.rows):
+            values.batch_of_row.pop(row_id, None)
+    lineage = batch.lineage
+    if lineage is None:
+        return []
+    for small in lineage.retained.values():
+        for object_id in small:
+            unreference(state, client, object_id)
+    parents, lineage.parents = list(lineage.parents), {}
+    return parents

@@ -1,0 +1,42 @@
+"""Who has been silent for too long, and what is tidied up while looking."""
+
+from collections.abc import Iterator, Mapping
+
+from scaler.scheduler.core import reachability
+from scaler.scheduler.core.outgoing import RELEASE_BYTES
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+
+#: seconds by which a look may be late before this process must have been stopped meanwhile
+STOPPED = 1.0
+
+
+def forgive(state: ClusterState, late: float) -> None:
+    """The look at the time comes late: a process that was stopped can't tell who was silent meanwhile."""
+    if late > STOPPED:
+        for client in state.clients.values():
+            client.seen += late
+        for agent in state.agents.values():
+            agent.seen += late
+
+
+def tidy(state: ClusterState) -> None:
+    """What could not be reached a while ago is tried again, and objects to be released are told to their agents."""
+    for agent in state.agents.values():
+        if agent.unreachable:
+            reachability.forget_unreachable(state, agent)
+        if agent.holdings.released:
+            agent.holdings.released_bytes = RELEASE_BYTES + 1
+            state.touched.setdefault(agent)
+
+
+def silent(state: ClusterState, client_timeout: float, agent_timeout: float) -> Iterator[tuple[int, str]]:
+    """The peers from whom nothing was heard for their time-out in seconds, and the words for that."""
+    peers: tuple[tuple[Mapping[int, ClientRecord | AgentRecord], float], ...] = (
+        (state.clients, client_timeout),
+        (state.agents, agent_timeout),
+    )
+    for members, timeout in peers:
+        for number in [n for n, peer in members.items() if state.now - peer.seen > timeout]:
+            yield number, f"silent for {timeout:g} s"

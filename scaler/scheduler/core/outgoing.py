@@ -1,0 +1,141 @@
+"""What one `handle` of the scheduler's core is going to send, gathered so that each peer gets few, large messages."""
+
+from collections.abc import Iterable
+
+from scaler.errors import ProtocolError
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
+from scaler.protocol.failures import task_words
+from scaler.protocol.messages import Frame, Message, Neighbours, ObjectRelease, TaskCancel, TaskClaim, u32, u64
+from scaler.protocol.results import FULL, ResultBuilder, SpanResult
+from scaler.scheduler.core.dispatching import task_for
+from scaler.scheduler.core.events import Effect, Log, Send
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import Batch
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.views.story import Stories
+
+#: releases of objects wait for the next message to the agent until they are this many, or this large together
+RELEASE_COUNT = 256
+RELEASE_BYTES = 1 << 16
+#: stories that are told with errors in one step, at most
+STORIES = 32
+#: the errors that say what happened to the row
+WITH_STORY = frozenset({ErrorKind.LOST, ErrorKind.TIMEOUT, ErrorKind.MEMORY, ErrorKind.OBJECT})
+
+
+class Outgoing:
+    """Effects in order, with results and tasks grouped by receiver."""
+
+    __slots__ = ("_questions", "_results", "_stories", "_stories_left", "effects")
+
+    def __init__(self, stories: Stories) -> None:
+        self._stories = stories
+        #: stories that may still be told in this step
+        self._stories_left = STORIES
+        self.effects: list[Effect] = []
+        #: number of the client -> its next TaskResult
+        self._results: dict[int, ResultBuilder] = {}
+        #: what comes behind everything else: agent, client and message
+        self._questions: list[tuple[int, int, TaskCancel | TaskClaim]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is to be sent."""
+        return not (self.effects or self._results or self._questions)
+
+    def send(self, number: int, message: Message) -> None:
+        """Send a message; results gathered for this peer go first."""
+        if self._results:
+            self.flush_results(number)
+        self.effects.append(Send(number, message))
+
+    def with_story(self, batch: Batch, row: int, record: Frame) -> Frame:
+        """The error record of a row that ends because of losses, with its story as a note; other records as they are.
+
+        Of many rows that end in one step only the first have one, since a story costs a look at all facts.
+        """
+        if len(record) < 2 or record[1] not in WITH_STORY or not self._stories_left:
+            return record
+        try:
+            decoded = ErrorRecord.decode(record)
+        except ProtocolError:
+            return record  # its client says so
+        if decoded.notes:
+            return record
+        self._stories_left -= 1
+        story = self._stories.of(batch.client, batch.id, row)
+        heading = f"What happened to {task_words(batch.function.name, batch.id + row)}:"
+        return decoded.with_note("\n  ".join([heading, *story])).encode()
+
+    def log(self, level: str, text: str) -> None:
+        """Write a line to the log."""
+        self.effects.append(Log(level, text))
+
+    def ask(self, agent: int, client: int, message: TaskCancel | TaskClaim) -> None:
+        """Ask an agent for rows of a client, some of which it may only be given now: behind all tasks."""
+        self._questions.append((agent, client, message))
+
+    def ask_no_more(self, client: int) -> None:
+        """A client's rows are forgotten."""
+        self._questions = [question for question in self._questions if question[1] != client]
+
+    def result(self, client: int, span: SpanResult) -> None:
+        """Add a span to the client's next TaskResult."""
+        builder = self._results.get(client)
+        if builder is None:
+            builder = self._results[client] = ResultBuilder(client)
+        builder.add(span)
+        if builder.size > FULL:
+            self.flush_results(client)
+
+    def flush_results(self, client: int) -> None:
+        """Send what was gathered for this client."""
+        builder = self._results.pop(client, None)
+        if builder is not None:
+            self.effects.append(Send(client, builder.build()))
+
+    def flush(self, state: ClusterState) -> list[Effect]:
+        """All effects of the step; nothing is left afterwards."""
+        for client in list(self._results):
+            self.flush_results(client)
+        for agent in state.touched:
+            if agent.holdings.released:
+                self._flush_releases(agent)
+            if agent.unsent:
+                self._flush_tasks(state, agent)
+        state.touched.clear()
+        if self._questions:
+            self.effects += [Send(agent, message) for agent, _, message in self._questions if agent in state.agents]
+            self._questions.clear()
+        self._stories_left = STORIES
+        effects, self.effects = self.effects, []
+        return effects
+
+    def introduce(self, state: ClusterState, agent: AgentRecord, holders: Iterable[int]) -> None:
+        """Tell an agent where it can ask those for objects that it was not told of yet."""
+        known = agent.introduced
+        strangers = [state.agents[number] for number in holders if number not in known and number in state.agents]
+        strangers = [other for other in strangers if other is not agent]
+        if strangers:
+            known.update(other.number for other in strangers)
+            addresses = tuple(other.host.data for other in strangers)
+            self.effects.append(Send(agent.number, Neighbours(u32([other.number for other in strangers]), addresses)))
+
+    def _flush_releases(self, agent: AgentRecord) -> None:
+        """Releases go along with the next tasks, unless they are worth a message of their own."""
+        holdings = agent.holdings
+        if agent.unsent or holdings.released_bytes > RELEASE_BYTES or len(holdings.released) > RELEASE_COUNT:
+            holdings.released_bytes = 0
+            released, holdings.released = holdings.released, []
+            release = ObjectRelease(u32([c for c, _ in released]), u64([i for _, i in released]))
+            self.effects.append(Send(agent.number, release))
+
+    def _flush_tasks(self, state: ClusterState, agent: AgentRecord) -> None:
+        unsent, agent.unsent = agent.unsent, {}
+        for batch, spans in unsent.items():
+            client = state.clients[batch.client]
+            client.agents.add(agent.number)
+            task = task_for(agent, client, batch, spans)
+            if task.holders:
+                self.introduce(state, agent, dict.fromkeys(task.holders))
+            self.effects.append(Send(agent.number, task))

@@ -1,0 +1,80 @@
+"""Clients and agents come and go."""
+
+from scaler.protocol.messages import ClientDeparture, Hello
+from scaler.scheduler.core import placement, reading, retrying, store_choice, withdrawing
+from scaler.scheduler.core.moves import Move
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state import transitions
+from scaler.scheduler.state.agents import AgentRecord, Host, Load
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.cluster_facts import PeerJoined, PeerLeft
+
+
+def join(state: ClusterState, out: Outgoing, number: int, hello: Hello, read_tries: int) -> list[Move]:
+    """A client or an agent was accepted, and has been given its number."""
+    out.log("INFO", f"{hello.role} {number} joined: {hello.name}")
+    if state.facts.wanted:
+        state.facts.tell(PeerJoined(number, hello.role, hello.name))
+    if hello.role == "client":
+        state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now)
+        return []
+    host = Host(hello.boot_id, hello.store, hello.token, hello.data)
+    agent = AgentRecord(
+        number, hello.name, frozenset(hello.capabilities), host, hello.role == "store", state.now, Load(hello.workers)
+    )
+    state.agents[number] = agent
+    placement.add(state, agent)
+    moves: list[Move] = []
+    for client in store_choice.take_agent(state, out, agent):
+        moves += reading.read_what_waits(state, out, client, read_tries)
+    return moves
+
+
+def lose_agent(state: ClusterState, agent: AgentRecord, reason: str) -> list[Move]:
+    """An agent is gone: what becomes of its rows, and of what only it had."""
+    del state.agents[agent.number]
+    placement.remove(state, agent)
+    state.touched.pop(agent, None)
+    if state.facts.wanted:
+        role = "store" if agent.is_standalone else "agent"
+        state.facts.tell(PeerLeft(agent.number, role, agent.name, reason))
+    return retrying.lose_agent(state, agent)
+
+
+def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, read_tries: int) -> list[Move]:
+    """The rows of a lost agent have gone elsewhere: what it was asked for, and by way of whom values are read now."""
+    store_choice.lose_agent(state, agent)
+    moves = reading.read_by_way_of(state, out, agent.number, read_tries)
+    return moves + withdrawing.answer_for(state, out, agent)
+
+
+def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays: bool) -> None:
+    """Forget all batches and objects of a client, here and at the agents that have something of it."""
+    out.ask_no_more(client.number)
+    transitions.forget_client(state, client)
+    for number in client.agents:
+        agent = state.agents.get(number)
+        if agent is not None:
+            agent.withdrawals = [asked for asked in agent.withdrawals if asked.batch.client != client.number]
+            agent.holdings.keys = {key for key in agent.holdings.keys if key[0] != client.number}
+            out.send(number, ClientDeparture(client.number, stays=stays))
+    client.remembered.clear()
+    client.values.clear()
+    client.reads.under_way.clear()
+    client.reads.failures.clear()
+
+
+def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> None:
+    """A client is gone, and all of it with it."""
+    forget_work(state, out, client, stays=False)
+    out.flush_results(client.number)
+    for function in client.functions.values():
+        state.ended.finished += function.finished
+        state.ended.failed += function.failed
+        state.ended.cancelled += function.cancelled
+        state.ended.claimed += function.claimed
+    del state.clients[client.number]
+    state.standalone.waiting.pop(client.number, None)
+    if state.facts.wanted:
+        state.facts.tell(PeerLeft(client.number, "client", client.name, reason))

@@ -1,0 +1,111 @@
+"""Where the objects that a row needs are within reach: hosts can't always fetch from each other.
+
+An agent that could not get an object from others gives back the rows that need it, and those others are noted as
+unreachable for it. A row that came back goes where all it needs is within reach, its *home*; if there is no such place,
+what is unreachable from its home is made again in that agent's zone, the agents it can fetch from, while the row waits.
+It never goes back into the common queue as long as an agent has something of what it needs, since any idle one takes
+rows from there.
+"""
+
+from collections.abc import Iterable
+
+from scaler.scheduler.core import placement
+from scaler.scheduler.core.moves import Hold, Move, Place, Queue
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import Batch, attempts_of
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+
+#: how often a row comes back since what it needs is out of reach, before it is given up
+MAX_RETURNS = 8
+#: seconds for which it is remembered that an agent could not fetch from another one
+MEMORY_SECONDS = 60.0
+
+
+def note_unreachable(state: ClusterState, agent: AgentRecord, holders: Iterable[int]) -> bool:
+    """An agent could not fetch from these; True if that is news."""
+    failed = set(holders) - {agent.number}
+    news = not failed <= agent.unreachable.keys()
+    agent.unreachable.update(dict.fromkeys(failed, state.now))
+    return news
+
+
+def forget_unreachable(state: ClusterState, agent: AgentRecord) -> None:
+    """What could not be reached a while ago may be reachable again."""
+    agent.unreachable = {number: at for number, at in agent.unreachable.items() if state.now - at < MEMORY_SECONDS}
+
+
+def can_get(state: ClusterState, agent: AgentRecord, copies: Iterable[int]) -> bool:
+    """An agent has an object, or can fetch it from one of these, as far as is known."""
+    return agent.number in copies or any(
+        number not in agent.unreachable and agent.number not in state.agents[number].unreachable
+        for number in copies
+        if number in state.agents
+    )
+
+
+def count_return(batch: Batch, row: int, news: bool) -> int:
+    """A row came back for want of objects: how often so far. With `news` nobody could have known: it isn't counted."""
+    returns = attempts_of(batch).returns
+    returns[row] = returns.get(row, 0) + (not news)
+    return returns[row]
+
+
+def settle(
+    state: ClusterState, client: ClientRecord, batch: Batch, row: int, cause: int, agent: AgentRecord | None
+) -> Move:
+    """Where a row that came back goes to have what it needs, or what is made again first; `agent` gave it back."""
+    values = _stored_needs(client, batch, row)
+    homes = _homes(state, client, batch, row, values)
+    within = [number for number in homes if not _unreachable(state, client, state.agents[number], values)]
+    target = placement.choose(state, batch, within, even_if_full=True)
+    if target is not None:
+        return Place(batch, row, row + 1, target, cause)
+    home = state.agents[homes[0]] if homes else agent
+    beyond = [] if home is None else _unreachable(state, client, home, values)
+    if home is None or not beyond:
+        return Queue(batch, row, row + 1, cause, True)
+    client.values.required_zones.update(dict.fromkeys(beyond, home.number))
+    return Hold(batch, row, beyond, cause)
+
+
+def choose_in_zone(state: ClusterState, batch: Batch, number: int) -> AgentRecord | None:
+    """An agent for a row whose value has to be within reach of this agent: itself, or one that it can fetch from."""
+    target = state.agents.get(number)
+    if target is None:
+        return None
+    zone = [
+        other.number
+        for other in state.agents.values()
+        if other.number != number and other.number not in target.unreachable and number not in other.unreachable
+    ]
+    return placement.choose(state, batch, [number, *zone])
+
+
+def _homes(state: ClusterState, client: ClientRecord, batch: Batch, row: int, values: list[int]) -> list[int]:
+    """The agents that have something of what a row needs and may run it, the one that has most first.
+
+    By what the row needs alone, so that rows with the same needs go to the same place.
+    """
+    if batch.lineage is not None and row in batch.lineage.required_zones:
+        homes = [batch.lineage.required_zones[row]]
+    else:
+        sizes: dict[int, int] = {}
+        for value in values:
+            item = client.values.objects[value]
+            for number in item.copies:
+                sizes[number] = sizes.get(number, 0) + item.size
+        homes = sorted(sizes, key=lambda number: (-sizes[number], number))
+    return [number for number in homes if placement.may_run(state, batch, number)]
+
+
+def _unreachable(state: ClusterState, client: ClientRecord, agent: AgentRecord, values: list[int]) -> list[int]:
+    """Those of these objects that an agent neither has nor can fetch, as far as is known."""
+    return [value for value in values if not can_get(state, agent, client.values.objects[value].copies)]
+
+
+def _stored_needs(client: ClientRecord, batch: Batch, row: int) -> list[int]:
+    """The stored objects that a row needs."""
+    task, objects = batch.task, client.values.objects
+    needs = {task.function, task.arguments, *(batch.needs[row] if batch.needs is not None else ())}
+    return sorted(value for value in needs if value in objects and objects[value].is_stored)

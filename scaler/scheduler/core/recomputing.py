@@ -1,0 +1,163 @@
+"""What was lost with a host: computed again by the row that made it, or asked of the client again.
+
+A row that needs a lost object waits until the object is there again. To compute a value again its row moves from
+*done* back to *waiting*; when it ends again, nothing is said to the client, but those who wait for the value go on.
+"""
+
+from scaler.protocol.failures import result_lost
+from scaler.protocol.messages import ERROR, STORED, VALUES_EACH, Frame
+from scaler.protocol.results import SpanResult, stored_sizes
+from scaler.scheduler.core import dependencies, lifetimes, lineage
+from scaler.scheduler.core.moves import AskClient, Hold, Move, Remake, Reread, Route
+from scaler.scheduler.state import transitions
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import DONE, QUEUED, WAITING, Batch, Row, lineage_of, still_waiting
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.objects import ObjectRecord
+from scaler.scheduler.state.transitions import Cause
+
+
+# ---- lost ------------------------------------------------------------------------------------------------------------
+def lose_copies(state: ClusterState, number: int, keys: list[tuple[int, int]]) -> list[Move]:
+    """The store of an agent does not have these any more: queued rows that need what is lost now wait."""
+    affected: dict[ClientRecord, None] = {}
+    for client_number, object_id in keys:
+        client = state.clients.get(client_number)
+        if client is not None and lifetimes.remove_copy(state, client, number, object_id):
+            affected[client] = None
+    moves: list[Move] = []
+    for client in affected:
+        for batch in client.batches.values():
+            for lo, hi in batch.spans_in(QUEUED):
+                for row in range(lo, hi):
+                    lost = lineage.lost_needs(client, batch, row)
+                    if lost:
+                        moves.append(Hold(batch, row, lost, Cause.INPUT_LOST))
+    return moves
+
+
+def hold(state: ClusterState, move: Hold) -> list[Move]:
+    """Let a row that could run wait for lost objects."""
+    batch, row, client = move.batch, move.row, state.clients[move.batch.client]
+    if batch.place[row] != WAITING:
+        transitions.hold(state, batch, row, row + 1, move.cause)
+    moves: list[Move] = []
+    for value in move.values:
+        moves += dependencies.await_lost(client, batch, row, value)
+    return moves
+
+
+def remake(state: ClusterState, move: Remake) -> list[Move]:
+    """See that a lost value is made again: by its row, or by the client. `remaking` has its entry already."""
+    client, value = move.client, move.value
+    if value not in client.values.remaking:
+        return []  # it was dropped, or came, since this was decided
+    source = lineage.maker_of(client, value, move.needed_by)
+    if source is None:
+        return [AskClient(client, value)]
+    batch, row = source
+    if batch.place[row] != DONE:
+        return []  # it is being made already
+    client.remembered.pop(batch.id, None)
+    client.batches[batch.id] = batch
+    record = lineage_of(batch)
+    record.recomputing.add(row)
+    if value in client.values.required_zones:
+        record.required_zones[row] = client.values.required_zones.pop(value)
+    transitions.hold(state, batch, row, row + 1, Cause.RECOMPUTED)
+    moves: list[Move] = []
+    if batch.needs is not None:
+        for need in batch.needs[row]:
+            item = client.values.objects.get(client.values.object_id_of(need))
+            if item is not None:
+                item.references += 1  # if it is lost, that is noticed when the row is routed
+            else:
+                moves += dependencies.await_lost(client, batch, row, need)
+    if batch.missing is None or not batch.missing[row]:
+        moves.append(Route(batch, row, row + 1, Cause.READY, False))
+    return moves
+
+
+# ---- made again ------------------------------------------------------------------------------------------------------
+def end_row(state: ClusterState, agent: AgentRecord | None, batch: Batch, row: int, span: SpanResult) -> list[Move]:
+    """A row that was computed again has ended, its value with a payload of its own: those who wait for it go on."""
+    client, value = state.clients[batch.client], batch.id + row
+    waiting = still_waiting(client.values.remaking.pop(value, ()))
+    item = client.values.objects.get(value)
+    late = still_waiting(batch.waiters.pop(row, ()))
+    if item is not None:
+        item.references += len(late)
+    waiting += late
+    moves: list[Move]
+    if span.outcome == STORED and agent is not None:
+        (size,) = stored_sizes(span)
+        _store_again(state, client, agent, batch, row, size, item, len(waiting))
+        moves = dependencies.fulfil(waiting)
+    elif span.outcome == VALUES_EACH:
+        _become_inline(state, client, batch, value, item, span.body, len(waiting))
+        moves = dependencies.fulfil(waiting)
+    else:
+        record = span.body if span.outcome == ERROR else result_lost(batch.function.name, value).encode()
+        moves = dependencies.fail_all(waiting, record)
+    settle(state, client, batch, row)
+    return [Reread(client, value), *moves]
+
+
+def _store_again(
+    state: ClusterState,
+    client: ClientRecord,
+    agent: AgentRecord,
+    batch: Batch,
+    row: int,
+    size: int,
+    item: ObjectRecord | None,
+    waiting: int,
+) -> None:
+    value = batch.id + row
+    if item is not None:
+        item.size = size
+        lifetimes.add_copy(state, client, agent, value, item)
+    elif waiting:
+        lifetimes.add_stored(state, agent, batch, row, size, waiting)
+    else:
+        lifetimes.release_at(state, agent, client.number, value, size)
+
+
+def _become_inline(
+    state: ClusterState,
+    client: ClientRecord,
+    batch: Batch,
+    value: int,
+    item: ObjectRecord | None,
+    payload: Frame,
+    waiting: int,
+) -> None:
+    """This time the value is small: it travels inside messages."""
+    if item is None:
+        if waiting:
+            client.values.objects[value] = ObjectRecord(bytes(payload), waiting)
+        return
+    lifetimes.make_inline(state, client, value, item, bytes(payload))
+    item.source = None
+    lifetimes.unreference_batch(state, client, batch)
+
+
+def fail_row(state: ClusterState, batch: Batch, row: int, record: Frame) -> list[Move]:
+    """A row that was to be computed again can't be, and is done; the rows that fail with it."""
+    client, value = state.clients[batch.client], batch.id + row
+    waiting: list[Row] = [*client.values.remaking.pop(value, ()), *batch.waiters.pop(row, ())]
+    settle(state, client, batch, row)
+    return [Reread(client, value), *dependencies.fail_all(still_waiting(waiting), record)]
+
+
+def settle(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -> None:
+    """A row that was computed again is done with: let go of what it needed for that."""
+    record = lineage_of(batch)
+    record.recomputing.discard(row)
+    record.required_zones.pop(row, None)
+    if batch.needs is not None:
+        for need in batch.needs[row]:
+            lifetimes.unreference(state, client, client.values.object_id_of(need))
+    if not batch.left:
+        lifetimes.end_batch(state, client, batch)

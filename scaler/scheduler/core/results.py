@@ -1,0 +1,115 @@
+"""What an agent reports of rows: taken only for those that it has, and forwarded as it came if that may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scaler.errors import ProtocolError
+from scaler.protocol.failures import results_unreadable
+from scaler.protocol.messages import ERROR, LOST, STORED, VALUES_EACH, VALUES_LIST, TaskResult, u32
+from scaler.protocol.results import SpanResult, each_of, spans_of
+from scaler.scheduler.core import finishing, placement, retrying, stored_objects
+from scaler.scheduler.core.moves import Move
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import AGENT, Batch
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.transitions import Cause
+
+
+def take(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, client: ClientRecord, message: TaskResult, tries: int
+) -> Iterator[list[Move]]:
+    """Take an agent's results; the moves of each span, to be made before the next is asked for.
+
+    `tries`: how often a row may be lost with its worker and run again. Raises ProtocolError for a list of values that
+    is none: for the rows that it was of this was an attempt, and the agent is not to be believed any more.
+    """
+    place = AGENT + agent.number
+    took: dict[Batch, tuple[int, int]] = {}
+    for span in spans_of(message):
+        batch = client.batches.get(span.batch)
+        if batch is None or span.hi > batch.rows:
+            if span.outcome == STORED:
+                ids = [span.batch + row for row in range(span.lo, span.hi)]
+                stored_objects.release_unknown(out, agent, client.number, ids)
+            continue
+        if not batch.are_in(span.lo, span.hi, place):
+            yield _take_back(out, agent, batch, span.lo, span.hi)
+            continue
+        if span.outcome == VALUES_LIST and (batch.keeps or batch.is_recomputing(span.lo, span.hi)):
+            try:
+                span = each_of(span)  # its values are needed one by one
+            except ProtocolError as problem:
+                yield _unreadable(state, out, agent, batch, span, str(problem), tries)
+                raise
+        if span.outcome <= ERROR or span.outcome == STORED:
+            rows, us = took.get(batch, (0, 0))
+            took[batch] = rows + span.hi - span.lo, us + span.duration
+        if span.outcome == LOST:
+            how = bytes(span.body).decode(errors="replace")
+            out.log("WARNING", f"{batch.function.name}[{batch.id + span.lo}]: {how}")
+        yield retrying.end_reported(state, out, agent, batch, span, tries)
+    for batch, (rows, us) in took.items():
+        placement.learn_duration(agent, batch.function.learn(rows, us))
+
+
+def _unreadable(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, span: SpanResult, problem: str, tries: int
+) -> list[Move]:
+    why = results_unreadable(agent.name, problem).encode()
+    moves: list[Move] = []
+    for row in range(span.lo, span.hi):
+        lost = SpanResult(batch.id, row, row + 1, LOST, 0, 0, u32([len(why)]), why)
+        moves += retrying.end_reported(state, out, agent, batch, lost, tries)
+    return moves
+
+
+def forward(state: ClusterState, out: Outgoing, agent: AgentRecord, client: ClientRecord, message: TaskResult) -> bool:
+    """Send an agent's results to their client as they came, if that may be; False if it may not, and nothing is done.
+
+    It may if all are values that nobody but the client needs, of rows that this agent has.
+    """
+    place, batches = AGENT + agent.number, client.batches
+    ended: list[tuple[Batch, SpanResult]] = []
+    for span in spans_of(message):
+        batch = batches.get(span.batch)
+        if batch is None or not _is_plain(batch, span, place):
+            return False
+        ended.append((batch, span))
+    out.send(client.number, message)
+    took: dict[Batch, tuple[int, int]] = {}
+    for batch, span in ended:
+        if batch.place[span.lo] == place == batch.place[span.hi - 1]:
+            finishing.finish_forwarded(state, batch, span.lo, span.hi)
+        else:  # spans of one message overlap
+            for lo, hi in batch.spans_in(place, span.lo, span.hi):
+                finishing.finish_forwarded(state, batch, lo, hi)
+        rows, us = took.get(batch, (0, 0))
+        took[batch] = rows + span.hi - span.lo, us + span.duration
+    for batch, (rows, us) in took.items():
+        placement.learn_duration(agent, batch.function.learn(rows, us))
+    return True
+
+
+def _is_plain(batch: Batch, span: SpanResult, place: int) -> bool:
+    return (
+        span.outcome <= VALUES_EACH
+        and not (batch.keeps or batch.waiters)
+        and span.hi <= batch.rows
+        and batch.are_in(span.lo, span.hi, place)
+        and not batch.is_recomputing(span.lo, span.hi)
+    )
+
+
+def _take_back(out: Outgoing, agent: AgentRecord, batch: Batch, lo: int, hi: int) -> list[Move]:
+    """A span is only in part this agent's: what is, runs again; what isn't, is not its to say."""
+    moves: list[Move] = []
+    for a, b in batch.spans_in(AGENT + agent.number, lo, hi):
+        out.log(
+            "WARNING",
+            f"agent {agent.number} said of {batch.function.name} more than it had: {b - a} rows run again",
+        )
+        moves += retrying.give_back(batch, a, b, Cause.MISREPORTED)
+    return moves

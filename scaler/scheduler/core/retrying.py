@@ -1,0 +1,76 @@
+"""Rows that an agent had and did not finish: run again, or given up."""
+
+from scaler.protocol.failures import out_of_reach, worker_lost
+from scaler.protocol.messages import ERROR, LOST
+from scaler.protocol.results import SpanResult
+from scaler.scheduler.core import finishing, reachability, recomputing
+from scaler.scheduler.core.moves import Move, Route
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import AGENT, Batch, attempts_of
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.cluster_facts import WorkerDied
+from scaler.scheduler.state.transitions import Cause
+
+
+def end_reported(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, span: SpanResult, retries_on_loss: int
+) -> list[Move]:
+    """An agent says how rows that it had ended: they run again, or end for their client."""
+    row = span.lo
+    if span.outcome == LOST:
+        return _lose_row(state, out, agent, batch, span, retries_on_loss)
+    if span.outcome == ERROR and batch.task.retries:
+        retries = attempts_of(batch).retries
+        if retries.get(row, 0) < batch.task.retries:
+            retries[row] = retries.get(row, 0) + 1
+            return [Route(batch, row, span.hi, Cause.RETRIED, True)]
+    return finishing.finish(state, out, batch, span, agent)
+
+
+def _lose_row(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, span: SpanResult, retries_on_loss: int
+) -> list[Move]:
+    row, how = span.lo, bytes(span.body).decode(errors="replace")
+    losses = attempts_of(batch).losses
+    losses[row] = losses.get(row, 0) + 1
+    if state.facts.wanted:
+        state.facts.tell(WorkerDied(batch.client, batch.id, row, agent.number, how))
+    if losses[row] <= retries_on_loss:
+        return [Route(batch, row, row + 1, Cause.WORKER_LOST, True)]
+    record = worker_lost(batch.function.name, batch.id + row, how, losses[row]).encode()
+    return finishing.finish(state, out, batch, finishing.error_span(batch, row, record, span.duration), None)
+
+
+def lose_agent(state: ClusterState, agent: AgentRecord) -> list[Move]:
+    """An agent is gone, and no longer among the agents: its rows run elsewhere, and what only it had is lost."""
+    moves = recomputing.lose_copies(state, agent.number, sorted(agent.holdings.keys))
+    for client_number, object_id in agent.holdings.keys:
+        client = state.clients.get(client_number)
+        item = client.values.objects.get(object_id) if client is not None else None
+        if item is not None:
+            item.holders.discard(agent.number)
+    for batch in agent.batches:
+        for lo, hi in batch.spans_in(AGENT + agent.number):
+            if batch.attempts is not None:  # rows that were lost with a worker before: hosts that die with it count too
+                losses = batch.attempts.losses
+                losses.update({row: losses[row] + 1 for row in range(lo, hi) if row in losses})
+            moves.append(Route(batch, lo, hi, Cause.AGENT_LOST, True))
+    return moves
+
+
+def return_for_want(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, row: int, news: bool
+) -> list[Move]:
+    """A row comes back from an agent that could not get objects it needs; with `news` nobody knew that it can't."""
+    returns = reachability.count_return(batch, row, news)
+    client = state.clients[batch.client]
+    if returns <= reachability.MAX_RETURNS:
+        return [reachability.settle(state, client, batch, row, Cause.OUT_OF_REACH, agent)]
+    record = out_of_reach(batch.function.name, batch.id + row, returns).encode()
+    return finishing.finish(state, out, batch, finishing.error_span(batch, row, record), None)
+
+
+def give_back(batch: Batch, lo: int, hi: int, cause: Cause) -> list[Move]:
+    """Rows come back from an agent without having ended."""
+    return [Route(batch, lo, hi, cause, True)]

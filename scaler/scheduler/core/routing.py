@@ -1,0 +1,57 @@
+"""Where rows go that have all they ask for, or that have come back from an agent."""
+
+from scaler.scheduler.core import lineage, placement, reachability
+from scaler.scheduler.core.moves import Hold, Move, Place, Queue, Route
+from scaler.scheduler.state.batches import Batch
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.transitions import Cause
+
+
+def route(state: ClusterState, move: Route) -> list[Move]:
+    """Rows run where their input is, or wait for any agent, or for what is lost of their input.
+
+    The move for those up to the first that does not just wait for any agent, and a `Route` for the rest: where one row
+    goes is looked at by the next.
+    """
+    batch, lo, hi, cause, front = move
+    client = state.clients[batch.client]
+    for row in range(lo, hi):
+        special = _special(state, client, batch, row, cause)
+        if special is not None:
+            moves: list[Move] = [Queue(batch, lo, row, cause, front)] if lo < row else []
+            moves.append(special)
+            if row + 1 < hi:
+                moves.append(Route(batch, row + 1, hi, cause, front))
+            return moves
+    return [Queue(batch, lo, hi, cause, front)]
+
+
+def one_by_one(state: ClusterState, move: Route) -> bool:
+    """Some of these rows may need another place than the queue."""
+    batch, client = move.batch, state.clients[move.batch.client]
+    if client.values.lost or (batch.attempts is not None and batch.attempts.returns):
+        return True
+    if move.cause != Cause.READY:
+        return False
+    return (batch.needs is not None and client.values.has_stored) or (
+        batch.lineage is not None and bool(batch.lineage.required_zones)
+    )
+
+
+def _special(state: ClusterState, client: ClientRecord, batch: Batch, row: int, cause: int) -> Move | None:
+    """The move of a row that does not just wait for any agent; None if it does."""
+    if client.values.lost:
+        lost = lineage.lost_needs(client, batch, row)
+        if lost:
+            return Hold(batch, row, lost, cause)
+    if batch.has_returned(row):
+        return reachability.settle(state, client, batch, row, cause, None)
+    if cause != Cause.READY:  # what came back for other reasons may run anywhere
+        return None
+    if batch.lineage is not None and row in batch.lineage.required_zones:
+        agent = reachability.choose_in_zone(state, batch, batch.lineage.required_zones[row])
+        if agent is not None:
+            return Place(batch, row, row + 1, agent, cause)
+    agent = placement.choose_by_input(state, client, batch, row)
+    return None if agent is None else Place(batch, row, row + 1, agent, cause)

@@ -1,0 +1,350 @@
+"""The scheduler's brain: `handle(events, now) -> effects`, and nothing else can change it.
+
+It decides where rows run and in which order, counts what depends on what, and notices who is gone; payloads are opaque
+bytes to it. This file says who may say what and who deals with it. What is decided comes back as moves, which the
+worklist makes; `state/transitions.py` alone moves rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from scaler.errors import ProtocolError
+from scaler.protocol.messages import (
+    BalanceRequest,
+    BalanceResponse,
+    ClientClear,
+    ClientShutdown,
+    DisconnectRequest,
+    DisconnectResponse,
+    Heartbeat,
+    HeartbeatEcho,
+    Message,
+    ObjectAnnounce,
+    ObjectGone,
+    ObjectMissing,
+    ObjectRelease,
+    ObjectRequest,
+    ObjectResponse,
+    ShutdownResponse,
+    StoreRequest,
+    Task,
+    TaskCancel,
+    TaskClaim,
+    TaskClaimResponse,
+    TaskOutput,
+    TaskResult,
+    TaskRunning,
+)
+from scaler.scheduler.core import (
+    admission,
+    balancing,
+    defects,
+    lifetimes,
+    liveness,
+    peers,
+    placement,
+    reading,
+    recomputing,
+    results,
+    retrying,
+    store_choice,
+    stored_objects,
+    withdrawing,
+)
+from scaler.scheduler.core.events import Effect, Event, Forget, Joined, Lost, Received, Stop, WakeAt
+from scaler.scheduler.core.moves import Move
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.core.worklist import Worklist
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.cluster_facts import WorkersChanged
+from scaler.scheduler.state.transitions import Cause, IllegalMove
+from scaler.scheduler.views.story import Stories
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the scheduler's operator decides, as in the options of these names; seconds."""
+
+    client_timeout: float
+    agent_timeout: float
+    retries_on_loss: int
+    protected: bool
+
+
+class SchedulerCore:
+    """Decides for a whole cluster. `state` is for looking at, and for subscribing to its facts; nobody else changes it.
+
+    With `strict` a move that is not in the table of transitions is raised as `IllegalMove`, for tests. Otherwise it is
+    logged with the story of the row, its batch ends with an error, and the scheduler goes on.
+    """
+
+    def __init__(self, limits: Limits, strict: bool = False) -> None:
+        self.state = ClusterState()
+        self.stories = Stories(self.state)
+        self._limits = limits
+        self._strict = strict
+        self._out = Outgoing(self.stories)
+        self._worklist = Worklist(self.state, self._out, limits.retries_on_loss)
+        self._next_check: float | None = None
+        self._of_client: dict[type[Message], Callable[[ClientRecord, Any], list[Move] | None]] = {
+            Task: self._task,
+            TaskCancel: self._task_cancel,
+            TaskClaim: self._task_claim,
+            ObjectAnnounce: self._object_announce,
+            ObjectRelease: self._object_release,
+            ObjectRequest: self._object_request,
+            StoreRequest: self._store_request,
+            Heartbeat: self._client_heartbeat,
+            DisconnectRequest: self._client_leaves,
+            ClientShutdown: self._client_shutdown,
+            ClientClear: self._client_clear,
+        }
+        self._of_agent: dict[type[Message], Callable[[AgentRecord, Any], list[Move] | None]] = {
+            TaskResult: self._task_result,
+            TaskRunning: self._task_running,
+            TaskClaimResponse: self._task_claim_response,
+            TaskOutput: self._task_output,
+            BalanceResponse: self._balance_response,
+            ObjectAnnounce: self._copies_announced,
+            ObjectGone: self._object_gone,
+            ObjectMissing: self._object_missing,
+            ObjectResponse: self._object_response,
+            Heartbeat: self._agent_heartbeat,
+            DisconnectRequest: self._agent_leaves,
+        }
+
+    # ---- the door --------------------------------------------------------------------------------------------------
+    def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
+        """Take what happened, in order; what is to be done about it."""
+        state = self.state
+        state.now = now
+        for event in events:
+            if isinstance(event, Received):
+                self._received(event.number, event.message)
+            elif isinstance(event, Joined):
+                self._run(peers.join(state, self._out, event.number, event.hello, self._limits.retries_on_loss))
+            elif isinstance(event, Lost):
+                self._lost(event.number, event.reason)
+        if self._next_check is not None and now >= self._next_check:
+            self._check_liveness()
+        if state.unsorted:
+            placement.sort_agents(state)
+        if state.queues:
+            self._guarded(self._worklist.share_out)
+        for agent, rows in balancing.begin_recalls(state):
+            self._out.send(agent.number, BalanceRequest(rows))
+        self._plan_wake()
+        effects = self._out.flush(state)
+        state.facts.publish(now)
+        return effects
+
+    @property
+    def workers(self) -> int:
+        """Workers in the whole cluster."""
+        return self.state.workers
+
+    def _run(self, moves: list[Move]) -> None:
+        if moves:
+            try:
+                self._worklist.run(moves)
+            except IllegalMove as error:
+                self._contain(error)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except IllegalMove as error:
+            self._contain(error)
+
+    def _contain(self, error: IllegalMove) -> None:
+        """A defect of ours has come to light: in tests it is raised, otherwise it ends one batch."""
+        if self._strict:
+            raise error
+        story = self.stories.of(error.batch.client, error.batch.id, error.row)
+        self._run(defects.end_batch(self.state, self._out, error, story))
+
+    def _received(self, number: int, message: Message) -> None:
+        client = self.state.clients.get(number)
+        try:
+            if client is not None:
+                client.seen = self.state.now
+                of_client = self._of_client.get(type(message))
+                if of_client is not None:
+                    moves = of_client(client, message)
+                    if moves:
+                        self._worklist.run(moves)
+                    return
+            else:
+                agent = self.state.agents.get(number)
+                if agent is None:
+                    return  # gone already; its session is refused by the shell
+                agent.seen = self.state.now
+                of_agent = self._of_agent.get(type(message))
+                if of_agent is not None:
+                    moves = of_agent(agent, message)
+                    if moves:
+                        self._worklist.run(moves)
+                    return
+        except IllegalMove as error:
+            self._contain(error)
+            return
+        self._lost(number, f"sent a {type(message).__name__}, which is not its to send")
+
+    def _lost(self, number: int, reason: str) -> None:
+        state, client, agent = self.state, self.state.clients.get(number), self.state.agents.get(number)
+        if client is not None:
+            rows = client.outstanding
+            self._out.log("INFO", f"client {number} ({client.name}) is gone: {reason}; dropped {rows} rows")
+            peers.drop_client(state, self._out, client, reason)
+        elif agent is not None:
+            rows = agent.load.outstanding
+            self._out.log("WARNING", f"agent {number} ({agent.name}) is gone: {reason}; {rows} rows run elsewhere")
+            self._run(peers.lose_agent(state, agent, reason))
+            self._run(peers.settle_lost_agent(state, self._out, agent, self._limits.retries_on_loss))
+        else:
+            return
+        self._out.effects.append(Forget(number, reason))
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+    def _plan_wake(self) -> None:
+        state = self.state
+        if not state.clients and not state.agents:
+            self._next_check = None
+        elif self._next_check is None:
+            self._next_check = state.now + min(self._limits.client_timeout, self._limits.agent_timeout) / 4
+            self._out.effects.append(WakeAt(self._next_check))
+
+    def _check_liveness(self) -> None:
+        assert self._next_check is not None
+        late, self._next_check = self.state.now - self._next_check, None
+        liveness.forgive(self.state, late)
+        liveness.tidy(self.state)
+        limits = self._limits
+        for number, reason in liveness.silent(self.state, limits.client_timeout, limits.agent_timeout):
+            self._lost(number, reason)
+
+    def _client_heartbeat(self, client: ClientRecord, message: Heartbeat) -> None:
+        self._out.send(client.number, HeartbeatEcho(message.clock, self.state.workers))
+
+    def _agent_heartbeat(self, agent: AgentRecord, message: Heartbeat) -> None:
+        state = self.state
+        agent.holdings.stored_bytes = message.stored
+        placement.learn_bandwidth(state, agent, message.bandwidth)
+        if message.workers != agent.load.workers or message.full != agent.load.is_full:
+            placement.resize(state, agent, message.workers, message.full)
+            if state.facts.wanted:
+                state.facts.tell(WorkersChanged(agent.number, message.workers, message.full))
+        self._out.send(agent.number, HeartbeatEcho(message.clock, state.workers))
+
+    # ---- what clients say ------------------------------------------------------------------------------------------
+    def _task(self, client: ClientRecord, task: Task) -> list[Move]:
+        if task.spans.tolist() != [0, task.rows]:
+            self._lost(client.number, "sent a Task that is not a whole batch")
+            return []
+        task.client = client.number
+        if task.capabilities and not placement.can_ever_run(self.state, task.capabilities):
+            self._out.log(
+                "WARNING", f"{task.name} needs {', '.join(task.capabilities)}, which no agent has yet: its rows wait"
+            )
+        return admission.admit(self.state, client, task)
+
+    def _task_cancel(self, client: ClientRecord, message: TaskCancel) -> list[Move]:
+        return withdrawing.cancel(self.state, self._out, client, message)
+
+    def _task_claim(self, client: ClientRecord, message: TaskClaim) -> list[Move]:
+        return withdrawing.claim(self.state, self._out, client, message)
+
+    def _object_announce(self, client: ClientRecord, message: ObjectAnnounce) -> list[Move]:
+        tries = self._limits.retries_on_loss
+        return stored_objects.take_from_client(self.state, self._out, client, message, tries)
+
+    def _object_release(self, client: ClientRecord, message: ObjectRelease) -> None:
+        for _, object_id in message:
+            lifetimes.release_held(self.state, client, object_id)
+
+    def _object_request(self, client: ClientRecord, message: ObjectRequest) -> None:
+        for _, value in message:
+            self._run(reading.read(self.state, self._out, client, value, self._limits.retries_on_loss))
+
+    def _store_request(self, client: ClientRecord, message: StoreRequest) -> None:
+        store_choice.request(self.state, self._out, client, message.beside)
+
+    def _client_leaves(self, client: ClientRecord, message: DisconnectRequest) -> None:
+        self._out.log("INFO", f"client {client.number} ({client.name}) disconnected")
+        peers.drop_client(self.state, self._out, client, "disconnected")
+        self._out.send(client.number, DisconnectResponse())
+        self._out.effects.append(Forget(client.number, "disconnected"))
+
+    def _client_clear(self, client: ClientRecord, message: ClientClear) -> None:
+        peers.forget_work(self.state, self._out, client, stays=True)
+
+    def _client_shutdown(self, client: ClientRecord, message: ClientShutdown) -> None:
+        if self._limits.protected:
+            reason = "this scheduler runs in protected mode; start it with --no-protected to let clients shut it down"
+            self._out.send(client.number, ShutdownResponse(False, reason))
+            return
+        self._out.send(client.number, ShutdownResponse(True, ""))
+        for number in self.state.agents:
+            self._out.send(number, ClientShutdown())
+        self._out.effects.append(Stop())
+
+    # ---- what agents say -------------------------------------------------------------------------------------------
+    def _task_result(self, agent: AgentRecord, message: TaskResult) -> None:
+        client = self.state.clients.get(message.client)
+        if client is None:
+            return  # it left while this was on the way; its rows are accounted for
+        if not results.forward(self.state, self._out, agent, client, message):
+            tries = self._limits.retries_on_loss
+            try:
+                for moves in results.take(self.state, self._out, agent, client, message, tries):
+                    self._run(moves)
+            except ProtocolError as problem:
+                self._lost(agent.number, f"sent {problem}")
+                return
+        self._answer_withdrawals(agent)
+
+    def _task_running(self, agent: AgentRecord, message: TaskRunning) -> None:
+        withdrawing.take_running(self.state, self._out, agent, message)
+
+    def _task_claim_response(self, agent: AgentRecord, message: TaskClaimResponse) -> list[Move]:
+        return withdrawing.take_claim_response(self.state, self._out, agent, message)
+
+    def _task_output(self, agent: AgentRecord, message: TaskOutput) -> None:
+        if message.client in self.state.clients:
+            self._out.send(message.client, message)
+
+    def _balance_response(self, agent: AgentRecord, message: BalanceResponse) -> None:
+        before = agent.load.outstanding
+        for _, batch, lo, hi in list(withdrawing.spans_at(self.state, agent, message)):
+            self._run(retrying.give_back(batch, lo, hi, Cause.GIVEN_BACK))
+        balancing.end_recall(agent, agent.load.outstanding < before)
+        self._answer_withdrawals(agent)
+
+    def _answer_withdrawals(self, agent: AgentRecord) -> None:
+        if agent.withdrawals:
+            self._run(withdrawing.answer_for(self.state, self._out, agent))
+
+    def _copies_announced(self, agent: AgentRecord, message: ObjectAnnounce) -> None:
+        stored_objects.take_copies(self.state, self._out, agent, message)
+
+    def _object_gone(self, agent: AgentRecord, message: ObjectGone) -> list[Move]:
+        return recomputing.lose_copies(self.state, agent.number, list(message))
+
+    def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> list[Move]:
+        return stored_objects.take_missing(self.state, self._out, agent, message)
+
+    def _object_response(self, agent: AgentRecord, message: ObjectResponse) -> None:
+        tries = self._limits.retries_on_loss
+        for number, value, outcome in zip(message.clients, message.ids, message.outcomes, strict=True):
+            client = self.state.clients.get(number)
+            if client is not None:
+                reason = message.reason if outcome else None
+                self._run(reading.take_response(self.state, self._out, agent, client, value, reason, tries))
+
+    def _agent_leaves(self, agent: AgentRecord, message: DisconnectRequest) -> None:
+        self._lost(agent.number, "it said goodbye")

@@ -1,0 +1,163 @@
+"""Rows are taken back by their client: cancelled, or claimed by a task that waits for them.
+
+Rows that no agent has are taken at once. For the others their agents are asked, and what they were asked for is noted
+until they have answered: rows that come back for another reason meanwhile are taken here.
+"""
+
+from collections.abc import Iterator
+
+from scaler.protocol.messages import GRAPH, Spans, TaskCancel, TaskClaim, TaskClaimResponse, TaskRunning
+from scaler.scheduler.core import finishing
+from scaler.scheduler.core.moves import Move
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state.agents import AgentRecord, Withdrawal
+from scaler.scheduler.state.batches import AGENT, DONE, Batch
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+
+#: the spans of a batch that each of some agents has
+Elsewhere = dict[int, list[tuple[int, int]]]
+
+
+def spans_at(state: ClusterState, agent: AgentRecord, spans: Spans) -> Iterator[tuple[ClientRecord, Batch, int, int]]:
+    """The parts of these spans that are with this agent."""
+    place = AGENT + agent.number
+    for number, batch_id, lo, hi in spans:
+        client = state.clients.get(number)
+        batch = client.batches.get(batch_id) if client is not None else None
+        if client is None or batch is None or hi > batch.rows:
+            continue
+        for a, b in batch.spans_in(place, lo, hi):
+            yield client, batch, a, b
+
+
+def _sort_by_place(batch: Batch, lo: int, hi: int) -> tuple[list[tuple[int, int]], Elsewhere]:
+    """The spans of rows that no agent has and that have not ended, and by agent the spans that are there."""
+    here: list[tuple[int, int]] = []
+    elsewhere: Elsewhere = {}
+    column, row = batch.place, lo
+    while row < hi:
+        place, end = column[row], row + 1
+        while end < hi and column[end] == place:
+            end += 1
+        if place >= AGENT:
+            elsewhere.setdefault(place - AGENT, []).append((row, end))
+        elif place != DONE:
+            here.append((row, end))
+        row = end
+    return here, elsewhere
+
+
+def _note_asked(
+    state: ClusterState, batch: Batch, elsewhere: Elsewhere, questions: dict[int, Spans], kind: str
+) -> None:
+    for number, spans in elsewhere.items():
+        for lo, hi in spans:
+            state.agents[number].withdrawals.append(Withdrawal(kind, batch, lo, hi))
+            questions.setdefault(number, Spans()).add(batch.client, batch.id, lo, hi)
+
+
+# ---- what clients ask ------------------------------------------------------------------------------------------------
+def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskCancel) -> list[Move]:
+    """Rows are to be cancelled: those that no agent has end now, the agents that have the others are asked."""
+    moves: list[Move] = []
+    questions: dict[int, Spans] = {}
+    for _, batch_id, lo, hi in message.spans:
+        batch = client.batches.get(batch_id)
+        if batch is None or hi > batch.rows:
+            continue
+        here, elsewhere = _sort_by_place(batch, lo, hi)
+        for a, b in here:
+            moves += finishing.cancel(state, out, batch, a, b)
+        _note_asked(state, batch, elsewhere, questions, "force" if message.force else "cancel")
+    for number, spans in questions.items():
+        out.ask(number, client.number, TaskCancel(spans, message.force))
+    return moves
+
+
+def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: TaskClaim) -> list[Move]:
+    """A task waits for rows and offers to run them: it gets those that no agent has, agents are asked for others."""
+    granted, refused = Spans(), Spans()
+    moves: list[Move] = []
+    questions: dict[int, Spans] = {}
+    for _, batch_id, lo, hi in message:
+        batch = client.batches.get(batch_id)
+        if batch is None or hi > batch.rows or batch.task.form == GRAPH or batch.is_recomputing(lo, hi):
+            refused.add(client.number, batch_id, lo, hi)
+            continue
+        here, elsewhere = _sort_by_place(batch, lo, hi)
+        found = sum(b - a for a, b in here) + sum(b - a for spans in elsewhere.values() for a, b in spans)
+        if found < hi - lo:  # some have ended: their results are on the way
+            refused.add(client.number, batch_id, lo, hi)
+        for a, b in here:
+            granted.add(client.number, batch_id, a, b)
+            moves += finishing.hand_over(state, batch, a, b)
+        _note_asked(state, batch, elsewhere, questions, "claim")
+    if granted or refused:
+        out.send(client.number, TaskClaimResponse(granted, refused))
+    for number, spans in questions.items():
+        out.ask(number, client.number, TaskClaim(spans.clients, spans.batches, spans.spans))
+    return moves
+
+
+# ---- what agents answer ----------------------------------------------------------------------------------------------
+def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskRunning) -> None:
+    """Rows that were to be cancelled run: nobody waits for them to come back any more."""
+    for client, batch, lo, hi in spans_at(state, agent, message):
+        agent.withdrawals = [
+            asked
+            for asked in agent.withdrawals
+            if asked.kind == "claim" or asked.batch is not batch or asked.hi <= lo or hi <= asked.lo
+        ]
+        running = TaskRunning()
+        running.add(client.number, batch.id, lo, hi)
+        out.send(client.number, running)
+
+
+def take_claim_response(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskClaimResponse
+) -> list[Move]:
+    """Rows that had not begun are their claimer's; the others it has to wait for."""
+    granted: dict[ClientRecord, Spans] = {}
+    refused: dict[ClientRecord, Spans] = {}
+    moves: list[Move] = []
+    for client, batch, lo, hi in list(spans_at(state, agent, message.granted)):
+        moves += finishing.hand_over(state, batch, lo, hi)
+        granted.setdefault(client, Spans()).add(client.number, batch.id, lo, hi)
+    for number, batch_id, lo, hi in message.refused:
+        claimer = state.clients.get(number)
+        if claimer is not None:
+            refused.setdefault(claimer, Spans()).add(number, batch_id, lo, hi)
+    answered = {(number, batch_id) for number, batch_id, _, _ in (*message.granted, *message.refused)}
+    agent.withdrawals = [
+        asked
+        for asked in agent.withdrawals
+        if asked.kind != "claim" or (asked.batch.client, asked.batch.id) not in answered
+    ]
+    for client in {**granted, **refused}:
+        out.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
+    return moves
+
+
+def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord) -> list[Move]:
+    """Rows that an agent was asked for are not there any more: what is queued again can be taken here.
+
+    A claim is answered by the agent in any case, unless it is lost.
+    """
+    place, lost = AGENT + agent.number, agent.number not in state.agents
+    withdrawals, agent.withdrawals = agent.withdrawals, []
+    moves: list[Move] = []
+    for asked in withdrawals:
+        client = state.clients.get(asked.batch.client)
+        if client is None or not asked.batch.left:
+            continue
+        if place in asked.batch.place[asked.lo : asked.hi] or (asked.kind == "claim" and not lost):
+            agent.withdrawals.append(asked)
+            continue
+        spans = Spans()
+        spans.add(client.number, asked.batch.id, asked.lo, asked.hi)
+        if asked.kind == "claim":
+            moves += claim(state, out, client, TaskClaim(spans.clients, spans.batches, spans.spans))
+        else:
+            moves += cancel(state, out, client, TaskCancel(spans, asked.kind == "force"))
+    return moves

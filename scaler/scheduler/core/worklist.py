@@ -1,0 +1,76 @@
+"""Makes the moves that decisions return, one after the other; what follows from one is made before the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scaler.protocol.messages import ObjectRequest, u32, u64
+from scaler.scheduler.core import finishing, placement, reading, recomputing, routing
+from scaler.scheduler.core.moves import AskClient, Fail, Hold, Move, Place, Queue, Remake, Reread, Route
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state import transitions
+from scaler.scheduler.state.cluster import ClusterState
+
+
+class Worklist:
+    """Applies moves to the state. `read_tries`: how often a lost value is made again for a client that reads it."""
+
+    def __init__(self, state: ClusterState, out: Outgoing, read_tries: int) -> None:
+        self._state = state
+        self._out = out
+        self._read_tries = read_tries
+        self._apply: dict[type, Callable[[Any], list[Move] | None]] = {
+            Route: self._route,
+            Queue: self._queue,
+            Place: self._place,
+            Hold: self._hold,
+            Fail: self._fail,
+            Remake: self._remake,
+            AskClient: self._ask_client,
+            Reread: self._reread,
+        }
+
+    def run(self, moves: list[Move]) -> None:
+        """Make all moves and what follows from them, depth first. Raises `IllegalMove`; the rest is not made then."""
+        todo, apply = moves[::-1], self._apply
+        while todo:
+            move = todo.pop()
+            more = apply[type(move)](move)
+            if more:
+                todo += more[::-1]
+
+    def share_out(self) -> None:
+        """Give queued rows to agents until either runs out."""
+        state = self._state
+        for give in placement.share_out(state):
+            transitions.place_queued(state, give.queue, give.rows, give.agent)
+
+    def _route(self, move: Route) -> list[Move] | None:
+        if not routing.one_by_one(self._state, move):
+            transitions.queue(self._state, move.batch, move.lo, move.hi, move.cause, move.front)
+            return None
+        return routing.route(self._state, move)
+
+    def _queue(self, move: Queue) -> None:
+        transitions.queue(self._state, move.batch, move.lo, move.hi, move.cause, move.front)
+
+    def _place(self, move: Place) -> None:
+        transitions.place(self._state, move.batch, move.lo, move.hi, move.agent, move.cause)
+        placement.rotate(self._state, move.agent)
+
+    def _hold(self, move: Hold) -> list[Move]:
+        return recomputing.hold(self._state, move)
+
+    def _fail(self, move: Fail) -> list[Move]:
+        return finishing.fail(self._state, self._out, move)
+
+    def _remake(self, move: Remake) -> list[Move]:
+        return recomputing.remake(self._state, move)
+
+    def _ask_client(self, move: AskClient) -> None:
+        move.client.values.asked.add(move.value)
+        self._out.send(move.client.number, ObjectRequest(u32([move.client.number]), u64([move.value])))
+
+    def _reread(self, move: Reread) -> list[Move]:
+        return reading.read_again(self._state, self._out, move.client, move.value, self._read_tries)

@@ -1,0 +1,91 @@
+"""An agent at the scheduler: its host, how busy it is, what it has, and what it was asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scaler.scheduler.state.batches import Batch
+
+
+class Host(NamedTuple):
+    """Where an agent runs, and how others get at its store."""
+
+    #: the same for all processes of one machine since it was started
+    boot_id: str
+    #: the directory of its store; empty: it has none that others can use
+    store: str
+    #: proof of being on that host, to be found in the directory
+    token: str
+    #: the address at which other hosts fetch objects
+    data: str
+
+
+@dataclass(slots=True)
+class Load:
+    """How busy an agent is. `outstanding` is written by `transitions.py` alone, the rest by placement."""
+
+    workers: int
+    #: rows sent to it that have not come back
+    outstanding: int = 0
+    #: rows it may have outstanding, by what its last results took
+    window: int = 0
+    #: what its rows took lately, microseconds; None before the first result
+    recent_us: float | None = None
+    #: it has no room for more objects: it gets no new work
+    is_full: bool = False
+    #: a BalanceRequest is under way
+    is_recalling: bool = False
+    #: it had nothing to give back when it was last asked, and was given no rows since
+    is_unyielding: bool = False
+
+
+@dataclass(slots=True)
+class Holdings:
+    """What an agent has of objects."""
+
+    #: (client, id) of the objects that it was given or has stored
+    keys: set[tuple[int, int]] = field(default_factory=set)
+    #: objects to be released, told with the next tasks or at the next look at the time
+    released: list[tuple[int, int]] = field(default_factory=list)
+    #: and their size together
+    released_bytes: int = 0
+    #: bytes that its store has, as last heard
+    stored_bytes: int = 0
+    #: bytes a second by which objects came to it from other hosts, as last heard
+    bandwidth: float = 0.0
+
+
+class Withdrawal(NamedTuple):
+    """Rows that an agent was asked for and has not answered."""
+
+    #: "claim", "cancel" or "force"
+    kind: str
+    batch: Batch
+    lo: int
+    hi: int
+
+
+@dataclass(slots=True, eq=False)
+class AgentRecord:
+    """A host's agent as the scheduler sees it."""
+
+    number: int
+    name: str
+    capabilities: frozenset[str]
+    host: Host
+    #: it is the standalone store: no workers, for clients that share memory with no other agent
+    is_standalone: bool
+    #: time of its last message, seconds
+    seen: float
+    load: Load
+    holdings: Holdings = field(default_factory=Holdings)
+    #: batches with rows at it; a dict serves as an ordered set; written by `transitions.py` alone
+    batches: dict[Batch, None] = field(default_factory=dict)
+    #: spans given to it in this step, to be sent at its end; filled by `transitions.py`
+    unsent: dict[Batch, list[tuple[int, int]]] = field(default_factory=dict)
+    withdrawals: list[Withdrawal] = field(default_factory=list)
+    #: agents whose data addresses it was told
+    introduced: set[int] = field(default_factory=set)
+    #: number of an agent that it could not fetch objects from -> when, seconds
+    unreachable: dict[int, float] = field(default_factory=dict)

@@ -1,0 +1,162 @@
+"""A batch at the scheduler: what its rows are, where each of them is, what they need, and what became of them before.
+
+A row's place is one number in its batch's `place` column, so every accepted row is in exactly one place by
+construction: waiting for what it needs, queued, done, or at the agent with that number. Only `transitions.py` writes
+that column and what is counted along with it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from scaler.protocol.messages import KEEP, Task, u32
+from scaler.scheduler.state.functions import FunctionRecord
+
+
+class Place(IntEnum):
+    """Where a row is; an agent's place is AGENT plus the agent's number."""
+
+    WAITING = 0
+    QUEUED = 1
+    DONE = 2
+    AGENT = 16
+
+
+WAITING, QUEUED, DONE, AGENT = (int(place) for place in Place)
+
+#: (-priority, required capabilities): rows of one class share a queue
+QueueClass = tuple[int, tuple[str, ...]]
+
+
+def place_name(place: int) -> str:
+    """The word for a place: "waiting", "queued", "done" or "agent"."""
+    return Place(min(place, AGENT)).name.lower()
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What went wrong with rows before."""
+
+    #: row -> how often it was lost with its worker
+    losses: dict[int, int] = field(default_factory=dict)
+    #: row -> how often it raised and was run again
+    retries: dict[int, int] = field(default_factory=dict)
+    #: row -> how often it came back since its agent could not get what it needs
+    returns: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Lineage:
+    """What it takes to compute values of a batch again, and which rows are being computed again."""
+
+    #: why the batch is remembered after its rows have ended: stored values of its rows, batches that need some of them
+    references: int = 0
+    #: the batches that made stored values which rows of this needed; a dict serves as an ordered set
+    parents: dict[Batch, None] = field(default_factory=dict)
+    #: row whose value was stored -> ids of the small objects it needed, each with a reference for this
+    retained: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    #: rows that have ended before and are computed again, since their values were lost
+    recomputing: set[int] = field(default_factory=set)
+    #: row that is computed again -> number of the agent that has to be able to fetch its value
+    required_zones: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """The rows of one `Task` message, until all of them have ended, and longer if their values may be lost."""
+
+    #: number of the client
+    client: int
+    #: id of row 0; row i has id + i
+    id: int
+    rows: int
+    #: the client's message: options, payloads, columns
+    task: Task
+    function: FunctionRecord
+    queue_class: QueueClass
+    #: place of each row; written by `transitions.py` alone
+    place: array[int]
+    #: rows that have not ended
+    left: int
+    #: agent's number -> rows that are there; no zeros
+    at: dict[int, int] = field(default_factory=dict)
+    #: start of each row's payload in the body (form EACH), one more for the end
+    offsets: array[int] | None = None
+    #: per row: ids of the values it needs; None: no row needs any
+    needs: list[tuple[int, ...]] | None = None
+    #: per row: how many things it waits for; None: no row ever waited
+    missing: array[int] | None = None
+    #: row -> rows, of this and other batches, that wait for its value
+    waiters: dict[int, list[Row]] = field(default_factory=dict)
+    #: None while nothing went wrong
+    attempts: Attempts | None = None
+    #: None while no value of its rows was stored
+    lineage: Lineage | None = None
+
+    @property
+    def keeps(self) -> bool:
+        """Values of its rows may be needed by other rows."""
+        return bool(self.task.flags & KEEP)
+
+    def reserves(self, value: int) -> bool:
+        """That its rows need this value is counted beforehand, in the `uses` of their graph."""
+        return bool(self.task.flags & KEEP) and value >= self.task.graph
+
+    def is_recomputing(self, lo: int, hi: int) -> bool:
+        """Some of the rows [lo, hi) have ended before, and are computed again."""
+        lineage = self.lineage
+        return lineage is not None and bool(lineage.recomputing) and not lineage.recomputing.isdisjoint(range(lo, hi))
+
+    def losses_of(self, row: int) -> int:
+        """How often a row was lost with its worker."""
+        return self.attempts.losses.get(row, 0) if self.attempts is not None else 0
+
+    def has_returned(self, row: int) -> bool:
+        """A row came back from an agent that could not get what it needs."""
+        return self.attempts is not None and row in self.attempts.returns
+
+    def are_in(self, lo: int, hi: int, place: int) -> bool:
+        """All rows [lo, hi) are in this place."""
+        if hi - lo == 1:
+            return self.place[lo] == place
+        return self.place[lo:hi] == u32([place]) * (hi - lo)
+
+    def spans_in(self, place: int, lo: int = 0, hi: int | None = None) -> list[tuple[int, int]]:
+        """The rows of [lo, hi), of all if not given, that are in this place, as spans."""
+        spans: list[tuple[int, int]] = []
+        column, stop = self.place, self.rows if hi is None else hi
+        while True:
+            try:
+                lo = column.index(place, lo, stop)
+            except ValueError:
+                return spans
+            end = lo + 1
+            while end < stop and column[end] == place:
+                end += 1
+            spans.append((lo, end))
+            lo = end
+
+
+#: one row of a batch
+Row = tuple[Batch, int]
+
+
+def attempts_of(batch: Batch) -> Attempts:
+    """The record of what went wrong with rows of a batch, made when the first thing does."""
+    if batch.attempts is None:
+        batch.attempts = Attempts()
+    return batch.attempts
+
+
+def lineage_of(batch: Batch) -> Lineage:
+    """The record of how to compute values of a batch again, made when the first one is stored."""
+    if batch.lineage is None:
+        batch.lineage = Lineage()
+    return batch.lineage
+
+
+def still_waiting(rows: list[Row] | tuple[Row, ...]) -> list[Row]:
+    """Those of these rows that have not ended meanwhile."""
+    return [(batch, row) for batch, row in rows if batch.place[row] == WAITING]

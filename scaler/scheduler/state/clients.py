@@ -1,0 +1,90 @@
+"""A client at the scheduler: what it is, its batches, its values, and what it wants to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scaler.protocol.messages import Frame
+from scaler.scheduler.state.batches import Batch, Row
+from scaler.scheduler.state.functions import FunctionRecord
+from scaler.scheduler.state.objects import ObjectRecord
+
+
+@dataclass(slots=True)
+class ClientValues:
+    """The objects of a client, and the values that are not there: not yet, or not any more."""
+
+    objects: dict[int, ObjectRecord] = field(default_factory=dict)
+    #: row id -> its batch, for rows whose values may be needed by other rows
+    batch_of_row: dict[int, Batch] = field(default_factory=dict)
+    #: row id -> (id of a list object, index): values that are elements of a list
+    element_of: dict[int, tuple[int, int]] = field(default_factory=dict)
+    #: row id -> (error record, dependents that have not come yet), of rows that failed
+    failed: dict[int, tuple[Frame, int]] = field(default_factory=dict)
+    #: value id -> rows that wait for the client to send it
+    awaited: dict[int, list[Row]] = field(default_factory=dict)
+    #: ids of values that the client was asked for and has not answered
+    asked: set[int] = field(default_factory=set)
+    #: ids of stored objects that no store has any more
+    lost: set[int] = field(default_factory=set)
+    #: id of a lost value -> rows that wait until it is made or sent again
+    remaking: dict[int, list[Row]] = field(default_factory=dict)
+    #: id of a lost value -> number of the agent that has to be able to fetch it once it is made again
+    required_zones: dict[int, int] = field(default_factory=dict)
+    #: some of its objects are or were in stores
+    has_stored: bool = False
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.objects.clear()
+        self.batch_of_row.clear()
+        self.element_of.clear()
+        self.failed.clear()
+        self.awaited.clear()
+        self.asked.clear()
+        self.lost.clear()
+        self.remaking.clear()
+        self.required_zones.clear()
+
+    def object_id_of(self, value: int) -> int:
+        """The id of the object that a value is in: its own, or that of a list."""
+        place = self.element_of.get(value)
+        return place[0] if place else value
+
+
+@dataclass(slots=True)
+class ClientReads:
+    """Stored objects that a client wants to read."""
+
+    #: id of the object -> number of the agent that was asked to have it; 0: it is being made again, or looked for
+    under_way: dict[int, int] = field(default_factory=dict)
+    #: id of the object -> how often that has failed
+    failures: dict[int, int] = field(default_factory=dict)
+    #: the client can't use the directory of any agent on its host: the standalone store has to do
+    uses_standalone: bool = False
+    #: when it looked for a store no agent with workers was on its host: it is told when one comes
+    wants_local: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class ClientRecord:
+    """A client and all that is scheduled for it."""
+
+    number: int
+    name: str
+    #: the host it runs on
+    boot_id: str
+    #: time of its last message, seconds
+    seen: float
+    #: id -> batch with rows that have not ended
+    batches: dict[int, Batch] = field(default_factory=dict)
+    #: id -> batch whose rows have all ended, kept since what they made may be lost
+    remembered: dict[int, Batch] = field(default_factory=dict)
+    #: name -> what is known of the function
+    functions: dict[str, FunctionRecord] = field(default_factory=dict)
+    values: ClientValues = field(default_factory=ClientValues)
+    reads: ClientReads = field(default_factory=ClientReads)
+    #: rows that have not ended; written by `transitions.py` alone
+    outstanding: int = 0
+    #: numbers of the agents that were ever sent something of it
+    agents: set[int] = field(default_factory=set)

@@ -1,0 +1,75 @@
+"""The root of the scheduler's state: who is there, what is queued, what happened in the step that is under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scaler.common.facts import Facts
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import Batch
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster_facts import Fact
+from scaler.scheduler.state.flavours import Flavour
+from scaler.scheduler.state.ready_queues import ReadyQueues
+
+
+@dataclass(slots=True)
+class StandaloneStore:
+    """The store of a process beside the scheduler's, for clients that share memory with no agent."""
+
+    #: number of the agent that it is; 0 while it has not joined
+    number: int = 0
+    #: it was started, or is about to be
+    is_started: bool = False
+    #: numbers of the clients that wait for it; a dict serves as an ordered set
+    waiting: dict[int, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class EndedRows:
+    """How many rows ended how."""
+
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    claimed: int = 0
+
+
+#: what moving objects between hosts is taken to manage before any was moved, bytes a second
+BANDWIDTH = 500e6
+
+
+@dataclass(slots=True, eq=False)
+class ClusterState:
+    """All that the scheduler knows."""
+
+    #: time of the step that is under way, seconds
+    now: float = 0.0
+    clients: dict[int, ClientRecord] = field(default_factory=dict)
+    agents: dict[int, AgentRecord] = field(default_factory=dict)
+    #: rows that are ready and have no agent
+    queues: ReadyQueues = field(default_factory=ReadyQueues)
+    #: agents that are to be sent something at the end of this step; a dict serves as an ordered set
+    touched: dict[AgentRecord, None] = field(default_factory=dict)
+    #: agents whose load has changed since they were sorted into their flavour's sets; a dict serves as an ordered set
+    unsorted: dict[AgentRecord, None] = field(default_factory=dict)
+    #: of all agents; a sum would cost a look at each of them for each heartbeat
+    workers: int = 0
+    #: between hosts, bytes a second, an average that follows what agents say
+    bandwidth: float = BANDWIDTH
+    standalone: StandaloneStore = field(default_factory=StandaloneStore)
+    #: agents by their capabilities; written by placement alone
+    flavours: dict[frozenset[str], Flavour] = field(default_factory=dict)
+    #: required capabilities -> the flavours that have them, as far as asked for since a flavour was added
+    matching: dict[tuple[str, ...], list[Flavour]] = field(default_factory=dict)
+    #: of clients that are gone
+    ended: EndedRows = field(default_factory=EndedRows)
+    #: what is told of changes, to whoever subscribed
+    facts: Facts[Fact] = field(default_factory=Facts)
+
+    def batch_of(self, client: int, batch: int) -> Batch | None:
+        """A batch that is known, with rows that have not ended or remembered; None if there is none."""
+        record = self.clients.get(client)
+        if record is None:
+            return None
+        return record.batches.get(batch) or record.remembered.get(batch)

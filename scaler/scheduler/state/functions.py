@@ -1,0 +1,35 @@
+"""What is known of each function of each client: how many rows of it there were, how they ended, what they take."""
+
+from dataclasses import dataclass
+
+#: how much of the average the newest measurement is
+LEARNING = 0.3
+
+
+@dataclass(slots=True, eq=False)
+class FunctionRecord:
+    """One function of one client, by its name."""
+
+    client: int
+    name: str
+    #: rows that came
+    admitted: int = 0
+    #: rows that ended with a value, with an error, cancelled, or claimed by their client
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    claimed: int = 0
+    #: microseconds a row, an exponential average; None before the first result
+    duration_us: float | None = None
+
+    @property
+    def outstanding(self) -> int:
+        """Rows that have not ended."""
+        return self.admitted - self.finished - self.failed - self.cancelled - self.claimed
+
+    def learn(self, rows: int, duration_us: int) -> float:
+        """Take note of what finished rows took together, microseconds; what they took each."""
+        each = max(duration_us / rows, 0.05)
+        known = self.duration_us
+        self.duration_us = each if known is None else known + LEARNING * (each - known)
+        return each

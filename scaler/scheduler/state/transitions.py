@@ -1,0 +1,269 @@
+"""The one place where rows move, and the table of moves that are legal.
+
+Each function here moves the rows [lo, hi) of a batch, all of which are in one place, for one cause. It looks the move
+up in the table, keeps what is counted along with places (rows at each agent, rows left of the batch and of its client,
+the queues of ready rows) and tells a fact if anybody wants facts. A move that is not in the table is a defect of the
+scheduler: `IllegalMove` says which, nothing has changed then, and the core ends the batch with an error.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from scaler.common.spans import SpanQueue
+from scaler.protocol.messages import u32
+from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.batches import AGENT, DONE, QUEUED, WAITING, Batch, place_name
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.cluster_facts import ClientCleared
+
+
+class Cause(IntEnum):
+    """Why rows move."""
+
+    READY = 0
+    PLACED = 1
+    INPUT_LOST = 2
+    GIVEN_BACK = 3
+    MISREPORTED = 4
+    WORKER_LOST = 5
+    AGENT_LOST = 6
+    RETRIED = 7
+    OUT_OF_REACH = 8
+    FINISHED = 9
+    FAILED = 10
+    CANCELLED = 11
+    CLAIMED = 12
+    RECOMPUTED = 13
+
+    @property
+    def words(self) -> str:
+        """For stories and the documentation."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Cause.READY: "all that it needs is there",
+    Cause.PLACED: "placed by how busy agents are",
+    Cause.INPUT_LOST: "an object that it needs is lost",
+    Cause.GIVEN_BACK: "given back before it began",
+    Cause.MISREPORTED: "its agent said of its batch more than it had",
+    Cause.WORKER_LOST: "its worker died",
+    Cause.AGENT_LOST: "its agent was lost",
+    Cause.RETRIED: "it raised, and has retries left",
+    Cause.OUT_OF_REACH: "its agent could not get what it needs",
+    Cause.FINISHED: "its value came",
+    Cause.FAILED: "it raised, can't run, or was lost once too often",
+    Cause.CANCELLED: "cancelled",
+    Cause.CLAIMED: "the task that waits for it runs it",
+    Cause.RECOMPUTED: "its stored value is lost and needed: it is computed again",
+}
+
+#: what takes rows from an agent without ending them
+_BACK = (
+    Cause.GIVEN_BACK,
+    Cause.MISREPORTED,
+    Cause.WORKER_LOST,
+    Cause.AGENT_LOST,
+    Cause.RETRIED,
+    Cause.OUT_OF_REACH,
+)
+
+#: (from, to) -> the causes for which rows may move so; anything else is a defect of the scheduler
+TRANSITIONS: dict[tuple[str, str], tuple[Cause, ...]] = {
+    ("waiting", "queued"): (Cause.READY,),
+    ("waiting", "agent"): (Cause.READY,),
+    ("waiting", "done"): (Cause.FAILED, Cause.CANCELLED, Cause.CLAIMED),
+    ("queued", "agent"): (Cause.PLACED,),
+    ("queued", "waiting"): (Cause.INPUT_LOST,),
+    ("queued", "done"): (Cause.CANCELLED, Cause.CLAIMED),
+    ("agent", "queued"): _BACK,
+    ("agent", "agent"): _BACK,
+    ("agent", "waiting"): _BACK,
+    ("agent", "done"): (Cause.FINISHED, Cause.FAILED, Cause.CANCELLED, Cause.CLAIMED),
+    ("done", "waiting"): (Cause.RECOMPUTED,),
+}
+
+_PLACED = int(Cause.PLACED)
+_KINDS = ("waiting", "queued", "done", "agent")
+_AT_AGENT = 3
+
+
+def _move_key(before: int, after: int, cause: int) -> int:
+    return (before * 4 + after) * 16 + cause
+
+
+_LEGAL = frozenset(
+    _move_key(_KINDS.index(before), _KINDS.index(after), cause)
+    for (before, after), causes in TRANSITIONS.items()
+    for cause in causes
+)
+
+
+class IllegalMove(Exception):
+    """A move that is not in the table: a defect of the scheduler. Nothing was moved."""
+
+    def __init__(self, batch: Batch, lo: int, hi: int, places: list[str], after: str, cause: int) -> None:
+        super().__init__(
+            f"rows [{lo}, {hi}) of batch {batch.id} of client {batch.client} ({batch.function.name}) can't move from "
+            f"{' and '.join(places)} to {after}: {Cause(cause).words}"
+        )
+        self.batch = batch
+        self.row = lo
+
+
+def queue(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int, front: bool) -> None:
+    """Rows wait for an agent, before all others of their client (`front`) or behind them."""
+    _take_out(state, batch, lo, hi, QUEUED, QUEUED, cause)
+    if front:
+        state.queues.prepend(batch, lo, hi)
+    else:
+        state.queues.append(batch, lo, hi)
+
+
+def place(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecord, cause: int) -> None:
+    """Rows that are in no queue are given to an agent, which is to be sorted anew."""
+    _take_out(state, batch, lo, hi, AGENT + agent.number, _AT_AGENT, cause)
+    _put_at(state, batch, lo, hi, agent)
+
+
+def place_queued(state: ClusterState, ready: SpanQueue[Batch], rows: int, agent: AgentRecord) -> tuple[Batch, int, int]:
+    """The next rows of a queue, at most so many and of one batch, are given to an agent. IndexError if it is empty."""
+    batch, lo, hi = ready.take(rows)
+    if not batch.are_in(lo, hi, QUEUED):
+        raise _illegal(batch, lo, hi, _AT_AGENT, Cause.PLACED)
+    after, facts = AGENT + agent.number, state.facts
+    if hi - lo == 1:
+        batch.place[lo] = after
+    else:
+        batch.place[lo:hi] = u32([after]) * (hi - lo)
+    _put_at(state, batch, lo, hi, agent)
+    if facts.wanted:
+        facts.tell((batch.client, batch.id, lo, hi, QUEUED, after, _PLACED))
+    return batch, lo, hi
+
+
+def hold(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> None:
+    """Rows wait for something that they need."""
+    _take_out(state, batch, lo, hi, WAITING, WAITING, cause)
+
+
+def end(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> None:
+    """Rows have ended."""
+    _take_out(state, batch, lo, hi, DONE, DONE, cause)
+    rows, function = hi - lo, batch.function
+    batch.left -= rows
+    state.clients[batch.client].outstanding -= rows
+    if cause == Cause.FINISHED:
+        function.finished += rows
+    elif cause == Cause.FAILED:
+        function.failed += rows
+    elif cause == Cause.CANCELLED:
+        function.cancelled += rows
+    else:
+        function.claimed += rows
+
+
+def forget_client(state: ClusterState, client: ClientRecord) -> None:
+    """All rows of a client are gone with it, without an end of their own."""
+    state.queues.drop_client(client.number)
+    for batch in client.batches.values():
+        _leave_agents(state, batch)
+    client.batches.clear()
+    client.outstanding = 0
+    for function in client.functions.values():
+        function.cancelled += function.outstanding
+    if state.facts.wanted:
+        state.facts.tell(ClientCleared(client.number))
+
+
+def abandon(state: ClusterState, batch: Batch) -> list[tuple[int, int]]:
+    """All rows of a batch end wherever they are, whatever the table says; the spans that had not ended.
+
+    For a batch that an illegal move has shown to be in disorder.
+    """
+    state.queues.remove(batch, 0, batch.rows)
+    _leave_agents(state, batch)
+    unended: list[tuple[int, int]] = []
+    lo = 0
+    while lo < batch.rows:
+        before, hi = batch.place[lo], lo + 1
+        while hi < batch.rows and batch.place[hi] == before:
+            hi += 1
+        if before != DONE:
+            unended.append((lo, hi))
+            if state.facts.wanted:
+                state.facts.tell((batch.client, batch.id, lo, hi, before, DONE, int(Cause.CANCELLED)))
+        lo = hi
+    batch.place[:] = u32([DONE]) * batch.rows
+    state.clients[batch.client].outstanding -= batch.left
+    batch.function.cancelled += batch.left
+    batch.left = 0
+    return unended
+
+
+def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, kind: int, cause: int) -> None:
+    """Move rows from wherever they are, and let go of what was counted for that place."""
+    column, rows = batch.place, hi - lo
+    before = column[lo]
+    if _move_key(before if before < AGENT else _AT_AGENT, kind, cause) not in _LEGAL:
+        raise _illegal(batch, lo, hi, kind, cause)
+    if rows == 1:
+        column[lo] = after
+    else:
+        if column[lo:hi] != u32([before]) * rows:
+            raise _illegal(batch, lo, hi, kind, cause)
+        column[lo:hi] = u32([after]) * rows
+    if before >= AGENT:
+        number = before - AGENT
+        agent = state.agents.get(number)  # None: it is lost, and its rows leave it now
+        left = batch.at[number] - rows
+        if left:
+            batch.at[number] = left
+        else:
+            del batch.at[number]
+        if agent is not None:
+            agent.load.outstanding -= rows
+            state.unsorted[agent] = None
+            if not left:
+                agent.batches.pop(batch, None)
+    elif before == QUEUED:
+        state.queues.remove(batch, lo, hi)
+    elif before == DONE:
+        batch.left += rows
+        state.clients[batch.client].outstanding += rows
+        batch.function.finished -= rows
+    facts = state.facts
+    if facts.wanted:
+        facts.tell((batch.client, batch.id, lo, hi, before, after, cause))
+
+
+def _put_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
+    """Count rows at an agent, and have them sent at the end of the step."""
+    load, number = agent.load, agent.number
+    load.outstanding += hi - lo
+    load.is_unyielding = False
+    batch.at[number] = batch.at.get(number, 0) + hi - lo
+    agent.batches.setdefault(batch)
+    spans = agent.unsent.get(batch)
+    if spans is None:
+        agent.unsent[batch] = [(lo, hi)]
+    else:
+        spans.append((lo, hi))
+    state.touched.setdefault(agent)
+
+
+def _leave_agents(state: ClusterState, batch: Batch) -> None:
+    for number, rows in batch.at.items():
+        agent = state.agents[number]
+        agent.load.outstanding -= rows
+        agent.batches.pop(batch, None)
+        agent.unsent.pop(batch, None)
+        state.unsorted[agent] = None
+    batch.at.clear()
+
+
+def _illegal(batch: Batch, lo: int, hi: int, kind: int, cause: int) -> IllegalMove:
+    places = sorted({place_name(place) for place in batch.place[lo:hi]})
+    return IllegalMove(batch, lo, hi, places, _KINDS[kind], cause)

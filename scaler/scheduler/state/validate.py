@@ -1,0 +1,171 @@
+"""What must hold of the scheduler's state between two steps: every row in one place, every count the sum of its rows.
+
+`quick` costs a look at each batch, agent and queue; `thorough` one at each row and object. Both only look.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scaler.scheduler.state.batches import AGENT, DONE, QUEUED, WAITING, Batch
+from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+
+
+class Finding(NamedTuple):
+    """Something that does not hold."""
+
+    what: str
+    #: id of the batch or object it is about; 0 if it is about neither
+    id: int = 0
+
+
+def validate(state: ClusterState) -> list[Finding]:
+    """All that does not hold; nothing if all is well."""
+    return [*quick(state), *thorough(state)]
+
+
+def quick(state: ClusterState) -> Iterator[Finding]:
+    """What does not hold of counters, and of queued rows while agents idle."""
+    at: Counter[int] = Counter()
+    for client in state.clients.values():
+        left = 0
+        for batch in client.batches.values():
+            if batch.left <= 0:
+                yield Finding(f"batch {batch.id} has ended and is still there", batch.id)
+            left += batch.left
+            for number, rows in batch.at.items():
+                at[number] += rows
+                agent = state.agents.get(number)
+                if rows <= 0 or agent is None or batch not in agent.batches:
+                    yield Finding(f"batch {batch.id} at agent {number}: {rows}", batch.id)
+        if client.outstanding != left:
+            yield Finding(f"client {client.number}: {client.outstanding} rows outstanding, {left} left")
+        of_functions = sum(function.outstanding for function in client.functions.values())
+        if of_functions != left:
+            yield Finding(f"client {client.number}: {left} rows left, {of_functions} of its functions outstanding")
+    for number, agent in state.agents.items():
+        if agent.load.outstanding != at[number]:
+            yield Finding(f"agent {number}: {agent.load.outstanding} rows outstanding, {at[number]} are there")
+        if agent.unsent:
+            yield Finding(f"agent {number}: rows were not sent")
+        if agent in state.touched or agent in state.unsorted:
+            yield Finding(f"agent {number}: something was left for after the step")
+    yield from _idle(state)
+    if state.workers != sum(agent.load.workers for agent in state.agents.values()):
+        yield Finding(f"{state.workers} workers in the cluster, and another number at its agents")
+
+
+def _idle(state: ClusterState) -> Iterator[Finding]:
+    for (_, capabilities), queue in state.queues.items():
+        if not queue.rows:
+            continue
+        for agent in state.agents.values():
+            load = agent.load
+            if load.outstanding < load.workers and agent.capabilities.issuperset(capabilities) and not load.is_full:
+                yield Finding(
+                    f"{queue.rows} rows are queued while agent {agent.number} has {load.outstanding} for "
+                    f"{load.workers} workers"
+                )
+
+
+def thorough(state: ClusterState) -> Iterator[Finding]:
+    """What does not hold of places, references and holders."""
+    yield from _places(state)
+    for client in state.clients.values():
+        yield from _references(client)
+        yield from _holders(state, client)
+
+
+def _places(state: ClusterState) -> Iterator[Finding]:
+    queued: dict[Batch, list[tuple[int, int]]] = {}
+    for key, queue in state.queues.items():
+        total = 0
+        for batch, lo, hi in queue:
+            queued.setdefault(batch, []).append((lo, hi))
+            total += hi - lo
+            if batch.queue_class != key:
+                yield Finding(f"a span of batch {batch.id} is in a queue that is not its own", batch.id)
+        if total != queue.rows:
+            yield Finding(f"a queue counts {queue.rows} rows and has {total}")
+    for client in state.clients.values():
+        for batch in client.batches.values():
+            yield from _places_of(batch, queued.pop(batch, []))
+        for batch in client.remembered.values():
+            if batch.left or any(place != DONE for place in batch.place):
+                yield Finding(f"batch {batch.id} is remembered, and not all of its rows have ended", batch.id)
+    for batch, spans in queued.items():
+        yield Finding(f"rows {spans} of batch {batch.id} are queued, and it has ended", batch.id)
+
+
+def _places_of(batch: Batch, queued: list[tuple[int, int]]) -> Iterator[Finding]:
+    count = Counter(batch.place)
+    if batch.left != batch.rows - count[DONE]:
+        yield Finding(f"batch {batch.id}: {batch.left} rows left, places are {dict(count)}", batch.id)
+    at = {place - AGENT: rows for place, rows in count.items() if place >= AGENT}
+    if at != batch.at:
+        yield Finding(f"batch {batch.id}: rows at agents are {at}, counted {batch.at}", batch.id)
+    rows = [row for lo, hi in sorted(queued) for row in range(lo, hi)]
+    if rows != [row for lo, hi in batch.spans_in(QUEUED) for row in range(lo, hi)]:
+        yield Finding(f"batch {batch.id}: queued are {sorted(queued)}, not {batch.spans_in(QUEUED)}", batch.id)
+    for row in range(batch.rows) if count[WAITING] else ():
+        if batch.place[row] == WAITING and (batch.missing is None or not batch.missing[row]):
+            yield Finding(f"row {row} of batch {batch.id} waits for nothing", batch.id)
+
+
+def _references(client: ClientRecord) -> Iterator[Finding]:
+    needed: Counter[int] = Counter()
+    kept: set[int] = set()
+    sources: Counter[Batch] = Counter()
+    values = client.values
+    for batch in (*client.batches.values(), *client.remembered.values()):
+        needed[batch.task.function] += 1
+        if batch.task.arguments:
+            needed[batch.task.arguments] += 1
+        if batch.keeps:
+            kept.update(range(batch.id, batch.id + batch.rows))
+        if batch.lineage is not None:
+            sources.update(list(batch.lineage.parents))
+            for small in batch.lineage.retained.values():
+                needed.update(small)
+        for row, wanted in enumerate(batch.needs or ()):
+            if batch.place[row] != DONE:
+                needed.update(values.object_id_of(value) for value in wanted)
+    if values.batch_of_row.keys() != kept:
+        yield Finding(f"client {client.number} keeps rows that are of no batch, or lacks some")
+    for object_id, item in values.objects.items():
+        wanted_by = needed[object_id] + item.held_by_client
+        right = item.references >= wanted_by if item.reserved else item.references == wanted_by
+        if not right:
+            yield Finding(f"object {object_id}: {item.references} references, {wanted_by} reasons", object_id)
+        if item.references <= 0:
+            yield Finding(f"object {object_id} is there for nobody", object_id)
+        if item.source is not None:
+            sources[item.source[0]] += 1
+        if item.is_lost != (object_id in values.lost):
+            yield Finding(f"object {object_id} is lost, and not among those that are, or the reverse", object_id)
+    for batch in (*client.batches.values(), *client.remembered.values()):
+        references = batch.lineage.references if batch.lineage is not None else 0
+        if references != sources[batch]:
+            yield Finding(f"batch {batch.id} is remembered for {references} reasons, has {sources[batch]}", batch.id)
+    for value, waiting in values.awaited.items():
+        if not waiting:
+            yield Finding(f"value {value} was asked for by nobody", value)
+
+
+def _holders(state: ClusterState, client: ClientRecord) -> Iterator[Finding]:
+    number = client.number
+    for object_id, item in client.values.objects.items():
+        for holder in item.holders:
+            if holder not in state.agents or (number, object_id) not in state.agents[holder].holdings.keys:
+                yield Finding(f"agent {holder} doesn't hold {object_id} of client {number}", object_id)
+        for copy in item.copies:
+            if copy not in item.holders:
+                yield Finding(f"agent {copy} has {object_id} and is not among its holders", object_id)
+    for agent in state.agents.values():
+        for owner, object_id in agent.holdings.keys:
+            item_held = client.values.objects.get(object_id) if owner == number else None
+            if owner == number and (item_held is None or agent.number not in item_held.holders):
+                yield Finding(f"agent {agent.number} holds {object_id}, which nobody will release", object_id)
