@@ -15,6 +15,7 @@ from scaler.agent.core.events import (
     Effect,
     Event,
     FromWorker,
+    Garbled,
     KillWorker,
     Log,
     LookAt,
@@ -33,6 +34,7 @@ from scaler.agent.usage import Usage
 from scaler.agent.workers import Exited, WorkerProcess, Zygote
 from scaler.common.loop import Loop
 from scaler.protocol.messages import Message
+from scaler.worker_protocol.messages import Surroundings
 
 logger = logging.getLogger("scaler.agent")
 
@@ -105,7 +107,7 @@ class AgentShell:
         for source in list(ready):
             if type(source) is WorkerProcess:
                 del ready[source]
-                events += [FromWorker(source.slot, message) for message in source.receive()]
+                events += self._heard(source)
         if self._zygote in ready:
             del ready[self._zygote]
             events += self._reports()
@@ -117,6 +119,13 @@ class AgentShell:
             events.append(self._usage.sample(pids, bool(self.core.running), now, self._store.directory.path))
         self._store.tick(now)
         self._store.sweep(self.core.data.index, now)
+        return events
+
+    def _heard(self, worker: WorkerProcess) -> list[Event]:
+        events: list[Event] = [FromWorker(worker.slot, message) for message in worker.receive()]
+        if worker.broken is not None:
+            self._loop.forget(worker.fileno())
+            events.append(Garbled(worker.slot, worker.broken))
         return events
 
     def _reports(self) -> list[Event]:
@@ -136,7 +145,7 @@ class AgentShell:
         worker = self._workers.pop(report.slot, None)
         events: list[Event] = []
         if worker is not None:
-            events += [FromWorker(report.slot, message) for message in worker.receive()]
+            events += self._heard(worker)
             self._loop.forget(worker.fileno())
             self._loop.ready.pop(worker, None)
             worker.close()
@@ -188,7 +197,7 @@ class AgentShell:
     def _start(self, slot: int) -> None:
         assert self._zygote is not None
         worker = self._workers[slot] = self._zygote.fork_worker(slot)
-        worker.send(("context", self._context))
+        worker.send(Surroundings(self._context))
         self._loop.watch(worker.fileno(), worker)
 
     def _watch_writable(self, worker: WorkerProcess) -> None:

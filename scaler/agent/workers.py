@@ -3,7 +3,7 @@
 agent ──commands, SCM_RIGHTS──► zygote ──fork──► worker        the zygote's socket: Started, Exited
   ▲▲                                               ▲▲
   │└── task socket: rows, results ─────────────────┘│
-  └─── control socket: recall, forget ──────────────┘
+  └─── control socket: recall, publish ─────────────┘
   one page of memory shared by all: which row each worker has begun
 """
 
@@ -22,8 +22,10 @@ from typing import NamedTuple
 
 from scaler.agent import zygote
 from scaler.agent.zygote import COMMAND, FORK, KILL, REPORT, STARTED, WorkerOptions
-from scaler.worker.constants import BEGUN_CELL, HANDOUT_CELL, PAGE_CELLS, ROW_CELL
-from scaler.worker.wire import Incoming, Message, Outgoing
+from scaler.worker_protocol.encoding import read_by_agent
+from scaler.worker_protocol.messages import FromWorker, Quit, ToWorker
+from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, PAGE_CELLS, ROW_CELL
+from scaler.worker_protocol.stream import Incoming, Outgoing
 
 __all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 
@@ -33,7 +35,7 @@ GRACE = 1.0
 
 
 class Started(NamedTuple):
-    """A worker has a process; it says ("ready", pid) when it can be given rows."""
+    """A worker has a process; it says `Ready` when it can be given rows."""
 
     slot: int
     pid: int
@@ -60,7 +62,7 @@ class WorkerProcess:
         self._zygote = zygote
         self._task = task
         self._control = control
-        self._incoming = Incoming(task)
+        self._incoming = Incoming(task, read_by_agent)
         self._tasks_out = Outgoing(task)
         self._control_out = Outgoing(control)
 
@@ -68,7 +70,12 @@ class WorkerProcess:
         """Return the task socket, readable when there are messages or the worker has ended."""
         return self._task.fileno()
 
-    def receive(self) -> list[Message]:
+    @property
+    def broken(self) -> str | None:
+        """Why nothing more can be read of what it says: bytes came that are no message."""
+        return self._incoming.broken
+
+    def receive(self) -> list[FromWorker]:
         """Return all complete messages there are; when the worker has ended, the last ones and then none."""
         if self.ended:
             return []
@@ -78,11 +85,11 @@ class WorkerProcess:
             self.ended = True
             return []
 
-    def send(self, message: Message) -> None:
+    def send(self, message: ToWorker) -> None:
         """Send on the task socket, now or when it is writable."""
         self._tasks_out.send(message)
 
-    def control(self, message: Message) -> None:
+    def control(self, message: ToWorker) -> None:
         """Send on the control socket, which the worker reads also while it runs user code."""
         self._control_out.send(message)
 
@@ -197,9 +204,9 @@ class Zygote:
             self._unparsed = self._unparsed[whole:]
 
     def progress(self, slot: int) -> tuple[int, int]:
-        """Return (hand-out, row) that the worker of a slot has begun last, also after its death; row -1 for none."""
+        """Return (dispatch, row) that the worker of a slot has begun last, also after its death; row -1 for none."""
         begin = slot * PAGE_CELLS
-        return self._page[begin + HANDOUT_CELL], self._page[begin + ROW_CELL] - 1
+        return self._page[begin + DISPATCH_CELL], self._page[begin + ROW_CELL] - 1
 
     def begun(self, slot: int) -> int:
         """Return when that row began, in ns of time.monotonic_ns()."""
@@ -219,7 +226,7 @@ class Zygote:
         """
         if not self._socket._closed:  # type: ignore[attr-defined]
             for worker in idle:
-                worker.send(("quit",))
+                worker.send(Quit())
             self._await(lambda: any(self._workers.get(worker.slot) is worker for worker in idle), GRACE)
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)

@@ -25,7 +25,7 @@ from typing import NoReturn
 from scaler.store.directory import clean_up_dead
 from scaler.store.spill import SPILL_PREFIX
 from scaler.worker import main
-from scaler.worker.constants import PAGE_CELLS
+from scaler.worker_protocol.progress import PAGE_CELLS
 
 #: agent to zygote: what, slot; a FORK brings two file descriptors (task, control)
 COMMAND = struct.Struct("=II")

@@ -27,6 +27,15 @@ def worker_ended(pid: int, status: int) -> str:
     return f"its worker (pid {pid}) {describe_exit(status)}"
 
 
+def worker_rejected(pid: int, what: str) -> str:
+    """Why a worker was ended that can't be believed, for the row that it ran; `what` says what it did.
+
+    >>> worker_rejected(7, "sent what is no message")
+    'its worker (pid 7) was ended: it sent what is no message'
+    """
+    return f"its worker (pid {pid}) was ended: it {what}"
+
+
 def results_unreadable(agent: str, problem: str) -> str:
     """Why rows count as lost whose results are none.
 

@@ -7,25 +7,27 @@ from typing import Any
 
 from scaler.protocol.messages import GRAPH, SPREAD, TOGETHER
 from scaler.serialize.call import AnySerializer, decode_call
-from scaler.worker.handout import Handout
+from scaler.worker.assignment import Assignment
 from scaler.worker.objects import Failed, Objects, undecodable
 
 
-def caller(handout: Handout, objects: Objects, function: Any, serializer: AnySerializer | None) -> Callable[[int], Any]:
+def caller(
+    assignment: Assignment, objects: Objects, function: Any, serializer: AnySerializer | None
+) -> Callable[[int], Any]:
     """Return what calls the function for one row. Raises Failed."""
-    name = handout.name
-    if handout.form == TOGETHER:
-        items = objects.arguments(handout)
-        if handout.flags & SPREAD:
+    run, name, needs = assignment.run, assignment.run.name, assignment.needs
+    if run.form == TOGETHER:
+        items = objects.arguments(run)
+        if run.flags & SPREAD:
             return lambda row: function(items[row])
         return lambda row: function(*items[row])
-    if handout.form == GRAPH:
-        return lambda row: function[row].run(objects.shared_values(handout.dependencies(row), name))
+    if run.form == GRAPH:
+        return lambda row: function[row].run(objects.shared_values(needs(row), name))
 
     def call(row: int) -> Any:
         try:
-            values = objects.values(handout.dependencies(row), serializer, name) if handout.deps else ()
-            args, kwargs = decode_call(handout.payload(row), values, serializer)
+            values = objects.values(needs(row), serializer, name) if run.needs else ()
+            args, kwargs = decode_call(assignment.payload(row), values, serializer)
         except Failed:
             raise
         except Exception as error:

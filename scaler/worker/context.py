@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from scaler.protocol.messages import INLINE_LIMIT
-from scaler.worker.wire import LARGEST_PAYLOAD
-
-_BLOCKED, _UNBLOCKED = ("blocked",), ("unblocked",)
+from scaler.worker_protocol.messages import Blocked, FromWorker, Unblocked
+from scaler.worker_protocol.stream import LARGEST_PAYLOAD
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class TaskContext:
 class _Worker:
     """The worker that this process is."""
 
-    def __init__(self, task: Callable[[], TaskContext | None], send: Callable[[tuple[Any, ...]], None]) -> None:
+    def __init__(self, task: Callable[[], TaskContext | None], send: Callable[[FromWorker], None]) -> None:
         self.main = threading.get_ident()
         #: the row that the main thread runs for the agent
         self.task = task
@@ -54,7 +53,7 @@ _worker: _Worker | None = None
 _surroundings: Mapping[str, Any] | None = None
 
 
-def install(task: Callable[[], TaskContext | None], send: Callable[[tuple[Any, ...]], None]) -> None:
+def install(task: Callable[[], TaskContext | None], send: Callable[[FromWorker], None]) -> None:
     """Make this process a worker whose main thread is the calling one."""
     global _worker
     _worker = _Worker(task, send)
@@ -137,9 +136,9 @@ def _count(change: int) -> None:
     with worker.lock:
         before, worker.blocked = worker.blocked, worker.blocked + change
         if not before:
-            worker.send(_BLOCKED)
+            worker.send(Blocked())
         elif not worker.blocked:
-            worker.send(_UNBLOCKED)
+            worker.send(Unblocked())
 
 
 @contextlib.contextmanager

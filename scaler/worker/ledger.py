@@ -1,9 +1,9 @@
 """What became of the rows that were begun: the exact account behind "every row is reported once".
 
-Rows of a part are begun in order, and each leaves one value in `values` or one error, so the account needs no mark per
-row: rows before `start` are reported, rows from there are in `values`, and if fewer values are there than rows begun,
-the last row begun is the one that runs. The main thread appends to `values` without a lock. Everything else happens
-under `lock`: the control thread may come at any moment and carry away what is finished, `values[:n]` at a time.
+Rows of an assignment are begun in order, and each leaves one value in `values` or one error, so the account needs no
+mark per row: rows before `start` are reported, rows from there are in `values`, and if fewer values are there than rows
+begun, the last row begun is the one that runs. The main thread appends to `values` without a lock. Everything else
+happens under `lock`: the control thread may come at any moment and carry away what is finished, `values[:n]` at a time.
 """
 
 from __future__ import annotations
@@ -16,29 +16,27 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol import failures
-from scaler.protocol.messages import CANCELLED, ERROR, KEEP, PROFILE, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import ERROR, KEEP, PROFILE, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import exception_record
 from scaler.worker import context, peak
-from scaler.worker.constants import BEGUN_CELL, HANDOUT_CELL, ROW_CELL
-from scaler.worker.handout import Part
+from scaler.worker.assignment import Assignment
 from scaler.worker.objects import Failed
-
-#: (handout, client, batch, lo, hi, outcome, duration in us, peak in bytes, sizes as u32, body)
-Result = tuple[int, int, int, int, int, int, int, int, bytes, bytes]
+from scaler.worker_protocol.messages import EndedRows
+from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, ROW_CELL
 
 Clock = Callable[[], int]
 
 
 class Ledger:
-    """The account of the part that runs, and the results that were not sent yet."""
+    """The account of the assignment that runs, and the results that were not sent yet."""
 
     def __init__(self, page: memoryview, clock: Clock = time.monotonic_ns) -> None:
         self.lock = threading.RLock()
         self._page = page
         self._clock = clock
-        self._part: Part | None = None
-        #: rows of the part before this one are reported
+        self._assignment: Assignment | None = None
+        #: rows of the assignment before this one are reported
         self._start = 0
         #: when the row `_start` began, ns
         self._since = 0
@@ -46,32 +44,30 @@ class Ledger:
         self.kind = VALUES_LIST
         #: their values: builtin scalars of a VALUES_LIST, otherwise the payload of each
         self.values: list[Any] = []
-        self._results: list[Result] = []
+        self._results: list[EndedRows] = []
         self._done: list[int] = []
 
-    def open(self, part: Part) -> None:
-        """Begin the account of a part, before its first row begins."""
+    def open(self, assignment: Assignment) -> None:
+        """Begin the account of an assignment, before its first row begins."""
         with self.lock:
-            self._part = part
-            self._start = part.lo
-            self.kind = VALUES_EACH if part.handout.flags & KEEP else VALUES_LIST
-            self._page[HANDOUT_CELL] = part.handout.number
+            self._assignment = assignment
+            self._start = assignment.lo
+            self.kind = VALUES_EACH if assignment.run.flags & KEEP else VALUES_LIST
+            self._page[DISPATCH_CELL] = assignment.run.dispatch
             # While the function is decoded, its first row is at risk.
-            self._page[ROW_CELL] = part.lo + 1
+            self._page[ROW_CELL] = assignment.lo + 1
             self._since = self._page[BEGUN_CELL] = self._clock()
 
     def close(self) -> None:
-        """End the account of the part: all its rows are finished or were taken back."""
+        """End the account of the assignment: all its rows are finished or were taken back."""
         with self.lock:
-            part = self._part
-            assert part is not None
-            assert not part.rows
+            assignment = self._assignment
+            assert assignment is not None
+            assert not assignment.rows
             self.cut()
-            self._part = None
+            self._assignment = None
             self._page[ROW_CELL] = 0
-            part.handout.parts -= 1
-            if not part.handout.parts:
-                self._done.append(part.handout.number)
+            self._done.append(assignment.run.dispatch)
 
     def collect(self, kind: int) -> None:
         """From the next value on, rows have the outcome `kind`, and `values` takes what belongs to that."""
@@ -99,63 +95,57 @@ class Ledger:
             begun = self._page[ROW_CELL] - 1
             now: int = self._page[BEGUN_CELL] if begun >= hi else self._clock()
             if self.kind != VALUES_LIST:
-                sizes, body = array("I", map(len, values)).tobytes(), b"".join(values)
+                sizes, body = array("I", map(len, values)), b"".join(values)
                 self._add(lo, hi, self.kind, now, peak_bytes, sizes, body)
             else:
                 body = pickle.dumps(values, PROTOCOL)  # of scalars: the form that protocol/value_list.py can cut
                 if len(body) > context.largest_result():
                     record = too_large(len(body)).record
                     for row in range(lo, hi):
-                        self._add(row, row + 1, ERROR, now, peak_bytes, array("I", [len(record)]).tobytes(), record)
+                        self._add(row, row + 1, ERROR, now, peak_bytes, array("I", [len(record)]), record)
                 else:
-                    self._add(lo, hi, VALUES_LIST, now, peak_bytes, array("I", [len(body)]).tobytes(), body)
+                    self._add(lo, hi, VALUES_LIST, now, peak_bytes, array("I", [len(body)]), body)
 
     def settle(self, error: BaseException) -> bool:
         """Account for the row that was running when `error` came up; say whether there was one."""
         with self.lock:
-            part = self._part
-            assert part is not None
-            if self._start + len(self.values) >= part.next_row():
+            assignment = self._assignment
+            assert assignment is not None
+            if self._start + len(self.values) >= assignment.next_row():
                 return False
-            profiled = bool(part.handout.flags & PROFILE)
+            profiled = bool(assignment.run.flags & PROFILE)
             self.cut()
-            record = error.record if isinstance(error, Failed) else exception_record(error, part.handout.name)
+            record = error.record if isinstance(error, Failed) else exception_record(error, assignment.run.name)
             row = self._start
             self._start = row + 1
-            size = array("I", [len(record)]).tobytes()
+            size = array("I", [len(record)])
             self._add(row, row + 1, ERROR, self._clock(), peak.read() if profiled else 0, size, record)
             return True
 
-    def cancelled(self, part: Part, lo: int, hi: int) -> None:
-        """Report rows that were forgotten before they began."""
-        handout = part.handout
-        with self.lock:
-            self._results.append((handout.number, handout.client, handout.batch, lo, hi, CANCELLED, 0, 0, b"", b""))
-
     def running(self) -> tuple[int, int] | None:
-        """Return (handout, row) of the row that runs."""
+        """Return (dispatch, row) of the row that runs."""
         with self.lock:
-            part = self._part
-            if part is None:
+            assignment = self._assignment
+            if assignment is None:
                 return None
-            begun = part.next_row()
-            return (part.handout.number, begun - 1) if self._start + len(self.values) < begun else None
+            begun = assignment.next_row()
+            return (assignment.run.dispatch, begun - 1) if self._start + len(self.values) < begun else None
 
-    def take(self) -> tuple[list[Result], list[int]]:
-        """Return the results not sent yet, and the hand-outs that are finished since the last call."""
+    def take(self) -> tuple[list[EndedRows], list[int]]:
+        """Return the results not sent yet, and the dispatches that are finished since the last call."""
         with self.lock:
             self.cut()
             results, self._results = self._results, []
             done, self._done = self._done, []
             return results, done
 
-    def _add(self, lo: int, hi: int, outcome: int, now: int, peak_bytes: int, sizes: bytes, body: bytes) -> None:
-        assert self._part is not None
-        handout = self._part.handout
+    def _add(self, lo: int, hi: int, outcome: int, now: int, peak_bytes: int, sizes: array[int], body: bytes) -> None:
+        assert self._assignment is not None
+        run = self._assignment.run
         microseconds = max(0, now - self._since) // 1000
         self._since = now
         self._results.append(
-            (handout.number, handout.client, handout.batch, lo, hi, outcome, microseconds, peak_bytes, sizes, body)
+            EndedRows(run.dispatch, run.client, run.batch, lo, hi, outcome, microseconds, peak_bytes, sizes, body)
         )
 
 

@@ -19,9 +19,7 @@ from typing import Any
 from scaler.serialize.outofband import Packed
 from scaler.store import segments
 from scaler.store.layout import Key, file_name, size_of
-
-#: key, bytes of the file, and why there is none
-Published = tuple[Key, int, str | None]
+from scaler.worker_protocol.messages import PublishedValue
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +45,7 @@ def live(value: Any, packed: Packed) -> Live:
 class LiveValues:
     """The values that stayed in this worker, least recently used first. Thread-safe."""
 
-    def __init__(self, tell: Callable[[Published], None]) -> None:
+    def __init__(self, tell: Callable[[PublishedValue], None]) -> None:
         #: is called after a value was published that nobody had asked for, and let go
         self._tell = tell
         #: held for moments only
@@ -83,7 +81,7 @@ class LiveValues:
                     self.memory -= found.memory
                     gone.append(found)
 
-    def publish(self, store: str, key: Key) -> Published:
+    def publish(self, store: str, key: Key) -> PublishedValue:
         """Have a value in the store; it stays here too. Blocks while it is written, raises nothing."""
         with self._writing:
             with self._lock:
@@ -91,14 +89,14 @@ class LiveValues:
             try:
                 if found is None or found.published:
                     if os.path.exists(os.path.join(store, file_name(key))):
-                        return key, segments.open_object(store, key).size, None
+                        return PublishedValue(key, segments.open_object(store, key).size, None)
                     if found is None:
-                        return key, 0, "the worker that made it does not have it any more"
+                        return PublishedValue(key, 0, "the worker that made it does not have it any more")
                 if not self._write(store, key, found):
-                    return key, 0, "it was dropped while it was written"
+                    return PublishedValue(key, 0, "it was dropped while it was written")
             except Exception as error:  # mostly StoreFull; whatever it is, the value is still here
-                return key, 0 if found is None else found.size, str(error) or type(error).__name__
-            return key, found.size, None
+                return PublishedValue(key, 0 if found is None else found.size, str(error) or type(error).__name__)
+            return PublishedValue(key, found.size, None)
 
     def make_room(self, store: str, needed: int, limit: int) -> None:
         """Publish values and let them go until `needed` bytes more are at most `limit`.
@@ -116,7 +114,7 @@ class LiveValues:
                 if found is None or not (found.published or self._write(store, key, found)):
                     continue
                 self.drop([key])
-            self._tell((key, found.size, None))
+            self._tell(PublishedValue(key, found.size, None))
             del found
 
     def _write(self, store: str, key: Key, value: Live) -> bool:

@@ -1,6 +1,6 @@
 """The loops that every task of the product goes through.
 
-A row of a TOGETHER hand-out costs 0.2 us around the user's function. No exception is caught here: a row that raises
+A row of a TOGETHER batch costs 0.2 us around the user's function. No exception is caught here: a row that raises
 ends the loop, the ledger knows which row it was, and the loop is entered again. So does the IndexError of a deque
 without rows.
 """
@@ -14,12 +14,12 @@ from scaler.protocol.messages import PROFILE, SPREAD, TOGETHER, VALUES_EACH, VAL
 from scaler.serialize.payload import SCALARS
 from scaler.serialize.record import exception_record
 from scaler.worker import peak
+from scaler.worker.assignment import Assignment
 from scaler.worker.calls import caller, failing
-from scaler.worker.constants import BEGUN_CELL, ROW_CELL
-from scaler.worker.handout import Part
 from scaler.worker.ledger import Clock, Ledger
 from scaler.worker.objects import Failed, Objects
-from scaler.worker.results import Encode, Results
+from scaler.worker.results import Encode, ResultWriter
+from scaler.worker_protocol.progress import BEGUN_CELL, ROW_CELL
 
 #: Results are sent when they take this many bytes.
 FLUSH_BYTES = 1 << 20
@@ -33,10 +33,10 @@ _PLAIN = SCALARS - _TEXTS
 
 
 class Loops:
-    """Makes the loop for a part."""
+    """Makes the loop for an assignment."""
 
     def __init__(
-        self, ledger: Ledger, results: Results, page: memoryview, clock: Clock, flush: Callable[[], None]
+        self, ledger: Ledger, results: ResultWriter, page: memoryview, clock: Clock, flush: Callable[[], None]
     ) -> None:
         self._ledger = ledger
         self._results = results
@@ -46,29 +46,29 @@ class Loops:
         #: a row that begins after this time sends the results before it, ns
         self.flush_at = 0
 
-    def of(self, part: Part, objects: Objects) -> Callable[[], None]:
-        """Return what runs the rows of a part until it raises."""
-        handout = part.handout
+    def of(self, assignment: Assignment, objects: Objects) -> Callable[[], None]:
+        """Return what runs the rows of an assignment until it raises."""
+        run = assignment.run
         try:
-            function, serializer = objects.function(handout)
-            encode = self._results.encoder(handout, serializer)
+            function, serializer = objects.function(run)
+            encode = self._results.encoder(assignment, serializer)
             if serializer is not None:
                 self._ledger.collect(VALUES_EACH)
-            if handout.form == TOGETHER:
-                items = objects.arguments(handout)
-                if not handout.flags & PROFILE:
-                    spread = bool(handout.flags & SPREAD)
-                    return lambda: self._together(part, function, items, spread, encode)
-            call = caller(handout, objects, function, serializer)
+            if run.form == TOGETHER:
+                items = objects.arguments(run)
+                if not run.flags & PROFILE:
+                    spread = bool(run.flags & SPREAD)
+                    return lambda: self._together(assignment, function, items, spread, encode)
+            call = caller(assignment, objects, function, serializer)
         except BaseException as error:
-            record = error.record if isinstance(error, Failed) else exception_record(error, handout.name)
-            call, encode = failing(record), self._results.encoder(handout, None)
-        if handout.flags & PROFILE:
-            return lambda: self._profiled(part, call, encode)
-        return lambda: self._each(part, call, encode)
+            record = error.record if isinstance(error, Failed) else exception_record(error, run.name)
+            call, encode = failing(record), self._results.encoder(assignment, None)
+        if run.flags & PROFILE:
+            return lambda: self._profiled(assignment, call, encode)
+        return lambda: self._each(assignment, call, encode)
 
-    def _together(self, part: Part, function: Any, items: list[Any], spread: bool, encode: Encode) -> None:
-        pop, page, clock = part.rows.popleft, self._page, self._clock
+    def _together(self, assignment: Assignment, function: Any, items: list[Any], spread: bool, encode: Encode) -> None:
+        pop, page, clock = assignment.rows.popleft, self._page, self._clock
         append = self._ledger.values.append
         plain = self._plain()
         size = 0
@@ -85,8 +85,8 @@ class Loops:
                 size, plain = self._append(row, value, encode, size, plain)
                 value = None  # it may be large, and the next row may take long
 
-    def _each(self, part: Part, call: Callable[[int], Any], encode: Encode) -> None:
-        pop, page, clock = part.rows.popleft, self._page, self._clock
+    def _each(self, assignment: Assignment, call: Callable[[int], Any], encode: Encode) -> None:
+        pop, page, clock = assignment.rows.popleft, self._page, self._clock
         append = self._ledger.values.append
         plain = self._plain()
         size = 0
@@ -103,8 +103,8 @@ class Loops:
                 size, plain = self._append(row, value, encode, size, plain)
                 value = None  # it may be large, and the next row may take long
 
-    def _profiled(self, part: Part, call: Callable[[int], Any], encode: Encode) -> None:
-        pop, page, clock, ledger = part.rows.popleft, self._page, self._clock, self._ledger
+    def _profiled(self, assignment: Assignment, call: Callable[[int], Any], encode: Encode) -> None:
+        pop, page, clock, ledger = assignment.rows.popleft, self._page, self._clock, self._ledger
         while True:
             row = pop()
             page[ROW_CELL] = row + 1

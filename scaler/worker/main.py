@@ -24,7 +24,9 @@ from typing import NoReturn, TextIO
 from scaler.worker import context, run
 from scaler.worker.output import Output
 from scaler.worker.run import Runner
-from scaler.worker.wire import Incoming, Message, Speaker
+from scaler.worker_protocol.encoding import read_by_worker
+from scaler.worker_protocol.messages import Drop, Flush, Publish, Ready, Recall, ToWorker
+from scaler.worker_protocol.stream import Incoming, Speaker
 
 #: Python ignores the first two in every program; nobody can change the others.
 _LEFT_ALONE = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP}
@@ -50,7 +52,7 @@ def serve(slot: int, task: socket.socket, control: socket.socket, page: memoryvi
         runner.before_flush = flush_outputs
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
         threading.Thread(target=_obey, args=(control, runner), name="scaler-control", daemon=True).start()
-        speaker.send(("ready", os.getpid()))
+        speaker.send(Ready(os.getpid()))
         poll = select.poll()
         poll.register(task, select.POLLIN)
         runner.run(poll.poll)
@@ -66,9 +68,9 @@ def serve(slot: int, task: socket.socket, control: socket.socket, page: memoryvi
 
 
 def _reader(task: socket.socket) -> run.Read:
-    incoming = Incoming(task)
+    incoming = Incoming(task, read_by_worker)
 
-    def read() -> list[Message]:
+    def read() -> list[ToWorker]:
         try:
             return incoming.read()
         except EOFError:
@@ -80,22 +82,20 @@ def _reader(task: socket.socket) -> run.Read:
 def _obey(control: socket.socket, runner: Runner) -> None:
     """Do what the agent says on the control socket."""
     try:
-        incoming = Incoming(control)
+        incoming = Incoming(control, read_by_worker)
         poll = select.poll()
         poll.register(control, select.POLLIN)
         while True:
             poll.poll()
             for message in incoming.read():
-                if message[0] == "recall":
-                    runner.recall(message[1], message[2])
-                elif message[0] == "flush":
+                if isinstance(message, Recall):
+                    runner.recall(message.token, message.keep)
+                elif isinstance(message, Flush):
                     runner.flush()
-                elif message[0] == "forget":
-                    runner.forget(message[1])
-                elif message[0] == "publish":
-                    runner.publish(message[1])
-                elif message[0] == "drop":
-                    runner.drop(message[1])
+                elif isinstance(message, Publish):
+                    runner.publish(message.keys)
+                elif isinstance(message, Drop):
+                    runner.drop(message.keys)
     except EOFError:
         os._exit(0)
     except BaseException:

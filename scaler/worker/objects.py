@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from scaler.protocol import failures
+from scaler.protocol.messages import Frame
 from scaler.serialize.call import AnySerializer, decode_function
 from scaler.serialize.outofband import unpack
 from scaler.store import ObjectMissing
+from scaler.store.layout import Key
 from scaler.store.segments import open_object
 from scaler.worker import context
-from scaler.worker.handout import Handout, Key
 from scaler.worker.live import LiveValues
+from scaler.worker_protocol.messages import Need, Run
 
 Value = TypeVar("Value")
 
@@ -49,7 +51,7 @@ class Objects:
 
     def __init__(self, live: LiveValues) -> None:
         self._live = live
-        self._bytes: dict[Key, bytes] = {}
+        self._bytes: dict[Key, Frame] = {}
         self._functions: dict[Key, tuple[Any, AnySerializer | None]] = {}
         #: lists of arguments, and of results of which rows need elements (builtin scalars, so that sharing is safe)
         self._lists: dict[Key, list[Any]] = {}
@@ -61,7 +63,7 @@ class Objects:
         #: those being decoded, without those that were dropped meanwhile
         self._decoding: set[Key] = set()
 
-    def add(self, objects: list[tuple[Key, bytes]]) -> None:
+    def add(self, objects: list[tuple[Key, Frame]]) -> None:
         """Keep objects until they are dropped."""
         self._bytes.update(objects)
 
@@ -91,24 +93,25 @@ class Objects:
             self._recent_bytes = 0
         del gone  # what the values' destructors do happens outside of the lock
 
-    def knows(self, handout: Handout) -> bool:
+    def knows(self, run: Run) -> bool:
         """Say whether the function has been decoded."""
-        return handout.function in self._functions
+        return run.function in self._functions
 
-    def function(self, handout: Handout) -> tuple[Any, AnySerializer | None]:
+    def function(self, run: Run) -> tuple[Any, AnySerializer | None]:
         """Return (function or list of graph entries, serializer). Raises Failed."""
-        return self._decoded(self._functions, handout.function, decode_function, "the function", handout.name)
+        return self._decoded(self._functions, run.function, decode_function, "the function", run.name)
 
-    def arguments(self, handout: Handout) -> list[Any]:
+    def arguments(self, run: Run) -> list[Any]:
         """Return the list of argument tuples of a TOGETHER batch. Raises Failed."""
-        return self._decoded(self._lists, handout.arguments, unpack, "the arguments of", handout.name)
+        assert run.arguments is not None
+        return self._decoded(self._lists, run.arguments, unpack, "the arguments of", run.name)
 
-    def touched(self, handout: Handout) -> None:
+    def decode_anew(self, run: Run) -> None:
         """Decode the arguments anew when they are needed again: a row that failed may have changed its own."""
-        if handout.arguments is not None:
-            self._lists.pop(handout.arguments, None)
+        if run.arguments is not None:
+            self._lists.pop(run.arguments, None)
 
-    def values(self, needed: list[tuple[Key, int]], serializer: AnySerializer | None, name: str) -> list[Any]:
+    def values(self, needed: list[Need], serializer: AnySerializer | None, name: str) -> list[Any]:
         """Return the values of dependencies. Raises Failed.
 
         Values that stayed here, and elements of result lists, are shared with other rows. The others are fresh: those
@@ -122,7 +125,7 @@ class Objects:
                 seen[need] = self._value(*need, serializer, name)
         return [seen[need] for need in needed]
 
-    def shared_values(self, needed: list[tuple[Key, int]], name: str) -> list[Any]:
+    def shared_values(self, needed: list[Need], name: str) -> list[Any]:
         """Return the values of dependencies of a graph's row. Raises Failed.
 
         Other rows of graphs that run here soon are given the same objects, so that what an object finds out about

@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from scaler.worker.context import TaskContext, innermost, is_logged
+from scaler.worker_protocol import messages
 
 
 class Output(io.TextIOBase):
     """One of the two streams."""
 
-    def __init__(self, plain: TextIO, number: int, send: Callable[[tuple[Any, ...]], None]) -> None:
+    def __init__(self, plain: TextIO, number: int, send: Callable[[messages.FromWorker], None]) -> None:
         """`plain` writes to the file descriptor `number`, 1 or 2."""
         self._plain = plain
         self._number = number
-        self._send: Callable[[tuple[Any, ...]], None] | None = send
+        self._send: Callable[[messages.FromWorker], None] | None = send
         self._lock = threading.RLock()
         #: the beginning of a line, and the task that wrote it
         self._text: list[str] = []
@@ -72,7 +73,7 @@ class Output(io.TextIOBase):
     def _tell(self, text: str) -> None:
         assert self._task is not None
         assert self._send is not None
-        self._send(("output", self._task.client, self._task.row, self._task.name, self._number, text))
+        self._send(messages.Output(self._task.client, self._task.row, self._task.name, self._number, text))
 
     @property
     def buffer(self) -> io.BufferedIOBase:

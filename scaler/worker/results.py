@@ -20,11 +20,13 @@ from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, pack_large
 from scaler.serialize.payload import PROTOCOL, SCALARS, describe
 from scaler.store import StoreFull, segments
+from scaler.store.layout import Key
 from scaler.worker import context
-from scaler.worker.handout import Handout, Key
+from scaler.worker.assignment import Assignment
 from scaler.worker.ledger import too_large
 from scaler.worker.live import LiveValues, live
 from scaler.worker.objects import Failed
+from scaler.worker_protocol.messages import Run
 
 #: seconds for which room in a full store is waited for
 ROOM_PATIENCE = 3.0
@@ -66,7 +68,7 @@ def _write(store: str, key: Key, packed: Packed) -> int:
         time.sleep(0.05)
 
 
-class Results:
+class ResultWriter:
     """Puts the results of rows where they belong. One thread."""
 
     def __init__(self, values: LiveValues) -> None:
@@ -74,14 +76,14 @@ class Results:
         #: what was put somewhere, or is being put there, and is not in the ledger yet
         self._unreported: Key | None = None
 
-    def encoder(self, handout: Handout, serializer: AnySerializer | None) -> Encode:
-        """Return what is to be done with the results of a hand-out."""
-        store, name = context.store(), handout.name
+    def encoder(self, assignment: Assignment, serializer: AnySerializer | None) -> Encode:
+        """Return what is to be done with the results of an assignment."""
+        run, store, name = assignment.run, context.store(), assignment.run.name
         write = in_message(name, serializer)
         if store is None:
             return lambda _row, value: (VALUES_EACH, write(value))
         limit = min(context.inline_limit(), context.largest_result())
-        may_live = serializer is None and handout.form == GRAPH and bool(handout.flags & KEEP)
+        may_live = serializer is None and run.form == GRAPH and bool(run.flags & KEEP)
 
         def encode(row: int, value: Any) -> tuple[int, bytes]:
             try:
@@ -97,7 +99,7 @@ class Results:
                 if len(packed) < limit:
                     return VALUES_EACH, packed
                 packed = Packed(packed, [])
-            return self._put(handout, row, value, packed, store, may_live and not handout.is_wanted(row))
+            return self._put(run, row, value, packed, store, may_live and not assignment.is_wanted(row))
 
         return encode
 
@@ -115,10 +117,8 @@ class Results:
                 with contextlib.suppress(OSError):
                     segments.free(store, key)
 
-    def _put(
-        self, handout: Handout, row: int, value: Any, packed: Packed, store: str, may_live: bool
-    ) -> tuple[int, bytes]:
-        key = (handout.client, handout.batch + row)
+    def _put(self, run: Run, row: int, value: Any, packed: Packed, store: str, may_live: bool) -> tuple[int, bytes]:
+        key = (run.client, run.batch + row)
         self._unreported = key
         try:
             if may_live:
@@ -133,4 +133,4 @@ class Results:
                 raise  # not by the system: a signal handler of the user's
             self._unreported = None
             reason = str(error) or type(error).__name__
-            raise Failed(failures.no_room(handout.name, describe(value), packed.size, reason).encode()) from None
+            raise Failed(failures.no_room(run.name, describe(value), packed.size, reason).encode()) from None

@@ -1,12 +1,12 @@
 """Runs the rows that the agent hands out, and gives back those it has not begun.
 
-    agent ──task socket──► pull() ──► parts ──front──► main thread: user code ──► ledger ──► flush() ──► agent
-                                       │  ▲
-    agent ──control socket──► control thread: recall(), forget() take from the end, also while user code runs;
+    agent ──task socket──► pull() ──► assignments ──front──► main thread: user code ──► ledger ──► flush() ──► agent
+                                          ▲
+    agent ──control socket──► control thread: recall() takes from the end, also while user code runs;
                                               publish(), drop() see to values that stayed here
 
-The part that runs stays at the front of `parts` until it is finished. `lock` guards all but the rows themselves (see
-handout.py) and the values being collected (see ledger.py).
+The assignment that runs stays at the front until it is finished. `lock` guards all but the rows themselves (see
+assignment.py) and the values being collected (see ledger.py).
 """
 
 from __future__ import annotations
@@ -20,24 +20,37 @@ from typing import Any
 from scaler.protocol.messages import ERROR, STREAM, VALUES_EACH, WARN
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.record import exception_record
+from scaler.store.layout import Key
 from scaler.worker import context
-from scaler.worker.constants import ROW_CELL
+from scaler.worker.assignment import Assignment
 from scaler.worker.context import TaskContext
-from scaler.worker.handout import Handout, Key, Part
 from scaler.worker.ledger import Clock, Ledger
-from scaler.worker.live import LiveValues, Published
+from scaler.worker.live import LiveValues
 from scaler.worker.loops import Loops
 from scaler.worker.objects import Failed, Objects
-from scaler.worker.results import Results, in_message
+from scaler.worker.results import ResultWriter, in_message
 from scaler.worker.warned import passed_on
-from scaler.worker.wire import Message
+from scaler.worker_protocol.messages import (
+    Drop,
+    FromWorker,
+    Published,
+    PublishedValue,
+    Quit,
+    Results,
+    Returned,
+    ReturnedRows,
+    Run,
+    Surroundings,
+    ToWorker,
+)
+from scaler.worker_protocol.progress import ROW_CELL
 
 #: Results wait for company at most this long while further rows are there, ns.
 FLUSH_INTERVAL = 4_000_000
 #: What rows of graphs were given is kept for others at most this long while there are none, ms.
 SHARED_MS = 1_000
 
-Read = Callable[[], list[Message]]
+Read = Callable[[], list[ToWorker]]
 
 
 class Runner:
@@ -45,7 +58,7 @@ class Runner:
 
     def __init__(
         self,
-        send: Callable[[Message], None],
+        send: Callable[[FromWorker], None],
         read: Read,
         page: memoryview,
         clock: Clock = time.monotonic_ns,
@@ -59,9 +72,9 @@ class Runner:
         self._lock = self._ledger.lock
         self._live = LiveValues(self._published)
         self._objects = Objects(self._live)
-        self._results = Results(self._live)
-        #: parts that are not finished; the first one runs
-        self._parts: deque[Part] = deque()
+        self._results = ResultWriter(self._live)
+        #: those that are not finished; the first one runs
+        self._assignments: deque[Assignment] = deque()
         self._loops = Loops(self._ledger, self._results, page, clock, self.flush)
         #: the main thread waits for the socket, and reads it itself
         self._idle = False
@@ -76,7 +89,7 @@ class Runner:
         `wait` blocks until there is something to read; with milliseconds it returns something false after them.
         """
         while self._next(wait):
-            self._run_part(self._parts[0])
+            self._run_assignment(self._assignments[0])
 
     def recall(self, token: int, keep: int) -> None:
         """Send what is finished, and give back rows that have not begun. `keep` rows stay, with the one that runs."""
@@ -85,56 +98,34 @@ class Runner:
                 self._pull()
             self.flush()
             running = self._ledger.running()
-            excess = sum([len(part.rows) for part in self._parts]) - max(keep - (running is not None), 0)
-            spans = []
-            for part in reversed(self._parts):
+            excess = sum([len(assignment.rows) for assignment in self._assignments])
+            excess -= max(keep - (running is not None), 0)
+            returned = []
+            for assignment in reversed(self._assignments):
                 if excess <= 0:
                     break
-                lo, hi = part.take_back(max(part.lo, part.end - excess))
+                lo, hi = assignment.take_back(max(assignment.lo, assignment.end - excess))
                 if lo < hi:
-                    handout = part.handout
-                    spans.append((handout.number, handout.client, handout.batch, lo, hi))
+                    run = assignment.run
+                    returned.append(ReturnedRows(run.dispatch, run.client, run.batch, lo, hi))
                     excess -= hi - lo
-            self._send(("returned", token, spans, running))
-
-    def forget(self, spans: list[tuple[int, int, int, int]]) -> None:
-        """Report those rows of (client, batch, lo, hi) as cancelled that are here and have not begun."""
-        with self._lock:
-            if not self._idle:
-                self._pull()
-            for client, batch, lo, hi in spans:
-                for part in list(self._parts):
-                    if part.handout.client == client and part.handout.batch == batch:
-                        self._forget(part, lo, hi)
-            self.flush()
+            self._send(Returned(token, returned, running))
 
     def publish(self, keys: list[Key]) -> None:
         """Write values that stayed here to the store, and say so for each; blocks as long as that takes."""
         store = context.store()
         for key in keys:
-            told = (key, 0, "there is no store") if store is None else self._live.publish(store, key)
-            self._send(("published", [told]))
+            nowhere = PublishedValue(key, 0, "there is no store")
+            self._send(Published([nowhere if store is None else self._live.publish(store, key)]))
 
     def drop(self, keys: list[Key]) -> None:
         """Forget objects and values at once."""
         self._objects.drop(keys)
 
-    def _published(self, told: Published) -> None:
+    def _published(self, value: PublishedValue) -> None:
         """Report a value that was published unasked, after the result that says it was here."""
         self.flush()
-        self._send(("published", [told]))
-
-    def _forget(self, part: Part, lo: int, hi: int) -> None:
-        if lo >= part.end or hi <= part.next_row():
-            return
-        kept, end = part.take_back(hi)
-        if kept < end:
-            part.handout.parts += 1
-            self._parts.append(Part(part.handout, kept, end))
-        if kept <= hi:
-            lo, hi = part.take_back(max(lo, part.lo))
-            if lo < hi:
-                self._ledger.cancelled(part, lo, hi)
+        self._send(Published([value]))
 
     def flush(self) -> None:
         """Send the results of all finished rows, if there are any."""
@@ -142,32 +133,32 @@ class Runner:
             self.before_flush()
             results, done = self._ledger.take()
             if results or done:
-                self._send(("results", results, done))
+                self._send(Results(results, done))
                 self._loops.flush_at = self._clock() + FLUSH_INTERVAL
 
     def task(self) -> TaskContext | None:
-        """Return the row that the main thread runs, or ran last in the part it is in."""
+        """Return the row that the main thread runs, or ran last in the assignment it is in."""
         try:
-            handout = self._parts[0].handout
+            run = self._assignments[0].run
         except IndexError:
             return None
         row = self._page[ROW_CELL] - 1
         if row < 0:
             return None
-        stream = bool(handout.flags & STREAM)
-        return TaskContext(handout.client, handout.batch + row, handout.name, handout.priority, 0, stream)
+        stream = bool(run.flags & STREAM)
+        return TaskContext(run.client, run.batch + row, run.name, run.priority, 0, stream)
 
     def abandon(self) -> None:
         """Have nothing to run any more: this is a process that a task forked."""
-        for part in self._parts:
-            part.rows.clear()
-        self._parts.clear()
+        for assignment in self._assignments:
+            assignment.rows.clear()
+        self._assignments.clear()
 
     def _next(self, wait: Callable[..., object]) -> bool:
-        """Wait for a part; say False when there will be none."""
+        """Wait for an assignment; say False when there will be none."""
         while True:
             with self._lock:
-                if not self._parts:
+                if not self._assignments:
                     self.flush()
                     if self._quitting:
                         return False
@@ -188,21 +179,19 @@ class Runner:
     def _pull(self) -> None:
         """Take in the messages that have come."""
         for message in self._read():
-            kind = message[0]
-            if kind == "run":
-                handout = Handout(message)
-                self._objects.drop(message[15])
-                self._objects.add(message[14])
-                self._parts.append(Part(handout, message[4], message[5]))
-            elif kind == "drop":
-                self._objects.drop(message[1])
-            elif kind == "context":
-                context.set_surroundings(message[1])
-            elif kind == "quit":
+            if isinstance(message, Run):
+                self._objects.drop(message.stale)
+                self._objects.add(message.objects)
+                self._assignments.append(Assignment(message))
+            elif isinstance(message, Drop):
+                self._objects.drop(message.keys)
+            elif isinstance(message, Surroundings):
+                context.set_surroundings(message.about)
+            elif isinstance(message, Quit):
                 self._quitting = True
 
-    def _work(self, part: Part, loop: Callable[[], None]) -> bool:
-        """Run the rows of a part; whether one has failed."""
+    def _work(self, assignment: Assignment, loop: Callable[[], None]) -> bool:
+        """Run the rows of an assignment; whether one has failed."""
         failed = False
         while True:
             try:
@@ -213,29 +202,29 @@ class Runner:
                     self._results.take_back()
                     continue
                 self._results.reported()
-                if not part.rows:
+                if not assignment.rows:
                     return failed
                 traceback.print_exc()  # by a signal handler of the user's, between two rows
 
-    def _run_part(self, part: Part) -> None:
+    def _run_assignment(self, assignment: Assignment) -> None:
         ledger, failed = self._ledger, False
-        if part.rows:
-            if not self._objects.knows(part.handout):
+        if assignment.rows:
+            if not self._objects.knows(assignment.run):
                 self.flush()  # importing the function's modules may take long
-            ledger.open(part)
-            loop = self._loops.of(part, self._objects)
-            if part.handout.flags & WARN:
+            ledger.open(assignment)
+            loop = self._loops.of(assignment, self._objects)
+            if assignment.run.flags & WARN:
                 with passed_on(self._send, self.task):
-                    failed = self._work(part, loop)
+                    failed = self._work(assignment, loop)
             else:
-                failed = self._work(part, loop)
+                failed = self._work(assignment, loop)
         else:
-            ledger.open(part)
+            ledger.open(assignment)
         if failed:
-            self._objects.touched(part.handout)
+            self._objects.decode_anew(assignment.run)
         with self._lock:
             ledger.close()
-            self._parts.popleft()
+            self._assignments.popleft()
 
 
 def run_inline(
@@ -273,7 +262,7 @@ def install(runner: Runner | None) -> None:
 def give_back_unbegun() -> None:
     """Give back all rows this worker was handed and has not begun, since the task that runs is going to wait.
 
-    The agent gets ("returned", 0, spans, running). Does nothing outside of workers.
+    The agent gets a `Returned` that it has not asked for. Does nothing outside of workers.
     """
     if _runner is not None:
         _runner.recall(0, 0)

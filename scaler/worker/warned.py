@@ -13,13 +13,14 @@ from typing import Any
 
 from scaler.protocol.messages import WARNINGS
 from scaler.worker.context import TaskContext
+from scaler.worker_protocol.messages import FromWorker, Output
 
-#: different warnings that the rows of a part may send; the rest is left out
+#: different warnings that the rows of an assignment may send; the rest is left out
 MOST = 100
 
 
 @contextlib.contextmanager
-def passed_on(send: Callable[[tuple[Any, ...]], None], task: Callable[[], TaskContext | None]) -> Iterator[None]:
+def passed_on(send: Callable[[FromWorker], None], task: Callable[[], TaskContext | None]) -> Iterator[None]:
     """Send each warning once for each row, before its result."""
     told: set[tuple[int, str]] = set()
 
@@ -30,7 +31,7 @@ def passed_on(send: Callable[[tuple[Any, ...]], None], task: Callable[[], TaskCo
         text = json.dumps([category.__module__, category.__qualname__, str(message), filename, lineno])
         if row is not None and (row.row, text) not in told and len(told) < MOST:
             told.add((row.row, text))
-            send(("output", row.client, row.row, row.name, WARNINGS, text))
+            send(Output(row.client, row.row, row.name, WARNINGS, text))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always")

@@ -1,7 +1,9 @@
 """Workers and agents that die or fall silent: every future ends, and with the right result."""
 
+import contextlib
 import os
 import signal
+import socket
 import time
 
 import psutil
@@ -149,3 +151,29 @@ def test_a_cluster_without_agents_holds_its_tasks_until_one_comes(daemons):
     futures = [client.submit(work, x) for x in range(100)]
     daemons.start_agent(1)
     assert_right(futures)
+
+
+def test_a_task_that_writes_to_its_workers_sockets_costs_that_worker_alone(start_cluster, connect, capfd):
+    def scribble():
+        for name in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as found:
+                found.send(b"\xff" * 100)
+        time.sleep(60)
+
+    def slow(x):
+        time.sleep(0.5)
+        return x
+
+    cluster = start_cluster(2, retries_on_loss=0)
+    client = connect(cluster)
+    client.submit(abs, 1).result(20)
+    innocent = client.submit(slow, 1)
+    with pytest.raises(WorkerLost, match="it sent what is no message"):
+        client.submit(scribble).result(40)
+    assert innocent.result(20) == 1
+    assert client.map(abs, range(100)) == list(range(100))
+    cluster.shutdown()
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "is ended, and another one is started" in line]
+    assert "which ran" in line
+    assert "scribble" in line
+    assert "its length would be" in line

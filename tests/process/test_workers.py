@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from scaler.serialize.call import encode_entries, encode_function
 from scaler.serialize.outofband import unpack
 from scaler.serialize.record import decode_error
 from scaler.store.segments import open_object
+from scaler.worker_protocol import messages as wm
 
 DEADLINE = 20.0
 CLIENT, BATCH = 3, 100
@@ -37,13 +37,13 @@ class Host:
         self.zygote = Zygote.start(slots, options)
         self.workers: dict[int, WorkerProcess] = {}
         self.reports: list[Started | Exited] = []
-        self.messages: dict[int, list[tuple[Any, ...]]] = {}
+        self.messages: dict[int, list[wm.FromWorker]] = {}
         self._keys = 0
 
     def fork(self, slot: int = 0) -> WorkerProcess:
         """Start a worker and wait until it is ready."""
         worker = self.begin(slot)
-        self.until(lambda: any(message[0] == "ready" for message in self.messages[slot]))
+        self.until(lambda: any(isinstance(message, wm.Ready) for message in self.messages[slot]))
         return worker
 
     def begin(self, slot: int) -> WorkerProcess:
@@ -80,16 +80,15 @@ class Host:
         function_key, arguments_key = (CLIENT, self._keys), (CLIENT, self._keys + 1)
         objects = [(function_key, encode_function(function)), (arguments_key, payload.dumps(items))]
         self.workers[slot].send(
-            ("run", number, CLIENT, BATCH, 0, len(items), TOGETHER, function_key, arguments_key, flags, "f",
-             None, None, None, objects, [])
+            wm.Run(number, CLIENT, BATCH, 0, len(items), TOGETHER, function_key, arguments_key, flags, 0, "f",
+                   None, None, None, objects, [], None)
         )  # fmt: skip
 
     def results(self, slot: int = 0) -> list[Any]:
         """Return the values and errors that have come, in the order of rows."""
         rows: dict[int, Any] = {}
         for message in self.messages[slot]:
-            for _, _, _, lo, hi, outcome, _, _, sizes, body in message[1] if message[0] == "results" else []:
-                ends = list(array("I", sizes))
+            for _, _, _, lo, hi, outcome, _, _, ends, body in message.ended if isinstance(message, wm.Results) else []:
                 if outcome == VALUES_LIST:
                     rows.update(zip(range(lo, hi), pickle.loads(body), strict=True))
                 elif outcome == ERROR:
@@ -328,8 +327,8 @@ def test_killing_a_worker_kills_what_its_task_has_started(host: Host) -> None:
         child.wait()
 
     host.hand_out(start_and_hang, [()], flags=STREAM)
-    output = host.until(lambda: [message for message in host.messages[0] if message[0] == "output"])
-    child = int(output[0][5])
+    output = host.until(lambda: [message for message in host.messages[0] if isinstance(message, wm.Output)])
+    child = int(output[0].text)
     host.workers[0].kill()
     assert describe_exit(host.exit_of(0).status) == "was killed by SIGKILL"
     wait_gone(child)
@@ -347,11 +346,13 @@ def test_rows_come_back_while_user_code_runs(host: Host, tmp_path: Path) -> None
         return x
 
     host.hand_out(hold, [(x,) for x in range(6)], number=4, flags=STREAM)
-    host.until(lambda: [message for message in host.messages[0] if message[0] == "output"])
+    host.until(lambda: [message for message in host.messages[0] if isinstance(message, wm.Output)])
     host.hand_out(hold, [(x,) for x in range(3)], number=5)
-    host.workers[0].control(("recall", 77, 2))
-    (returned,) = host.until(lambda: [message for message in host.messages[0] if message[0] == "returned"])
-    assert returned == ("returned", 77, [(5, CLIENT, BATCH, 0, 3), (4, CLIENT, BATCH, 4, 6)], (4, 2))
+    host.workers[0].control(wm.Recall(77, 2))
+    (returned,) = host.until(lambda: [message for message in host.messages[0] if isinstance(message, wm.Returned)])
+    assert returned == wm.Returned(
+        77, [wm.ReturnedRows(5, CLIENT, BATCH, 0, 3), wm.ReturnedRows(4, CLIENT, BATCH, 4, 6)], (4, 2)
+    )
     assert host.results() == [0, 1]
     Path(gate).write_text("go on")
     host.until(lambda: len(host.results()) == 4)
@@ -372,50 +373,34 @@ def test_values_are_published_and_dropped_while_user_code_runs(host: Host, tmp_p
         return turns
 
     worker, key = host.workers[0], (CLIENT, BATCH)
-    worker.send(("context", {"store": str(tmp_path), "live": 1 << 30}))
+    worker.send(wm.Surroundings({"store": str(tmp_path), "live": 1 << 30}))
     entries = (CLIENT, 1), encode_entries([("make", make), ("spin", spin)])
     worker.send(
-        (
-            "run",
-            1,
-            CLIENT,
-            BATCH,
-            0,
-            2,
-            GRAPH,
-            entries[0],
-            None,
-            KEEP,
-            "f",
-            None,
-            None,
-            [[], []],
-            [entries],
-            [],
-            b"\0\1",
+        wm.Run(
+            1, CLIENT, BATCH, 0, 2, GRAPH, entries[0], None, KEEP, 0, "f", None, None, [[], []], [entries], [], b"\0\1"
         )
     )
 
-    def told(kind: str) -> list[tuple[Any, ...]]:
-        return [message for message in host.messages[0] if message[0] == kind]
+    def told(kind: type[wm.FromWorker]) -> list[Any]:
+        return [message for message in host.messages[0] if type(message) is kind]
 
     host.until(lambda: host.zygote.progress(0) == (1, 1))
-    worker.control(("recall", 1, 0))  # has finished rows reported
-    host.until(lambda: told("results"))
-    (live,) = told("results")[0][1]
+    worker.control(wm.Recall(1, 0))  # has finished rows reported
+    host.until(lambda: told(wm.Results))
+    (live,) = told(wm.Results)[0].ended
     assert live[3:6] == (0, 1, LIVE)
     process = psutil.Process(worker.pid)
     before = process.memory_info().rss
-    worker.control(("publish", [key]))
-    host.until(lambda: told("published"))
-    assert told("published") == [("published", [(key, SIZE.unpack(live[9])[0], None)])]
+    worker.control(wm.Publish([key]))
+    host.until(lambda: told(wm.Published))
+    assert told(wm.Published) == [wm.Published([wm.PublishedValue(key, SIZE.unpack(live.body)[0], None)])]
     written = open_object(str(tmp_path), key)
     assert unpack(written.inband, written.buffers) == make()
-    worker.control(("drop", [key]))
+    worker.control(wm.Drop([key]))
     until(lambda: before - process.memory_info().rss > 60 << 20)
-    assert len(told("results")) == 1
+    assert len(told(wm.Results)) == 1
     go_on.touch()
-    host.until(lambda: len(told("results")) == 2)
+    host.until(lambda: len(told(wm.Results)) == 2)
 
 
 def test_output_is_streamed_by_lines_and_names_its_task(host: Host) -> None:
@@ -426,14 +411,14 @@ def test_output_is_streamed_by_lines_and_names_its_task(host: Host) -> None:
 
     host.hand_out(speak, [(0,), (1,)], flags=STREAM)
     host.until(lambda: len(host.results()) == 2)
-    output = [message for message in host.messages[0] if message[0] == "output"]
+    output = [message for message in host.messages[0] if isinstance(message, wm.Output)]
     assert sorted(output) == [
-        ("output", CLIENT, BATCH, "f", 1, "row 0\n"),
-        ("output", CLIENT, BATCH + 1, "f", 1, "row 1"),
-        ("output", CLIENT, BATCH + 1, "f", 2, "raw €"),
+        wm.Output(CLIENT, BATCH, "f", 1, "row 0\n"),
+        wm.Output(CLIENT, BATCH + 1, "f", 1, "row 1"),
+        wm.Output(CLIENT, BATCH + 1, "f", 2, "raw €"),
     ]
-    kinds = [message[0] for message in host.messages[0]]
-    assert kinds.index("results") > kinds.index("output")
+    kinds = [type(message) for message in host.messages[0]]
+    assert kinds.index(wm.Results) > kinds.index(wm.Output)
 
 
 def test_output_that_nobody_streams_goes_to_the_agents_own(
@@ -455,7 +440,7 @@ def test_quit_ends_the_worker_after_its_rows_and_atexit(host: Host, tmp_path: Pa
         atexit.register(path.touch)
 
     host.hand_out(register, [()])
-    host.workers[0].send(("quit",))
+    host.workers[0].send(wm.Quit())
     assert host.exit_of(0).status == 0
     assert host.results() == [None]
     assert path.exists()
@@ -492,6 +477,7 @@ AGENT = """
     from scaler.agent.workers import Zygote
     from scaler.serialize.call import encode_function
     from scaler.serialize import payload
+    from scaler.worker_protocol.messages import Run
 
     def flood():
         while True:
@@ -502,7 +488,7 @@ AGENT = """
     while None in [worker.pid for worker in workers]:
         zygote.receive()
     objects = [((1, 1), encode_function(flood)), ((1, 2), payload.dumps([()]))]
-    workers[1].send(("run", 1, 1, 1, 0, 1, 1, (1, 1), (1, 2), 2, "flood", None, None, None, objects, []))
+    workers[1].send(Run(1, 1, 1, 0, 1, 1, (1, 1), (1, 2), 2, 0, "flood", None, None, None, objects, [], None))
     while zygote.progress(1) != (1, 0):
         pass
     print(zygote.pid, *[worker.pid for worker in workers], flush=True)
@@ -533,12 +519,14 @@ def test_a_worker_whose_agent_has_closed_its_sockets_ends(host: Host) -> None:
 
 
 def test_messages_larger_than_the_socket_buffers_pass_in_both_directions() -> None:
-    from scaler.worker.wire import Incoming, Outgoing
+    from scaler.worker_protocol.encoding import read_by_worker
+    from scaler.worker_protocol.stream import Incoming, Outgoing
 
     ours, its = socket.socketpair()
     with ours, its:
-        outgoing, incoming = Outgoing(ours), Incoming(its)
-        sent = [("small",), ("large", bytes(3_000_000)), ("small", 1), ("large", bytes(300_000))]
+        outgoing, incoming = Outgoing(ours), Incoming(its, read_by_worker)
+        sizes = (0, 3_000_000, 1, 300_000)
+        sent = [wm.Surroundings({"value": bytes(size)}) for size in sizes]
         for message in sent:
             outgoing.send(message)
         received = []

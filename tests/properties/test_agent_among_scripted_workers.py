@@ -1,7 +1,5 @@
 """An agent's core alone: no row is lost or doubled, while workers finish, give back, block and die."""
 
-import marshal
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -24,6 +22,8 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
+from scaler.worker_protocol import messages as wm
+from scaler.worker_protocol.encoding import read_by_worker, to_worker
 
 Row = tuple[int, int, int]
 
@@ -35,7 +35,7 @@ class FakeWorker:
         #: [number, client, batch, next row, end]
         self.handouts: list[list[int]] = []
         #: the first row of the first hand-out has begun
-        self.said: list[tuple[object, ...]] = []
+        self.said: list[wm.FromWorker] = []
         self.recalls: list[int] = []
         self.dying = False
         self.quits = False
@@ -73,16 +73,16 @@ class Agent(RuleBasedStateMachine):
         elif isinstance(effect, ae.KillWorker):
             self.workers[effect.slot].dying = True
         elif isinstance(effect, ae.ToWorker):
-            message = marshal.loads(marshal.dumps(effect.message))
+            message = read_by_worker(to_worker(effect.message))
             worker = self.workers.get(effect.slot)
             if worker is None:
                 return  # it has ended just now
-            if message[0] == "run":
+            if isinstance(message, wm.Run):
                 assert not worker.quits
-                worker.handouts.append([message[1], message[2], message[3], message[4], message[5]])
-            elif message[0] == "recall":
-                worker.recalls.append(message[1])
-            elif message[0] == "quit":
+                worker.handouts.append([message.dispatch, message.client, message.batch, message.lo, message.hi])
+            elif isinstance(message, wm.Recall):
+                worker.recalls.append(message.token)
+            elif isinstance(message, wm.Quit):
                 worker.quits = True
 
     def _collect(self) -> None:
@@ -190,7 +190,7 @@ class Agent(RuleBasedStateMachine):
         if slots:
             slot = data.draw(st.sampled_from(slots))
             self.workers[slot].ready = True
-            self._handle(ae.FromWorker(slot, ("ready", 1)))
+            self._handle(ae.FromWorker(slot, wm.Ready(1)))
 
     @rule(data=st.data(), n=st.integers(1, 9), us=st.sampled_from([1, 100, 5_000, 10**6]), error=st.booleans())
     def works(self, data: st.DataObject, n: int, us: int, error: bool) -> None:
@@ -209,10 +209,10 @@ class Agent(RuleBasedStateMachine):
             done.append(number)
         spans_ = [(lo, hi)] if not error else [(row, row + 1) for row in range(lo, hi)]
         results = [
-            (number, client, batch, a, b, 2 if error else 0, us * (b - a), 0, u32([4]).tobytes(), b"data")
+            wm.EndedRows(number, client, batch, a, b, 2 if error else 0, us * (b - a), 0, u32([4]), b"data")
             for a, b in spans_
         ]
-        worker.said.append(("results", results, done))
+        worker.said.append(wm.Results(results, done))
 
     @rule(data=st.data(), asked=st.booleans())
     def gives_back(self, data: st.DataObject, asked: bool) -> None:
@@ -227,19 +227,19 @@ class Agent(RuleBasedStateMachine):
         for i, handout in reversed(list(enumerate(worker.handouts))):
             lo = handout[3] + (i == 0)
             if lo < handout[4]:
-                returned.append((handout[0], handout[1], handout[2], lo, handout[4]))
+                returned.append(wm.ReturnedRows(handout[0], handout[1], handout[2], lo, handout[4]))
                 handout[4] = lo
         emptied = [h[0] for h in worker.handouts if h[3] >= h[4]]
         worker.handouts = [h for h in worker.handouts if h[3] < h[4]]
-        worker.said.append(("returned", worker.recalls.pop(0) if asked else 0, returned, None))
+        worker.said.append(wm.Returned(worker.recalls.pop(0) if asked else 0, returned, None))
         if emptied:
-            worker.said.append(("results", [], emptied))
+            worker.said.append(wm.Results([], emptied))
 
     @rule(data=st.data(), blocked=st.booleans())
     def waits(self, data: st.DataObject, blocked: bool) -> None:
         slots = [slot for slot, worker in sorted(self.workers.items()) if worker.handouts]
         if slots:
-            self.workers[data.draw(st.sampled_from(slots))].said.append(("blocked",) if blocked else ("unblocked",))
+            self.workers[data.draw(st.sampled_from(slots))].said.append(wm.Blocked() if blocked else wm.Unblocked())
 
     @rule(data=st.data(), n=st.integers(1, 5))
     def is_heard(self, data: st.DataObject, n: int) -> None:
@@ -291,13 +291,13 @@ class Agent(RuleBasedStateMachine):
                     continue
                 if not worker.ready:
                     worker.ready = True
-                    worker.said.insert(0, ("ready", 1))
-                worker.said.append(("unblocked",))
+                    worker.said.insert(0, wm.Ready(1))
+                worker.said.append(wm.Unblocked())
                 while worker.recalls:
-                    worker.said.append(("returned", worker.recalls.pop(0), [], None))
+                    worker.said.append(wm.Returned(worker.recalls.pop(0), [], None))
                 for number, client, batch, lo, hi in worker.handouts:
-                    results = [(number, client, batch, lo, hi, 0, 100, 0, u32([4]).tobytes(), b"data")]
-                    worker.said.append(("results", results, [number]))
+                    results = [wm.EndedRows(number, client, batch, lo, hi, 0, 100, 0, u32([4]), b"data")]
+                    worker.said.append(wm.Results(results, [number]))
                 worker.handouts = []
                 said, worker.said = worker.said, []
                 self._handle(*[ae.FromWorker(slot, message) for message in said])

@@ -9,13 +9,13 @@ from scaler.protocol.messages import ERROR, SIZE, STORED, TOGETHER, VALUES_EACH,
 from scaler.serialize import payload
 from scaler.serialize.call import encode_function
 from scaler.serialize.record import decode_error
+from scaler.store.layout import Key
 from scaler.worker import context, run
-from scaler.worker.constants import PAGE_CELLS
-from scaler.worker.handout import Key
 from scaler.worker.run import Runner
+from scaler.worker_protocol import messages as wm
+from scaler.worker_protocol.progress import PAGE_CELLS
 
 CLIENT, BATCH = 7, 1000
-FORGOTTEN = "forgotten"
 FUNCTION, ARGUMENTS = (CLIENT, 1), (CLIENT, 2)
 
 
@@ -30,8 +30,8 @@ class Agent:
     """The other end of a runner: what it would have written is read, what it sends is kept."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[Any, ...]] = []
-        self.inbox: list[tuple[Any, ...]] = []
+        self.sent: list[wm.FromWorker] = []
+        self.inbox: list[wm.ToWorker] = []
         self.page = memoryview(bytearray(PAGE_CELLS * 8)).cast("Q")
         self.runner = Runner(self.sent.append, self._read, self.page)
         #: what to do when the runner has nothing to do
@@ -39,12 +39,12 @@ class Agent:
         context.install(self.runner.task, self.sent.append)
         run.install(self.runner)
 
-    def _read(self) -> list[tuple[Any, ...]]:
+    def _read(self) -> list[wm.ToWorker]:
         messages, self.inbox = self.inbox, []
         return messages
 
     def quit(self) -> None:
-        self.inbox.append(("quit",))
+        self.inbox.append(wm.Quit())
 
     def run(self) -> None:
         self.runner.run(lambda *_: self.when_idle())
@@ -60,6 +60,7 @@ class Agent:
         calls: list[bytes] | None = None,
         deps: list[list[tuple[Key, int]]] | None = None,
         flags: int = 0,
+        priority: int = 0,
         objects: tuple[tuple[Key, bytes], ...] = (),
         wanted: bytes | None = None,
         stale: tuple[Key, ...] = (),
@@ -75,21 +76,21 @@ class Agent:
             sizes, body = array("I", map(len, calls)).tobytes(), b"".join(calls)
         key = None if arguments is None else ARGUMENTS
         self.inbox.append(
-            ("run", number, CLIENT, BATCH, rows.start, rows.stop, form, FUNCTION, key, flags,
-             "mod.fn", sizes, body, deps, there, list(stale), wanted)
+            wm.Run(number, CLIENT, BATCH, rows.start, rows.stop, form, FUNCTION, key, flags, priority,
+                   "mod.fn", sizes, body, deps, there, list(stale), wanted)
         )  # fmt: skip
 
-    def spans(self) -> list[tuple[Any, ...]]:
-        return [result for message in self.sent if message[0] == "results" for result in message[1]]
+    def spans(self) -> list[wm.EndedRows]:
+        return [ended for message in self.sent if isinstance(message, wm.Results) for ended in message.ended]
 
     def done(self) -> list[int]:
-        return [number for message in self.sent if message[0] == "results" for number in message[2]]
+        return [number for message in self.sent if isinstance(message, wm.Results) for number in message.done]
 
-    def returned(self) -> list[tuple[Any, ...]]:
-        return [message for message in self.sent if message[0] == "returned"]
+    def returned(self) -> list[wm.Returned]:
+        return [message for message in self.sent if isinstance(message, wm.Returned)]
 
-    def published(self) -> list[tuple[Any, ...]]:
-        return [told for message in self.sent if message[0] == "published" for told in message[1]]
+    def published(self) -> list[wm.PublishedValue]:
+        return [told for message in self.sent if isinstance(message, wm.Published) for told in message.values]
 
     def outcomes(self) -> dict[int, Any]:
         """Return value, exception or `Kept` by row; fails when a row is reported twice."""
@@ -98,19 +99,18 @@ class Agent:
             assert (client, batch) == (CLIENT, BATCH)
             if outcome == VALUES_LIST:
                 values = pickle.loads(body)
-                assert array("I", sizes).tolist() == [len(body)]
+                assert sizes.tolist() == [len(body)]
             elif outcome == VALUES_EACH:
                 values, at = [], 0
-                for size in array("I", sizes):
+                for size in sizes:
                     values.append(pickle.loads(body[at : at + size]))
                     at += size
             elif outcome >= STORED:
-                assert array("I", sizes).tolist() == [8] * (hi - lo)
+                assert sizes.tolist() == [8] * (hi - lo)
                 values = [Kept(outcome, size) for (size,) in SIZE.iter_unpack(body)]
-            elif outcome == ERROR:
-                values = [decode_error(body, "a task")]
             else:
-                values = [FORGOTTEN] * (hi - lo)
+                assert outcome == ERROR
+                values = [decode_error(body, "a task")]
             assert len(values) == hi - lo
             for row, value in zip(range(lo, hi), values, strict=True):
                 assert row not in rows

@@ -1,5 +1,8 @@
 """What an agent's core does, case by case; the scheduler and the workers are played by the test."""
 
+from collections.abc import Callable
+
+import pytest
 from simulator.scripted import FakeAgent, spans
 
 from scaler.agent.core import events as ev
@@ -24,8 +27,10 @@ from scaler.protocol.messages import (
     TaskOutput,
     TaskResult,
     TaskRunning,
+    u32,
 )
 from scaler.serialize.record import decode_error
+from scaler.worker_protocol import messages as wm
 
 C = FakeAgent.CLIENT
 
@@ -40,6 +45,13 @@ def learnt(fake: FakeAgent, us: int = 100) -> None:
 def cancel(fake: FakeAgent, batch: int, lo: int, hi: int, force: bool = False) -> None:
     """The scheduler wants rows cancelled."""
     fake.tell(TaskCancel(spans(Spans, C, (batch, lo, hi)), force))
+
+
+def recall(fake: FakeAgent) -> int:
+    """The token of the first thing that a worker was told on its control socket, which is to give rows back."""
+    message = fake.control[0][1]
+    assert isinstance(message, wm.Recall)
+    return message.token
 
 
 def ends(fake: FakeAgent) -> list[tuple[int, int, int, int]]:
@@ -70,17 +82,17 @@ def test_the_higher_priority_goes_first() -> None:
     fake = FakeAgent(1, ready=False)
     fake.give(10, 0, 1)
     fake.give(20, 0, 1, priority=1)
-    fake.worker(0, "ready", 100)
+    fake.worker(0, wm.Ready(100))
     assert fake.running(0)[0] == (20, 0, 1)
 
 
 def test_objects_go_to_a_worker_once() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 1)
-    assert fake.runs[0][0][14] == [((C, 1), b"function")]
+    assert fake.runs[0][0].objects == [((C, 1), b"function")]
     fake.finish(0)
     fake.give(20, 0, 1)
-    assert fake.runs[0][0][14] == []
+    assert fake.runs[0][0].objects == []
 
 
 def test_results_are_reported_as_they_come() -> None:
@@ -99,8 +111,8 @@ def test_rows_behind_one_that_takes_longer_than_expected_are_taken_back() -> Non
         fake.finish(1)
     fake.now += 1.0
     fake.handle(ev.Tick())
-    slot, (kind, token, keep) = fake.control[0]
-    assert (slot, kind, keep) == (0, "recall", 1)
+    token = recall(fake)
+    assert fake.control[0] == (0, wm.Recall(token, 1))
     fake.give_back(0, token)
     assert fake.running(0) == [(10, 0, 1)]
     assert fake.running(1)
@@ -130,13 +142,13 @@ def test_a_worker_that_dies_while_starting_is_started_again_ever_later() -> None
 def test_another_worker_takes_the_place_of_a_blocked_one() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 1)
-    fake.worker(0, "blocked")
+    fake.worker(0, wm.Blocked())
     assert fake.started == [0, 1]
-    fake.worker(1, "ready", 101)
+    fake.worker(1, wm.Ready(101))
     fake.give(20, 0, 1)
     assert fake.running(1) == [(20, 0, 1)]
     fake.finish(1)
-    fake.worker(0, "unblocked")
+    fake.worker(0, wm.Unblocked())
     assert fake.core.workers[1].state == "parked"
 
 
@@ -144,9 +156,9 @@ def test_rows_handed_to_a_worker_that_blocks_are_taken_back() -> None:
     fake = FakeAgent(1)
     learnt(fake, us=100)
     fake.give(10, 0, 20)
-    fake.worker(0, "blocked")
-    assert [(slot, message[0]) for slot, message in fake.control] == [(0, "recall")]
-    fake.give_back(0, fake.control[0][1][1])
+    fake.worker(0, wm.Blocked())
+    assert [(slot, type(message)) for slot, message in fake.control] == [(0, wm.Recall)]
+    fake.give_back(0, recall(fake))
     assert fake.core.queued == 19
 
 
@@ -154,10 +166,10 @@ def test_spare_workers_beyond_a_few_are_told_to_quit_and_never_used_again() -> N
     fake = FakeAgent(1)
     for slot in range(PARKED + 2):
         fake.give(10 + slot, 0, 1)
-        fake.worker(slot, "blocked")
-        fake.worker(slot + 1, "ready", 1)
+        fake.worker(slot, wm.Blocked())
+        fake.worker(slot + 1, wm.Ready(1))
     for slot in range(PARKED + 2):
-        fake.worker(slot, "unblocked")
+        fake.worker(slot, wm.Unblocked())
         fake.finish(slot)
     quitting = [worker for worker in fake.core.workers.values() if worker.sentence is not None]
     assert len(quitting) == 2
@@ -190,7 +202,7 @@ def test_a_row_that_runs_is_not_cancelled() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 1)
     cancel(fake, 10, 0, 1)
-    fake.give_back(0, fake.control[0][1][1])
+    fake.give_back(0, recall(fake))
     assert list(fake.heard(TaskRunning)[0]) == [(C, 10, 0, 1)]
     fake.finish(0)
     assert ends(fake) == [(10, 0, 1, VALUES_LIST)]
@@ -201,7 +213,7 @@ def test_a_row_behind_it_is() -> None:
     learnt(fake)
     fake.give(10, 0, 5)
     cancel(fake, 10, 2, 3)
-    fake.give_back(0, fake.control[0][1][1])
+    fake.give_back(0, recall(fake))
     assert ends(fake) == [(10, 2, 3, CANCELLED)]
 
 
@@ -220,7 +232,7 @@ def test_force_for_a_row_that_waits_does_not_cost_another_its_worker() -> None:
     fake.give(10, 0, 5)
     cancel(fake, 10, 4, 5, force=True)
     assert fake.killed == []
-    fake.give_back(0, fake.control[0][1][1])
+    fake.give_back(0, recall(fake))
     assert ends(fake) == [(10, 4, 5, CANCELLED)]
 
 
@@ -228,7 +240,7 @@ def test_a_worker_that_does_not_answer_is_looked_at_and_ended_if_it_runs_what_wa
     fake = FakeAgent(1)
     learnt(fake)
     fake.give(10, 0, 5)
-    number = fake.runs[0][0][1]
+    number = fake.runs[0][0].dispatch
     cancel(fake, 10, 2, 3, force=True)
     fake.now += FORCE_PATIENCE
     fake.handle(ev.Tick())
@@ -255,14 +267,14 @@ def test_a_worker_that_keeps_results_back_for_a_long_row_is_asked_for_them_once(
     fake.now += HELD
     fake.handle(ev.Tick())
     assert fake.looks == [0]
-    fake.handle(ev.Looked(0, (first[1], 0)))
+    fake.handle(ev.Looked(0, (first.dispatch, 0)))
     assert fake.control == [], "it still runs the first row"
-    fake.handle(ev.Looked(0, (second[1], 0)))
-    assert fake.control == [(0, ("flush",))]
+    fake.handle(ev.Looked(0, (second.dispatch, 0)))
+    assert [(slot, type(message)) for slot, message in fake.control] == [(0, wm.Flush)]
     fake.now += 10 * HELD
     fake.handle(ev.Tick())
     assert fake.looks == [0], "a row that ends later than that is told of before the next one begins"
-    fake.worker(0, "results", [], [])
+    fake.worker(0, wm.Results([], []))
     fake.now += 2 * HELD
     fake.handle(ev.Tick())
     assert fake.looks == [0, 0]
@@ -281,7 +293,7 @@ def test_a_worker_that_answers_is_not_looked_at() -> None:
     learnt(fake)
     fake.give(10, 0, 5)
     cancel(fake, 10, 2, 3, force=True)
-    fake.give_back(0, fake.control[0][1][1])
+    fake.give_back(0, recall(fake))
     fake.now += FORCE_PATIENCE
     fake.handle(ev.Tick())
     assert fake.looks == []
@@ -292,7 +304,7 @@ def test_a_row_whose_worker_was_ended_for_anothers_sake_runs_again_and_is_not_lo
     learnt(fake)
     fake.give(10, 0, 5)
     cancel(fake, 10, 0, 1, force=True)
-    number = fake.runs.pop(0)[0][1]
+    number = fake.runs.pop(0)[0].dispatch
     fake.handle(ev.WorkerExited(0, 100, 9, (number, 1)))  # row 0 had just ended: row 1 was running
     assert ends(fake) == [(10, 0, 1, CANCELLED)]
     assert fake.core.queued == 4
@@ -304,8 +316,8 @@ def test_what_a_worker_gave_back_before_it_was_ended_is_not_lost() -> None:
     fake.give(10, 0, 5)
     cancel(fake, 10, 1, 2)
     cancel(fake, 10, 0, 1, force=True)
-    token = fake.control[0][1][1]
-    number = fake.runs[0][0][1]
+    token = recall(fake)
+    number = fake.runs[0][0].dispatch
     fake.give_back(0, token)
     fake.finish(0)
     fake.handle(ev.WorkerExited(0, 100, 9, (number, -1)))
@@ -317,7 +329,7 @@ def test_claimed_rows_are_granted_unless_they_run() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 3)
     fake.tell(spans(TaskClaim, C, (10, 0, 3)))
-    fake.give_back(0, fake.control[0][1][1])
+    fake.give_back(0, recall(fake))
     answers = fake.heard(TaskClaimResponse)
     assert {row for answer in answers for _, _, lo, hi in answer.granted for row in range(lo, hi)} == {1, 2}
     assert [span for answer in answers for span in answer.refused] == [(C, 10, 0, 1)]
@@ -350,7 +362,7 @@ def test_rows_that_workers_give_back_are_passed_on() -> None:
     fake.give(10, 0, 5)
     fake.tell(BalanceRequest(3))
     assert fake.heard(BalanceResponse) == []
-    fake.give_back(0, fake.control[0][1][1])
+    fake.give_back(0, recall(fake))
     assert sum(hi - lo for _, _, lo, hi in fake.heard(BalanceResponse)[0]) == 3
 
 
@@ -381,7 +393,7 @@ def test_another_clients_row_is_not_lost_with_them() -> None:
     fake.give(20, 0, 3)
     fake.tell(ClientDeparture(C))
     assert fake.killed == []  # the other's row runs: what waits behind it is taken back
-    fake.give_back(0, fake.control[0][1][1])
+    fake.give_back(0, recall(fake))
     assert (fake.core.queued, fake.core.running) == (0, 1)
     fake.finish(0)
     assert ends(fake) == [(10, 0, 1, VALUES_LIST)]
@@ -419,5 +431,70 @@ def test_heartbeats_tell_how_busy_it_is() -> None:
 def test_output_is_told_to_clients_that_want_it() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 1, flags=STREAM)
-    fake.worker(0, "output", C, 10, "f", 1, "hello\n")
+    fake.worker(0, wm.Output(C, 10, "f", 1, "hello\n"))
     assert [message.text for message in fake.heard(TaskOutput)] == ["hello\n"]
+
+
+# ---- workers that are not to be believed -----------------------------------------------------------------------------
+def ended(fake: FakeAgent, slot: int = 0, **other: int) -> wm.EndedRows:
+    """How the rows of a worker's oldest dispatch ended, or others."""
+    run = fake.runs[slot][0]
+    whole = wm.EndedRows(run.dispatch, run.client, run.batch, run.lo, run.hi, VALUES_LIST, 1, 0, u32([4]), b"data")
+    return whole._replace(**other)
+
+
+def test_a_worker_that_sends_no_message_is_replaced_and_its_row_is_lost() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    fake.handle(ev.Garbled(0, "it is cut off"))
+    assert fake.killed == [0]
+    (line,) = fake.logged
+    assert line == (
+        "worker 0, which ran f, sent what is no message (it is cut off): it is ended, and another one is started"
+    )
+    fake.handle(ev.Garbled(0, "it is cut off"))
+    assert len(fake.logged) == 1
+    fake.dies(0)
+    (message,) = fake.heard(TaskResult)
+    assert (list(message.outcomes), list(message.spans)) == ([LOST], [0, 1])
+    assert bytes(message.bodies[0]) == b"its worker (pid 100) was ended: it sent what is no message (it is cut off)"
+    assert fake.core.queued == 4
+    assert fake.started == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        lambda fake: wm.Results([ended(fake, batch=11)], []),
+        lambda fake: wm.Results([ended(fake, client=C + 1)], []),
+        lambda fake: wm.Results([ended(fake, lo=4, hi=6)], []),
+        lambda fake: wm.Results([ended(fake, dispatch=99)], []),
+        lambda fake: wm.Results([ended(fake, lo=0, hi=1)] * 2, []),
+        lambda fake: wm.Results([], [fake.runs[0][0].dispatch]),
+        lambda fake: wm.Returned(0, [wm.ReturnedRows(fake.runs[0][0].dispatch, C, 10, 4, 6)], None),
+        lambda fake: wm.Returned(0, [wm.ReturnedRows(99, C, 10, 4, 5)], None),
+        lambda fake: wm.Ready(1),
+    ],
+)
+def test_a_worker_that_tells_what_cannot_be_is_replaced_and_no_row_is_lost_or_doubled(
+    lie: Callable[[FakeAgent], wm.FromWorker],
+) -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    fake.worker(0, lie(fake))
+    assert fake.killed == [0]
+    assert len(fake.logged) == 1
+    fake.worker(0, wm.Results([ended(fake, hi=5, lo=4)], []))  # not believed any more
+    reported = ends(fake)
+    fake.runs.clear()
+    fake.handle(ev.WorkerExited(0, 100, 9, (0, -1)))
+    reported += ends(fake)
+    assert sum(hi - lo for _, lo, hi, _ in reported) + fake.core.queued == 5
+    assert {(batch, outcome) for batch, _, _, outcome in reported} <= {(10, VALUES_LIST), (10, LOST)}
+    fake.worker(0, wm.Ready(2))
+    while fake.running(0):
+        fake.finish(0)
+    reported += ends(fake)
+    assert sorted(row for _, lo, hi, _ in reported for row in range(lo, hi)) == list(range(5))

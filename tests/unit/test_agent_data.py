@@ -30,6 +30,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.serialize.record import decode_error
+from scaler.worker_protocol import messages as wm
 
 C, OWN, OTHER = FakeAgent.CLIENT, FakeAgent.NUMBER, 9
 MB = 1_000_000
@@ -91,10 +92,10 @@ def test_a_worker_that_dies_may_have_written_a_value_that_nobody_was_told_of() -
 def test_a_worker_is_told_which_rows_its_client_wants() -> None:
     fake = FakeAgent(1)
     fake.give_dependents(20, [[]])
-    assert fake.runs[0][0][16] == b"\0"
+    assert fake.runs[0][0].wanted == b"\0"
     fake.finish(0)
     fake.give(30, 0, 1)
-    assert fake.runs[0][0][16] is None
+    assert fake.runs[0][0].wanted is None
 
 
 # ---- where rows run --------------------------------------------------------------------------------------------------
@@ -102,9 +103,9 @@ def test_a_row_runs_where_most_of_its_input_is() -> None:
     fake = FakeAgent(2)
     small, large = made(fake, 0, 10, live=True, size=MB), made(fake, 1, 20, live=True, size=9 * MB)
     fake.give_dependents(30, [[small, large]])
-    assert fake.told(0, "publish") == [(C, small)]
+    assert fake.told(0, wm.Publish) == [(C, small)]
     assert not any(fake.runs.values())
-    fake.worker(0, "published", [((C, small), MB, None)])
+    fake.worker(0, wm.Published([wm.PublishedValue((C, small), MB, None)]))
     assert fake.running(1) == [(30, 0, 1)]
 
 
@@ -126,8 +127,8 @@ def test_a_row_moves_to_an_idle_worker_when_waiting_takes_longer() -> None:
     fake.core.workers[1].blocked = False
     fake.now += 0.1
     fake.give_dependents(40, [[value], [value]], name="quick")
-    assert fake.told(0, "publish") == [(C, value)]
-    fake.worker(0, "published", [((C, value), MB, None)])
+    assert fake.told(0, wm.Publish) == [(C, value)]
+    fake.worker(0, wm.Published([wm.PublishedValue((C, value), MB, None)]))
     assert fake.running(1)[0][0] == 40
 
 
@@ -145,8 +146,8 @@ def test_rows_for_a_worker_that_blocks_go_elsewhere() -> None:
     value = made(fake, 0, 10, live=True)
     fake.give(20, 0, 2, timeout=5.0)
     fake.give_dependents(30, [[value]])
-    fake.worker(0, "blocked")
-    assert fake.told(0, "publish") == [(C, value)]
+    fake.worker(0, wm.Blocked())
+    assert fake.told(0, wm.Publish) == [(C, value)]
 
 
 # ---- bringing objects ------------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ def test_the_scheduler_is_answered_when_an_object_is_a_file() -> None:
     fake.said.clear()
     fetch(fake, value)
     assert not fake.said
-    fake.worker(0, "published", [((C, value), MB, None)])
+    fake.worker(0, wm.Published([wm.PublishedValue((C, value), MB, None)]))
     fetch(fake, value)
     answers = fake.heard(ObjectResponse)
     assert [(list(answer.outcomes), answer.agent) for answer in answers] == [([0], OWN), ([0], OWN)]
@@ -267,8 +268,8 @@ def test_another_agent_gets_what_is_in_a_worker() -> None:
     fake = FakeAgent(1)
     value = made(fake, 0, 10, live=True)
     fake.handle(ev.Requested((C, value)))
-    assert fake.told(0, "publish") == [(C, value)]
-    fake.worker(0, "published", [((C, value), MB, None)])
+    assert fake.told(0, wm.Publish) == [(C, value)]
+    fake.worker(0, wm.Published([wm.PublishedValue((C, value), MB, None)]))
     assert fake.asked(ev.Serve) == [(C, value)]
 
 
@@ -277,7 +278,7 @@ def test_released_objects_are_removed_wherever_they_are() -> None:
     fake = FakeAgent(2)
     live, file = made(fake, 0, 10, live=True), made(fake, 0, 20)
     release(fake, live, file)
-    assert fake.told(0, "drop") == [(C, live)]
+    assert fake.told(0, wm.Drop) == [(C, live)]
     assert fake.asked(ev.DropObject) == [(C, file)]
     assert not len(fake.core.data.index)
 
@@ -287,7 +288,7 @@ def test_a_value_that_is_published_after_it_was_released_is_removed() -> None:
     value = made(fake, 0, 10, live=True)
     fetch(fake, value)
     release(fake, value)
-    fake.worker(0, "published", [((C, value), MB, None)])
+    fake.worker(0, wm.Published([wm.PublishedValue((C, value), MB, None)]))
     assert fake.asked(ev.DropObject) == [(C, value)]
 
 

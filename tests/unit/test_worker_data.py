@@ -2,7 +2,6 @@
 
 import errno
 import gc
-import marshal
 import mmap
 import os
 import pickle
@@ -32,6 +31,8 @@ from scaler.store.directory import StoreDirectory
 from scaler.store.layout import Key, file_name
 from scaler.worker import context, objects, run
 from scaler.worker.live import LiveValues
+from scaler.worker_protocol import messages as wm
+from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
 
 #: bytes of the arrays here: large enough to be stored
 MB = 1 << 20
@@ -324,7 +325,9 @@ def test_lists_of_arguments_are_mapped(agent: Agent, store: str) -> None:
     put(store, ARGUMENTS, [(ones(1),), (ones(1),)])
     agent.runner._objects.drop([ARGUMENTS])
     agent.hand_out(1, is_mapped, range(2), arguments=[])
-    agent.inbox[-1] = (*agent.inbox[-1][:14], [pair for pair in agent.inbox[-1][14] if pair[0] != ARGUMENTS], [])
+    run = agent.inbox[-1]
+    assert isinstance(run, wm.Run)
+    agent.inbox[-1] = run._replace(objects=[pair for pair in run.objects if pair[0] != ARGUMENTS])
     agent.run()
     assert agent.outcomes() == {0: True, 1: True}
 
@@ -525,10 +528,10 @@ def test_values_over_the_limit_are_published_least_recently_used_first(agent: Ag
     # The agent learns that a value is here before it learns that it is not any more.
     said: list[tuple[str, Key]] = []
     for message in agent.sent:
-        if message[0] == "published":
-            said += [("published", told[0]) for told in message[1]]
+        if isinstance(message, wm.Published):
+            said += [("published", told.key) for told in message.values]
         else:
-            said += [("reported", key_of(row)) for span in message[1] for row in range(span[3], span[4])]
+            said += [("reported", key_of(row)) for span in message.ended for row in range(span.lo, span.hi)]
     for key in (key_of(1), key_of(2)):
         assert said.index(("reported", key)) < said.index(("published", key))
     assert said.index(("published", key_of(2))) < said.index(("reported", key_of(4)))
@@ -694,14 +697,14 @@ def test_values_that_stayed_are_freed_when_they_are_dropped_with_the_next_rows(a
     assert agent.outcomes()[2] is True
 
 
-def test_messages_about_data_are_marshallable(agent: Agent) -> None:
+def test_messages_about_data_pass_between_processes(agent: Agent) -> None:
     give_functions(agent, lambda: ones(1), lambda: ones(1))
     hand_out_graph(agent, range(2), [[], []], b"\0\1")
     inbox = list(agent.inbox)
     agent.run()
     agent.runner.publish([key_of(0), OTHER])
-    assert marshal.loads(marshal.dumps(inbox)) == inbox
-    assert marshal.loads(marshal.dumps(agent.sent)) == agent.sent
+    assert [read_by_worker(to_worker(message)) for message in inbox] == inbox
+    assert [read_by_agent(memoryview(from_worker(message))) for message in agent.sent] == agent.sent
 
 
 @pytest.mark.parametrize(("dropped", "kept"), [([], True), ([(1, 8)], True), ([(1, 7)], False)])

@@ -1,4 +1,3 @@
-import marshal
 import pickle
 import random
 import sys
@@ -9,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support.runner import ARGUMENTS, BATCH, CLIENT, FORGOTTEN, FUNCTION, Agent
+from support.runner import ARGUMENTS, BATCH, CLIENT, FUNCTION, Agent
 
 from scaler.errors import SerializationError
 from scaler.protocol.messages import EACH, ERROR, GRAPH, KEEP, PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
@@ -18,8 +17,10 @@ from scaler.serialize.call import encode_call, encode_entries, encode_function
 from scaler.serialize.record import decode_error
 from scaler.serialize.serializer import Serializer
 from scaler.worker import context, run
-from scaler.worker.constants import BEGUN_CELL, PRIORITY_SHIFT, ROW_CELL
 from scaler.worker.context import TaskContext
+from scaler.worker_protocol import messages as wm
+from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
+from scaler.worker_protocol.progress import BEGUN_CELL, ROW_CELL
 
 
 @pytest.fixture
@@ -248,7 +249,7 @@ def test_the_context_is_of_the_row_that_runs_and_of_the_main_thread_alone(agent:
         thread.join()
 
     agent.runner._objects._functions[FUNCTION] = (look, None)
-    agent.hand_out(1, b"", range(1, 2), arguments=[(0,), (1,)], flags=-3 << PRIORITY_SHIFT)
+    agent.hand_out(1, b"", range(1, 2), arguments=[(0,), (1,)], priority=-3)
     agent.run()
     assert seen == [TaskContext(CLIENT, BATCH + 1, "mod.fn", -3), None]
     assert context.current() is None
@@ -282,9 +283,9 @@ def test_blocked_is_said_once_however_many_wait(agent: Agent) -> None:
     context.blocked()
     context.blocked()
     context.unblocked()
-    assert agent.sent == [("blocked",)]
+    assert list(map(type, agent.sent)) == [wm.Blocked]
     context.unblocked()
-    assert agent.sent == [("blocked",), ("unblocked",)]
+    assert list(map(type, agent.sent)) == [wm.Blocked, wm.Unblocked]
 
 
 def in_row(agent: Agent, row: int, act: Callable[[], None]) -> Callable[[int], int]:
@@ -312,9 +313,9 @@ def test_a_recall_inside_a_row_sends_what_is_finished_and_returns_the_rest(agent
     in_row(agent, 3, in_control_thread(lambda: agent.runner.recall(9, 2)))
     agent.hand_out(1, b"", range(10), arguments=[(i,) for i in range(10)])
     agent.run()
-    assert [message[0] for message in agent.sent] == ["results", "returned", "results"]
-    assert [span[3:5] for span in agent.sent[0][1]] == [(0, 3)]
-    assert agent.sent[1] == ("returned", 9, [(1, CLIENT, BATCH, 5, 10)], (1, 3))
+    assert list(map(type, agent.sent)) == [wm.Results, wm.Returned, wm.Results]
+    assert [span[3:5] for span in agent.spans()[:1]] == [(0, 3)]
+    assert agent.returned() == [wm.Returned(9, [wm.ReturnedRows(1, CLIENT, BATCH, 5, 10)], (1, 3))]
     assert sorted(agent.outcomes()) == list(range(5))
     assert agent.done() == [1]
 
@@ -333,7 +334,7 @@ def test_a_recall_while_the_function_is_loaded_leaves_the_first_row_if_it_shall(
     monkeypatch.setattr(loops, "of", decode_slowly)
     agent.hand_out(1, double, range(4), arguments=[(i,) for i in range(4)])
     agent.run()
-    assert agent.returned()[0] == ("returned", 1, [(1, CLIENT, BATCH, keep, 4)], None)
+    assert agent.returned()[0] == wm.Returned(1, [wm.ReturnedRows(1, CLIENT, BATCH, keep, 4)], None)
     assert sorted(agent.outcomes()) == list(range(keep))
 
 
@@ -346,32 +347,22 @@ def test_a_recall_reaches_handouts_that_were_not_read_yet(agent: Agent) -> None:
     agent.hand_out(1, b"", range(5), arguments=[(i,) for i in range(60)])
     agent.run()
     assert agent.returned() == [
-        ("returned", 1, [(2, CLIENT, BATCH, 50, 60), (1, CLIENT, BATCH, 2, 5)], (1, 1)),
+        wm.Returned(1, [wm.ReturnedRows(2, CLIENT, BATCH, 50, 60), wm.ReturnedRows(1, CLIENT, BATCH, 2, 5)], (1, 1)),
     ]
     assert sorted(agent.done()) == [1, 2]
 
 
 def test_a_recall_is_answered_when_nothing_can_be_returned(agent: Agent) -> None:
     agent.runner.recall(4, 0)
-    assert agent.sent == [("returned", 4, [], None)]
+    assert agent.returned() == agent.sent == [wm.Returned(4, [], None)]
 
 
 def test_a_waiting_task_gives_back_the_rows_behind_it(agent: Agent) -> None:
     in_row(agent, 0, run.give_back_unbegun)
     agent.hand_out(1, b"", range(3), arguments=[(i,) for i in range(3)])
     agent.run()
-    assert agent.returned() == [("returned", 0, [(1, CLIENT, BATCH, 1, 3)], (1, 0))]
+    assert agent.returned() == [wm.Returned(0, [wm.ReturnedRows(1, CLIENT, BATCH, 1, 3)], (1, 0))]
     assert agent.outcomes() == {0: 0}
-
-
-def test_forgotten_rows_are_cancelled_and_those_around_them_run(agent: Agent) -> None:
-    in_row(agent, 2, in_control_thread(lambda: agent.runner.forget([(CLIENT, BATCH, 1, 6), (CLIENT, BATCH + 1, 0, 9)])))
-    agent.hand_out(1, b"", range(10), arguments=[(i,) for i in range(10)])
-    agent.run()
-    outcomes = agent.outcomes()
-    assert [row for row in outcomes if outcomes[row] == FORGOTTEN] == [3, 4, 5]
-    assert {row: outcomes[row] for row in (0, 1, 2, 6, 7, 8, 9)} == {row: row for row in (0, 1, 2, 6, 7, 8, 9)}
-    assert agent.done() == [1]
 
 
 def test_a_long_row_is_not_charged_to_the_short_ones_before_it(agent: Agent) -> None:
@@ -454,12 +445,12 @@ def test_the_progress_page_names_the_row_that_runs(agent: Agent) -> None:
     assert agent.page[BEGUN_CELL] > 0
 
 
-def test_messages_between_host_processes_are_marshallable(agent: Agent) -> None:
+def test_messages_of_rows_pass_between_processes(agent: Agent) -> None:
     agent.hand_out(1, odd_raises, range(5), arguments=[(i,) for i in range(5)])
     inbox = list(agent.inbox)
     agent.run()
-    assert marshal.loads(marshal.dumps(inbox)) == inbox
-    assert marshal.loads(marshal.dumps(agent.sent)) == agent.sent
+    assert [read_by_worker(to_worker(message)) for message in inbox] == inbox
+    assert [read_by_agent(memoryview(from_worker(message))) for message in agent.sent] == agent.sent
 
 
 class Switches:
@@ -510,17 +501,17 @@ def test_every_row_is_reported_exactly_once_whatever_the_interleaving(agent: Age
     agent.runner._objects._functions[FUNCTION] = (function, None)
     arguments = payload.dumps([(i,) for i in range(handouts * rows)])
 
-    def read() -> list[tuple[Any, ...]]:
+    def read() -> list[wm.ToWorker]:
         nonlocal given
         if given == handouts:
-            return [("quit",)]
+            return [wm.Quit()]
         if rng.random() < 0.5:
             return []
         lo, given = given * rows, given + 1
         flags = rng.choice([0, 0, KEEP])
         return [
-            ("run", given, CLIENT, BATCH, lo, lo + rows, TOGETHER, FUNCTION, ARGUMENTS, flags,
-             "f", None, None, None, [(ARGUMENTS, arguments)], [])
+            wm.Run(given, CLIENT, BATCH, lo, lo + rows, TOGETHER, FUNCTION, ARGUMENTS, flags, 0,
+                   "f", None, None, None, [(ARGUMENTS, arguments)], [], None)
         ]  # fmt: skip
 
     agent.runner._read = read
@@ -531,11 +522,7 @@ def test_every_row_is_reported_exactly_once_whatever_the_interleaving(agent: Age
             switches.turn.acquire(timeout=0.01)
             token += 1
             sys.settrace(switches.control)
-            if token % 3:
-                agent.runner.recall(token, rng.choice([0, 1, 2, 10, 30, 100]))
-            else:
-                lo = max(0, given * rows - rng.randint(1, 3 * rows))
-                agent.runner.forget([(CLIENT, BATCH, lo, lo + rng.randint(1, 20))])
+            agent.runner.recall(token, rng.choice([0, 1, 2, 10, 30, 100]))
             sys.settrace(None)
             switches.acted.release()
 
@@ -550,26 +537,24 @@ def test_every_row_is_reported_exactly_once_whatever_the_interleaving(agent: Age
         over.set()
         thread.join(10)
     outcomes = agent.outcomes()  # fails for a row that has two results
-    back = Counter(row for message in agent.returned() for _, _, _, lo, hi in message[2] for row in range(lo, hi))
+    back = Counter(row for message in agent.returned() for span in message.rows for row in range(span.lo, span.hi))
     assert set(back.values()) == {1}
     assert not back.keys() & outcomes.keys()
     assert back.keys() | outcomes.keys() == set(range(handouts * rows))
     assert sorted(agent.done()) == list(range(1, handouts + 1))
-    finished = {row: value for row, value in outcomes.items() if value != FORGOTTEN}
-    assert len(finished) < len(outcomes)
-    for row, value in finished.items():
+    for row, value in outcomes.items():
         if row % 13 == 5:
             assert isinstance(value, ValueError)
         else:
             assert value == ([row] if row % 7 == 3 else row)
-    # What was said to be running is reported later, and is neither given back nor cancelled.
+    # What was said to be running is reported later, and is not given back.
     reported: set[int] = set()
     asked = 0
     for message in agent.sent:
-        if message[0] == "results":
-            reported.update(row for result in message[1] for row in range(result[3], result[4]))
-        elif message[3] is not None:
+        if isinstance(message, wm.Results):
+            reported.update(row for ended in message.ended for row in range(ended.lo, ended.hi))
+        elif isinstance(message, wm.Returned) and message.running is not None:
             asked += 1
-            assert message[3][1] not in reported
-            assert message[3][1] in finished
+            assert message.running[1] not in reported
+            assert message.running[1] in outcomes
     assert asked

@@ -23,6 +23,7 @@ from scaler.agent.core.events import (
     Fetched,
     FromScheduler,
     FromWorker,
+    Garbled,
     LookAt,
     Looked,
     Output,
@@ -64,8 +65,13 @@ from scaler.protocol.messages import (
     TaskClaim,
     TaskOutput,
 )
+from scaler.worker_protocol import messages as worker_messages
+from scaler.worker_protocol.messages import Blocked, Drop, Published, Ready, Results, Returned, Unblocked
 
 UNLIMITED = Limits()
+
+#: what is still of interest of a worker that is being ended
+LAST_WORDS = frozenset({Results, Returned, Published})
 
 
 class AgentCore:
@@ -103,17 +109,18 @@ class AgentCore:
             ClientShutdown: lambda message: out.add(Stop()),
             HeartbeatEcho: lambda message: None,
         }
-        self._of_worker: dict[str, Callable[..., None]] = {
-            "ready": lambda worker, pid: slots.ready(worker),
-            "results": self._results,
-            "returned": self._returned,
-            "published": self._published,
-            "output": self._output,
-            "blocked": self._blocked,
-            "unblocked": self._unblocked,
+        self._of_worker: dict[type[worker_messages.FromWorker], Callable[[Worker, Any], None]] = {
+            Ready: lambda worker, message: slots.ready(worker),
+            Results: self._results,
+            Returned: self._returned,
+            Published: self._published,
+            worker_messages.Output: self._output,
+            Blocked: lambda worker, message: self._blocked(worker),
+            Unblocked: lambda worker, message: self._unblocked(worker),
         }
         self._of_host: dict[type[Event], Callable[[Any], None]] = {
             WorkerExited: slots.exited,
+            Garbled: self._garbled,
             Welcomed: self._welcomed,
             Spilled: self._spilled,
             Restored: self._restored,
@@ -136,9 +143,9 @@ class AgentCore:
         for event in events:
             if isinstance(event, FromWorker):
                 worker = self._crew.workers.get(event.slot)
-                kind = event.message[0]
-                if worker is not None and (worker.sentence is None or kind in ("results", "returned", "published")):
-                    self._of_worker[kind](worker, *event.message[1:])
+                kind = type(event.message)
+                if worker is not None and (worker.sentence is None or (kind in LAST_WORDS and not worker.is_rejected)):
+                    self._of_worker[kind](worker, event.message)
             elif isinstance(event, FromScheduler):
                 self._of_scheduler[type(event.message)](event.message)
             elif type(event) in self._of_host:
@@ -200,7 +207,7 @@ class AgentCore:
         workers = self._crew.workers.values()
         for worker in workers:
             if worker.stale:
-                self._crew.tell(worker, ("drop", worker.stale))
+                self._crew.tell(worker, Drop(worker.stale))
                 worker.stale = []
         blocked = sum(worker.blocked for worker in workers)
         full = self._said_full = self.memory.holds
@@ -292,18 +299,21 @@ class AgentCore:
         self.memory.sampled(event.short)
 
     # ---- what workers say ------------------------------------------------------------------------------------------
-    def _results(self, worker: Worker, results: list[tuple[Any, ...]], done: list[int]) -> None:
-        self.handouts.results(worker, results, done)
+    def _garbled(self, event: Garbled) -> None:
+        worker = self._crew.workers.get(event.slot)
+        if worker is not None:
+            self._crew.reject(worker, f"sent what is no message ({event.reason})")
+
+    def _results(self, worker: Worker, message: Results) -> None:
+        self.handouts.results(worker, message)
         worker.hear(self._crew.now)
         if not worker.handouts and worker.state == "busy":
             self.slots.idled(worker)
 
-    def _returned(
-        self, worker: Worker, token: int, spans: list[tuple[int, ...]], running: tuple[int, int] | None
-    ) -> None:
-        self.handouts.returned(worker, spans)
+    def _returned(self, worker: Worker, message: Returned) -> None:
+        self.handouts.returned(worker, message)
         worker.hear(self._crew.now)
-        if token:
+        if message.token:
             worker.recalling = False
             if any(handout.unwanted for handout in worker.handouts.values()):
                 self._crew.kill(worker, "unwanted", "its client is gone")
@@ -313,12 +323,13 @@ class AgentCore:
             self.slots.idled(worker)
         self.withdrawals.pay_debt()
 
-    def _published(self, worker: Worker, items: list[tuple[Any, ...]]) -> None:
-        self.handouts.published(worker, items)
+    def _published(self, worker: Worker, message: Published) -> None:
+        self.handouts.published(worker, message)
         if worker.state == "parked":
             self.slots.unsettled = True  # it may end now
 
-    def _output(self, worker: Worker, client: int, row: int, name: str, stream: int, text: str) -> None:
+    def _output(self, worker: Worker, message: worker_messages.Output) -> None:
+        client, row, name, stream, text = message
         if stream != WARNINGS:
             self._out.add(Output(name, row, stream, text))
         wanted = WARN if stream == WARNINGS else STREAM
@@ -363,7 +374,7 @@ class AgentCore:
                 self._crew.kill(worker, "dropped", "the scheduler lost sight of this agent")
                 self.slots.ending.add(worker.slot)
             elif worker.objects:
-                self._crew.tell(worker, ("drop", list(worker.objects)))
+                self._crew.tell(worker, Drop(list(worker.objects)))
                 worker.objects.clear()
 
     def leave(self) -> list[Effect]:

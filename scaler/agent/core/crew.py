@@ -1,11 +1,11 @@
 """The workers of an agent, and the three things that are done to one: told something, asked for rows, ended."""
 
-from typing import Any
-
 from scaler.agent.core.events import KillWorker, ToWorker
 from scaler.agent.core.outbox import Outbox
 from scaler.agent.core.state import Worker
 from scaler.store.layout import Key
+from scaler.worker_protocol.messages import Drop, Recall
+from scaler.worker_protocol.messages import ToWorker as ToWorkerMessage
 
 
 class Crew:
@@ -19,7 +19,7 @@ class Crew:
         self.now = 0.0
         self._next_token = 1
 
-    def tell(self, worker: Worker, message: tuple[Any, ...], control: bool = False) -> None:
+    def tell(self, worker: Worker, message: ToWorkerMessage, control: bool = False) -> None:
         """Send a message; with `control` it is read while user code runs."""
         self._out.add(ToWorker(worker.slot, message, control))
 
@@ -33,7 +33,7 @@ class Crew:
             worker.recalling = True
             token = self._next_token
             self._next_token += 1
-            self.tell(worker, ("recall", token, keep), control=True)
+            self.tell(worker, Recall(token, keep), control=True)
 
     def kill(self, worker: Worker, kind: str, words: str) -> None:
         """End a worker; the row it runs is told why."""
@@ -41,12 +41,19 @@ class Crew:
             worker.sentence = kind, words
             self._out.add(KillWorker(worker.slot))
 
+    def reject(self, worker: Worker, what: str) -> None:
+        """End a worker that said what can't be: nothing that it says from now on is believed."""
+        if worker.sentence is None:
+            name = next((f", which ran {handout.part.task.name}," for handout in worker.handouts.values()), "")
+            self._out.log("ERROR", f"worker {worker.slot}{name} {what}: it is ended, and another one is started")
+            self.kill(worker, "rejected", what)
+
     def drop(self, slot: int, keys: list[Key]) -> None:
         """A worker shall forget objects at once, also while user code runs."""
         worker = self.workers.get(slot)
         if worker is not None and keys:
             worker.objects.difference_update(keys)
-            self.tell(worker, ("drop", keys), control=True)
+            self.tell(worker, Drop(keys), control=True)
 
     @property
     def is_working(self) -> bool:

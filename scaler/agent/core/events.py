@@ -1,7 +1,6 @@
 """What an agent's core hears, and what it answers."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from scaler.common.effects import Log as Log
 from scaler.common.effects import Stop as Stop
@@ -9,6 +8,7 @@ from scaler.common.effects import Tick as Tick
 from scaler.common.effects import WakeAt as WakeAt
 from scaler.protocol.messages import Message
 from scaler.store.layout import Key
+from scaler.worker_protocol import messages as worker_messages
 
 
 @dataclass(slots=True)
@@ -20,15 +20,24 @@ class FromScheduler:
 
 @dataclass(slots=True)
 class FromWorker:
-    """A message of a worker: a tuple that begins with its kind."""
+    """A message of a worker."""
 
     slot: int
-    message: tuple[Any, ...]
+    message: worker_messages.FromWorker
+
+
+@dataclass(slots=True)
+class Garbled:
+    """A worker sent bytes that are no message; nothing more is heard of it but its end."""
+
+    slot: int
+    #: what is wrong with them
+    reason: str
 
 
 @dataclass(slots=True)
 class WorkerExited:
-    """A worker's process ended; `begun` is the (handout, row) it had begun last, row -1 for none."""
+    """A worker's process ended; `begun` is the (dispatch, row) it had begun last, row -1 for none."""
 
     slot: int
     pid: int
@@ -90,7 +99,7 @@ class Looked:
     """What a worker is seen to do, without its help: answers `LookAt`."""
 
     slot: int
-    #: (hand-out, row) that it has begun last, row -1 for none
+    #: (dispatch, row) that it has begun last, row -1 for none
     begun: tuple[int, int]
 
 
@@ -109,6 +118,7 @@ class Sampled:
 Event = (
     FromScheduler
     | FromWorker
+    | Garbled
     | WorkerExited
     | Welcomed
     | Spilled
@@ -134,7 +144,7 @@ class ToWorker:
     """Send this to a worker; with `control` to the thread that listens while user code runs."""
 
     slot: int
-    message: tuple[Any, ...]
+    message: worker_messages.ToWorker
     control: bool = False
 
 

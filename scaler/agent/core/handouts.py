@@ -6,9 +6,6 @@ are taken back when another worker idles. A worker takes those rows first that u
 do gets rows that are for a busy one, when moving what they use takes less time than waiting there.
 """
 
-from array import array
-from typing import Any
-
 from scaler.agent.core.crew import Crew
 from scaler.agent.core.data import Data
 from scaler.agent.core.events import Looked, ToWorker
@@ -20,6 +17,7 @@ from scaler.agent.core.state import Handout, Worker, run_message
 from scaler.agent.core.withdraw import Withdrawals
 from scaler.protocol.messages import LIVE, SIZE, STORED
 from scaler.protocol.results import SpanResult
+from scaler.worker_protocol.messages import Flush, Published, Results, Returned
 
 #: work handed to a worker at once, microseconds
 HANDOUT_US = 8_000.0
@@ -189,14 +187,21 @@ class Handouts:
             return
         first, handout = next(iter(worker.handouts.items()))
         if number != first or not handout.left or handout.left[0][0] != row:
-            self._crew.tell(worker, ("flush",), control=True)
+            self._crew.tell(worker, Flush(), control=True)
 
     # ---- what workers say ------------------------------------------------------------------------------------------
-    def results(self, worker: Worker, results: list[tuple[Any, ...]], done: list[int]) -> None:
+    def results(self, worker: Worker, message: Results) -> None:
         """Rows have ended, and hand-outs are done with."""
-        for number, client, batch, lo, hi, outcome, duration, peak, sizes, body in results:
+        ended, done = message
+        for number, client, batch, lo, hi, outcome, duration, peak, sizes, body in ended:
             handout = worker.handouts.get(number)
-            if handout is None or not handout.take(lo, hi) or handout.unwanted:
+            if handout is not None and handout.part.key != (client, batch):
+                self._crew.reject(worker, "tells of rows that it was not given")
+                return
+            taken = handout is not None and handout.take(lo, hi)
+            if not taken:
+                self._crew.reject(worker, "tells of rows that it was not given")
+            if handout is None or not taken or handout.unwanted:
                 if outcome >= STORED:
                     for row in range(lo, hi):
                         self._data.unwanted(worker, (client, batch + row), outcome == LIVE)
@@ -210,11 +215,12 @@ class Handouts:
                 outcome = STORED
             elif name in self.sizes:
                 _average(self.sizes, name, 0.0)
-            self._out.result(
-                client, SpanResult(batch, lo, hi, outcome, min(duration, 0xFFFFFFFF), peak, array("I", sizes), body)
-            )
+            self._out.result(client, SpanResult(batch, lo, hi, outcome, min(duration, 0xFFFFFFFF), peak, sizes, body))
             _average(self.durations, name, max(duration / (hi - lo), 0.05))
         for number in done:
+            if number in worker.handouts and worker.handouts[number].left:
+                self._crew.reject(worker, "has done with rows of which it has told nothing")
+                return
             self.close(worker, number)
         for handout in worker.handouts.values():
             handout.at = self._crew.now
@@ -229,19 +235,20 @@ class Handouts:
             else:
                 self._data.stored((client, row), size)
 
-    def returned(self, worker: Worker, spans: list[tuple[int, ...]]) -> None:
+    def returned(self, worker: Worker, message: Returned) -> None:
         """A worker gave back rows that had not begun."""
-        for number, _, _, lo, hi in reversed(spans):
+        for number, _, _, lo, hi in reversed(message.rows):
             handout = worker.handouts.get(number)
-            if handout is not None and handout.take(lo, hi) and not handout.unwanted:
+            if handout is None or not handout.take(lo, hi):
+                self._crew.reject(worker, "gives back rows that it was not given")
+            elif not handout.unwanted:
                 self._withdrawals.came_back(handout.part, lo, hi)
         for number in [number for number, handout in worker.handouts.items() if not handout.left]:
             self.close(worker, number)
 
-    def published(self, worker: Worker, items: list[tuple[Any, ...]]) -> None:
+    def published(self, worker: Worker, message: Published) -> None:
         """A worker wrote live values into files, asked or not."""
-        for name, size, error in items:
-            key = tuple(name)
+        for key, size, error in message.values:
             if key not in self._data.index and self._is_running(worker, key):
                 self._data.stored(key, size)  # of a row whose result is yet to be heard of
             else:

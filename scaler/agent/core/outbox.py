@@ -12,6 +12,7 @@ from scaler.protocol.messages import (
 )
 from scaler.protocol.results import FULL, ResultBuilder, SpanResult
 from scaler.store.layout import Key
+from scaler.worker_protocol.messages import Publish
 
 
 class Outbox:
@@ -109,7 +110,7 @@ class Outbox:
             self._close()
         if self._publish:
             for slot, keys in self._publish.items():
-                self._effects.append(ToWorker(slot, ("publish", keys), control=True))
+                self._effects.append(ToWorker(slot, Publish(keys), control=True))
             self._publish.clear()
         effects, self._effects = self._effects, []
         return effects

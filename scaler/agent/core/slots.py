@@ -17,6 +17,7 @@ from scaler.common.exits import describe_exit
 from scaler.protocol import failures
 from scaler.protocol.messages import ERROR, LOST, u32
 from scaler.protocol.results import SpanResult
+from scaler.worker_protocol.messages import Quit
 
 #: workers kept for the next time a worker blocks
 PARKED = 4
@@ -82,7 +83,7 @@ class Slots:
                     self._data.publish_all(worker)  # and then again, when it has
                 else:
                     worker.sentence = "surplus", ""
-                    self._crew.tell(worker, ("quit",))
+                    self._crew.tell(worker, Quit())
 
     def _free_slot(self) -> int:
         slot = 0
@@ -92,6 +93,9 @@ class Slots:
 
     def ready(self, worker: Worker) -> None:
         """A worker can be given rows."""
+        if worker.state != "starting":
+            self._crew.reject(worker, "says for the second time that it is ready")
+            return
         self._failed_starts = 0
         self.unsettled = True
         worker.move("idle")
@@ -193,8 +197,9 @@ class Slots:
         kind, much = worker.sentence or ("lost", "")
         if self._withdrawals.is_cancelled(*part.key, row):
             self._withdrawals.came_back(part, row, row + 1)
-        elif kind == "lost":
-            body = failures.worker_ended(pid, status).encode()
+        elif kind in ("lost", "rejected"):
+            words = failures.worker_ended(pid, status) if kind == "lost" else failures.worker_rejected(pid, much)
+            body = words.encode()
             self._out.result(part.client, SpanResult(task.batch, row, row + 1, LOST, 0, 0, u32([len(body)]), body))
         elif kind in ("timeout", "memory"):
             told = (

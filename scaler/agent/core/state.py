@@ -5,12 +5,11 @@ A row at an agent is in exactly one place: in a queue, waiting for objects, or i
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 from scaler.agent.core.part import Part
 from scaler.protocol.messages import Frame
 from scaler.store.layout import Key
-from scaler.worker.constants import PRIORITY_SHIFT
+from scaler.worker_protocol.messages import Need, Run
 
 #: seconds after which a worker that has told nothing is looked at: it sends results with those of the next rows if
 #: these begin within 4 ms, and one of them may take long
@@ -97,6 +96,11 @@ class Worker:
         self.look_at = now + HELD
 
     @property
+    def is_rejected(self) -> bool:
+        """It said what can't be."""
+        return self.sentence is not None and self.sentence[0] == "rejected"
+
+    @property
     def takes_rows(self) -> bool:
         """It will take rows now or when it has done those it has."""
         return self.sentence is None and not self.blocked and self.state in ("idle", "busy")
@@ -126,7 +130,7 @@ class Worker:
         return sum(handout.rows for handout in self.handouts.values())
 
 
-def run_message(number: int, handout: Handout, objects: dict[Key, Frame], worker: Worker) -> tuple[Any, ...]:
+def run_message(number: int, handout: Handout, objects: dict[Key, Frame], worker: Worker) -> Run:
     """What a worker is told to run; objects that it doesn't have go along and count as known from now on."""
     known = worker.objects
     stale, worker.stale = worker.stale, []
@@ -137,7 +141,7 @@ def run_message(number: int, handout: Handout, objects: dict[Key, Frame], worker
     needed: dict[Key, None] = {(client, task.function): None}
     if task.arguments:
         needed[client, task.arguments] = None
-    needs = None
+    needs: list[list[Need]] | None = None
     if part.needs is not None:
         needs = []
         for row in part.needs[lo - part.lo : hi - part.lo]:
@@ -153,8 +157,7 @@ def run_message(number: int, handout: Handout, objects: dict[Key, Frame], worker
     news = [(key, objects[key]) for key in needed if key not in known and key[1] not in stored]
     known.update(needed)
     arguments = (client, task.arguments) if task.arguments else None
-    return (
-        "run", number, client, task.batch, lo, hi, task.form, (client, task.function), arguments,
-        task.flags | task.priority << PRIORITY_SHIFT, task.name,
-        sizes, body, needs, news, stale, part.wanted(lo, hi),
+    return Run(
+        number, client, task.batch, lo, hi, task.form, (client, task.function), arguments, task.flags, task.priority,
+        task.name, sizes, body, needs, news, stale, part.wanted(lo, hi),
     )  # fmt: skip

@@ -8,7 +8,8 @@ from scaler.agent.core.memory import Limits
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Established
 from scaler.protocol.messages import Message
-from simulator.checks import check_agent
+from scaler.worker_protocol import messages as wm
+from simulator.checks import check_agent, require
 from simulator.network import Line
 from simulator.stores import SimStore
 from simulator.workers import SimWorker
@@ -110,6 +111,7 @@ class Host(Process):
                 self._wish(effect.when)
             elif isinstance(effect, ev.Log):
                 self.world.note(self.name, effect.text)
+                require("another one is started" not in effect.text, f"{self.name}: {effect.text}")
             else:
                 self.store.carry_out(effect)
         return said
@@ -137,7 +139,7 @@ class Host(Process):
 
     def _ready(self, worker: SimWorker) -> None:
         if worker.alive:
-            self.from_worker(worker, ("ready", worker.pid))
+            self.from_worker(worker, wm.Ready(worker.pid))
 
     @staticmethod
     def _killed(worker: SimWorker) -> None:
@@ -145,12 +147,12 @@ class Host(Process):
             worker.current[2].deaths -= 1  # it is told why: not one that was lost
         worker.die(9)
 
-    def from_worker(self, worker: SimWorker, message: tuple[Any, ...]) -> None:
+    def from_worker(self, worker: SimWorker, message: wm.FromWorker) -> None:
         """A worker said something."""
         if self.alive and self.workers.get(worker.slot) is worker:
             self.world.after(30e-6, self._hear, worker, message)
 
-    def _hear(self, worker: SimWorker, message: tuple[Any, ...]) -> None:
+    def _hear(self, worker: SimWorker, message: wm.FromWorker) -> None:
         if self.alive:
             self.tell(ev.FromWorker(worker.slot, message))
 

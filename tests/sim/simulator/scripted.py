@@ -1,6 +1,7 @@
 """One core at a time, with everybody else played by the test: for tables of what a core does when told something."""
 
 import pickle
+from array import array
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,6 +37,7 @@ from scaler.protocol.messages import (
 from scaler.protocol.results import NO_SIZES, ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.scheduler_core import SchedulerCore
+from scaler.worker_protocol import messages as wm
 from simulator.limits import default_limits
 
 Span = tuple[int, int, int]
@@ -187,6 +189,11 @@ class FakeScheduler:
         self.say(client, spans(TaskClaim, client, *rows))
 
 
+def ended(run: wm.Run, lo: int, hi: int, outcome: int, us: int, sizes: "array[int]", body: bytes) -> wm.EndedRows:
+    """How rows of a dispatch ended that took so many microseconds each."""
+    return wm.EndedRows(run.dispatch, run.client, run.batch, lo, hi, outcome, us * (hi - lo), 0, sizes, body)
+
+
 class FakeAgent:
     """An agent's core whose scheduler and workers say what the test says."""
 
@@ -196,25 +203,27 @@ class FakeAgent:
         self.core = AgentCore(workers, MemoryLimits(**limits))
         self.now = 0.0
         self.said: list[Message] = []
-        #: ("run", ...) messages each worker has not answered, by slot
-        self.runs: dict[int, list[tuple[Any, ...]]] = {}
-        self.control: list[tuple[int, tuple[Any, ...]]] = []
+        #: `Run`s each worker has not answered, by slot
+        self.runs: dict[int, list[wm.Run]] = {}
+        self.control: list[tuple[int, wm.ToWorker]] = []
         self.started: list[int] = []
         self.killed: list[int] = []
         self.looks: list[int] = []
+        #: lines of the log
+        self.logged: list[str] = []
         #: what the store was told to do
         self.store: list[ae.Effect] = []
         self.handle(ae.Welcomed(False, 1.0, self.NUMBER))
         if ready:
             for slot in list(self.started):
-                self.worker(slot, "ready", 100 + slot)
+                self.worker(slot, wm.Ready(100 + slot))
 
     def handle(self, *events: ae.Event) -> None:
         """Something happens."""
         for effect in self.core.handle(events, self.now):
             if isinstance(effect, ae.ToScheduler):
                 self.said.append(effect.message)
-            elif isinstance(effect, ae.ToWorker) and effect.message[0] == "run":
+            elif isinstance(effect, ae.ToWorker) and isinstance(effect.message, wm.Run):
                 self.runs.setdefault(effect.slot, []).append(effect.message)
             elif isinstance(effect, ae.ToWorker) and effect.control:
                 self.control.append((effect.slot, effect.message))
@@ -224,7 +233,9 @@ class FakeAgent:
                 self.killed.append(effect.slot)
             elif isinstance(effect, ae.LookAt):
                 self.looks.append(effect.slot)
-            elif not isinstance(effect, (ae.ToWorker, ae.WakeAt, ae.Output, ae.Log)):
+            elif isinstance(effect, ae.Log):
+                self.logged.append(effect.text)
+            elif not isinstance(effect, (ae.ToWorker, ae.WakeAt, ae.Output)):
                 self.store.append(effect)
 
     def asked(self, kind: type[ae.Effect]) -> list[Any]:
@@ -233,21 +244,20 @@ class FakeAgent:
         self.store = [effect for effect in self.store if type(effect) is not kind]
         return [effect.key for effect in found]  # type: ignore[union-attr]
 
-    def told(self, slot: int, kind: str) -> list[Any]:
-        """The keys that a worker was told to "publish" or "drop" since the last time."""
-        found = [message[1] for to, message in self.control if to == slot and message[0] == kind]
-        self.control = [item for item in self.control if item[0] != slot or item[1][0] != kind]
+    def told(self, slot: int, kind: type[wm.Publish] | type[wm.Drop]) -> list[Any]:
+        """The keys that a worker was told to publish or to drop since the last time."""
+        found = [message.keys for to, message in self.control if to == slot and isinstance(message, kind)]
+        self.control = [item for item in self.control if item[0] != slot or not isinstance(item[1], kind)]
         return [key for keys in found for key in keys]
 
     def makes(self, slot: int, live: bool = False, size: int = 1_000_000, us: int = 100) -> list[tuple[int, int]]:
         """A worker finishes its oldest hand-out with stored values; their names."""
         run = self.runs[slot].pop(0)
-        rows = run[5] - run[4]
-        body, sizes = SIZE.pack(size) * rows, u32([SIZE.size] * rows).tobytes()
+        rows = run.hi - run.lo
+        body, sizes = SIZE.pack(size) * rows, u32([SIZE.size] * rows)
         outcome = LIVE if live else STORED
-        ended = (run[1], run[2], run[3], run[4], run[5], outcome, us * rows, 0, sizes, body)
-        self.worker(slot, "results", [ended], [run[1]])
-        return [(run[2], run[3] + row) for row in range(run[4], run[5])]
+        self.worker(slot, wm.Results([ended(run, run.lo, run.hi, outcome, us, sizes, body)], [run.dispatch]))
+        return [(run.client, run.batch + row) for row in range(run.lo, run.hi)]
 
     def give_dependents(
         self, batch: int, needs: list[list[int]], holders: Iterable[int] = (), size: int = 1_000_000, **more: Any
@@ -268,7 +278,7 @@ class FakeAgent:
         """The scheduler says something."""
         self.handle(*map(ae.FromScheduler, messages))
 
-    def worker(self, slot: int, *message: Any) -> None:
+    def worker(self, slot: int, message: wm.FromWorker) -> None:
         """A worker says something."""
         self.handle(ae.FromWorker(slot, message))
 
@@ -295,36 +305,34 @@ class FakeAgent:
 
     def running(self, slot: int) -> list[Span]:
         """Rows that a worker was told to run and has not finished."""
-        return [(run[3], run[4], run[5]) for run in self.runs.get(slot, [])]
+        return [(run.batch, run.lo, run.hi) for run in self.runs.get(slot, [])]
 
     def finish(self, slot: int, rows: int | None = None, us: int = 100) -> None:
         """A worker finishes its oldest hand-out, or that many rows of it."""
         run = self.runs[slot][0]
-        lo, hi = run[4], run[5]
-        end = hi if rows is None else lo + rows
-        sizes = u32([4]).tobytes()
-        ended = (run[1], run[2], run[3], lo, end, VALUES_LIST, us * (end - lo), 0, sizes, b"list")
-        if end == hi:
+        end = run.hi if rows is None else run.lo + rows
+        if end == run.hi:
             self.runs[slot].pop(0)
         else:
-            self.runs[slot][0] = (*run[:4], end, *run[5:])
-        self.worker(slot, "results", [ended], [run[1]] if end == hi else [])
+            self.runs[slot][0] = run._replace(lo=end)
+        done = [run.dispatch] if end == run.hi else []
+        self.worker(slot, wm.Results([ended(run, run.lo, end, VALUES_LIST, us, u32([4]), b"list")], done))
 
     def give_back(self, slot: int, token: int, keep: int = 0) -> None:
         """A worker answers a recall: all but the first row of its oldest hand-out."""
         returned = []
         for i, run in reversed(list(enumerate(self.runs.get(slot, [])))):
-            lo = run[4] + (i == 0) + (keep if i == 0 else 0)
-            if lo < run[5]:
-                returned.append((run[1], run[2], run[3], lo, run[5]))
+            lo = run.lo + (i == 0) + (keep if i == 0 else 0)
+            if lo < run.hi:
+                returned.append(wm.ReturnedRows(run.dispatch, run.client, run.batch, lo, run.hi))
             if i:
                 self.runs[slot].pop(i)
-            elif lo < run[5]:
-                self.runs[slot][0] = (*run[:5], lo, *run[6:])
-        self.worker(slot, "returned", token, returned, None)
+            elif lo < run.hi:
+                self.runs[slot][0] = run._replace(hi=lo)
+        self.worker(slot, wm.Returned(token, returned, None))
 
     def dies(self, slot: int, status: int = 9) -> None:
         """A worker's process ends in the row it began last."""
         runs = self.runs.pop(slot, [])
-        begun = (runs[0][1], runs[0][4]) if runs else (0, -1)
+        begun = (runs[0].dispatch, runs[0].lo) if runs else (0, -1)
         self.handle(ae.WorkerExited(slot, 100 + slot, status, begun))

@@ -1,46 +1,57 @@
-"""Messages between an agent and its workers: u64 length and a marshalled tuple, over a stream socketpair.
+"""Messages between an agent and its workers, one after the other over a stream socketpair: u64 length and the message.
 
-Both ends run the same interpreter on one host, so marshal, the fastest encoding there is, is safe here.
+What the messages look like is `encoding.py`'s to say; each end reads with the one of its functions that is for it.
 """
 
 from __future__ import annotations
 
-import marshal
 import os
 import socket
 import struct
 import threading
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
-Message = tuple[Any, ...]
+from scaler.worker_protocol.encoding import MalformedMessage, from_worker, to_worker
+from scaler.worker_protocol.messages import FromWorker, ToWorker
+
+M = TypeVar("M")
 
 _LENGTH = struct.Struct("=Q")
 _CHUNK = 1 << 18
 
-#: The largest bytes object that marshal can write.
+#: bytes that one payload in a message may take: marshal can't write a larger one
 LARGEST_PAYLOAD = (1 << 31) - 1
+#: bytes of a message, at most; a length beyond that is none
+LARGEST_MESSAGE = 1 << 33
 
 
-def encode(message: Message) -> tuple[bytes, ...]:
-    """Return a message with its length before it, as pieces to send one after the other; a large one is not copied."""
-    body = marshal.dumps(message)
+def framed(body: bytes) -> tuple[bytes, ...]:
+    """A message with its length before it, as pieces to send one after the other; a large one is not copied."""
     length = _LENGTH.pack(len(body))
     return (length + body,) if len(body) < _CHUNK else (length, body)
 
 
-class Incoming:
+class Incoming(Generic[M]):
     """Takes messages from a socket without blocking; to be used by one thread at a time."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, decode: Callable[[memoryview], M]) -> None:
+        """`decode` makes a message of its bytes, or raises MalformedMessage."""
         self._socket = sock
-        #: bytes read and not yet parsed are `_buffer[:_filled]`; grown for a larger message, shrunk after it
+        self._decode = decode
+        #: bytes read and not yet parsed are `_buffer[:_filled]`; grown as a larger message comes, shrunk after it
         self._buffer = bytearray(_CHUNK)
         self._filled = 0
+        #: what has come is no message, and why; nothing after it can be read
+        self.broken: str | None = None
 
-    def read(self) -> list[Message]:
-        """Return all complete messages there are, maybe none. Raises EOFError when the other end is gone."""
-        messages: list[Message] = []
+    def read(self) -> list[M]:
+        """Return all complete messages there are, maybe none. Raises EOFError when the other end is gone.
+
+        What comes after bytes that are no message is left unread; `broken` says so then.
+        """
+        messages: list[M] = []
         while True:
             with memoryview(self._buffer) as view:
                 try:
@@ -55,9 +66,13 @@ class Incoming:
                     raise EOFError
                 full = self._filled + count == len(view)
                 self._filled += count
-                wanted = self._parse(view, messages)
-            if wanted > len(self._buffer):
-                larger = bytearray(wanted)
+                try:
+                    wanted = self._parse(view, messages)
+                except MalformedMessage as error:
+                    self.broken = str(error)
+                    return messages
+            if wanted > len(self._buffer) and self._filled == len(self._buffer):
+                larger = bytearray(min(wanted, 2 * len(self._buffer)))  # a length may lie: room for what has come
                 larger[: self._filled] = self._buffer[: self._filled]
                 self._buffer = larger
             elif self._filled == 0 and len(self._buffer) > _CHUNK:
@@ -65,15 +80,18 @@ class Incoming:
             if not full:
                 return messages
 
-    def _parse(self, view: memoryview, messages: list[Message]) -> int:
+    def _parse(self, view: memoryview, messages: list[M]) -> int:
         """Move complete messages from the buffer to `messages`; return the size of buffer that the next one needs."""
         begin, filled, wanted = 0, self._filled, 0
         while filled - begin >= 8:
-            end = begin + 8 + _LENGTH.unpack_from(view, begin)[0]
+            (length,) = _LENGTH.unpack_from(view, begin)
+            end = begin + 8 + length
             if end > filled:
+                if length > LARGEST_MESSAGE:
+                    raise MalformedMessage(f"its length would be {length:,} bytes")
                 wanted = end - begin
                 break
-            messages.append(marshal.loads(view[begin + 8 : end]))
+            messages.append(self._decode(view[begin + 8 : end]))
             begin = end
         if begin:
             rest = filled - begin
@@ -94,9 +112,9 @@ class Outgoing:
         """Say whether something waits for the socket to be writable."""
         return bool(self._waiting)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: ToWorker) -> None:
         """Send a message now or later; says nothing when the other end is gone."""
-        self._waiting.extend(map(memoryview, encode(message)))
+        self._waiting.extend(map(memoryview, framed(to_worker(message))))
         self.flush()
 
     def flush(self) -> None:
@@ -131,9 +149,9 @@ class Speaker:
         #: this thread is inside `send`, so a signal handler that interrupts it only adds to `_waiting`
         self._sending = False
 
-    def send(self, message: Message) -> None:
+    def send(self, message: FromWorker) -> None:
         """Send a message; does not return when the agent is gone."""
-        data = encode(message)
+        data = framed(from_worker(message))
         with self._lock:
             self._waiting.extend(data)
             if self._sending:

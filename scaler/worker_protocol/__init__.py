@@ -1,0 +1,1 @@
+"""What an agent and its workers say to each other, and how it looks between them."""

@@ -1,0 +1,253 @@
+"""How messages between an agent and its workers look as bytes; both ends run the same interpreter on one host.
+
+A worker believes its agent: what it is told is marshalled, the fastest encoding there is. An agent does not believe its
+workers, since user code can write anything anywhere: what they say has a layout of its own, and reading it is total.
+Any bytes give a message whose numbers fit where they will be written, or one `MalformedMessage`.
+"""
+
+from __future__ import annotations
+
+import marshal
+import struct
+from array import array
+from collections.abc import Callable
+from struct import Struct
+from typing import Any
+
+from scaler.protocol.messages import (
+    ERROR,
+    LIVE,
+    SIZE,
+    STDERR,
+    STDOUT,
+    STORED,
+    VALUES_EACH,
+    VALUES_LIST,
+    WARNINGS,
+    sizes_of,
+)
+from scaler.worker_protocol.messages import (
+    Blocked,
+    Drop,
+    EndedRows,
+    Flush,
+    FromWorker,
+    Output,
+    Publish,
+    Published,
+    PublishedValue,
+    Quit,
+    Ready,
+    Recall,
+    Results,
+    Returned,
+    ReturnedRows,
+    Run,
+    Surroundings,
+    ToWorker,
+    Unblocked,
+)
+
+#: bytes that a stored value may take, at most; more is no size but a mistake
+LARGEST_VALUE = 1 << 48
+
+
+Bytes = bytes | memoryview
+
+
+class MalformedMessage(Exception):
+    """Bytes that are no message; the text says what is wrong."""
+
+
+# ---- agent to worker -------------------------------------------------------------------------------------------------
+_TO_WORKER: tuple[type[ToWorker], ...] = (Run, Drop, Surroundings, Quit, Recall, Flush, Publish)
+_NUMBERS = {kind: number for number, kind in enumerate(_TO_WORKER)}
+
+
+def to_worker(message: ToWorker) -> bytes:
+    """What an agent says, as bytes."""
+    return marshal.dumps((_NUMBERS[type(message)], *message))
+
+
+def read_by_worker(data: memoryview | bytes) -> ToWorker:
+    """What an agent has said. Its bytes are trusted."""
+    number, *fields = marshal.loads(data)
+    message: ToWorker = _TO_WORKER[number]._make(fields)
+    return message
+
+
+# ---- worker to agent -------------------------------------------------------------------------------------------------
+_FROM_WORKER: tuple[type[FromWorker], ...] = (Ready, Results, Returned, Published, Output, Blocked, Unblocked)
+_READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED = (bytes([i]) for i in range(len(_FROM_WORKER)))
+
+_PID = Struct("=I")
+#: how many spans, how many dispatches
+_COUNTS = Struct("=II")
+#: dispatch, client, batch, lo, hi, outcome, duration, peak, how many sizes, bytes of the body; both follow
+_ENDED = Struct("=QIQQQBQQIQ")
+#: token, how many spans, whether a row runs, and its dispatch and number
+_RETURNED_HEAD = Struct("=QIBQQ")
+_RETURNED_ROWS = Struct("=QIQQQ")
+_COUNT = Struct("=I")
+#: client, id, bytes, whether there is an error, bytes of it; it follows
+_PUBLISHED_VALUE = Struct("=IQQBI")
+#: client, row, stream, bytes of the name, bytes of the text; both follow
+_OUTPUT_HEAD = Struct("=IQBIQ")
+
+#: bytes of a message that is rather copied as a whole than in parts
+_SHORT = 4096
+
+_OUTCOMES = frozenset({VALUES_LIST, VALUES_EACH, ERROR, STORED, LIVE})
+_STREAMS = frozenset({STDOUT, STDERR, WARNINGS})
+
+
+def from_worker(message: FromWorker) -> bytes:
+    """What a worker says, as bytes."""
+    return _WRITERS[type(message)](message)
+
+
+def _write_results(message: Results) -> bytes:
+    ended, done = message
+    pieces: list[bytes | array[int]] = [_RESULTS, _COUNTS.pack(len(ended), len(done)), array("Q", done)]
+    for dispatch, client, batch, lo, hi, outcome, duration, peak, sizes, body in ended:
+        pieces += (
+            _ENDED.pack(dispatch, client, batch, lo, hi, outcome, duration, peak, len(sizes), len(body)), sizes, body
+        )  # fmt: skip
+    return b"".join(pieces)
+
+
+def _write_returned(message: Returned) -> bytes:
+    token, rows, running = message
+    head = _RETURNED_HEAD.pack(token, len(rows), running is not None, *(running or (0, 0)))
+    return b"".join([_RETURNED, head, *[_RETURNED_ROWS.pack(*span) for span in rows]])
+
+
+def _write_published(message: Published) -> bytes:
+    pieces = [_PUBLISHED, _COUNT.pack(len(message.values))]
+    for (client, number), size, error in message.values:
+        text = (error or "").encode("utf-8", "replace")
+        pieces += _PUBLISHED_VALUE.pack(client, number, size, error is not None, len(text)), text
+    return b"".join(pieces)
+
+
+def _write_output(message: Output) -> bytes:
+    client, row, name, stream, text = message
+    named, said = name.encode("utf-8", "replace"), text.encode("utf-8", "replace")
+    return b"".join([_OUTPUT, _OUTPUT_HEAD.pack(client, row, stream, len(named), len(said)), named, said])
+
+
+_WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
+    Ready: lambda message: _READY + _PID.pack(message.pid),
+    Results: _write_results,
+    Returned: _write_returned,
+    Published: _write_published,
+    Output: _write_output,
+    Blocked: lambda message: _BLOCKED,
+    Unblocked: lambda message: _UNBLOCKED,
+}
+
+
+def read_by_agent(data: Bytes) -> FromWorker:
+    """What a worker has said. Raises MalformedMessage."""
+    if len(data) < _SHORT:
+        data = bytes(data)  # of which parts are cut faster
+    if not data or data[0] >= len(_READERS):
+        raise MalformedMessage(f"it begins with {data[0]}" if data else "it is empty")
+    try:
+        message, end = _READERS[data[0]](data, 1)
+    except struct.error:
+        raise MalformedMessage("it is cut off") from None
+    except UnicodeDecodeError as error:
+        raise MalformedMessage(f"a text in it is not UTF-8: {error.reason}") from None
+    if end != len(data):
+        raise MalformedMessage(f"it takes {end:,} bytes and has {len(data):,}")
+    return message
+
+
+Read = tuple[FromWorker, int]
+
+
+def _read_results(data: Bytes, at: int) -> Read:
+    spans, count = _COUNTS.unpack_from(data, at)
+    at += _COUNTS.size + 8 * count
+    _require(at <= len(data), "it is cut off")
+    done = array("Q", bytes(data[at - 8 * count : at])).tolist()
+    ended = []
+    for _ in range(spans):
+        dispatch, client, batch, lo, hi, outcome, duration, peak, parts, size = _ENDED.unpack_from(data, at)
+        at += _ENDED.size
+        begin = at + 4 * parts
+        if lo >= hi or outcome not in _OUTCOMES or parts != sizes_of(outcome, hi - lo) or begin > len(data):
+            raise MalformedMessage("it tells of no rows, or of no outcome, or is cut off")
+        sizes = array("I", bytes(data[at:begin]))
+        at = begin + size
+        body = bytes(data[begin:at])
+        if sum(sizes) != size or len(body) != size:
+            raise MalformedMessage("its sizes do not add up")
+        if outcome >= ERROR:
+            _check(outcome, hi - lo, sizes, body)
+        fields = dispatch, client, batch, lo, hi, outcome, duration, peak, sizes, body
+        ended.append(tuple.__new__(EndedRows, fields))  # half the price of a call of the class
+    return Results(ended, done), at
+
+
+def _check(outcome: int, rows: int, sizes: array[int], body: bytes) -> None:
+    if outcome == ERROR:
+        _require(rows == 1, "it has one error for several rows")
+    else:
+        _require(set(sizes) == {SIZE.size}, "eight bytes stand for a stored value")
+        _require(all(size <= LARGEST_VALUE for (size,) in SIZE.iter_unpack(body)), "no value is as large as that")
+
+
+def _read_returned(data: Bytes, at: int) -> Read:
+    token, count, runs, dispatch, row = _RETURNED_HEAD.unpack_from(data, at)
+    at += _RETURNED_HEAD.size
+    rows = []
+    for _ in range(count):
+        rows.append(ReturnedRows._make(_RETURNED_ROWS.unpack_from(data, at)))
+        _require(rows[-1].lo < rows[-1].hi, "it gives back no rows")
+        at += _RETURNED_ROWS.size
+    return Returned(token, rows, (dispatch, row) if runs else None), at
+
+
+def _read_published(data: Bytes, at: int) -> Read:
+    (count,) = _COUNT.unpack_from(data, at)
+    at += _COUNT.size
+    values = []
+    for _ in range(count):
+        client, number, size, failed, length = _PUBLISHED_VALUE.unpack_from(data, at)
+        at += _PUBLISHED_VALUE.size
+        _require(size <= LARGEST_VALUE, "no value is as large as that")
+        text, at = _text(data, at, length)
+        values.append(PublishedValue((client, number), size, text if failed else None))
+    return Published(values), at
+
+
+def _read_output(data: Bytes, at: int) -> Read:
+    client, row, stream, of_name, of_text = _OUTPUT_HEAD.unpack_from(data, at)
+    _require(stream in _STREAMS, "it names no stream")
+    name, at = _text(data, at + _OUTPUT_HEAD.size, of_name)
+    text, at = _text(data, at, of_text)
+    return Output(client, row, name, stream, text), at
+
+
+def _text(data: Bytes, at: int, length: int) -> tuple[str, int]:
+    end = at + length
+    _require(end <= len(data), "it is cut off")
+    return str(data[at:end], "utf-8"), end
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise MalformedMessage(what)
+
+
+_READERS: tuple[Callable[[Bytes, int], Read], ...] = (
+    lambda data, at: (Ready(*_PID.unpack_from(data, at)), at + _PID.size),
+    _read_results,
+    _read_returned,
+    _read_published,
+    _read_output,
+    lambda data, at: (Blocked(), at),
+    lambda data, at: (Unblocked(), at),
+)

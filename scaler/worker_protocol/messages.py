@@ -1,0 +1,184 @@
+"""The messages between an agent and its workers, one class each.
+
+    agent ──task socket──────► worker     Run, Drop, Surroundings, Quit              read between two rows
+    agent ──control socket───► worker     Recall, Flush, Publish, Drop               read while user code runs
+    worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked
+
+They are plain tuples with names: made and taken apart at the price of a tuple. `encoding.py` says how they travel.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from scaler.protocol.messages import Frame
+from scaler.store.layout import Key
+
+#: a value that a row needs: an object, and which element of its list, -1 for all of it
+Need: TypeAlias = tuple[Key, int]
+
+
+# ---- agent to worker -------------------------------------------------------------------------------------------------
+class Run(NamedTuple):
+    """Run the rows [lo, hi) of a batch, in order, after those that were sent before."""
+
+    #: names these rows in all that is said of them; unique in the agent's life
+    dispatch: int
+    #: their client's number, and the id of its first row: row `n` is object `batch + n` of the client
+    client: int
+    batch: int
+    lo: int
+    hi: int
+    #: EACH, TOGETHER or GRAPH: what a row's arguments are
+    form: int
+    #: the function, or the list of a graph's entries
+    function: Key
+    #: form TOGETHER: the list of arguments
+    arguments: Key | None
+    #: PROFILE, STREAM, KEEP, SPREAD and WARN, as in the protocol
+    flags: int
+    #: tasks made by these rows inherit it
+    priority: int
+    #: of the function, for messages
+    name: str
+    #: form EACH: the size of each row's payload, u32; and the payloads
+    sizes: bytes | None
+    body: bytes | None
+    #: what each row needs, in the order of its arguments; None: no row needs anything
+    needs: list[list[Need]] | None
+    #: objects that the worker has not been sent yet, and keeps until they are dropped
+    objects: list[tuple[Key, Frame]]
+    #: objects to drop before anything else is done
+    stale: list[Key]
+    #: for each row 1 if its client wants the value, 0 if only other rows need it; None: it wants all
+    wanted: bytes | None
+
+
+class Drop(NamedTuple):
+    """Forget these objects and values; names that mean nothing to the worker do not matter."""
+
+    keys: list[Key]
+
+
+class Surroundings(NamedTuple):
+    """What tasks and clients inside of them can know of the cluster; sent before anything else."""
+
+    about: Mapping[str, Any]
+
+
+class Quit(NamedTuple):
+    """End as a program does, after what was sent before."""
+
+
+class Recall(NamedTuple):
+    """Give back rows that have not begun, and tell of those that have ended. Answered by `Returned`."""
+
+    #: comes back in the answer; not 0
+    token: int
+    #: rows that may stay, the one that runs included
+    keep: int
+
+
+class Flush(NamedTuple):
+    """Tell now of the rows that have ended."""
+
+
+class Publish(NamedTuple):
+    """Write these values into the store. Each is answered by `Published`."""
+
+    keys: list[Key]
+
+
+# ---- worker to agent -------------------------------------------------------------------------------------------------
+class Ready(NamedTuple):
+    """The first word of a worker: it can be sent rows."""
+
+    pid: int
+
+
+class EndedRows(NamedTuple):
+    """How the rows [lo, hi) of a batch have ended."""
+
+    dispatch: int
+    client: int
+    batch: int
+    lo: int
+    hi: int
+    #: VALUES_LIST, VALUES_EACH, ERROR (of one row), STORED, or LIVE: stored in the worker itself
+    outcome: int
+    #: microseconds, all rows together
+    duration: int
+    #: bytes of memory; 0 when not profiled
+    peak: int
+    #: of the parts of the body, u32, as many as the outcome has
+    sizes: array[int]
+    body: bytes
+
+
+class Results(NamedTuple):
+    """Rows have ended."""
+
+    ended: list[EndedRows]
+    #: dispatches of which the worker has no rows any more
+    done: list[int]
+
+
+class ReturnedRows(NamedTuple):
+    """The rows [lo, hi) of a batch have not begun and are the agent's again."""
+
+    dispatch: int
+    client: int
+    batch: int
+    lo: int
+    hi: int
+
+
+class Returned(NamedTuple):
+    """Rows come back: as they were recalled, or since the task that runs is going to wait."""
+
+    #: of the `Recall` that this answers; 0: it was not asked for
+    token: int
+    rows: list[ReturnedRows]
+    #: (dispatch, row) that runs; None while nothing does
+    running: tuple[int, int] | None
+
+
+class PublishedValue(NamedTuple):
+    """A value that was in the worker alone is a file in the store now; or it is not, and why."""
+
+    key: Key
+    #: bytes
+    size: int
+    error: str | None
+
+
+class Published(NamedTuple):
+    """Values were written into the store, asked for or not."""
+
+    values: list[PublishedValue]
+
+
+class Output(NamedTuple):
+    """A task has printed or warned."""
+
+    client: int
+    row: int
+    #: of the function
+    name: str
+    #: STDOUT, STDERR or WARNINGS
+    stream: int
+    text: str
+
+
+class Blocked(NamedTuple):
+    """The task that runs waits for other tasks: another worker may take this one's place."""
+
+
+class Unblocked(NamedTuple):
+    """The task that runs goes on."""
+
+
+ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish
+FromWorker: TypeAlias = Ready | Results | Returned | Published | Output | Blocked | Unblocked

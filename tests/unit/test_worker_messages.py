@@ -1,0 +1,140 @@
+"""What an agent and its workers say to each other, as bytes; and that an agent survives whatever it is sent."""
+
+import socket
+import struct
+from array import array
+
+import pytest
+
+from scaler.protocol.messages import ERROR, LIVE, SIZE, STORED, VALUES_EACH, VALUES_LIST
+from scaler.worker_protocol import messages as wm
+from scaler.worker_protocol.encoding import (
+    LARGEST_VALUE,
+    MalformedMessage,
+    from_worker,
+    read_by_agent,
+    read_by_worker,
+    to_worker,
+)
+from scaler.worker_protocol.stream import LARGEST_MESSAGE, Incoming
+
+RUN = wm.Run(
+    1, 7, 100, 2, 4, 1, (7, 1), (7, 2), 5, -3, "f", b"\1\0\0\0" * 2, b"xy", [[((7, 9), -1)], []],
+    [((7, 1), b"function")], [(7, 8)], b"\0\1",
+)  # fmt: skip
+
+
+def ended(
+    outcome: int = VALUES_LIST, rows: int = 1, sizes: list[int] | None = None, body: bytes = b"data"
+) -> wm.EndedRows:
+    """How rows ended; the sizes fit unless others are given."""
+    parts = array("I", [len(body)] if sizes is None else sizes)
+    return wm.EndedRows(1, 7, 100, 2, 2 + rows, outcome, 10, 0, parts, body)
+
+
+SAID: list[wm.FromWorker] = [
+    wm.Ready(4711),
+    wm.Results([], []),
+    wm.Results([ended(), ended(VALUES_EACH, 2, [1, 3]), ended(ERROR)], [1, 2]),
+    wm.Results([ended(STORED, 2, [8, 8], SIZE.pack(10) + SIZE.pack(1 << 40)), ended(LIVE, 1, [8], SIZE.pack(0))], []),
+    wm.Returned(0, [], None),
+    wm.Returned(9, [wm.ReturnedRows(1, 7, 100, 2, 4)], (1, 1)),
+    wm.Published([wm.PublishedValue((7, 1 << 60), 10, None), wm.PublishedValue((7, 2), 0, "disk full: é")]),
+    wm.Output(7, 102, "f", 1, "ein Gruß\n"),
+    wm.Blocked(),
+    wm.Unblocked(),
+]
+
+
+@pytest.mark.parametrize("message", SAID, ids=lambda message: type(message).__name__)
+def test_what_a_worker_says_is_what_its_agent_reads(message: wm.FromWorker) -> None:
+    for data in (from_worker(message), memoryview(from_worker(message))):
+        read = read_by_agent(memoryview(data))
+        assert (type(read), read) == (type(message), message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [RUN, wm.Drop([(1, 2)]), wm.Surroundings({"a": 1}), wm.Quit(), wm.Recall(1, 2), wm.Flush(), wm.Publish([(1, 2)])],
+    ids=lambda message: type(message).__name__,
+)
+def test_what_an_agent_says_is_what_its_worker_reads(message: wm.ToWorker) -> None:
+    read = read_by_worker(to_worker(message))
+    assert (type(read), read) == (type(message), message)
+
+
+def test_text_that_is_no_text_is_told_with_what_can_be_written_of_it() -> None:
+    read = read_by_agent(memoryview(from_worker(wm.Output(7, 1, "f", 1, "a\udc80b"))))
+    assert read == wm.Output(7, 1, "f", 1, "a?b")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        wm.Results([ended(rows=0)], []),
+        wm.Results([ended(rows=2, outcome=ERROR)], []),
+        wm.Results([ended(outcome=9)], []),
+        wm.Results([ended(sizes=[3])], []),
+        wm.Results([ended(sizes=[])], []),
+        wm.Results([ended(VALUES_EACH, 2, [4])], []),
+        wm.Results([ended(STORED, 1, [4])], []),
+        wm.Results([ended(STORED, 1, [8], SIZE.pack(LARGEST_VALUE + 1))], []),
+        wm.Returned(1, [wm.ReturnedRows(1, 7, 100, 4, 4)], None),
+        wm.Published([wm.PublishedValue((7, 1), LARGEST_VALUE + 1, None)]),
+        wm.Output(7, 1, "f", 9, "text"),
+    ],
+)
+def test_messages_that_cannot_be_meant_are_malformed(message: wm.FromWorker) -> None:
+    with pytest.raises(MalformedMessage):
+        read_by_agent(memoryview(from_worker(message)))
+
+
+@pytest.mark.parametrize("message", SAID, ids=lambda message: type(message).__name__)
+def test_messages_that_are_cut_off_or_too_long_are_malformed(message: wm.FromWorker) -> None:
+    data = from_worker(message)
+    for other in [data[:end] for end in range(len(data))] + [data + b"\0"]:
+        with pytest.raises(MalformedMessage):
+            read_by_agent(memoryview(other))
+
+
+def test_counts_that_lie_cost_no_memory() -> None:
+    """They name more spans, dispatches or bytes than any machine has room for."""
+    most32, most64 = (1 << 32) - 1, (1 << 64) - 1
+    head = struct.pack("=QIQQQBQQIQ", 1, 7, 100, 0, 1 << 40, STORED, 0, 0, most32, most64)
+    for data in (
+        b"\1" + struct.pack("=II", most32, 0),
+        b"\1" + struct.pack("=II", 0, most32),
+        b"\1" + struct.pack("=II", 1, 0) + head,
+        b"\2" + struct.pack("=QIBQQ", 1, most32, 0, 0, 0),
+        b"\3" + struct.pack("=I", most32),
+        b"\4" + struct.pack("=IQBIQ", 7, 1, 1, most32, most64),
+    ):
+        with pytest.raises(MalformedMessage):
+            read_by_agent(memoryview(data))
+
+
+def test_what_was_said_before_the_garbage_is_read_and_nothing_after_it() -> None:
+    ours, its = socket.socketpair()
+    with ours, its:
+        incoming = Incoming(its, read_by_agent)
+        good = [from_worker(message) for message in SAID]
+        for data in (*good, b"\xffgarbage", good[0]):
+            ours.sendall(struct.pack("=Q", len(data)) + data)
+        assert incoming.read() == SAID
+        assert incoming.broken == "it begins with 255"
+
+
+def test_a_length_that_lies_costs_no_memory() -> None:
+    ours, its = socket.socketpair()
+    with ours, its:
+        incoming = Incoming(its, read_by_agent)
+        ours.sendall(struct.pack("=Q", LARGEST_MESSAGE) + b"x" * 100)
+        assert incoming.read() == []
+        assert incoming.broken is None
+        assert len(incoming._buffer) < 1 << 20
+    ours, its = socket.socketpair()
+    with ours, its:
+        incoming = Incoming(its, read_by_agent)
+        ours.sendall(struct.pack("=Q", LARGEST_MESSAGE + 1) + b"x" * 100)
+        assert incoming.read() == []
+        assert "its length" in str(incoming.broken)
