@@ -1,7 +1,7 @@
-"""What distributed's client has and ours has not, and what to do instead."""
+"""What dask.distributed has and Scaler has not, and what to do instead."""
 
 #: arguments of distributed's client, and of the local cluster it starts, that mean nothing here
-IGNORED = frozenset(
+ARGUMENTS = frozenset(
     {
         "connection_limit", "dashboard_address", "deserializers", "direct_to_workers", "extensions",
         "heartbeat_interval", "host", "interface", "ip", "lifetime", "local_directory", "loop", "memory_limit",
@@ -10,8 +10,8 @@ IGNORED = frozenset(
     }
 )  # fmt: skip
 
-#: what is not here -> what to do instead
-ABSENT = {
+#: methods of distributed's client -> what to do instead
+METHODS = {
     "publish_dataset": "keep the persisted collection in your program; datasets outlive no client here",
     "get_dataset": "keep the persisted collection in your program; datasets outlive no client here",
     "list_datasets": "keep the persisted collection in your program; datasets outlive no client here",
@@ -44,4 +44,26 @@ ABSENT = {
     "unregister_scheduler_plugin": "the scheduler runs no code of users",
     "unsubscribe_topic": "there is no subscribe_topic",
     "write_scheduler_file": "give the address, or set SCALER_ADDRESS",
+}
+
+_STATE = "there is no state that tasks share: pass values as arguments, and collect results in the client"
+#: names of the package dask.distributed -> what to do instead
+NAMES = {
+    "Actor": "keep the state in your program, or in a service of its own",
+    "Event": _STATE,
+    "LocalCluster": "use scaler.SchedulerClusterCombo(n_workers=...), or Client(n_workers=...)",
+    "Lock": _STATE,
+    "MultiLock": _STATE,
+    "Nanny": "use the command scaler_cluster, whose workers are replaced when they end",
+    "Pub": _STATE,
+    "Queue": _STATE,
+    "SSHCluster": "start scaler_scheduler, and scaler_cluster on each host",
+    "Scheduler": "use the command scaler_scheduler",
+    "Semaphore": _STATE,
+    "Sub": _STATE,
+    "Variable": _STATE,
+    "Worker": "use the command scaler_cluster",
+    "WorkerPlugin": "give Client.register_plugin any object with setup(worker)",
+    "get_worker": "a task knows no worker: keep what it needs in a global of its module, or use register_plugin",
+    "print": "the builtin prints where the worker's output goes",
 }

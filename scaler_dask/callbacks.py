@@ -19,7 +19,7 @@ from dask.local import start_state_from_dask
 Callbacks = Sequence[Any]
 
 
-class Progress:
+class CallbackRun:
     """The callbacks of one computation; a context manager that begins and finishes them."""
 
     def __init__(self, callbacks: Iterable[Callbacks], graph: dict[Any, Any]) -> None:
@@ -30,7 +30,7 @@ class Progress:
         #: what the callbacks look at, as dask's own schedulers keep it
         self._state: dict[str, Any] = {}
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> CallbackRun:
         try:
             for callback in self._callbacks:
                 if callback[0]:

@@ -1,128 +1,109 @@
 """`Client`: what programs use of dask.distributed's client, on Scaler.
 
-Every key that a client's futures have is a `Work` in its table for as long as somebody holds a future of it; so the
-same call, submitted again meanwhile, is the same work. Everything else is the engine's: `engine` is its client.
+Here is what users call and what it means; each part of it is done elsewhere:
+
+    engine_connection    the engine's client below, and a local cluster
+    registry             which key stands for what, as long as somebody holds a future of it
+    call_futures         submit, map
+    collection_futures   get, compute, persist
+    plugins              what workers are set up with; every_worker calls something in each of them
+    cluster_info         what is known of the cluster
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import functools
-import math
+import contextlib
+import os
 import uuid
-import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-import dask.config
-from dask.base import is_dask_collection, tokenize
+from dask.base import is_dask_collection
 from dask.callbacks import Callback
 from dask.delayed import delayed
-from dask.utils import funcname, parse_timedelta
+from dask.utils import parse_timedelta
 
 from scaler import Client as Engine
 from scaler import Executor, SchedulerClusterCombo
-from scaler.extension import surrounding_address
-from scaler_dask import absent, defaults, external
-from scaler_dask.control import Control
-from scaler_dask.futures import Future, futures_of, gathered, held
-from scaler_dask.get import scaler_get
-from scaler_dask.graphs import Graphs, futures_of_collections, is_called_by_persist, persisted
-from scaler_dask.report import TaskStream
-from scaler_dask.waiting import as_completed, wait
-from scaler_dask.work import Work, settled
-from scaler_dask.workers import Workers
-
-#: those that are connected
-clients: weakref.WeakSet[Client] = weakref.WeakSet()
-
-
-def find_work(key: Any) -> tuple[Client, Work] | None:
-    """The work that some client of this process knows under this key, and the client."""
-    for client in list(clients):
-        work = client.work_of(key)
-        if work is not None:
-            return client, work
-    return None
+from scaler.extension import shared_client
+from scaler_dask import absent, cluster_info, default_scheduler, every_worker, worker_functions
+from scaler_dask.call_futures import CallFutures, key_of_call, keys_of_map
+from scaler_dask.collection_futures import CollectionFutures, holds_collection
+from scaler_dask.completion import as_completed, wait
+from scaler_dask.dask_versions import is_called_by_persist
+from scaler_dask.engine_connection import EngineConnection
+from scaler_dask.future_state import FutureState
+from scaler_dask.gathering import futures_of, gather, gather_later
+from scaler_dask.get import computed
+from scaler_dask.graph_session import GraphSession
+from scaler_dask.keyed_future import Future, as_parts
+from scaler_dask.plugins import Plugins
+from scaler_dask.registry import Registry
+from scaler_dask.scattering import scattered
+from scaler_dask.task_options import options_of_call
+from scaler_dask.task_stream import TaskStream
 
 
-class Client(Control):
+class Client:
     """A client of the cluster at `address`; without one: of dask's setting `scaler.address`, of the surrounding task,
     of SCALER_ADDRESS, or of a local cluster of its own with `n_workers` processes, which ends with it.
 
-    `address` is one of Scaler's ("tcp://host:port"), or a `SchedulerClusterCombo`. While it lives it is dask's default
-    scheduler, with shuffles and rechunks by tasks; `set_as_default=False` prevents that. A context manager.
-    `threads_per_worker` and the like are ignored: a worker is a process that runs one task at a time.
+    `address` is one of Scaler's ("tcp://host:port"), or a `SchedulerClusterCombo`, or a `scaler.Client`: that one is
+    used, and closing this does nothing. While it lives it is dask's default scheduler, with shuffles and rechunks by
+    tasks; `set_as_default=False` prevents that. A context manager. `threads_per_worker` and the like are ignored: a
+    worker is a process that runs one task at a time.
 
-    With `asynchronous=True` it connects in `async with` or `await`; what would block is awaited then: `gather`,
-    `scatter`, `wait`, `cancel`, `close`, ... `submit`, `map`, `compute` and `persist` return their futures at once in
-    any case. Blocks until the scheduler has answered, at most `timeout` seconds; raises like `scaler.Client`.
+    Any thread may call the methods, and so may tasks: waiting inside them never deadlocks. With `asynchronous=True` it
+    connects in `async with` or `await`; what would block is awaited then: `gather`, `scatter`, `wait`, `cancel`,
+    `close`, ... `submit`, `map`, `compute` and `persist` return their futures at once in any case.
+
+    Blocks until the scheduler has answered, at most `timeout` seconds (default 5). Raises like `scaler.Client` and
+    `SchedulerClusterCombo`, and TypeError for an argument that neither this nor distributed's client has.
     """
 
     def __init__(
-        self,
-        address: Any = None,
-        *,
-        n_workers: int | None = None,
-        timeout: float | str | None = None,
-        set_as_default: bool = True,
-        asynchronous: bool = False,
-        name: str | None = None,
-        security: Any = None,
+        self, address: Any = None, *, n_workers: int | None = None, timeout: float | str | None = None,
+        set_as_default: bool = True, asynchronous: bool = False, name: str | None = None, security: Any = None,
         **ignored: Any,
-    ) -> None:
-        unknown = ignored.keys() - absent.IGNORED
+    ) -> None:  # fmt: skip
+        unknown = ignored.keys() - absent.ARGUMENTS
         if unknown:
             raise TypeError(f"Client() got an unexpected keyword argument {sorted(unknown)[0]!r}")
         self.asynchronous = asynchronous
         self.name = name or f"Client-{uuid.uuid4()}"
         self.id = self.name
         self._set_as_default = set_as_default
-        self._cluster: SchedulerClusterCombo | None = None
-        self._engine: Engine | None = None
-        #: keys and such, if they are not those of the environment
-        self._security: Any = None
-        self._works: weakref.WeakValueDictionary[Any, Work] = weakref.WeakValueDictionary()
-        self._workers = Workers()
-        self._streams: list[TaskStream] = []
-        #: what nobody waits for, and what the end of this waits for
-        self.forgotten: set[Work] = set()
         seconds: float = parse_timedelta(timeout) or 5.0
-        self._connect = functools.partial(self._start, address, n_workers, seconds, security)
+        self._connection = EngineConnection(address, n_workers, seconds, security)
+        #: one of newly-created, running, closed
         self._status = "newly-created"
+        self._registry = Registry(self)
+        self._plugins = Plugins()
+        self._calls = CallFutures(self._registry, self._plugins)
+        #: of `get_task_stream`, from its first call on
+        self._stream: TaskStream | None = None
+        #: what nobody waits for, and what the end of this waits for
+        self._awaited_at_close: set[FutureState] = set()
         if not asynchronous:
             self._connect()
 
-    def _start(self, address: Any, n_workers: int | None, timeout: float, security: Any) -> None:
-        if self._engine is not None:
+    def _connect(self) -> None:
+        if self._status != "newly-created":
             return
-        if address is not None and not isinstance(address, str):
-            security = security or getattr(address, "security", None)
-            address = address.address
-        if address is None and n_workers is None:
-            address = dask.config.get("scaler.address", None) or surrounding_address()
-        if address is None:
-            self._cluster = SchedulerClusterCombo(n_workers=n_workers)
-            address, security = self._cluster.address, self._cluster.security
-        self._security = security
-        try:
-            self._engine = Engine(address, timeout=timeout, security=security)
-        except BaseException:
-            if self._cluster is not None:
-                self._cluster.shutdown()
-            raise
+        self._connection.open()
         self._status = "running"
-        clients.add(self)
+        self._registry.open()
         if self._set_as_default:
-            defaults.enter(self)
+            default_scheduler.enter(self)
 
     @property
     def engine(self) -> Engine:
         """The client of Scaler below. Raises RuntimeError before an asynchronous client was awaited."""
-        if self._engine is None:
-            raise RuntimeError("this client is not connected yet: use `async with Client(...)`, or await it")
-        return self._engine
+        return self._connection.engine
 
     @property
     def status(self) -> str:
@@ -132,210 +113,116 @@ class Client(Control):
     @property
     def cluster(self) -> SchedulerClusterCombo | None:
         """The local cluster that this client has started, if it has."""
-        return self._cluster
+        return self._connection.cluster
 
     @classmethod
     def current(cls, allow_global: bool = True) -> Client:
         """The default client. Raises ValueError if there is none."""
-        client: Client | None = defaults.current()
+        client: Client | None = default_scheduler.current()
         if client is None:
             raise ValueError("No clients found: make one with scaler_dask.Client(address)")
         return client
 
-    # ---- tasks -----------------------------------------------------------------------------------------------------
+    # ---- calls -----------------------------------------------------------------------------------------------------
     def submit(
-        self,
-        func: Callable[..., Any],
-        *args: Any,
-        key: Any = None,
-        workers: Any = None,
-        resources: Mapping[str, Any] | None = None,
-        retries: int | None = None,
-        priority: float = 0,
-        fifo_timeout: Any = None,
-        allow_other_workers: bool = False,
-        actor: bool = False,
-        actors: bool = False,
-        pure: bool = True,
-        **kwargs: Any,
-    ) -> Future:
+        self, func: Callable[..., Any], *args: Any, key: Any = None, workers: Any = None,
+        resources: Mapping[str, Any] | None = None, retries: int | None = None, priority: float = 0,
+        fifo_timeout: Any = None, allow_other_workers: bool = False, actor: bool = False, actors: bool = False,
+        pure: bool = True, **kwargs: Any,
+    ) -> Future:  # fmt: skip
         """Call `func(*args, **kwargs)` on the cluster. Futures in the arguments stand for their values.
 
         With `pure`, the same call whose future is still held is not made again. `resources`: the names are
-        capabilities that the host must have; amounts are ignored. `workers` and `allow_other_workers` are ignored:
-        all workers of a capability are equal. Raises SerializationError, StoreFull, ClientClosed.
+        capabilities that the host must have; amounts are ignored. `retries`: how often the task is run again if it
+        raises. `priority`: larger ones run earlier. `workers` and `allow_other_workers` are ignored: all workers of a
+        capability are equal. Blocks only while a large argument is written to a store. Raises TypeError if `func` can't
+        be called, SerializationError, StoreFull, ClientClosed.
         """
         _check_call(func, "submit", actor or actors)
         if key is None:
-            key = f"{funcname(func)}-{_token(func, kwargs, *args) if pure else uuid.uuid4()}"
-        return self._submit(self._session(resources, retries, priority), func, args, kwargs, key)
+            key = key_of_call(func, args, kwargs, pure)
+        return self._calls.of_call(self._engine_with(resources, retries, priority), key, func, args, kwargs)
 
     def map(
-        self,
-        func: Callable[..., Any],
-        *iterables: Iterable[Any],
-        key: Any = None,
-        workers: Any = None,
-        retries: int | None = None,
-        resources: Mapping[str, Any] | None = None,
-        priority: float = 0,
-        allow_other_workers: bool = False,
-        fifo_timeout: Any = None,
-        actor: bool = False,
-        actors: bool = False,
-        pure: bool = True,
-        batch_size: int | None = None,
-        **kwargs: Any,
-    ) -> list[Future]:
+        self, func: Callable[..., Any], *iterables: Iterable[Any], key: Any = None, workers: Any = None,
+        retries: int | None = None, resources: Mapping[str, Any] | None = None, priority: float = 0,
+        allow_other_workers: bool = False, fifo_timeout: Any = None, actor: bool = False, actors: bool = False,
+        pure: bool = True, batch_size: int | None = None, **kwargs: Any,
+    ) -> list[Future]:  # fmt: skip
         """The futures of `func(*items, **kwargs)` for the items of the iterables, which end with the shortest.
 
         `key`: of the futures a list, or how they begin. `batch_size` is ignored: calls are sent in batches anyway.
-        Everything else as for `submit`.
+        Everything else as for `submit`; also raises ValueError for a list of keys of another length.
         """
         _check_call(func, "map", actor or actors)
         rows = list(zip(*iterables, strict=False))
-        if isinstance(key, list):
-            if len(key) != len(rows):
-                raise ValueError(f"map() got {len(key)} keys for {len(rows)} calls")
-            keys = key
-        else:
-            prefix = key or funcname(func)
-            common = _token(func, kwargs) if pure else uuid.uuid4()
-            tokens = (_token(common, *row) if pure else f"{common}-{number}" for number, row in enumerate(rows))
-            keys = [f"{prefix}-{token}" for token in tokens]
-        session = self._session(resources, retries, priority)
-        return [self._submit(session, func, row, kwargs, name) for row, name in zip(rows, keys, strict=True)]
+        keys = keys_of_map(func, rows, kwargs, pure, key)
+        engine = self._engine_with(resources, retries, priority)
+        return [self._calls.of_call(engine, name, func, row, kwargs) for row, name in zip(rows, keys, strict=True)]
 
-    def _submit(
-        self, session: Engine, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], key: Any
-    ) -> Future:
-        known = self._works.get(key)
-        if known is not None and known.status != "cancelled":
-            return Future(known, self)
-
-        def again() -> Any:
-            return external.submit_call(session, key, self._workers.prepared(func), args, kwargs)
-
-        needs = external.works_in([*args, *kwargs.values()])
-        return self.future_of(Work(key, again(), self.engine, again, needs))
-
-    def future_of(self, work: Work) -> Future:
-        """Take a work into the table of those known, and return a future of it."""
-        self._works[work.key] = work
-        for stream in self._streams:
-            stream.watch(work)
-        return Future(work, self)
-
-    def work_of(self, key: Any) -> Work | None:
-        """The work known under this key, as long as somebody holds a future of it."""
-        return self._works.get(key)
-
-    def _session(self, resources: Any, retries: Any, priority: Any) -> Engine:
-        """The engine's client with these options; those that are given for each key are taken at their highest."""
-        options: dict[str, Any] = {}
-        if resources:
-            options["capabilities"] = sorted(map(str, resources))
-        if retries:
-            options["retries"] = int(max(retries.values()) if isinstance(retries, Mapping) else retries)
-        if priority:
-            options["priority"] = math.floor(max(priority.values()) if isinstance(priority, Mapping) else priority)
+    def _engine_with(self, resources: Any, retries: Any, priority: Any) -> Engine:
+        options = options_of_call(resources, retries, priority)
         return self.engine.with_options(**options) if options else self.engine
 
-    def _graphs(self, session: Engine) -> Graphs:
-        def find(key: Any) -> Work | None:
-            work = self.work_of(key)
-            if work is None:  # of another client: the engine says what is wrong with that
-                work = (find_work(key) or (None, None))[1]
-            return work
+    def _collections(self, resources: Any, retries: Any, priority: Any) -> CollectionFutures:
+        engine = self._engine_with(resources, retries, priority)
+        return CollectionFutures(GraphSession(engine, self._registry, self._plugins.wrap), self._registry)
 
-        def live() -> list[Work]:
-            return list(self._works.values())
-
-        return Graphs(session, find, live, self._workers.prepared if self._workers.have_setups else None)
-
-    # ---- collections -----------------------------------------------------------------------------------------------
+    # ---- graphs and collections ------------------------------------------------------------------------------------
     def get(
-        self,
-        dsk: Any,
-        keys: Any,
-        workers: Any = None,
-        allow_other_workers: Any = None,
-        resources: Any = None,
-        sync: bool = True,
-        retries: Any = None,
-        priority: Any = 0,
-        **kwargs: Any,
-    ) -> Any:
+        self, dsk: Any, keys: Any, workers: Any = None, allow_other_workers: Any = None, resources: Any = None,
+        sync: bool = True, retries: Any = None, priority: Any = 0, **kwargs: Any,
+    ) -> Any:  # fmt: skip
         """Compute keys of a graph, in lists as they are given: what dask calls. Futures in the graph are dependencies.
 
         With `sync=False` their futures, nested in the same way. Blocks, or is awaited. Raises like `scaler_get`.
         """
-        session = self._session(resources, retries, priority)
         by_persist = is_called_by_persist()
+        made = self._collections(resources, retries, priority)
         if sync and not by_persist:
-            graphs = self._graphs(session)
-            if Callback.active or kwargs.get("callbacks"):
-                dsk = graphs.completed(dsk)
-            return self._sync(lambda: _as_lists(scaler_get(dsk, keys, client=graphs, **kwargs), keys))
-        futures = self._graphs(session).futures(self, dsk, keys)
-        return held(futures) if by_persist else futures
+            callbacks = kwargs.get("callbacks")
+            if Callback.active or callbacks:
+                dsk = made.session.completed(dsk)
+            compute = partial(computed, made.session, dsk, keys, callbacks, kwargs.get("initializer"))
+            return self._blocking(lambda: _shaped(compute(), keys))
+        futures = made.of_keys(dsk, keys)
+        return as_parts(futures) if by_persist else futures
 
     def compute(
-        self,
-        collections: Any,
-        sync: bool = False,
-        optimize_graph: bool = True,
-        workers: Any = None,
-        allow_other_workers: bool = False,
-        resources: Any = None,
-        retries: Any = 0,
-        priority: Any = 0,
-        fifo_timeout: Any = None,
-        actors: Any = None,
-        traverse: bool = True,
-        **kwargs: Any,
-    ) -> Any:
+        self, collections: Any, sync: bool = False, optimize_graph: bool = True, workers: Any = None,
+        allow_other_workers: bool = False, resources: Any = None, retries: Any = 0, priority: Any = 0,
+        fifo_timeout: Any = None, actors: Any = None, traverse: bool = True, **kwargs: Any,
+    ) -> Any:  # fmt: skip
         """The future of a collection's value; of several, given as a list, a list. With `sync` their values.
 
         What is not a collection is returned as it is; with `traverse`, collections inside lists, tuples, sets and dicts
-        count as well. Options as for `submit`. Does not block without `sync`.
+        count as well. Options as for `submit`. Does not block without `sync`. Raises `CycleError`, KeyError and
+        SerializationError for a graph that can't be sent; with `sync` what a task raises.
         """
         _check_no_actors(actors)
-        single = not isinstance(collections, (list, tuple, set, frozenset))
-        values = [collections] if single else list(collections)
+        values, single = _as_list(collections)
         if traverse:
-            values = [delayed(value) if _holds_collection(value) else value for value in values]
-        graphs = self._graphs(self._session(resources, retries, priority))
-        futures = futures_of_collections(self, graphs, values, optimize_graph)
+            values = [delayed(value) if holds_collection(value) else value for value in values]
+        futures = self._collections(resources, retries, priority).of_values(values, optimize_graph)
         result = futures[0] if single else futures
         return self.gather(result) if sync else result
 
     def persist(
-        self,
-        collections: Any,
-        optimize_graph: bool = True,
-        workers: Any = None,
-        allow_other_workers: Any = None,
-        resources: Any = None,
-        retries: Any = None,
-        priority: Any = 0,
-        fifo_timeout: Any = None,
-        actors: Any = None,
+        self, collections: Any, optimize_graph: bool = True, workers: Any = None, allow_other_workers: Any = None,
+        resources: Any = None, retries: Any = None, priority: Any = 0, fifo_timeout: Any = None, actors: Any = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> Any:  # fmt: skip
         """The same collections, whose parts are futures that are being computed. Does not block.
 
         The parts stay in the cluster, large ones in the stores of the hosts that made them, for as long as a collection
-        needs them. Options as for `submit`.
+        needs them. Options as for `submit`. Raises TypeError for what is no collection, and like `compute`.
         """
         _check_no_actors(actors)
-        single = not isinstance(collections, (list, tuple, set, frozenset))
-        values = [collections] if single else list(collections)
+        values, single = _as_list(collections)
         wrong = [value for value in values if not is_dask_collection(value)]
         if wrong:
             raise TypeError(f"persist() takes dask collections, not {wrong[0]!r}")
-        graphs = self._graphs(self._session(resources, retries, priority))
-        made = persisted(self, graphs, values, optimize_graph)
+        made = self._collections(resources, retries, priority).persisted(values, optimize_graph)
         return made[0] if single else made
 
     # ---- values ----------------------------------------------------------------------------------------------------
@@ -350,51 +237,20 @@ class Client(Control):
         if isinstance(futures, Iterator):
             return (self.gather(future, errors) for future in futures)
         skip = errors == "skip"
-        if not (self.asynchronous if asynchronous is None else asynchronous):
-            return gathered(futures, lambda future: future.work.value(), skip)
-        return self._gather(futures, skip)
-
-    async def _gather(self, futures: Any, skip: bool) -> Any:
-        works = [future.work for future in futures_of(futures)]
-        await settled(works, "ALL_COMPLETED" if skip else "FIRST_EXCEPTION")
-        if not skip:
-            for work in works:
-                if work.status in ("error", "cancelled"):
-                    work.value(0)
-        return await asyncio.to_thread(gathered, futures, lambda future: future.work.value(), skip)
+        is_awaited = self.asynchronous if asynchronous is None else asynchronous
+        return gather_later(futures, skip) if is_awaited else gather(futures, skip)
 
     def scatter(
-        self,
-        data: Any,
-        workers: Any = None,
-        broadcast: Any = False,
-        direct: Any = None,
-        hash: bool = True,
-        timeout: Any = None,
-        asynchronous: Any = None,
-    ) -> Any:
+        self, data: Any, workers: Any = None, broadcast: Any = False, direct: Any = None, hash: bool = True,
+        timeout: Any = None, asynchronous: Any = None,
+    ) -> Any:  # fmt: skip
         """Send values to the cluster: their futures, in a list, tuple or set, or in a dict by key; or one future.
 
         Blocks while large ones are written to a store, or is awaited. `broadcast`, `workers` and `hash` are ignored:
-        values travel to where they are used, and one given again unchanged is written once in any case.
+        values travel to where they are used, and one given again unchanged is written once in any case. Raises
+        TypeError for an iterator, SerializationError, StoreFull, ClientClosed.
         """
-        return self._sync(lambda: self._scatter(data), asynchronous)
-
-    def _scatter(self, data: Any) -> Any:
-        if isinstance(data, Iterator):
-            raise TypeError("scatter() takes values, not an iterator: give list(iterator)")
-        if type(data) is dict:
-            return {key: self._sent(value, key) for key, value in data.items()}
-        if type(data) in (list, tuple, set, frozenset):
-            return type(data)(self._sent(value) for value in data)
-        return self._sent(data)
-
-    def _sent(self, value: Any, key: Any = None) -> Future:
-        if isinstance(value, Future):
-            return value
-        if key is None:
-            key = f"{type(value).__name__}-{uuid.uuid4().hex}"
-        return self.future_of(Work(key, self.engine.send_object(value), self.engine))
+        return self._blocking(lambda: scattered(self._registry, self.engine, data), asynchronous)
 
     # ---- control ---------------------------------------------------------------------------------------------------
     def cancel(
@@ -402,28 +258,36 @@ class Client(Control):
     ) -> Any:
         """Take tasks back, and let go of their values; a collection counts as its futures. Blocks, or is awaited.
 
-        Those that run go on to their ends; with `force` they are ended with their workers, which are replaced.
+        Those that run go on to their ends; with `force` they are ended with their workers, which are replaced. Raises
+        ClientClosed.
         """
-        works = [future.work for future in futures_of(futures)]
+        states = [future.state for future in futures_of(futures)]
 
         def cancel() -> None:
-            self.engine.cancel([work.inner for work in works if not work.done], force=force)
-            for work in works:
-                work.cancel()
-                if self._works.get(work.key) is work:
-                    del self._works[work.key]
+            tasks = [state.task for state in states if not state.done]
+            self.engine.cancel([task for task in tasks if task is not None], force=force)
+            for state in states:
+                state.cancel()
+                self._registry.remove(state)
 
-        return self._sync(cancel, asynchronous)
+        return self._blocking(cancel, asynchronous)
 
     def retry(self, futures: Any, asynchronous: Any = None) -> Any:
-        """Run tasks that failed again, and those of their arguments that did. Blocks shortly, or is awaited."""
-        works = [future.work for future in futures_of(futures)]
+        """Run tasks that failed again, and those of their arguments that did. Blocks shortly, or is awaited.
+
+        Raises ValueError for one whose call is not known any more.
+        """
+        states = [future.state for future in futures_of(futures)]
 
         def retry() -> None:
-            for work in works:
-                work.retry()
+            for state in states:
+                state.retry()
 
-        return self._sync(retry, asynchronous)
+        return self._blocking(retry, asynchronous)
+
+    def wait_at_close(self, state: FutureState) -> None:
+        """Have `close` wait until this has ended; see `fire_and_forget`."""
+        self._awaited_at_close.add(state)
 
     def restart(self, timeout: Any = None, wait_for_workers: bool = True) -> Any:
         """Cancel everything and forget all values. Blocks, or is awaited.
@@ -433,55 +297,180 @@ class Client(Control):
         """
 
         def restart() -> Client:
-            known = list(self._works.values())
+            known = self._registry.states()
             self.engine.clear()
-            for work in known:
-                work.cancel()
-            self._works.clear()
-            if self._cluster is not None:
-                n_workers = self._cluster.n_workers
-                self.engine.disconnect()
-                self._cluster.shutdown()
-                self._cluster = SchedulerClusterCombo(n_workers=n_workers)
-                self._security = self._cluster.security
-                self._engine = Engine(self._cluster.address, security=self._security)
+            for state in known:
+                state.cancel()
+            self._registry.clear()
+            self._connection.restart_cluster()
             return self
 
-        return self._sync(restart)
+        return self._blocking(restart)
 
     def get_executor(self, **ignored: Any) -> Executor:
-        """A `concurrent.futures.Executor` on this client's cluster, with a connection of its own."""
-        return Executor(address=self.engine.address, security=self._security)
+        """A `concurrent.futures.Executor` on this client's cluster, with a connection of its own. Blocks shortly."""
+        return Executor(address=self.engine.address, security=self._connection.security)
+
+    # ---- workers ---------------------------------------------------------------------------------------------------
+    def run(
+        self, function: Callable[..., Any], *args: Any, workers: Any = None, wait: bool = True, nanny: bool = False,
+        on_error: str = "raise", **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """Call a function once in each worker: a dict of worker to value. Blocks, or is awaited.
+
+        As good as it gets: tasks can't be sent to one worker, so short ones are sent until every worker has had one. A
+        worker that is busy for 10 s is left out, and so is what joins later. An argument named `dask_worker` is given
+        the worker's name. `on_error`: "raise", or "return" the exceptions in the values' places, or "ignore" them.
+        """
+        if on_error not in ("raise", "return", "ignore"):
+            raise ValueError(f"on_error must be 'raise', 'return' or 'ignore', not {on_error!r}")
+        return self._blocking(lambda: every_worker.run_on_each(self.engine, function, args, kwargs, on_error))
+
+    def upload_file(self, filename: str | Path, load: bool = True) -> Any:
+        """Let workers import a module (.py), or what is in an archive (.zip, .egg). Blocks, or is awaited.
+
+        Each worker gets it, and those that join later before their next task; it goes with the worker. Raises OSError
+        if the file can't be read.
+        """
+        path = Path(filename)
+        return self._register(f"upload-{path.name}", worker_functions.FileUpload(path.name, path.read_bytes()))
+
+    def register_plugin(self, plugin: Any, name: str | None = None, **kwargs: Any) -> Any:
+        """Call `plugin.setup(worker)` in each worker, and in those that join later before their next task.
+
+        `worker` has a name, an address and a local_directory, no more. Other methods than `setup` and `teardown` are
+        never called. Plugins of schedulers are refused: the scheduler runs no code of users. Blocks, or is awaited.
+        Raises NotImplementedError for a plugin without `setup`, and what `setup` raises.
+        """
+        name = name or getattr(plugin, "name", None) or f"{type(plugin).__name__}-{uuid.uuid4().hex}"
+        if not hasattr(plugin, "setup"):
+            raise NotImplementedError(f"{plugin!r} has no setup(worker), which is all that plugins do on Scaler")
+        setup, teardown = (worker_functions.PluginCall(plugin, method) for method in ("setup", "teardown"))
+        return self._register(name, setup, teardown)
+
+    def register_worker_plugin(self, plugin: Any = None, name: str | None = None, nanny: Any = None) -> Any:
+        """The old name of `register_plugin`."""
+        return self.register_plugin(plugin, name)
+
+    def register_worker_callbacks(self, setup: Callable[..., Any] | None = None) -> Any:
+        """Call `setup()` in each worker, and in those that join later before their next task. As `register_plugin`."""
+        return self._register(f"callback-{uuid.uuid4().hex}", setup) if setup is not None else self._blocking(dict)
+
+    def unregister_worker_plugin(self, name: str, nanny: Any = None) -> Any:
+        """Call the plugin's `teardown(worker)` in each worker, and `setup` no more. KeyError for an unknown name.
+
+        Blocks, or is awaited.
+        """
+        return self._blocking(lambda: self._plugins.unregister(self.engine, name))
+
+    def _register(self, name: str, setup: Callable[[], Any], teardown: Callable[[], Any] | None = None) -> Any:
+        return self._blocking(lambda: self._plugins.register(self.engine, name, setup, teardown))
+
+    def wait_for_workers(self, n_workers: int = 1, timeout: float | str | None = None) -> Any:
+        """Block, or be awaited, until there are so many workers. Raises TimeoutError after `timeout` seconds."""
+        seconds: float | None = parse_timedelta(timeout)
+        return self._blocking(lambda: cluster_info.wait_for_workers(self.engine, n_workers, seconds))
+
+    # ---- what there is to know -------------------------------------------------------------------------------------
+    def who_has(self, futures: Any = None, **kwargs: Any) -> Any:
+        """For each key whether it has a value: the cluster's address in a tuple, or an empty tuple. Does not block.
+
+        Which host has it is the stores' own business; values travel to where they are used.
+        """
+        states = self._registry.states() if futures is None else [future.state for future in futures_of(futures)]
+        return self._blocking(lambda: cluster_info.who_has(self.engine, states))
+
+    def has_what(self, workers: Any = None, **kwargs: Any) -> Any:
+        """The keys that have values, under the cluster's address; see `who_has`."""
+        return self._blocking(lambda: cluster_info.has_what(self.engine, self._registry.states()))
+
+    def nthreads(self, workers: Any = None) -> Any:
+        """How many tasks each worker runs at a time, which is 1; the workers are numbered. Does not block."""
+        return self._blocking(lambda: cluster_info.nthreads(self.engine))
+
+    ncores = nthreads
+
+    def scheduler_info(self, n_workers: int = -1, **kwargs: Any) -> dict[str, Any]:
+        """The scheduler's address, and its workers as far as a client knows them: how many there are. Never blocks."""
+        return cluster_info.scheduler_info(self.engine)
+
+    @property
+    def dashboard_link(self) -> None:
+        """None: there is no dashboard."""
+        return None
+
+    def get_versions(self, check: bool = False, packages: Sequence[str] = ()) -> Any:
+        """Versions of Python and packages here and in each worker. Blocks, or is awaited.
+
+        With `check` raises ValueError naming those that differ. Scheduler and client agree when they connect.
+        """
+        return self._blocking(lambda: every_worker.compared_versions(self.engine, check))
+
+    def get_task_stream(
+        self, start: Any = None, stop: Any = None, count: int | None = None, plot: bool = False, filename: str = ""
+    ) -> Any:
+        """What is known of tasks since the first call of this: dicts with key, status, and seconds begun and ended.
+
+        They are the client's own times: from when the task was submitted to when its end was heard of. Does not block.
+        """
+        if self._stream is None:
+            self._stream = TaskStream()
+            self._registry.observers.append(self._stream.watch)
+        records = self._stream.records()
+        return records[-count:] if count is not None else records
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[TaskStream]:
+        """Within this context, note when tasks are submitted and end."""
+        watch = (stream := TaskStream()).watch
+        self._registry.observers.append(watch)
+        try:
+            yield stream
+        finally:
+            self._registry.observers.remove(watch)
+
+    # ---- nothing to do ---------------------------------------------------------------------------------------------
+    def replicate(self, futures: Any = None, n: Any = None, workers: Any = None, **kwargs: Any) -> Any:
+        """Do nothing: a value is copied to each host that uses it, once, when it is used."""
+        return self._blocking(lambda: None)
+
+    def rebalance(self, futures: Any = None, workers: Any = None, **kwargs: Any) -> Any:
+        """Do nothing: the stores spill to disk what does not fit, and values travel to where they are used."""
+        return self._blocking(lambda: None)
 
     # ---- the end ---------------------------------------------------------------------------------------------------
     def close(self, timeout: Any = None) -> Any:
-        """Leave the cluster, end one that was started here, and restore dask's settings. Blocks, or is awaited."""
-        return self._sync(self._close)
+        """Leave the cluster, end one that was started here, and restore dask's settings. Blocks, or is awaited.
+
+        A second call does nothing, and neither does any for a client that was made from a `scaler.Client`.
+        """
+        return self._blocking(self._close)
 
     def _close(self) -> None:
-        if self._status == "closed":
+        if self._status == "closed" or self._connection.is_shared:
             return
         self._status = "closed"
-        defaults.leave(self)
-        clients.discard(self)
-        if self._engine is not None:
-            if self._cluster is None and not self._engine.closed:
-                concurrent.futures.wait([work.inner for work in self.forgotten if not work.done])
-            self._engine.disconnect()
-        if self._cluster is not None:
-            self._cluster.shutdown()
+        default_scheduler.leave(self)
+        self._registry.close()
+        if self._connection.is_open and self.cluster is None and not self.engine.closed:
+            concurrent.futures.wait([s.task for s in self._awaited_at_close if not s.done and s.task is not None])
+        self._connection.close()
 
     def shutdown(self) -> Any:
-        """End the whole cluster, and close. Raises ShutdownRefused by a scheduler in protected mode."""
+        """End the whole cluster, and close. Raises ShutdownRefused by a scheduler in protected mode.
+
+        Blocks, or is awaited.
+        """
 
         def shutdown() -> None:
-            if self._cluster is None:
+            if self.cluster is None:
                 self.engine.shutdown()
             self._close()
 
-        return self._sync(shutdown)
+        return self._blocking(shutdown)
 
-    def _sync(self, function: Callable[[], Any], asynchronous: Any = None) -> Any:
+    def _blocking(self, function: Callable[[], Any], asynchronous: Any = None) -> Any:
+        """Do what may block, or with an asynchronous client give what is to be awaited for it."""
         if self.asynchronous if asynchronous is None else asynchronous:
             return asyncio.to_thread(function)
         return function()
@@ -509,7 +498,7 @@ class Client(Control):
         await asyncio.to_thread(self._close)
 
     def __getattr__(self, name: str) -> Any:
-        instead = absent.ABSENT.get(name)
+        instead = absent.METHODS.get(name)
         if instead is not None:
             raise AttributeError(f"Scaler has no counterpart to distributed's Client.{name}: {instead}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -521,14 +510,12 @@ class Client(Control):
         return self
 
     def __reduce__(self) -> Any:
-        from scaler_dask.inside import get_client
-
-        return get_client, (self.engine.address,)
+        return client_of_process, (self.engine.address,)
 
     def __repr__(self) -> str:
-        if self._engine is None:
+        if not self._connection.is_open:
             return f"<Client: {self._status}>"
-        return f"<Client: {self._engine.address!r} workers={self._engine.n_workers}, {self._status}>"
+        return f"<Client: {self.engine.address!r} workers={self.engine.n_workers}, {self._status}>"
 
     # as methods, too
     as_completed = staticmethod(as_completed)
@@ -536,27 +523,19 @@ class Client(Control):
     wait = staticmethod(wait)
 
 
-# ---- helpers ---------------------------------------------------------------------------------------------------------
-def _token(*values: Any) -> str:
-    try:
-        return str(tokenize(*values))
-    except Exception:  # what can't be told apart from others is its own
-        return uuid.uuid4().hex
+#: those that all in this process share, by process and address
+_of_process: dict[tuple[int, str], Client] = {}
 
 
-def _as_lists(values: Any, keys: Any) -> Any:
-    """Values in tuples as lists, where their keys are in lists."""
-    return [_as_lists(*pair) for pair in zip(values, keys, strict=True)] if isinstance(keys, list) else values
+def client_of_process(address: str) -> Client:
+    """The client of this process that all share who use the scheduler at `address`; it is never closed.
 
-
-def _holds_collection(value: Any) -> bool:
-    if is_dask_collection(value) or isinstance(value, Future):
-        return False
-    if type(value) in (list, tuple, set, frozenset):
-        return any(is_dask_collection(item) or _holds_collection(item) for item in value)
-    if type(value) is dict:
-        return any(is_dask_collection(item) or _holds_collection(item) for item in value.values())
-    return False
+    Blocks until there is a connection; raises like `scaler.Client`.
+    """
+    client = _of_process.get((os.getpid(), address))
+    if client is None or client.engine.closed:
+        client = _of_process[os.getpid(), address] = Client(shared_client(address), set_as_default=False)
+    return client
 
 
 def _check_call(func: Any, method: str, actor: bool) -> None:
@@ -568,3 +547,14 @@ def _check_call(func: Any, method: str, actor: bool) -> None:
 def _check_no_actors(actors: Any) -> None:
     if actors:
         raise NotImplementedError("Scaler has no actors: keep the state in your program, or in a service of its own")
+
+
+def _as_list(collections: Any) -> tuple[list[Any], bool]:
+    """One value, or several in a list, tuple or set, as a list; and whether it was one."""
+    single = not isinstance(collections, (list, tuple, set, frozenset))
+    return [collections] if single else list(collections), single
+
+
+def _shaped(values: Any, keys: Any) -> Any:
+    """Values in tuples as lists, where their keys are in lists."""
+    return [_shaped(*pair) for pair in zip(values, keys, strict=True)] if isinstance(keys, list) else values

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import dask.config
@@ -12,14 +11,14 @@ from dask.callbacks import local_callbacks
 from dask.local import nested_get
 from dask.order import order
 
-from scaler.extension import collector_paused, issue_warnings, with_warnings_kept
-from scaler_dask import external
-from scaler_dask.annotations import options_of
-from scaler_dask.callbacks import Progress
-from scaler_dask.connection import client_for
+from scaler import Client as Engine
+from scaler.extension import collector_paused, find_client
+from scaler_dask.callbacks import CallbackRun
 from scaler_dask.frames import leave_out_our_frames, with_frames
+from scaler_dask.graph_session import GraphSession, SubmittedGraph, with_functions_wrapped
+from scaler_dask.plugins import initialized_first
+from scaler_dask.task_options import options_of_keys
 from scaler_dask.translate import translate
-from scaler_dask.workers import setup_first
 
 #: seconds to wait for one key before looking whether another one has failed
 _PATIENCE = 0.5
@@ -35,49 +34,74 @@ def scaler_get(
 
     The scheduler is the one at `address`, else at dask's `scaler.address` setting, else that of the task around the
     call, else at SCALER_ADDRESS, else one embedded in this process, which starts when it is first needed and ends
-    with it. A `client` that is at hand may be given instead. `initializer`, or dask's `multiprocessing.initializer`
-    setting, is called once in each worker before its first task. Other keyword arguments are those of other schedulers,
-    and are ignored. While dask's callbacks are active the values of all keys come here, for them to see.
+    with it. A `scaler.Client` that is at hand may be given as `client` instead. `initializer`, or dask's
+    `multiprocessing.initializer` setting, is called once in each worker before its first task. Other keyword arguments
+    are those of other schedulers, and are ignored. While dask's callbacks are active the values of all keys come here,
+    for them to see.
 
-    Blocks until all is computed; raises what a task raises as soon as it fails, and then cancels the rest.
+    Any thread may call it, and so may a task. Blocks until all is computed. Raises what a task raises as soon as it
+    fails, and then cancels the rest; like `scaler.Client` and `scaler.SchedulerClusterCombo`; ValueError for a bad
+    setting; `CycleError` and KeyError for a graph that can't be computed.
 
     >>> scaler_get({"a": 1, "b": (abs, "a")}, [["a"], "b"])  # doctest: +SKIP
     ((1,), 1)
     """
+    session = GraphSession(client or _client_for(address))
+    return computed(session, dsk, keys, callbacks, kwargs.get("initializer"))
+
+
+def _client_for(address: str | None) -> Engine:
+    """The client of `address`, of dask's setting, of the surroundings, or of the embedded cluster.
+
+    The settings are dask's own: `scaler.address` and `scaler.n-workers`, the latter for the embedded cluster; from the
+    environment DASK_SCALER__ADDRESS and DASK_SCALER__N_WORKERS.
+    """
+    return find_client(address or dask.config.get("scaler.address", None), _workers_setting).client
+
+
+def _workers_setting() -> int | None:
+    number = dask.config.get("scaler.n-workers", None)
+    if number is None or (isinstance(number, int) and number > 0):
+        return number
+    raise ValueError(f"dask's setting scaler.n-workers has to be a whole number of 1 or more, not {number!r}")
+
+
+def computed(
+    session: GraphSession, dsk: Any, keys: Any, callbacks: Any = None, initializer: Callable[[], Any] | None = None
+) -> Any:
+    """The values of these keys of a dask graph; blocks. See `scaler_get`."""
     graph = dict(dsk if isinstance(dsk, Mapping) else dsk.__dask_graph__())
-    options = options_of(dsk)
+    options = options_of_keys(dsk)
     wanted = list(dict.fromkeys(flatten(keys)))
-    initializer = kwargs.get("initializer") or dask.config.get("multiprocessing.initializer", None)
+    initializer = initializer or dask.config.get("multiprocessing.initializer", None)
+    session = session.with_warnings_kept()
     with local_callbacks(callbacks) as active:
-        if active or not _is_of_tuples(graph):
+        if active or _is_of_nodes(graph):
             graph = _culled(graph, wanted)
-        with Progress(active, graph) as progress:
-            session: Any = with_warnings_kept(client or client_for(address))
-            asked = progress.asked_for(wanted)
+        with CallbackRun(active, graph) as callback_run:
+            asked = callback_run.asked_for(wanted)
             with collector_paused:
                 nodes = translate(graph)
                 if initializer is not None:
-                    nodes = external.prepared(nodes, setup_first(initializer))
-                futures = session.submit_nodes(nodes, asked, lambda: order(_culled(graph, wanted)), options)
+                    nodes = with_functions_wrapped(nodes, initialized_first(initializer))
+                submitted = session.submit(nodes, asked, lambda: order(_culled(graph, wanted)), options)
             try:
-                progress.follow(asked, futures)
-                given = getattr(session, "given", ())  # `id`s of futures whose values others have, too
+                callback_run.follow(asked, submitted.futures)
                 values = {
-                    key: _value(future, futures, id(future) in given)
-                    for key, future in zip(wanted, futures, strict=False)
+                    key: _value(future, submitted) for key, future in zip(wanted, submitted.futures, strict=False)
                 }
             except BaseException as error:
-                session.cancel(futures, force=not isinstance(error, Exception))
+                session.cancel(submitted, force=not isinstance(error, Exception))
                 leave_out_our_frames()
                 with_frames(error)
                 raise
             finally:
-                issue_warnings(session)
+                session.issue_warnings()
     return nested_get(keys, values)  # type: ignore[no-untyped-call]
 
 
-def _is_of_tuples(graph: Mapping[Any, Any]) -> bool:
-    return not all(isinstance(value, spec.GraphNode) for value in graph.values())
+def _is_of_nodes(graph: Mapping[Any, Any]) -> bool:
+    return all(isinstance(value, spec.GraphNode) for value in graph.values())
 
 
 def _culled(graph: Mapping[Any, Any], wanted: list[Any]) -> dict[Any, Any]:
@@ -85,16 +109,16 @@ def _culled(graph: Mapping[Any, Any], wanted: list[Any]) -> dict[Any, Any]:
     return spec.cull(spec.convert_legacy_graph(graph), wanted)
 
 
-def _value(future: Any, others: Sequence[Future[Any]], is_given: bool) -> Any:
-    """Return a future's value; raise what another one has failed with in the meantime."""
-    read = future.fresh_result if is_given else future.result
+def _value(future: Any, submitted: SubmittedGraph) -> Any:
+    """Return a future's value, which nobody else has; raise what another one has failed with in the meantime."""
+    read = future.fresh_result if future in submitted.borrowed else future.result
     while True:
         try:
             return read(_PATIENCE)
         except TimeoutError:
             if future.done():  # by now, or the task raised it
                 return read()
-        for other in others:
+        for other in submitted.futures:
             if other.done():
                 other.result()
 

@@ -13,7 +13,7 @@ from dask import _task_spec as spec
 
 from scaler.client.nodes import BUILDERS, Alias, Constant, Nested, Node, Reference, Unusual, call_of, call_of_tuple
 from scaler.serialize import entry
-from scaler_dask.futures import Held
+from scaler_dask.keyed_future import PersistedPart
 
 #: subgraphs with more tasks than this are left to dask: nested calls are as deep as the chain is long
 _DEEPEST = 64
@@ -55,7 +55,7 @@ def translate(graph: Mapping[Any, Any]) -> dict[Any, Node]:
 
 def _node(node: Any) -> Node:
     kind = type(node)
-    if kind is spec.DataNode or kind is Held:
+    if kind is spec.DataNode or kind is PersistedPart:
         return Constant(node.value)
     if kind is spec.Alias:
         return Alias(_target(node))
@@ -78,7 +78,7 @@ def _read(arg: Any, resolve: _Resolve) -> Any:
         return resolve(_target(arg))
     if kind is spec.DataNode:
         return arg.value
-    if kind is Held:
+    if kind is PersistedPart:
         return resolve(arg.key)
     if kind in _CONTAINERS:
         return Nested(_CONTAINERS[kind], [_read(item, resolve) for item in arg.args])
@@ -95,7 +95,7 @@ def _read(arg: Any, resolve: _Resolve) -> Any:
 def _task(task: Any, resolve: _Resolve) -> Nested:
     function, args, keywords = task.func, task.args, task.kwargs
     if function is spec._execute_subgraph:
-        args = _without_held(args)
+        args = _without_persisted(args)
         unfolded = _unfold(args, resolve)
         if unfolded is not None:
             return unfolded
@@ -141,13 +141,13 @@ def _unfold(args: tuple[Any, ...], resolve: _Resolve) -> Nested | None:
     return meaning if type(meaning) is Nested else Nested(entry.itself, [meaning])
 
 
-def _without_held(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _without_persisted(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments of a fused task in which parts of persisted collections come from outside."""
     inner, output, inputs, *outer = args
-    keys = [key for key, node in inner.items() if type(node) is Held]
+    keys = [key for key, node in inner.items() if type(node) is PersistedPart]
     if not keys:
         return args
-    inner = {key: node for key, node in inner.items() if type(node) is not Held}
+    inner = {key: node for key, node in inner.items() if type(node) is not PersistedPart}
     if isinstance(inputs, (dict, spec.Dict)):  # two mappings, in 2024
         outside = {**dict(_items(inputs)), **{key: spec.Alias(key) for key in keys}}
         return (inner, output, spec.Dict(outside), *outer)

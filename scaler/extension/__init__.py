@@ -5,6 +5,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
 
     find_client, shared_client, surrounding_address, is_inside_task     where the client comes from
     submit_map, fail_future, with_warnings_kept, issue_warnings         clients and futures, beyond what users do
+    Future, MapJob                                                      what `submit` and `submit_map` return
     CallbackThread, collector_paused                                    threads, and planning without interruptions
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
     name_of, pickled_if_small, SCALAR_TYPES                             functions and values, as the engine sees them
@@ -20,6 +21,7 @@ import importlib
 TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
+    from scaler.client import Future
     from scaler.client.mapping import MapJob
     from scaler.common.callback_thread import CallbackThread
     from scaler.common.collector import collector_paused
@@ -32,6 +34,7 @@ __all__ = [
     "SCALAR_TYPES",
     "CallbackThread",
     "FoundClient",
+    "Future",
     "MapJob",
     "collector_paused",
     "fail_future",
@@ -53,6 +56,7 @@ __all__ = [
 _HOMES = {
     "CallbackThread": "scaler.common.callback_thread",
     "FoundClient": "scaler.extension.clients",
+    "Future": "scaler.client",
     "MapJob": "scaler.client.mapping",
     "SCALAR_TYPES": "scaler.extension.values",
     "collector_paused": "scaler.common.collector",

@@ -19,6 +19,7 @@ from dask.callbacks import Callback
 from dask.delayed import delayed
 from support.waiting import until
 
+import scaler
 import scaler_dask
 from scaler import ClientClosed, SchedulerClusterCombo, WorkerLost
 from scaler_dask import (
@@ -128,8 +129,8 @@ def test_a_large_value_goes_from_task_to_task_without_coming_to_the_client(clien
     large = client.submit(numpy.arange, 1_000_000)
     assert client.submit(len, large).result(10) == 1_000_000
     assert client.submit(lambda parts: sum(map(len, parts)), [large, large]).result(10) == 2_000_000
-    assert large.work.inner.is_stored
-    assert "_result" not in vars(large.work.inner)
+    assert large.state.task.is_stored
+    assert "_result" not in vars(large.state.task)
 
 
 def test_a_future_in_another_object_travels_with_its_value(client):
@@ -328,10 +329,19 @@ def test_values_are_let_go_of_with_the_last_future(client):
     assert client.gather(client.submit(len, futures)) == 2
     wait([futures, collection], timeout=10)
     list(as_completed(futures, with_results=True))
-    works = [weakref.ref(future.work) for future in (*futures, *futures_of(collection))]
-    inners = [weakref.ref(work().inner) for work in works]
+    states = [weakref.ref(future.state) for future in (*futures, *futures_of(collection))]
+    tasks = [weakref.ref(state().task) for state in states]
     del futures, collection
-    until(lambda: not any(ref() for ref in (*works, *inners)), "the futures to be gone")
+    until(lambda: not any(ref() for ref in (*states, *tasks)), "the futures to be gone")
+
+
+def test_a_client_on_one_of_scalers_own_leaves_it_open(cluster):
+    with scaler.Client(cluster.address) as engine:
+        with Client(engine, set_as_default=False) as client:
+            assert client.engine is engine
+            future = client.submit(inc, 1)
+        assert (future.result(10), client.status) == (2, "running")
+        assert engine.submit(inc, 2).result(10) == 3
 
 
 # ---- collections -----------------------------------------------------------------------------------------------------
@@ -381,8 +391,8 @@ def test_persisted_collections_flow_into_further_ones_without_coming_back(client
     assert float((x + y[::-1]).mean().persist().compute()) == pytest.approx(2 * total / 1e6 + 1)
     assert float(client.compute(x.sum()).result(10)) == total
     for part in parts:
-        assert part.work.inner.is_stored
-        assert "_result" not in vars(part.work.inner)
+        assert part.state.task.is_stored
+        assert "_result" not in vars(part.state.task)
 
 
 def test_persist_of_dask_itself_leaves_the_values_where_they_are(client):
@@ -742,7 +752,7 @@ def test_a_chain_of_futures_keeps_no_value_but_the_last(client):
     for _ in range(20):
         future = client.submit(numpy.negative, future)
     wait(future)
-    until(lambda: len(client._works) == 1)
+    until(lambda: len(client._registry.states()) == 1)
     assert future.result().sum() == 300_000
 
 
@@ -806,7 +816,7 @@ def test_waits_that_end_leave_nothing_behind(client, gate):
     for _ in range(5):
         with pytest.raises(TimeoutError):
             wait(futures, timeout=0.01)
-    assert not [callback for future in futures for callback in future.work._watchers]
+    assert not [callback for future in futures for callback in future.state._watchers]
     told = []
     for future in futures:
         future.add_done_callback(lambda future: told.append(future.result()))

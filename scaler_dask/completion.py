@@ -1,4 +1,4 @@
-"""Waiting for many futures: `wait`, and `as_completed`; in threads and in event loops."""
+"""Waiting for several futures: `wait`, and `as_completed`; in threads and in event loops."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from dask.utils import parse_timedelta
 
-from scaler_dask.futures import CancelledError, Future, futures_of
-from scaler_dask.work import settled, wake, watch_all
+from scaler_dask.gathering import futures_of
+from scaler_dask.keyed_future import CancelledError, Future
+from scaler_dask.watching import until_ended, wake, watch_all
 
 
 class DoneAndNotDoneFutures(NamedTuple):
@@ -25,8 +26,9 @@ class DoneAndNotDoneFutures(NamedTuple):
 def wait(futures: Any, timeout: float | str | None = None, return_when: str = "ALL_COMPLETED") -> Any:
     """Wait until all, or the first, of the futures have ended: `(done, not_done)`. Collections of futures count, too.
 
-    Blocks, or is awaited with an asynchronous client. `return_when`: ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION.
-    Raises TimeoutError after `timeout` seconds, and CancelledError if one was cancelled.
+    Blocks, or is awaited if a future is an asynchronous client's; any thread, also inside tasks. `return_when`:
+    ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION. Raises TimeoutError after `timeout` seconds, CancelledError if
+    one was cancelled, ValueError for another `return_when`.
     """
     handles = futures_of(futures)
     if return_when not in ("ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"):
@@ -43,7 +45,7 @@ def wait(futures: Any, timeout: float | str | None = None, return_when: str = "A
             enough = True
             changed.notify_all()
 
-    watch = watch_all([handle.work for handle in handles], return_when, announce)
+    watch = watch_all([handle.state for handle in handles], return_when, announce)
     try:
         with changed:
             if not changed.wait_for(lambda: enough, seconds):
@@ -56,7 +58,7 @@ def wait(futures: Any, timeout: float | str | None = None, return_when: str = "A
 
 async def _wait_async(handles: list[Future], seconds: float | None, return_when: str) -> DoneAndNotDoneFutures:
     async with asyncio.timeout(seconds):
-        await settled([handle.work for handle in handles], return_when)
+        await until_ended([handle.state for handle in handles], return_when)
     return _sorted_out(handles)
 
 
@@ -76,6 +78,9 @@ class as_completed:
 
     With `with_results` it gives pairs of a future and its value; a task's error is raised, or with
     `raise_errors=False` given as `(type, error, traceback)` in the value's place. `loop` is ignored: none is needed.
+
+    Any thread may call its methods. Taking the next one blocks, or is awaited, until one has ended; raises TimeoutError
+    `timeout` seconds after this was made.
     """
 
     def __init__(
@@ -106,7 +111,7 @@ class as_completed:
         with self._changed:
             self._left += 1
             generation = self._generation
-        future.work.watch(lambda: self._ended(future, generation))
+        future.state.watch(lambda: self._ended(future, generation))
 
     def update(self, futures: Iterable[Future]) -> None:
         """Add futures."""
@@ -173,7 +178,7 @@ class as_completed:
         if not self._with_results:
             return future
         try:
-            return future, future.work.value()
+            return future, future.state.value()
         except (Exception, CancelledError) as error:
             if self._raise_errors:
                 raise

@@ -1,4 +1,4 @@
-"""What `dask.annotate` says of a graph's tasks, as options of Scaler's.
+"""What is said of tasks in dask's words, by `dask.annotate` or as arguments of a client, as options of Scaler's.
 
 Resources become capabilities that the host must have; amounts are ignored. So is what names workers: the engine knows
 hosts, and places by data, which `allow_other_workers` allows anyway.
@@ -13,8 +13,8 @@ from typing import Any
 from dask.highlevelgraph import HighLevelGraph
 
 
-def options_of(graph: Any) -> dict[Any, dict[str, Any]]:
-    """By key, the options for `Client.submit_nodes`; without the keys of which the graph says nothing."""
+def options_of_keys(graph: Any) -> dict[Any, dict[str, Any]]:
+    """By key, what the annotations of a graph say; without the keys of which they say nothing."""
     found: dict[Any, dict[str, Any]] = {}
     for kind, of_keys in _annotations(graph).items():
         for key, value in of_keys.items():
@@ -24,7 +24,19 @@ def options_of(graph: Any) -> dict[Any, dict[str, Any]]:
     return found
 
 
-class Annotated(dict[Any, Any]):
+def options_of_call(resources: Any, retries: Any, priority: Any) -> dict[str, Any]:
+    """What arguments of `Client.submit` and its kin say; of those that are given for each key the highest counts."""
+    options: dict[str, Any] = {}
+    if resources:
+        options["capabilities"] = sorted(map(str, resources))
+    if retries:
+        options["retries"] = int(max(retries.values()) if isinstance(retries, Mapping) else retries)
+    if priority:
+        options["priority"] = math.floor(max(priority.values()) if isinstance(priority, Mapping) else priority)
+    return options
+
+
+class AnnotatedGraph(dict[Any, Any]):
     """A graph with the annotations of another one."""
 
     def __init__(self, nodes: Mapping[Any, Any], other: Any) -> None:

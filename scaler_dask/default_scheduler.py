@@ -1,4 +1,4 @@
-"""Which client is dask's default scheduler: the one made last of those that live, and with it the methods that suit."""
+"""Which client is dask's default scheduler: the one made last of those that live; and the methods that suit it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import dask.config
 _METHODS = {"dataframe.shuffle.method": "tasks", "array.rechunk.method": "tasks"}
 
 _lock = threading.RLock()
+#: those that live and were made to be the default, the latest last
 _clients: list[Any] = []
-#: puts back what there was before the first client
+#: puts back what there was before the first client; None without clients
 _before: Any = None
 
 
 def enter(client: Any) -> None:
-    """Make it the default."""
+    """Make a client the default, and set the methods that suit it if it is the first. Any thread."""
     global _before
     with _lock:
         if not _clients:
@@ -28,7 +29,7 @@ def enter(client: Any) -> None:
 
 
 def leave(client: Any) -> None:
-    """It is the default no more; the one before it is, or what there was before."""
+    """Make the one before it the default, or restore what there was before the first. Any thread."""
     global _before
     with _lock:
         if client not in _clients:

@@ -18,10 +18,10 @@ from scaler.extension import forget_run, run_once
 #: seconds for which a worker that was visited keeps still, so that the next visit comes to another one
 _REST = 0.02
 
-#: visits that have been paid to this worker
+#: keys of the visits that have been paid to this worker
 _visits: set[str] = set()
 
-#: what a worker is to prepare before a task: (token, pickle of a function without arguments)
+#: what a worker runs once before tasks: (its key, the pickle of a function without arguments)
 Setup = tuple[str, bytes]
 
 
@@ -35,28 +35,32 @@ def finalize(function: Callable[..., Any], extra: Iterable[Any], parts: Any) -> 
     return function(parts, *extra)
 
 
-class Prepared:
+class PreparedFunction:
     """A function whose worker runs some setups first, each once. It is unpickled after them."""
 
-    def __init__(self, packed: bytes, setups: tuple[Setup, ...], name: str) -> None:
-        self._packed = packed
+    def __init__(self, pickled: bytes, setups: tuple[Setup, ...], name: str) -> None:
+        self._pickled = pickled
         self._setups = setups
         self.__name__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        prepare(self._setups)
-        return pickle.loads(self._packed)(*args, **kwargs)
+        run_setups(self._setups)
+        return pickle.loads(self._pickled)(*args, **kwargs)
 
 
-def prepare(setups: Iterable[Setup]) -> None:
+def run_setups(setups: Iterable[Setup]) -> None:
     """Run the setups that have not been run here. Raises what they raise, and then runs them again next time."""
-    for token, packed in setups:
-        run_once(token, lambda packed=packed: pickle.loads(packed)())
+    for key, pickled in setups:
+        run_once(key, _call_pickled, pickled)
 
 
-def tear_down(token: str, teardown: Callable[[], Any]) -> None:
-    """Undo the setup of this token, if it was run here."""
-    if forget_run(token):
+def _call_pickled(pickled: bytes) -> Any:
+    return pickle.loads(pickled)()
+
+
+def run_teardown(key: str, teardown: Callable[[], Any]) -> None:
+    """Undo the setup of this key, if it was run here."""
+    if forget_run(key):
         teardown()
 
 
@@ -65,21 +69,21 @@ def worker_name() -> str:
     return f"{platform.node()}:{os.getpid()}"
 
 
-def visit(token: str, packed: bytes) -> tuple[str, bool, Any] | None:
+def visit(key: str, pickled: bytes) -> tuple[str, bool, Any] | None:
     """Run a function unless this worker has been visited: (worker, whether it returned, value or exception)."""
-    if token in _visits:
+    if key in _visits:
         time.sleep(_REST)
         return None
-    _visits.add(token)
+    _visits.add(key)
     try:
-        outcome = worker_name(), True, pickle.loads(packed)()
+        outcome = worker_name(), True, _call_pickled(pickled)
     except Exception as error:
         outcome = worker_name(), False, error
     time.sleep(_REST)
     return outcome
 
 
-class Worker:
+class WorkerHandle:
     """What a plugin's `setup`, and a function's `dask_worker`, is given in the place of a worker."""
 
     def __init__(self) -> None:
@@ -89,11 +93,11 @@ class Worker:
 
 def with_worker(function: Callable[..., Any]) -> Any:
     """Call a function that wants to know its worker."""
-    return function(dask_worker=Worker())
+    return function(dask_worker=WorkerHandle())
 
 
-class SetUp:
-    """Calls a plugin's method with this worker."""
+class PluginCall:
+    """Calls a plugin's method, if it has it, with this worker."""
 
     def __init__(self, plugin: Any, method: str) -> None:
         self._plugin = plugin
@@ -101,10 +105,10 @@ class SetUp:
 
     def __call__(self) -> Any:
         method = getattr(self._plugin, self._method, None)
-        return method(Worker()) if method is not None else None
+        return method(WorkerHandle()) if method is not None else None
 
 
-class Uploaded:
+class FileUpload:
     """Puts a file where this worker can import it from: in memory, so that nothing is left of it after the worker."""
 
     def __init__(self, name: str, content: bytes) -> None:

@@ -1,0 +1,81 @@
+"""Calls among whose arguments are a client's futures, maybe deep inside lists, tuples, sets and dicts.
+
+What the engine is given in their places are its own futures, as arguments of the call or as nodes of a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from scaler import Client as Engine
+from scaler.client.nodes import BUILDERS, Call, Constant, Nested, Node, Reference, call_of
+from scaler.extension import Future as EngineFuture
+from scaler.serialize import entry
+from scaler_dask.future_state import FutureState
+from scaler_dask.keyed_future import Future
+from scaler_dask.worker_functions import fail
+
+#: keywords that the engine's `submit` takes for its own
+_KEYWORDS_OF_ENGINE = frozenset({"profiling", "stream_output"})
+
+
+def submit_call(
+    session: Engine, key: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> EngineFuture:
+    """Submit a call in whose arguments futures stand for their values. Blocks and raises like the engine's `submit`."""
+    if own := _KEYWORDS_OF_ENGINE & kwargs.keys():
+        function = partial(function, **{name: kwargs[name] for name in own})
+        kwargs = {name: value for name, value in kwargs.items() if name not in own}
+    found: dict[Any, Future] = {}
+    read = [_read(value, found) for value in args]
+    read_kwargs = {name: _read(value, found) for name, value in kwargs.items()}
+    if not found:
+        return session.submit(function, *args, **kwargs)
+    if not any(type(value) is Nested for value in (*read, *read_kwargs.values())):
+        plain = [found[value.key].state.argument if type(value) is Reference else value for value in read]
+        plain_kwargs = {
+            name: found[value.key].state.argument if type(value) is Reference else value
+            for name, value in read_kwargs.items()
+        }
+        return session.submit(function, *plain, **plain_kwargs)
+    nodes: dict[Any, Node] = {name: node_of(future.state) for name, future in found.items()}
+    nodes[key] = call_of(Nested(function, read, read_kwargs))
+    return session.submit_nodes(nodes, [key])[0]
+
+
+def states_in(values: Iterable[Any]) -> tuple[FutureState, ...]:
+    """What the futures in these arguments stand for."""
+    found: dict[Any, Future] = {}
+    for value in values:
+        _read(value, found)
+    return tuple(future.state for future in found.values())
+
+
+def node_of(state: FutureState) -> Node:
+    """The node of a graph that stands for a value; one that fails if the engine knows that there will be none."""
+    try:
+        return Constant(state.argument)
+    except BaseException as error:
+        return Call(fail, (), (error,))
+
+
+def _read(value: Any, found: dict[Any, Future]) -> Any:
+    """What an argument means: a Reference for a future, a Nested for a container of some, or the value itself."""
+    if isinstance(value, Future):
+        found[value.key] = value
+        return Reference(value.key)
+    kind = type(value)
+    if kind in BUILDERS:
+        items = [_read(item, found) for item in value]
+        return Nested(BUILDERS[kind], items) if _any_read(items) else value
+    if kind is dict:
+        items = [_read(item, found) for item in value.values()]
+        if _any_read(items):
+            return Nested(entry.as_dict, [part for pair in zip(value, items, strict=True) for part in pair])
+    return value
+
+
+def _any_read(items: list[Any]) -> bool:
+    return any(type(item) is Reference or type(item) is Nested for item in items)

@@ -1,0 +1,133 @@
+"""What a key of a client stands for: the state that all futures of this key share."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from scaler.extension import Future as EngineFuture
+from scaler_dask.sources import NoValue, Source, TaskValue
+
+
+class Rerun(NamedTuple):
+    """What it takes to run a task again that has failed."""
+
+    #: submits the same call
+    submit: Callable[[], EngineFuture]
+    #: those that its arguments stand for
+    arguments: tuple[FutureState, ...] = ()
+
+
+class FutureState:
+    """A value under a key, some time: of a task that was submitted, or of an object that was sent.
+
+    Any thread may call the methods.
+    """
+
+    __slots__ = ("__weakref__", "_rerun", "_source", "_watched", "_watchers", "key")
+
+    def __init__(self, key: Any, source: Source, rerun: Rerun | None = None) -> None:
+        self.key = key
+        #: another one after `cancel` and `retry`
+        self._source = source
+        #: kept until it is known that the task has succeeded
+        self._rerun = rerun
+        #: to be called when it has ended; taken out by who calls them
+        self._watchers: list[Callable[[], None]] = []
+        #: the source that has been told to call them
+        self._watched: Source | None = None
+        if rerun is not None and rerun.arguments:  # a chain of states would keep all its values
+            known = weakref.ref(self)
+            source.call_when_done(lambda: _look_at(known()))
+
+    @property
+    def task(self) -> EngineFuture | None:
+        """The engine's future, if the value is that of a task."""
+        return self._source.future if isinstance(self._source, TaskValue) else None
+
+    @property
+    def argument(self) -> Any:
+        """What the engine's tasks are given for the value. Raises what has been instead of it."""
+        return self._source.argument
+
+    @property
+    def status(self) -> str:
+        """One of pending, finished, error, cancelled. Does not block."""
+        status = self._source.status
+        if status == "finished":
+            self._rerun = None
+        return status
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, however it did."""
+        return self._source.done
+
+    def value(self, timeout: float | None = None) -> Any:
+        """The value, which nobody else has; blocks, and raises like `result` of the engine's futures."""
+        value = self._source.value(timeout)
+        self._rerun = None
+        return value
+
+    def error(self, timeout: float | None = None) -> BaseException | None:
+        """What the task has raised, or None; blocks. Raises CancelledError and TimeoutError."""
+        return self._source.error(timeout)
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call this once, from any thread, when it has ended; at once if it has."""
+        watchers, source = self._watchers, self._source
+        watchers.append(callback)
+        if source.done:
+            _call_all(watchers)
+        elif self._watched is not source:
+            self._watched = source
+            source.call_when_done(lambda: _call_all(watchers))
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """Do not call this, unless it has been called."""
+        with contextlib.suppress(ValueError):
+            self._watchers.remove(callback)
+
+    def cancel(self) -> None:
+        """Nobody wants the value any more: let go of it. A task that runs goes on to its end."""
+        self._source = NoValue()
+        _call_all(self._watchers)
+
+    def retry(self) -> None:
+        """Submit the task anew if it has failed, after those of its arguments that have. Does not block.
+
+        Raises ValueError if it is not known any more what to call.
+        """
+        for state in self._failed_first():
+            if state._rerun is None:
+                raise ValueError(f"{state.key!r} can't be run again: its call is not known any more; submit it anew")
+            state._source = TaskValue(state._rerun.submit())
+
+    def _failed_first(self) -> list[FutureState]:
+        """Those that failed, of this and of its arguments, each after its own arguments."""
+        found: dict[FutureState, None] = {}
+        stack = [self]
+        while stack:
+            state = stack.pop()
+            if state.status == "error":
+                found.pop(state, None)
+                found[state] = None
+                stack += state._rerun.arguments if state._rerun is not None else ()
+        return list(reversed(found))
+
+
+def _look_at(state: FutureState | None) -> None:
+    """Let go of what it takes to run a task again, if it has succeeded: asking for the status does."""
+    if state is not None:
+        state.status  # noqa: B018
+
+
+def _call_all(watchers: list[Callable[[], None]]) -> None:
+    while True:
+        try:
+            callback = watchers.pop(0)
+        except IndexError:  # none is left, or somebody else calls it
+            return
+        callback()

@@ -1,0 +1,108 @@
+"""Values that have futures in them: finding these, and putting their values in their places."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from dask import _task_spec as spec
+from dask.base import is_dask_collection
+
+from scaler_dask.keyed_future import CancelledError, Future
+from scaler_dask.registry import find
+from scaler_dask.watching import until_ended
+
+
+def futures_of(value: Any, client: Any = None) -> list[Future]:
+    """The futures in a value: lists, tuples, sets and dicts are looked into, and collections that were persisted.
+
+    Each is there once. Does not block; `client` is ignored, since a future knows its own.
+    """
+    found: dict[Any, Future] = {}
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Future):
+            found[item.key] = item
+        elif type(item) in (list, tuple, set, frozenset):
+            stack.extend(reversed(list(item)))
+        elif type(item) is dict:
+            stack.extend(reversed(list(item.values())))
+        elif is_dask_collection(item):
+            stack.extend(_of_graph(dict(item.__dask_graph__())))
+    return list(found.values())
+
+
+def _of_graph(graph: dict[Any, Any]) -> Iterator[Future]:
+    for value in graph.values():
+        if isinstance(value, Future):
+            yield value
+        elif isinstance(value, spec.DataNode) and isinstance(value.value, Future):
+            yield value.value
+        elif isinstance(value, spec.Alias):
+            known = find(next(iter(value.dependencies)))
+            if known is not None:
+                owner, state = known
+                yield Future(state, owner)
+
+
+def fire_and_forget(obj: Any) -> None:
+    """Let tasks run to their ends although nobody keeps their futures, and their client is closed. Does not block.
+
+    Closing it waits for them, unless the cluster is the client's own, which ends.
+    """
+    for future in futures_of(obj):
+        if future.client is not None:
+            future.client.wait_at_close(future.state)
+
+
+def gathered(value: Any, read: Callable[[Future], Any], skip: bool) -> Any:
+    """The value with each future in it, at any depth of lists, tuples, sets and dicts, replaced by what `read` gives.
+
+    With `skip`, those for which it raises are left out of the lists, tuples, sets and dicts that they are in.
+    """
+    if isinstance(value, Future):
+        return read(value)
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset):
+        return kind(_each(value, read, skip))
+    if kind is dict:
+        items = ((key, _or_skipped(item, read, skip)) for key, item in value.items())
+        return {key: item for key, item in items if item is not _SKIPPED}
+    return value
+
+
+def gather(value: Any, skip: bool) -> Any:
+    """The value with each future in it replaced by its value. Blocks; raises what tasks raised unless `skip`."""
+    return gathered(value, lambda future: future.state.value(), skip)
+
+
+async def gather_later(value: Any, skip: bool) -> Any:
+    """`gather` for event loops: raises the first error as soon as it is known."""
+    states = [future.state for future in futures_of(value)]
+    await until_ended(states, "ALL_COMPLETED" if skip else "FIRST_EXCEPTION")
+    if not skip:
+        for state in states:
+            if state.status in ("error", "cancelled"):
+                state.value(0)
+    return await asyncio.to_thread(gather, value, skip)
+
+
+_SKIPPED = object()
+
+
+def _each(values: Iterable[Any], read: Callable[[Future], Any], skip: bool) -> Iterator[Any]:
+    for value in values:
+        item = _or_skipped(value, read, skip)
+        if item is not _SKIPPED:
+            yield item
+
+
+def _or_skipped(value: Any, read: Callable[[Future], Any], skip: bool) -> Any:
+    if not skip or not isinstance(value, Future):
+        return gathered(value, read, skip)
+    try:
+        return read(value)
+    except (Exception, CancelledError):
+        return _SKIPPED

@@ -1,0 +1,84 @@
+"""Which key stands for what: of each client its keys, as long as somebody holds a future of them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from scaler_dask.future_state import FutureState
+
+
+class FutureOwner(Protocol):
+    """The client whose futures these are, as they see it."""
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether what would block is awaited."""
+        ...
+
+    def cancel(self, futures: Any) -> Any:
+        """Take their tasks back. Blocks, or is awaited."""
+        ...
+
+    def retry(self, futures: Any) -> Any:
+        """Run those that failed again. Blocks, or is awaited."""
+        ...
+
+    def wait_at_close(self, state: FutureState) -> None:
+        """Do not close before this has ended, even if nobody holds a future of it."""
+        ...
+
+
+class Registry:
+    """The keys of one client. Any thread."""
+
+    def __init__(self, owner: FutureOwner) -> None:
+        self.owner = owner
+        self._states: weakref.WeakValueDictionary[Any, FutureState] = weakref.WeakValueDictionary()
+        #: called with each state that is added
+        self.observers: list[Callable[[FutureState], None]] = []
+
+    def open(self) -> None:
+        """Let `find` look here."""
+        _open.add(self)
+
+    def close(self) -> None:
+        """Let `find` look here no more."""
+        _open.discard(self)
+
+    def add(self, state: FutureState) -> None:
+        """From now on its key stands for this."""
+        self._states[state.key] = state
+        for observer in self.observers:
+            observer(state)
+
+    def get(self, key: Any) -> FutureState | None:
+        """What this key stands for, if somebody holds a future of it."""
+        return self._states.get(key)
+
+    def remove(self, state: FutureState) -> None:
+        """Its key stands for it no more."""
+        if self._states.get(state.key) is state:
+            del self._states[state.key]
+
+    def clear(self) -> None:
+        """No key stands for anything."""
+        self._states.clear()
+
+    def states(self) -> list[FutureState]:
+        """All that keys stand for."""
+        return list(self._states.values())
+
+
+#: of the clients that are connected
+_open: weakref.WeakSet[Registry] = weakref.WeakSet()
+
+
+def find(key: Any) -> tuple[FutureOwner, FutureState] | None:
+    """What a key stands for with any client of this process, and whose it is."""
+    for registry in list(_open):
+        state = registry.get(key)
+        if state is not None:
+            return registry.owner, state
+    return None

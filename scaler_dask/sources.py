@@ -1,0 +1,170 @@
+"""Where the value of a key comes from: a task, an object that was sent, or nowhere else than this process."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from scaler import Client as Engine
+from scaler import ObjectRef
+from scaler.extension import Future as EngineFuture
+
+
+class Source(Protocol):
+    """One place that a value comes from. Any thread may ask it; only `value` and `error` block."""
+
+    @property
+    def status(self) -> str:
+        """One of pending, finished, error, cancelled. Brings no value here."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """Whether it is known how it ends."""
+        ...
+
+    @property
+    def argument(self) -> Any:
+        """What the engine's tasks are given for the value. Raises what has been instead of it."""
+        ...
+
+    def value(self, timeout: float | None) -> Any:
+        """The value, which nobody else has; raises like `result` of the engine's futures."""
+        ...
+
+    def error(self, timeout: float | None) -> BaseException | None:
+        """What the task has raised, or None; raises CancelledError and TimeoutError."""
+        ...
+
+    def call_when_done(self, callback: Callable[[], None]) -> None:
+        """Call this, from any thread, when it is done; at once if it is."""
+        ...
+
+
+class TaskValue:
+    """What a task returns, or has raised."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, future: EngineFuture) -> None:
+        self.future = future
+
+    @property
+    def status(self) -> str:
+        future = self.future
+        if not future.done():
+            return "pending"
+        if future.cancelled():
+            return "cancelled"
+        error = None if future.is_stored else future.exception(0)  # which would bring a value here that is stored
+        if error is None:
+            return "finished"
+        return "cancelled" if isinstance(error, concurrent.futures.CancelledError) else "error"
+
+    @property
+    def done(self) -> bool:
+        return self.future.done()
+
+    @property
+    def argument(self) -> Any:
+        return self.future
+
+    def value(self, timeout: float | None) -> Any:
+        return self.future.fresh_result(timeout)
+
+    def error(self, timeout: float | None) -> BaseException | None:
+        return self.future.exception(timeout)
+
+    def call_when_done(self, callback: Callable[[], None]) -> None:
+        self.future.add_done_callback(lambda _: callback())
+
+
+class SentValue:
+    """An object that was sent to the cluster."""
+
+    __slots__ = ("_engine", "_reference")
+
+    def __init__(self, engine: Engine, reference: ObjectRef) -> None:
+        #: reads it
+        self._engine = engine
+        self._reference = reference
+
+    @property
+    def status(self) -> str:
+        return "finished"
+
+    @property
+    def done(self) -> bool:
+        return True
+
+    @property
+    def argument(self) -> Any:
+        return self._reference
+
+    def value(self, timeout: float | None) -> Any:
+        (read,) = self._engine.submit_graph({"value": self._reference}, ["value"])
+        return read.result(timeout)
+
+    def error(self, timeout: float | None) -> BaseException | None:
+        return None
+
+    def call_when_done(self, callback: Callable[[], None]) -> None:
+        callback()
+
+
+class LocalValue:
+    """A value that is in this process, as that of a future that was pickled."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    @property
+    def status(self) -> str:
+        return "finished"
+
+    @property
+    def done(self) -> bool:
+        return True
+
+    @property
+    def argument(self) -> Any:
+        return self._value
+
+    def value(self, timeout: float | None) -> Any:
+        return self._value
+
+    def error(self, timeout: float | None) -> BaseException | None:
+        return None
+
+    def call_when_done(self, callback: Callable[[], None]) -> None:
+        callback()
+
+
+class NoValue:
+    """There will be none: it was cancelled."""
+
+    __slots__ = ()
+
+    @property
+    def status(self) -> str:
+        return "cancelled"
+
+    @property
+    def done(self) -> bool:
+        return True
+
+    @property
+    def argument(self) -> Any:
+        raise concurrent.futures.CancelledError
+
+    def value(self, timeout: float | None) -> Any:
+        raise concurrent.futures.CancelledError
+
+    def error(self, timeout: float | None) -> BaseException | None:
+        raise concurrent.futures.CancelledError
+
+    def call_when_done(self, callback: Callable[[], None]) -> None:
+        callback()

@@ -1,0 +1,38 @@
+"""Notes of when tasks were submitted and when their ends were heard of."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from scaler_dask.future_state import FutureState
+
+
+class TaskStream:
+    """The tasks that it was shown since it was made. Any thread."""
+
+    def __init__(self) -> None:
+        self._records: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def watch(self, state: FutureState) -> None:
+        """A task was submitted."""
+        record = {"key": state.key, "status": "pending", "begun": time.time(), "ended": None}
+        with self._lock:
+            self._records.append(record)
+
+        def ended() -> None:
+            record.update(status=state.status, ended=time.time())
+
+        state.watch(ended)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Dicts with key, status, and when it was submitted and ended (seconds since the epoch; None: not yet)."""
+        with self._lock:
+            return [dict(record) for record in self._records]
+
+    @property
+    def data(self) -> list[dict[str, Any]]:
+        """The same."""
+        return self.records()
