@@ -19,6 +19,10 @@ def test_what_the_page_on_the_api_asserts_holds(scripts: Scripts) -> None:
     scripts.run(program_of("docs/client-api.md"), within=45.0)
 
 
+def test_the_page_on_adapters_shows_what_works(scripts: Scripts) -> None:
+    scripts.run(program_of("docs/writing-an-adapter.md"), within=45.0)
+
+
 def test_the_readme_prints_what_its_comments_say(scripts: Scripts) -> None:
     program = program_of("README.md")
     printed = scripts.run(program, within=45.0)
