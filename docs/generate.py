@@ -9,14 +9,16 @@ bytes; s, ms or µs of a number of seconds or, if its name ends with _US, of mic
 
 import ast
 import importlib
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import MISSING
+from enum import Enum
 from pathlib import Path
 
 from scaler.agent.core.state import WORKER_TRANSITIONS
 from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, settings
-from scaler.protocol import codec, initiator
+from scaler.protocol import codec, codes, error_record, formats, initiator, value_list
 from scaler.scheduler.state.transitions import TRANSITIONS
 
 DOCS = Path(__file__).parent
@@ -86,6 +88,33 @@ def messages() -> str:
     return "\n".join(lines)
 
 
+def members(enumeration: type[Enum]) -> str:
+    """A table of an enumeration: values, names, and the comment above each."""
+    comments: dict[str, str] = {}
+    comment: list[str] = []
+    for line in inspect.getsource(enumeration).splitlines():
+        line = line.strip()
+        if line.startswith("#: "):
+            comment.append(line[3:])
+        elif " = " in line:
+            comments[line.split(" = ")[0]] = " ".join(comment)
+            comment = []
+    lines = ["| | | |", "|---|---|---|"]
+    return "\n".join([*lines, *(f"| {m.value} | {m.name} | {comments[m.name]} |" for m in enumeration)])
+
+
+def opcodes() -> str:
+    """A table of what a list of results is made of."""
+    lines = ["| opcode | | operand | |", "|---|---|---|---|"]
+    for opcode in value_list.OPCODES:
+        if isinstance(opcode, value_list.Counted):
+            operand = f"u{8 * opcode.width}, and as many bytes"
+        else:
+            operand = f"{opcode.operand} bytes" if opcode.operand > 1 else ("1 byte" if opcode.operand else "")
+        lines.append(f"| `{opcode.code:#04x}` | {opcode.name} | {operand} | {opcode.what} |")
+    return "\n".join(lines)
+
+
 def modules() -> str:
     """A table of all packages and their modules, each with the first line of its text."""
     lines = ["| | |", "|---|---|"]
@@ -121,6 +150,15 @@ PARTS: dict[str, Callable[[], str]] = {
     "session": session,
     "options": options,
     "messages": messages,
+    "roles": lambda: members(codes.Role),
+    "forms": lambda: members(codes.Form),
+    "flags": lambda: members(codes.Flag),
+    "outcomes": lambda: members(codes.Outcome),
+    "streams": lambda: members(codes.Stream),
+    "object_kinds": lambda: members(codes.ObjectKind),
+    "error_kinds": lambda: members(error_record.ErrorKind),
+    "formats": lambda: members(formats.Format),
+    "opcodes": opcodes,
     "modules": modules,
 }
 

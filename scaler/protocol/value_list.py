@@ -45,7 +45,7 @@ _PLAIN = (
 )
 _COUNTED = (
     Counted("LONG1", 0x8A, 1, "an int: two's complement, little-endian"),
-    Counted("LONG4", 0x8B, 4, "an int: two's complement, little-endian"),
+    Counted("LONG4", 0x8B, 4, "an int: two's complement, little-endian; the length is signed, and not negative"),
     Counted("SHORT_BINUNICODE", 0x8C, 1, "a text: UTF-8, surrogates as they are"),
     Counted("BINUNICODE", 0x58, 4, "a text"),
     Counted("BINUNICODE8", 0x8D, 8, "a text"),

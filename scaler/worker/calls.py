@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scaler.protocol.messages import GRAPH, SPREAD, TOGETHER
+from scaler.protocol.codes import GRAPH, SPREAD, TOGETHER
 from scaler.serialize.call import AnySerializer, decode_call
 from scaler.worker.assignment import Assignment
 from scaler.worker.objects import Failed, Objects, undecodable

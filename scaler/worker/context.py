@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from scaler.protocol.messages import INLINE_LIMIT
+from scaler.protocol.codes import INLINE_LIMIT
 from scaler.worker_protocol.messages import Blocked, FromWorker, Unblocked
 from scaler.worker_protocol.stream import LARGEST_PAYLOAD
 

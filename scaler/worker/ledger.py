@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol import failures
-from scaler.protocol.messages import ERROR, KEEP, PROFILE, VALUES_EACH, VALUES_LIST
+from scaler.protocol.codes import ERROR, KEEP, PROFILE, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import exception_record
 from scaler.worker import context, peak

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scaler.protocol.messages import PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
+from scaler.protocol.codes import PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import SCALARS
 from scaler.serialize.record import exception_record
 from scaler.worker import peak

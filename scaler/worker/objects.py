@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from scaler.protocol import failures
-from scaler.protocol.messages import Frame
+from scaler.protocol.codes import Frame
 from scaler.serialize.call import AnySerializer, decode_function
 from scaler.serialize.outofband import unpack
 from scaler.store import ObjectMissing

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol import failures
-from scaler.protocol.messages import GRAPH, KEEP, LIVE, SIZE, STORED, VALUES_EACH
+from scaler.protocol.codes import GRAPH, KEEP, LIVE, SIZE, STORED, VALUES_EACH
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, pack_large

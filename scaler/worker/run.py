@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from scaler.protocol.messages import ERROR, STREAM, VALUES_EACH, WARN
+from scaler.protocol.codes import ERROR, STREAM, VALUES_EACH, WARN
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.record import exception_record
 from scaler.store.layout import Key

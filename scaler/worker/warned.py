@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from scaler.protocol.messages import WARNINGS
+from scaler.protocol.codes import WARNINGS
 from scaler.worker.context import TaskContext
 from scaler.worker_protocol.messages import FromWorker, Output
 

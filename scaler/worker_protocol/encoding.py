@@ -14,7 +14,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from scaler.protocol.messages import (
+from scaler.protocol.codes import (
     ERROR,
     LIVE,
     SIZE,

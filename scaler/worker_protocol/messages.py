@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from scaler.protocol.messages import Frame
+from scaler.protocol.codes import Frame
 from scaler.store.layout import Key
 
 #: a value that a row needs: an object, and which element of its list, -1 for all of it

@@ -1,0 +1,100 @@
+"""What the numbers and words in messages stand for.
+
+Columns hold plain integers, and most code compares those: each member of an enumeration below is there as a plain
+number under its own name, too. Workers, which speak to their agent only, need no more of the protocol than this.
+"""
+
+from enum import IntEnum, IntFlag, StrEnum
+from struct import Struct
+
+#: rows in a batch, at most: each takes a few bytes at the scheduler
+MAX_ROWS = 1 << 24
+#: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages
+INLINE_LIMIT = 1 << 17
+#: what stands for a stored object: how many bytes it takes, and the number of the agent that has it
+PLACE = Struct("<QI")
+#: what stands for the value of a stored result: how many bytes it takes
+SIZE = Struct("<Q")
+
+
+class Role(StrEnum):
+    """What a process is to the scheduler."""
+
+    #: submits tasks and gets their results
+    CLIENT = "client"
+    #: has workers and a store of a host
+    AGENT = "agent"
+    #: an agent without workers beside the scheduler, whose store clients use that share memory with no other
+    STORE = "store"
+
+
+class Form(IntEnum):
+    """What a row calls, and where its arguments are."""
+
+    #: the function, with the arguments that it has for itself
+    EACH = 0
+    #: the function, with an element of the arguments object, a list
+    TOGETHER = 1
+    #: an element of the function object, a list of graph entries, with the values of what it depends on
+    GRAPH = 2
+
+
+class Flag(IntFlag):
+    """What else is wanted of all rows of a batch."""
+
+    #: a span of its own for each row, with its duration and peak memory
+    PROFILE = 1
+    #: what a row prints comes as `TaskOutput`
+    STREAM = 2
+    #: values are needed by other rows: each is reported with a payload of its own, not in a list
+    KEEP = 4
+    #: of form TOGETHER: an element of the list is the only argument, not a tuple of arguments
+    SPREAD = 8
+    #: warnings that a row issues come as `TaskOutput`
+    WARN = 16
+
+
+class Outcome(IntEnum):
+    """How the rows of a span ended."""
+
+    #: with plain values, in one list of values
+    VALUES_LIST = 0
+    #: with values, a payload for each row
+    VALUES_EACH = 1
+    #: with an error: an error record, of one row
+    ERROR = 2
+    #: cancelled before they began
+    CANCELLED = 3
+    #: with its worker's end, from agents only: UTF-8 text of how it ended, of one row
+    LOST = 4
+    #: with values that are in the agent's store: the size of each, u64
+    STORED = 5
+    #: with values that stayed in the worker, said by workers to their agent only: the size of each, u64
+    LIVE = 6
+
+
+class Stream(IntEnum):
+    """Where the text of a `TaskOutput` was written."""
+
+    STDOUT = 1
+    STDERR = 2
+    #: nowhere: it is a warning, [module, class, text, file, line] as JSON
+    WARNINGS = 3
+
+
+class ObjectKind(IntEnum):
+    """What is said of an object in an `ObjectAnnounce`."""
+
+    #: its payload
+    INLINE = 0
+    #: it can't be had: an error record
+    FAILED = 1
+    #: where it is stored: its size, u64, and the number of the agent that has it, u32
+    STORED_OBJECT = 2
+
+
+EACH, TOGETHER, GRAPH = (member.value for member in Form)
+VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE = (member.value for member in Outcome)
+PROFILE, STREAM, KEEP, SPREAD, WARN = (member.value for member in Flag)
+INLINE, FAILED, STORED_OBJECT = (member.value for member in ObjectKind)
+STDOUT, STDERR, WARNINGS = (member.value for member in Stream)

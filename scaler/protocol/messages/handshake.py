@@ -1,0 +1,59 @@
+"""How a session begins: who is there, and whether it may be."""
+
+from dataclasses import dataclass
+
+from scaler.protocol.codes import Role
+from scaler.protocol.messages.message import Message, require
+
+
+@dataclass(slots=True)
+class Hello(Message):
+    """The first message on every connection."""
+
+    role: str
+    name: str
+    session: int
+    protocol: int
+    python: str
+    packages: str
+    boot_id: str
+    pid: int
+    epoch: int = 0
+    received: int = 0
+    workers: int = 0
+    capabilities: tuple[str, ...] = ()
+    #: of an agent: the directory of its store and the proof of being on its host; where other hosts fetch objects
+    store: str = ""
+    token: str = ""
+    data: str = ""
+
+    def validate(self) -> None:
+        require(self.role in list(Role), f"unknown role {self.role!r}")
+        require(self.workers <= 100_000, "more than 100,000 workers in an agent")
+
+
+@dataclass(slots=True)
+class Welcome(Message):
+    """The scheduler's answer to `Hello`."""
+
+    epoch: int
+    number: int
+    resumed: bool
+    received: int
+    workers: int
+    protected: bool
+    heartbeat: float
+    timeout: float
+    limit: int
+
+
+@dataclass(slots=True)
+class Refused(Message):
+    """The scheduler's other answer to `Hello`, or its last word to a peer that broke the protocol."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Ack(Message):
+    """Nothing but the header's `ack`."""

@@ -1,0 +1,48 @@
+"""What all messages have in common, and what a well-formed one is."""
+
+from array import array
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class Malformed(Exception):
+    """A message contradicts itself; the codec turns it into a ProtocolError."""
+
+
+@dataclass(slots=True)
+class Message:
+    """Base of all messages."""
+
+    #: a message with payload frames has a field `bodies`
+    has_bodies: ClassVar[bool] = False
+    #: struct on the wire -> the fields of this class that are in it
+    groups: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+
+
+def require(condition: bool, what: str) -> None:
+    """Raise `Malformed` unless a condition holds that all messages meet."""
+    if not condition:
+        raise Malformed(what)
+
+
+def rows_in(pairs: "array[int]", rows: int | None = None) -> int:
+    """How many rows these spans have; raises `Malformed` for bounds that are none, or beyond so many rows."""
+    if len(pairs) == 2:
+        lo, hi = pairs
+        require(lo < hi and (rows is None or hi <= rows), "a span is empty or outside its batch")
+        return hi - lo
+    require(len(pairs) % 2 == 0, "span bounds come in pairs")
+    total = 0
+    for lo, hi in zip(pairs[::2], pairs[1::2], strict=True):
+        require(lo < hi and (rows is None or hi <= rows), "a span is empty or outside its batch")
+        total += hi - lo
+    return total
+
+
+def check_holders(ids: "array[int]", sizes: "array[int]", holder_counts: "array[int]", holders: "array[int]") -> None:
+    """Raise `Malformed` unless there are a size and holders for each object."""
+    require(len(ids) == len(sizes) == len(holder_counts), "a size and a number of holders for each stored object")
+    require(sum(holder_counts) == len(holders), "the holder counts add up")

@@ -1,0 +1,58 @@
+"""How rows ended, and what they said meanwhile."""
+
+from array import array
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from scaler.protocol.codes import CANCELLED, ERROR, LOST, SIZE, STORED, VALUES_EACH
+from scaler.protocol.messages.columns import Frame, column, u8, u32, u64
+from scaler.protocol.messages.message import Message, require, rows_in
+
+
+@dataclass(slots=True)
+class TaskResult(Message):
+    """How spans of one client's rows ended, agent to scheduler to client."""
+
+    client: int
+    batches: "array[int]" = column(u64)
+    spans: "array[int]" = column(u32)
+    outcomes: "array[int]" = column(u8)
+    durations: "array[int]" = column(u32)
+    peaks: "array[int]" = column(u64)
+    sizes: "array[int]" = column(u32)
+    bodies: list[Frame] = field(default_factory=list)
+    has_bodies: ClassVar[bool] = True
+
+    def validate(self) -> None:
+        n = len(self.batches)
+        rows_in(self.spans)
+        require(len(self.spans) == 2 * n, "bounds for each span")
+        require(n == len(self.outcomes) == len(self.durations) == len(self.peaks), "columns of one length")
+        sizes = 0
+        for i, outcome in enumerate(self.outcomes):
+            require(outcome <= STORED, f"unknown outcome {outcome}")
+            rows = self.spans[2 * i + 1] - self.spans[2 * i]
+            require(outcome not in (ERROR, LOST) or rows == 1, "an error is of one row")
+            if outcome == STORED:
+                require(set(self.sizes[sizes : sizes + rows]) <= {SIZE.size}, "eight bytes for each stored value")
+            sizes += sizes_of(outcome, rows)
+        require(sizes == len(self.sizes), "sizes as the outcomes have payloads")
+        require(len(self.bodies) == 1 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
+
+
+def sizes_of(outcome: int, rows: int) -> int:
+    """How many entries of `TaskResult.sizes` a span has."""
+    if outcome == VALUES_EACH or outcome >= STORED:
+        return rows
+    return 0 if outcome == CANCELLED else 1
+
+
+@dataclass(slots=True)
+class TaskOutput(Message):
+    """Text that a row printed, or a warning that it issued: [module, class, text, file, line] as JSON."""
+
+    client: int
+    row: int
+    name: str
+    stream: int
+    text: str

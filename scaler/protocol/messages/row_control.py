@@ -1,0 +1,82 @@
+"""Rows that are named: those that run, are taken out, claimed or given back."""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from scaler.protocol.messages.columns import column, u32, u64
+from scaler.protocol.messages.message import Message, require, rows_in
+
+
+@dataclass(slots=True)
+class Spans(Message):
+    """A list of spans of any clients' batches."""
+
+    clients: "array[int]" = column(u32)
+    batches: "array[int]" = column(u64)
+    spans: "array[int]" = column(u32)
+
+    def add(self, client: int, batch: int, lo: int, hi: int) -> None:
+        """Append one span."""
+        self.clients.append(client)
+        self.batches.append(batch)
+        self.spans.append(lo)
+        self.spans.append(hi)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
+        return zip(self.clients, self.batches, self.spans[::2], self.spans[1::2], strict=True)
+
+    def __bool__(self) -> bool:
+        return len(self.batches) > 0
+
+    def validate(self) -> None:
+        rows_in(self.spans)
+        require(len(self.clients) == len(self.batches) == len(self.spans) // 2, "columns of one length")
+
+
+class TaskRunning(Spans):
+    """These rows can't be cancelled: they have begun."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class TaskCancel(Message):
+    """Take these rows out; with `force` even if they run."""
+
+    spans: Spans
+    force: bool = False
+
+    def validate(self) -> None:
+        self.spans.validate()
+
+
+class TaskClaim(Spans):
+    """A client inside a task waits for these rows of its own and offers to run those that have not begun."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class TaskClaimResponse(Message):
+    """Granted rows are the claimer's to run, refused ones have begun or ended elsewhere."""
+
+    granted: Spans
+    refused: Spans
+
+    def validate(self) -> None:
+        self.granted.validate()
+        self.refused.validate()
+
+
+@dataclass(slots=True)
+class BalanceRequest(Message):
+    """Give back this many rows that have not begun."""
+
+    rows: int
+
+
+class BalanceResponse(Spans):
+    """These rows, not begun, came back from an agent."""
+
+    __slots__ = ()

@@ -1,0 +1,75 @@
+"""Rows to be run."""
+
+from array import array
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, TOGETHER
+from scaler.protocol.messages.columns import Frame, column, i32, u8, u32, u64
+from scaler.protocol.messages.message import Message, check_holders, require, rows_in
+
+
+@dataclass(slots=True)
+class Task(Message):
+    """Rows of one batch to be run, client to scheduler or scheduler to agent."""
+
+    client: int
+    batch: int
+    rows: int
+    form: int
+    flags: int
+    function: int
+    arguments: int
+    name: str
+    priority: int = 0
+    retries: int = 0
+    timeout: float = 0.0
+    capabilities: tuple[str, ...] = ()
+    spans: "array[int]" = column(u32)
+    sizes: "array[int]" = column(u32)
+    dependency_counts: "array[int]" = column(u32)
+    dependencies: "array[int]" = column(u64)
+    indexes: "array[int]" = column(i32)
+    uses: "array[int]" = column(u32)
+    wanted: "array[int]" = column(u8)
+    #: of graphs: the id of the first row; `uses` counts the rows of the graph alone
+    graph: int = 0
+    objects: "array[int]" = column(u64)
+    #: to agents: the stored objects that these rows need, and which agents have each
+    stored: "array[int]" = column(u64)
+    stored_sizes: "array[int]" = column(u64)
+    holder_counts: "array[int]" = column(u32)
+    holders: "array[int]" = column(u32)
+    bodies: list[Frame] = field(default_factory=list)
+    has_bodies: ClassVar[bool] = True
+    #: fields that are rarely set travel in structs of their own, which are then absent
+    groups: ClassVar[dict[str, tuple[str, ...]]] = {
+        "options": ("priority", "retries", "timeout", "capabilities"),
+        "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted", "graph"),
+        "places": ("stored", "stored_sizes", "holder_counts", "holders"),
+    }
+
+    def validate(self) -> None:
+        require(self.form in (EACH, TOGETHER, GRAPH), f"unknown form {self.form}")
+        require(0 < self.rows <= MAX_ROWS, f"a batch has 1 to {MAX_ROWS} rows")
+        require(0.0 <= self.timeout < 1e9, "a timeout is a positive number of seconds")
+        meant = rows_in(self.spans, self.rows)
+        bodies = len(self.objects)
+        if self.form == EACH:
+            bodies += 1
+            require(len(self.sizes) == meant, "a size for each row")
+            require(len(self.bodies) > 0 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
+        else:
+            require(len(self.sizes) == 0, "only rows with own payloads have sizes")
+        require(len(self.bodies) == bodies, "a frame for each object, and one for the payloads")
+        if self.dependency_counts or self.dependencies or self.indexes:
+            require(len(self.dependency_counts) == meant, "a dependency count for each row")
+            require(sum(self.dependency_counts) == len(self.dependencies), "the dependency counts add up")
+            require(len(self.indexes) in (0, len(self.dependencies)), "an index for each dependency")
+        if self.stored:
+            check_holders(self.stored, self.stored_sizes, self.holder_counts, self.holders)
+        if self.form == GRAPH:
+            require(
+                len(self.uses) in (0, self.rows) and len(self.wanted) in (0, self.rows),
+                "graph columns have a value for each row",
+            )
