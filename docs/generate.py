@@ -18,7 +18,7 @@ from pathlib import Path
 
 from scaler.agent.core.state import WORKER_TRANSITIONS
 from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, settings
-from scaler.protocol import codec, codes, error_record, formats, initiator, value_list
+from scaler.protocol import codec, codes, error_record, initiator, value_list
 from scaler.scheduler.state.transitions import TRANSITIONS
 
 DOCS = Path(__file__).parent
@@ -157,7 +157,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "streams": lambda: members(codes.Stream),
     "object_kinds": lambda: members(codes.ObjectKind),
     "error_kinds": lambda: members(error_record.ErrorKind),
-    "formats": lambda: members(formats.Format),
+    "encodings": lambda: members(codes.Encoding),
     "opcodes": opcodes,
     "modules": modules,
 }

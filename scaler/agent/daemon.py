@@ -28,6 +28,7 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.reconnecting import Attempts
+from scaler.serialize.versions import packages
 from scaler.transport import Address, Connection, Security, connect, security_of
 
 logger = logging.getLogger("scaler.agent")
@@ -48,8 +49,9 @@ class Daemon:
         self._limit = config.max_message_bytes
         self._heartbeat = config.heartbeat_interval
         name = config.name or os.uname().nodename
-        workers, role = (0, "store") if zygote is None else (config.worker_count, "agent")
-        self._initiator = Initiator(hello_of(role, name, new_number(), workers, config.capabilities, store.hello))
+        workers, role, versions = (0, "store", "") if zygote is None else (config.worker_count, "agent", packages())
+        hello = hello_of(role, name, new_number(), workers, config.capabilities, store.hello, versions)
+        self._initiator = Initiator(hello)
         self.loop = make_loop(config.event_loop, self._step)
         limits = limits_of(config)
         context = {

@@ -43,6 +43,7 @@ from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.messages import Frame, Message, Welcome
 from scaler.protocol.reconnecting import Attempts
+from scaler.serialize.versions import packages
 from scaler.transport import Address, Connection, Security, connect
 
 #: seconds between looks at the time while nothing happens
@@ -73,7 +74,7 @@ class Link:
     ) -> None:
         self.address = address
         self._security = security
-        self._initiator = Initiator(hello_of("client", name, new_number()))
+        self._initiator = Initiator(hello_of("client", name, new_number(), packages=packages()))
         self._patience = patience
         #: carries out effects for the user's side; called by the I/O thread only, without the lock
         self._react = react

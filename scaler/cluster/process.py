@@ -17,10 +17,14 @@ from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell
 from scaler.agent.store import HostStore, store_context
 from scaler.agent.workers import Zygote
+from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines
-from scaler.common.loop import Loop
 from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
+from scaler.protocol.codes import Role
+from scaler.protocol.hello import hello_of
+from scaler.scheduler.composition import LOCAL_AGENT
 from scaler.scheduler.server import Server
+from scaler.serialize.versions import packages
 from scaler.transport import Security, listen, load_or_create
 
 
@@ -52,11 +56,11 @@ def main(fd: int) -> None:
         "limit": config.max_message_bytes, **store_context(store, limits, agent_config.worker_count),
     }  # fmt: skip
 
-    def make_agent(loop: Loop) -> AgentShell:
-        core = AgentCore(agent_config.worker_count, limits)
-        return AgentShell(core, zygote, store, loop, context, print_output)
-
-    server.host_agent(make_agent, agent_config.capabilities)
+    workers = agent_config.worker_count
+    shell = AgentShell(AgentCore(workers, limits), zygote, store, server.loop, context, print_output)
+    capabilities = agent_config.capabilities
+    hello = hello_of(Role.AGENT, "local", LOCAL_AGENT, workers, capabilities, shell.store, packages())
+    server.host_agent(LocalAgentShell(shell), hello)
     server.loop.watch_with(program.fileno(), server.loop.stop)
     server.loop.on_signal(signal.SIGINT, lambda: None)
     program.sendall(json.dumps({"address": listener.address.url}).encode() + b"\n")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scaler.protocol.channel import Channel, Envelope, Gap
+from scaler.protocol.compatibility import Compatibility
 from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
 
 
@@ -51,9 +52,6 @@ class Terms:
     #: new at each start
     epoch: int
     protocol: int
-    python: str
-    #: versions that have to be the same on both sides, "name=version name=version"
-    packages: str
     #: a client may not end the cluster
     protected: bool
     #: seconds
@@ -80,6 +78,7 @@ class Acceptor:
 
     def __init__(self, terms: Terms, first_number: int = 1) -> None:
         self._terms = terms
+        self._compatibility = Compatibility(terms.protocol)
         self._next_number = first_number
         self._by_connection: dict[int, _Session] = {}
         self._by_number: dict[int, _Session] = {}
@@ -116,6 +115,10 @@ class Acceptor:
         session = self._by_connection.get(connection)
         return () if session is None else (Lost(session.number, reason),)
 
+    def include(self, number: int, hello: Hello) -> None:
+        """A peer that needs no connection, since it is in this process, is there from now on."""
+        self._compatibility.admit(number, hello)
+
     def send(self, number: int, message: Message) -> Outgoing | None:
         """Where and how a message goes; None if the peer is unknown."""
         session = self._by_number.get(number)
@@ -129,6 +132,7 @@ class Acceptor:
         if session is None:
             return None
         self._by_id.pop(session.id, None)
+        self._compatibility.forget(number)
         if self._by_connection.get(session.connection) is session:
             del self._by_connection[session.connection]
         return session.connection
@@ -138,9 +142,9 @@ class Acceptor:
 
     def _receive_hello(self, connection: int, hello: Hello, workers: int) -> tuple[Joined, ...]:
         terms = self._terms
-        difference = differs(hello, terms)
-        if difference:
-            self._refuse(connection, difference, last=True)
+        refusal = self._compatibility.refusal(hello)
+        if refusal is not None:
+            self._refuse(connection, refusal, last=True)
             return ()
         session = self._by_id.get(hello.session)
         resumed = session is not None
@@ -148,6 +152,7 @@ class Acceptor:
             session = _Session(self._next_number, hello.session, connection)
             self._next_number += 1
             self._by_number[session.number] = self._by_id[hello.session] = session
+            self._compatibility.admit(session.number, hello)
         else:
             self._by_connection.pop(session.connection, None)
             session.connection = connection
@@ -161,26 +166,3 @@ class Acceptor:
             return (Joined(session.number, hello),)
         self.outgoing += [Outgoing(connection, *rest) for rest in session.channel.resume(hello.received)]
         return ()
-
-
-def differs(hello: Hello, terms: Terms) -> str | None:
-    """In one line, what keeps a peer from working with this scheduler; None if nothing does."""
-    who = f"this {hello.role}"
-    if hello.protocol != terms.protocol:
-        return (
-            f"{who} speaks protocol {hello.protocol}, the scheduler {terms.protocol}: install the same scaler on both"
-        )
-    if hello.python != terms.python:
-        different = f"{who} runs Python {hello.python}, the scheduler Python {terms.python}"
-        return f"{different}: functions can't travel between them"
-    theirs, ours = _versions(hello.packages), _versions(terms.packages)
-    for name in sorted(ours):
-        if theirs.get(name) != ours[name]:
-            has = theirs.get(name, "missing")
-            return f"{who} has {name} {has}, the scheduler {name} {ours[name]}: install the same on both"
-    return None
-
-
-def _versions(text: str) -> dict[str, str]:
-    """What "name=version name=version" says; whatever else it holds is skipped, since anybody can send it."""
-    return {name: version for name, _, version in (item.partition("=") for item in text.split())}

@@ -28,6 +28,13 @@ class Role(StrEnum):
     STORE = "store"
 
 
+class Encoding(IntEnum):
+    """What payloads are to those who read them: functions, arguments, values, exceptions."""
+
+    #: pickles of Python's, as cloudpickle makes them: to be read by the same Python and the same packages
+    PICKLE = 0
+
+
 class Form(IntEnum):
     """What a row calls, and where its arguments are."""
 

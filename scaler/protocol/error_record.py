@@ -4,9 +4,9 @@ All numbers are little-endian; a text is u32 bytes of UTF-8 behind their number.
 
     u8      VERSION of this layout
     u8      kind: `ErrorKind`
-    u8      format of the exception: `Format`, 0 if there is none
+    u8      how the exception is encoded: `Encoding`
     text    type name of the exception, for people; message; traceback; name of the function
-    u32     and as many bytes: the exception, opaque but to those who read its format
+    u32     and as many bytes: the exception, opaque but to those who know its encoding; none if it could not travel
     u32     number of notes, and for each a text
 
 The texts say all there is to say, so a record is understood without the exception itself, which is left to clients.
@@ -17,6 +17,7 @@ from struct import Struct, error
 from typing import NamedTuple, Self
 
 from scaler.errors import ProtocolError
+from scaler.protocol.codes import Encoding
 
 VERSION = 1
 
@@ -62,14 +63,14 @@ class ErrorRecord(NamedTuple):
     traceback: str = ""
     #: the exception itself, empty if it can't travel
     exception: bytes = b""
-    #: how that is encoded, a `Format`; 0 if it is empty
-    format: int = 0
+    #: how that is encoded, an `Encoding`
+    encoding: int = Encoding.PICKLE.value
     #: what else there is to know, say what happened to the row; each is shown below the error
     notes: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         """The record as bytes; what of a text is no UTF-8 is written as escapes."""
-        parts = [_HEAD.pack(VERSION, self.kind, self.format)]
+        parts = [_HEAD.pack(VERSION, self.kind, self.encoding)]
         for text in (self.type_name, self.message, self.traceback, self.function):
             _put(parts, text.encode("utf-8", "backslashreplace"))
         _put(parts, self.exception)
@@ -83,7 +84,7 @@ class ErrorRecord(NamedTuple):
         """The record in these bytes, ProtocolError if they hold none."""
         data = bytes(record)
         try:
-            version, kind, form = _HEAD.unpack_from(data)
+            version, kind, encoding = _HEAD.unpack_from(data)
             if version != VERSION:
                 raise ProtocolError(f"an error record of version {version}; this is version {VERSION}")
             at, parts = _HEAD.size, []
@@ -102,7 +103,7 @@ class ErrorRecord(NamedTuple):
             raise ProtocolError(f"no error record: {problem}") from None
         if at != len(data):
             raise ProtocolError(f"no error record: {len(data) - at} bytes behind it")
-        return cls(kind, message, function, type_name, traceback, exception, form, tuple(notes))
+        return cls(kind, message, function, type_name, traceback, exception, encoding, tuple(notes))
 
     def with_note(self, note: str) -> Self:
         """The same with one more note."""

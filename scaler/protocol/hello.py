@@ -6,21 +6,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from scaler.protocol.messages import PROTOCOL_VERSION, Hello
-from scaler.version import __version__
+from scaler.protocol.messages import PROTOCOL_VERSION, Encoding, Hello, u8
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-#: packages that have to be the same on both sides, since what one writes the other reads
-PACKAGES = ("scaler", "cloudpickle")
-
-
-@cache
-def packages() -> str:
-    """Their versions, as "name=version name=version"."""
-    import cloudpickle
-
-    versions = {"scaler": __version__, "cloudpickle": cloudpickle.__version__}
-    return " ".join(f"{name}={versions[name]}" for name in PACKAGES)
 
 
 @cache
@@ -44,10 +32,16 @@ def hello_of(
     workers: int = 0,
     capabilities: tuple[str, ...] = (),
     store: tuple[str, str, str] = ("", "", ""),
+    packages: str = "",
 ) -> Hello:
-    """A Hello of this process. `store`, of an agent: its directory, the proof of being on its host, its address."""
+    """A Hello of this process.
+
+    `store`, of an agent: its directory, the proof of being on its host, its address. `packages`, of a process that
+    pickles or has others do it: the versions of what does.
+    """
     directory, token, data = store
     return Hello(
-        role, name, session, PROTOCOL_VERSION, PYTHON, packages(), boot_id(), os.getpid(),
+        role, name, session, PROTOCOL_VERSION, PYTHON, packages, boot_id(), os.getpid(),
         workers=workers, capabilities=capabilities, store=directory, token=token, data=data,
+        encodings=u8([Encoding.PICKLE] if packages else ()),
     )  # fmt: skip

@@ -49,7 +49,7 @@ struct Hello {
   session @2 :UInt64;       # random, made by the sender at its start
   protocol @3 :UInt16;
   python @4 :Text;          # "3.11"
-  packages @5 :Text;        # "scaler=0.1.0 cloudpickle=3.1.2"
+  packages @5 :Text;        # "scaler=0.1.0 cloudpickle=3.1.2", of whoever has encodings
   bootId @6 :Text;          # same boot id: same host
   pid @7 :UInt32;
   epoch @8 :UInt64;         # of the scheduler this session was last welcomed by; 0 for none
@@ -59,6 +59,7 @@ struct Hello {
   store @12 :Text;          # agents: directory of the store
   token @13 :Text;          # agents: what the file `token` in it holds; who reads the same is on the same host
   data @14 :Text;           # agents: address where objects are fetched
+  encodings @15 :Data;      # u8: how payloads are encoded that it makes and reads; none: it never looks into one
 }
 
 struct Welcome {
@@ -96,6 +97,7 @@ struct Task {
     retries @1 :UInt32;
     timeout @2 :Float64;    # seconds a row may run; 0 for no limit
     capabilities @3 :List(Text);
+    encoding @4 :UInt8;     # of function, arguments and values: 0 pickle
   }
 
   struct Needs {

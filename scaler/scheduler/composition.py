@@ -12,11 +12,9 @@ and the agent in the same process no message is encoded, and nobody waits.
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from scaler.agent.core.events import Event as AgentEvent
-from scaler.agent.core.events import FromScheduler, Welcomed
 from scaler.protocol.acceptor import Acceptor, Outgoing
 from scaler.protocol.channel import Envelope
-from scaler.protocol.messages import Hello, Message
+from scaler.protocol.messages import DisconnectRequest, Hello, Message
 from scaler.scheduler.core import events as ev
 
 #: the number of the agent in the scheduler's own process; others begin behind it
@@ -37,8 +35,18 @@ class Core(Protocol):
 class LocalAgent(Protocol):
     """This host's agent, with what carries out its wishes."""
 
-    def handle(self, events: list[AgentEvent], now: float) -> list[Message]:
-        """Let its core decide, and do what it wants; what it says to the scheduler. Without events: time has passed."""
+    @property
+    def has_news(self) -> bool:
+        """It was told something, or something happened in it, that it has not dealt with."""
+
+    def welcome(self, heartbeat: float, number: int) -> None:
+        """The scheduler has taken it in, and knows nothing of what it had; `heartbeat` in seconds."""
+
+    def hear(self, message: Message) -> None:
+        """The scheduler says something."""
+
+    def handle(self, now: float) -> list[Message]:
+        """Let its core decide, and do what it wants; what it says to the scheduler. Without news: time has passed."""
 
 
 class Disconnect(NamedTuple):
@@ -59,16 +67,24 @@ class Composition:
         self._core = core
         self._acceptor = acceptor
         self._agent: LocalAgent | None = None
+        #: what that would say in its Hello, and seconds between its heartbeats; None when it is not to join any more
+        self._greeting: tuple[Hello, float] | None = None
         #: for the scheduler's core
         self._events: list[ev.Event] = []
-        #: for the local agent
-        self._agent_events: list[AgentEvent] = []
 
     def host(self, agent: LocalAgent, hello: Hello, heartbeat: float) -> None:
         """Put this host's agent beside the core; as if it had said Hello and been welcomed."""
         self._agent = agent
-        self._events.append(ev.Joined(LOCAL_AGENT, hello))
-        self._agent_events.append(Welcomed(False, heartbeat, LOCAL_AGENT))
+        self._greeting = hello, heartbeat
+        self._acceptor.include(LOCAL_AGENT, hello)
+        self._greet()
+
+    def _greet(self) -> None:
+        """The local agent joins; again, if the core took it for lost."""
+        if self._agent is not None and self._greeting is not None:
+            hello, heartbeat = self._greeting
+            self._events.append(ev.Joined(LOCAL_AGENT, hello))
+            self._agent.welcome(heartbeat, LOCAL_AGENT)
 
     def receive(self, connection: int, envelope: Envelope) -> None:
         """A message came over a connection."""
@@ -82,10 +98,6 @@ class Composition:
         """A connection is gone, or can't be used any more."""
         self._events += self._acceptor.disconnect(connection, reason)
 
-    def tell_agent(self, events: list[AgentEvent]) -> None:
-        """Something happened that the local agent has to know."""
-        self._agent_events += events
-
     def settle(self, now: float, is_due: bool = False) -> Iterator[Wish]:
         """Let everybody decide until nobody has heard anything new; what is to be done, in order.
 
@@ -94,16 +106,18 @@ class Composition:
         """
         outgoing, self._acceptor.outgoing = self._acceptor.outgoing, []
         yield from outgoing
-        while is_due or self._events or self._agent_events:
+        agent = self._agent
+        while is_due or self._events or (agent is not None and agent.has_news):
             if is_due or self._events:
                 events, self._events = self._events, []
                 for effect in self._core.handle(events, now):
                     wish = self._translate(effect)
                     if wish is not None:
                         yield wish
-            if self._agent is not None and (is_due or self._agent_events):
-                agent_events, self._agent_events = self._agent_events, []
-                for message in self._agent.handle(agent_events, now):
+            if agent is not None and (is_due or agent.has_news):
+                for message in agent.handle(now):
+                    if type(message) is DisconnectRequest:
+                        self._greeting = None
                     self._events.append(ev.Received(LOCAL_AGENT, message))
             is_due = False
 
@@ -111,9 +125,12 @@ class Composition:
         """What the shell has to do about what the core wants; None if nothing."""
         if type(effect) is ev.Send:
             if effect.number == LOCAL_AGENT and self._agent is not None:
-                self._agent_events.append(FromScheduler(effect.message))
+                self._agent.hear(effect.message)
                 return None
             return self._acceptor.send(effect.number, effect.message)
+        if type(effect) is ev.Forget and effect.number == LOCAL_AGENT:
+            self._greet()
+            return None
         if type(effect) is ev.Forget:
             connection = self._acceptor.forget(effect.number)
             return Disconnect(connection) if connection is not None else None

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Callable
 from heapq import nlargest
+from typing import Protocol
 
-from scaler.agent.shell import AgentShell
-from scaler.common.loop import Loop, make_loop
+from scaler.common.loop import make_loop
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerError
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
-from scaler.protocol.hello import PYTHON, hello_of, new_number, packages
-from scaler.protocol.messages import PROTOCOL_VERSION
+from scaler.protocol.hello import new_number
+from scaler.protocol.messages import PROTOCOL_VERSION, Hello
 from scaler.scheduler.beside import StoreBeside
-from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
+from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, LocalAgent
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.views.snapshot import snapshot
@@ -25,6 +24,27 @@ from scaler.transport import Listener, Security, listen, security_of
 from scaler.version import __version__
 
 logger = logging.getLogger("scaler.scheduler")
+
+
+class LocalShell(LocalAgent, Protocol):
+    """This host's agent in a local cluster, as far as its process and its workers are concerned."""
+
+    @property
+    def wake(self) -> float | None:
+        """When it should be looked after though nothing happened."""
+
+    @property
+    def stopped(self) -> bool:
+        """It has ended, and the cluster with it."""
+
+    def gather(self) -> None:
+        """Take in what workers said and did; never blocks."""
+
+    def log_holdings(self) -> None:
+        """Say in one line what is here."""
+
+    def close(self) -> None:
+        """End it and its workers; blocks for a moment."""
 
 
 class Server:
@@ -37,14 +57,14 @@ class Server:
             Limits(config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected)
         )
         terms = Terms(
-            new_number(), PROTOCOL_VERSION, PYTHON, packages(), config.protected,
+            new_number(), PROTOCOL_VERSION, config.protected,
             config.heartbeat_interval, min(config.client_timeout, config.agent_timeout), config.max_message_bytes,
         )  # fmt: skip
         self._composition = Composition(self._core, Acceptor(terms, first_number=LOCAL_AGENT + 1))
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
-        self._agent: AgentShell | None = None
+        self._agent: LocalShell | None = None
         self._wake: float | None = None
         self._planned: float | None = None
         self._stopping = False
@@ -68,11 +88,10 @@ class Server:
         if self._agent is not None:
             self._agent.log_holdings()
 
-    def host_agent(self, make: Callable[[Loop], AgentShell], capabilities: tuple[str, ...] = ()) -> None:
-        """Run this host's agent here."""
-        self._agent = make(self.loop)
-        hello = hello_of("agent", "local", LOCAL_AGENT, self._agent.core.target, capabilities, self._agent.store)
-        self._composition.host(self._agent, hello, self._heartbeat)
+    def host_agent(self, agent: LocalShell, hello: Hello) -> None:
+        """Run this host's agent here, which stands on this server's `loop` and would say this Hello."""
+        self._agent = agent
+        self._composition.host(agent, hello, self._heartbeat)
 
     def run(self) -> None:
         """Serve until stopped."""
@@ -90,7 +109,7 @@ class Server:
         if self.loop.ready.pop(self._listener, self) is None:
             self._receive()
         if self._agent is not None:
-            self._composition.tell_agent(self._agent.gather())
+            self._agent.gather()
         due = self._planned is not None and now >= self._planned
         for wish in self._composition.settle(now, due):
             if isinstance(wish, Outgoing):

@@ -28,8 +28,8 @@ from scaler.errors import (
     WorkerLost,
     WorkerMemoryExceeded,
 )
+from scaler.protocol.codes import Encoding
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
-from scaler.protocol.formats import Format
 from scaler.serialize.exception import dumps_exception
 from scaler.serialize.payload import name_of_type
 
@@ -55,10 +55,8 @@ _TEXT_LIMIT = 1 << 16
 def exception_record(error: BaseException, function: str = "") -> bytes:
     """Return the record of what a user's function raised, to be called where it was raised; never raises."""
     name = name_of_type(type(error))
-    pickled = dumps_exception(error)
-    form = 0 if pickled is None else Format.PICKLE
-    record = ErrorRecord(ErrorKind.RAISED, _message(error), function, name, _traceback(error), pickled or b"", form)
-    return record.encode()
+    pickled = dumps_exception(error) or b""
+    return ErrorRecord(ErrorKind.RAISED, _message(error), function, name, _traceback(error), pickled).encode()
 
 
 def decode_error(record: bytes | memoryview, what: str = "") -> BaseException:
@@ -85,7 +83,7 @@ def decode_error(record: bytes | memoryview, what: str = "") -> BaseException:
 
 def _raised(told: ErrorRecord, subject: str) -> BaseException:
     reason = "it cannot be pickled"
-    if told.format == Format.PICKLE:
+    if told.exception and told.encoding == Encoding.PICKLE:
         try:
             error = pickle.loads(told.exception)
             if isinstance(error, BaseException):
@@ -96,8 +94,8 @@ def _raised(told: ErrorRecord, subject: str) -> BaseException:
             raise  # the user's Ctrl-C, not the exception we were asked for
         except BaseException as failure:  # the user's classes may do anything while they are unpickled
             reason = f"it cannot be unpickled here: {type(failure).__name__}: {_message(failure)}"
-    elif told.format:
-        reason = f"its format, {told.format}, is not known here"
+    elif told.exception:
+        reason = f"its encoding, {told.encoding}, is not known here"
     words = f"{told.type_name}: {told.message}" if told.message else told.type_name
     text = f"{words}\n(raised by {subject or 'a task'}; shown as text since {reason})"
     error = TaskError(text, type_name=told.type_name, traceback=told.traceback)

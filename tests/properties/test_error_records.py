@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from scaler.errors import ProtocolError
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
-from scaler.protocol.formats import Format
 
 CAREFULLY = settings(max_examples=300, deadline=None)
 
@@ -21,7 +20,7 @@ RECORDS = st.builds(
     type_name=TEXTS,
     traceback=TEXTS,
     exception=st.binary(max_size=300),
-    format=st.sampled_from([0, Format.PICKLE]),
+    encoding=st.integers(0, 255),
     notes=st.lists(TEXTS, max_size=4).map(tuple),
 )
 
@@ -80,10 +79,10 @@ def test_texts_that_are_no_utf8_are_escaped() -> None:
 
 
 def test_the_layout_is_what_is_written_down() -> None:
-    record = ErrorRecord(ErrorKind.TIMEOUT, "message", "f", "T", "tb", b"\x80x", Format.PICKLE, ("n",))
+    record = ErrorRecord(ErrorKind.TIMEOUT, "message", "f", "T", "tb", b"\x80x", 7, ("n",))
 
     def text(data: bytes) -> bytes:
         return struct.pack("<I", len(data)) + data
 
     texts = text(b"T") + text(b"message") + text(b"tb") + text(b"f")
-    assert record.encode() == bytes([1, 2, 1]) + texts + text(b"\x80x") + struct.pack("<I", 1) + text(b"n")
+    assert record.encode() == bytes([1, 2, 7]) + texts + text(b"\x80x") + struct.pack("<I", 1) + text(b"n")

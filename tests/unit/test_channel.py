@@ -7,6 +7,7 @@ from simulator.scripted import hello
 
 from scaler.protocol.acceptor import Acceptor, Joined, Lost, Outgoing, Received, Terms
 from scaler.protocol.channel import ACK_EVERY, Channel, Envelope, Gap
+from scaler.protocol.hello import hello_of
 from scaler.protocol.messages import Ack, BalanceRequest, Heartbeat, Hello, Refused, Welcome
 
 
@@ -50,7 +51,7 @@ def test_an_ack_is_owed_after_a_while_of_listening() -> None:
 
 def sessions() -> Acceptor:
     """A scheduler's sessions."""
-    return Acceptor(Terms(5, 1, "3", "", True, 1.0, 10.0, 1 << 20))
+    return Acceptor(Terms(5, 1, True, 1.0, 10.0, 1 << 20))
 
 
 def arrive(these: Acceptor, connection: int, seq: int, message: Any) -> tuple[list[Any], list[Outgoing]]:
@@ -122,7 +123,6 @@ def test_a_forgotten_session_begins_anew() -> None:
     ("change", "words"),
     [
         ({"protocol": 9}, "speaks protocol 9"),
-        ({"python": "2.7"}, "runs Python 2.7"),
     ],
 )
 def test_a_peer_that_can_not_work_with_the_scheduler_is_told_why(change: dict[str, Any], words: str) -> None:
@@ -134,3 +134,28 @@ def test_a_peer_that_can_not_work_with_the_scheduler_is_told_why(change: dict[st
     assert refused.last
     assert isinstance(refused.message, Refused)
     assert words in refused.message.reason
+
+
+# ---- who pickles -----------------------------------------------------------------------------------------------------
+def pickler(name: str, session: int, python: str) -> Hello:
+    greeting = hello_of("client", name, session, packages="scaler=1 cloudpickle=1")
+    greeting.python = python
+    return greeting
+
+
+def test_a_peer_with_another_python_is_refused_while_those_with_the_first_one_are_there() -> None:
+    these = sessions()
+    (first,), _ = arrive(these, 1, 0, pickler("a", 1, "3.11"))
+    said, (refused,) = arrive(these, 2, 0, pickler("b", 2, "3.12"))
+    assert said == []
+    assert refused.last
+    assert "client a Python 3.11" in refused.message.reason
+    these.forget(first.number)
+    assert [type(event) for event in arrive(these, 3, 0, pickler("c", 3, "3.12"))[0]] == [Joined]
+
+
+def test_the_agent_in_the_schedulers_process_counts_among_those_that_pickle() -> None:
+    these = sessions()
+    these.include(1, pickler("local", 1, "3.11"))
+    _, (refused,) = arrive(these, 2, 0, pickler("b", 2, "3.12"))
+    assert "client local Python 3.11" in refused.message.reason

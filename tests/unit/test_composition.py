@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 from simulator.scripted import hello
 
-from scaler.agent.core import events as ae
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.channel import Envelope
-from scaler.protocol.messages import BalanceRequest, Heartbeat, Message, Refused, Welcome
+from scaler.protocol.messages import BalanceRequest, DisconnectRequest, Heartbeat, Message, Refused, Welcome
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
 
@@ -32,12 +31,23 @@ class Agent:
     """Answers each message of the scheduler with a heartbeat."""
 
     def __init__(self) -> None:
-        self.heard: list[list[ae.Event]] = []
+        self.heard: list[list[Any]] = []
+        self.news: list[Any] = []
 
-    def handle(self, events: list[ae.Event], now: float) -> list[Message]:
-        """As `AgentShell` does."""
-        self.heard.append(list(events))
-        return [Heartbeat(now) for event in events if isinstance(event, ae.FromScheduler)]
+    @property
+    def has_news(self) -> bool:
+        return bool(self.news)
+
+    def welcome(self, heartbeat: float, number: int) -> None:
+        self.news.append((heartbeat, number))
+
+    def hear(self, message: Message) -> None:
+        self.news.append(message)
+
+    def handle(self, now: float) -> list[Message]:
+        news, self.news = self.news, []
+        self.heard.append(news)
+        return [Heartbeat(now) for item in news if isinstance(item, Message)]
 
 
 @pytest.fixture
@@ -47,7 +57,7 @@ def core() -> Core:
 
 @pytest.fixture
 def composed(core: Core) -> Composition:
-    return Composition(core, Acceptor(Terms(5, 1, "3", "", True, 1.0, 10.0, 1 << 20), LOCAL_AGENT + 1))
+    return Composition(core, Acceptor(Terms(5, 1, True, 1.0, 10.0, 1 << 20), LOCAL_AGENT + 1))
 
 
 def meet(composed: Composition, connection: int = 9) -> list[Any]:
@@ -76,7 +86,7 @@ def test_what_the_local_agent_says_is_heard_in_the_same_step(composed: Compositi
     composed.host(agent, hello("agent", "local"), 1.5)
     core.answers[ev.Joined] = [ev.Send(LOCAL_AGENT, BalanceRequest(1))]
     assert list(composed.settle(4.0)) == []
-    assert agent.heard == [[ae.Welcomed(False, 1.5, LOCAL_AGENT), ae.FromScheduler(BalanceRequest(1))]]
+    assert agent.heard == [[(1.5, LOCAL_AGENT), BalanceRequest(1)]]
     assert core.heard[1:] == [[ev.Received(LOCAL_AGENT, Heartbeat(4.0))]]
 
 
@@ -84,9 +94,36 @@ def test_what_happens_in_the_local_agent_reaches_its_core(composed: Composition)
     agent = Agent()
     composed.host(agent, hello("agent", "local"), 1.5)
     list(composed.settle(0.0))
-    composed.tell_agent([ae.Tick()])
+    agent.news.append("a worker ended")
     list(composed.settle(0.0))
-    assert agent.heard[1:] == [[ae.Tick()]]
+    assert agent.heard[1:] == [["a worker ended"]]
+
+
+def test_a_local_agent_that_the_core_took_for_lost_joins_again(composed: Composition, core: Core) -> None:
+    agent, greeting = Agent(), hello("agent", "local")
+    composed.host(agent, greeting, 1.5)
+    core.answers[ev.Received] = [ev.Forget(LOCAL_AGENT, "sent a list of results that is none")]
+    agent.hear(BalanceRequest(1))
+    assert list(composed.settle(0.0)) == []
+    joined = ev.Joined(LOCAL_AGENT, greeting)
+    assert [event for events in core.heard for event in events] == [
+        joined,
+        ev.Received(LOCAL_AGENT, Heartbeat(0.0)),
+        joined,
+    ]
+    assert agent.heard == [[(1.5, LOCAL_AGENT), BalanceRequest(1)], [(1.5, LOCAL_AGENT)]]
+
+
+def test_a_local_agent_that_said_goodbye_does_not_join_again(composed: Composition, core: Core) -> None:
+    class Leaving(Agent):
+        def handle(self, now: float) -> list[Message]:
+            super().handle(now)
+            return [DisconnectRequest()]
+
+    composed.host(Leaving(), hello("agent", "local"), 1.5)
+    core.answers[ev.Received] = [ev.Forget(LOCAL_AGENT, "it said goodbye")]
+    list(composed.settle(0.0))
+    assert [type(event) for events in core.heard for event in events] == [ev.Joined, ev.Received]
 
 
 def test_a_message_that_can_not_be_sent_ends_the_session_in_the_same_step(composed: Composition, core: Core) -> None:

@@ -92,6 +92,34 @@ def test_an_adapter_must_not_know_what_is_private_to_the_engine(copy: Path, plan
     assert "scaler_dask.planted -> scaler.protocol.codec" in broken(copy, "public")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "def f():\n    import cloudpickle",
+        "from scaler.serialize.record import decode_error",
+        "from scaler.worker import wire",  # which reads marshalled messages
+    ],
+)
+@pytest.mark.parametrize("module", ["scheduler/planted.py", "scheduler/state/planted.py", "protocol/planted.py"])
+def test_a_scheduler_that_could_unpickle_is_found_out(copy: Path, plant: Plant, module: str, text: str) -> None:
+    plant(f"scaler/{module}", text)
+    assert f"scaler.{module[:-3].replace('/', '.')} ->" in broken(copy, "no_unpickler")
+
+
+def test_a_scheduler_can_not_unpickle_as_it_is(copy: Path) -> None:
+    assert broken(copy, "no_unpickler") == ""
+
+
+def test_a_schedulers_process_loads_nothing_that_pickles() -> None:
+    """What the contract reads from the code is so when it runs; Python's own modules load pickle as they like."""
+    program = "import sys, scaler.scheduler.server; print(*(name for name in sys.modules if 'pickle' in name))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    loaded = set(ran.stdout.split())
+    assert loaded <= {"pickle", "_pickle", "_compat_pickle"}
+
+
 WRITES = {
     "a cell": "batch.place[3] = 1",
     "a slice": "batch.place[lo:hi] = u32([1])",

@@ -5,7 +5,6 @@ import pytest
 
 from scaler import errors
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
-from scaler.protocol.formats import Format
 from scaler.serialize.record import decode_error, exception_record
 
 
@@ -206,8 +205,8 @@ def test_the_engines_own_errors_name_the_task_once(kind, expected):
 
 
 def test_what_is_unpickled_badly_comes_back_as_text():
-    record = ErrorRecord(ErrorKind.RAISED, "text", "m.f", "m.Odd", "Traceback", b"not a pickle", Format.PICKLE).encode()
-    error = decode_error(record, "task 3")
+    record = ErrorRecord(ErrorKind.RAISED, "text", "m.f", "m.Odd", "Traceback", b"not a pickle")
+    error = decode_error(record.encode(), "task 3")
     assert type(error) is errors.TaskError
     assert "cannot be unpickled here" in str(error)
 
@@ -236,8 +235,8 @@ def test_notes_of_a_record_come_behind_those_of_the_users_exception():
     assert error.__notes__ == ["the user's", "the engine's"]
 
 
-def test_an_exception_of_an_unknown_format_comes_back_as_text():
+def test_an_exception_of_an_unknown_encoding_comes_back_as_text():
     record = ErrorRecord(ErrorKind.RAISED, "no", "f", "ValueError", "Traceback", b"...", 99).encode()
     error = decode_error(record)
     assert type(error) is errors.TaskError
-    assert "its format, 99, is not known here" in str(error)
+    assert "its encoding, 99, is not known here" in str(error)

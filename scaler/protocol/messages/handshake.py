@@ -1,8 +1,10 @@
 """How a session begins: who is there, and whether it may be."""
 
+from array import array
 from dataclasses import dataclass
 
 from scaler.protocol.codes import Role
+from scaler.protocol.messages.columns import column, u8
 from scaler.protocol.messages.message import Message, require
 
 
@@ -15,6 +17,7 @@ class Hello(Message):
     session: int
     protocol: int
     python: str
+    #: versions of what encodes its payloads, "name=version name=version"
     packages: str
     boot_id: str
     pid: int
@@ -26,6 +29,8 @@ class Hello(Message):
     store: str = ""
     token: str = ""
     data: str = ""
+    #: how payloads are encoded that this peer makes and reads, as `Encoding`; none: it never looks into one
+    encodings: "array[int]" = column(u8)
 
     def validate(self) -> None:
         require(self.role in list(Role), f"unknown role {self.role!r}")

@@ -4,7 +4,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, TOGETHER
+from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, TOGETHER, Encoding
 from scaler.protocol.messages.columns import Frame, column, i32, u8, u32, u64
 from scaler.protocol.messages.message import Message, check_holders, require, rows_in
 
@@ -41,15 +41,18 @@ class Task(Message):
     holder_counts: "array[int]" = column(u32)
     holders: "array[int]" = column(u32)
     bodies: list[Frame] = field(default_factory=list)
+    #: of its function, arguments and values
+    encoding: int = Encoding.PICKLE.value
     has_bodies: ClassVar[bool] = True
     #: fields that are rarely set travel in structs of their own, which are then absent
     groups: ClassVar[dict[str, tuple[str, ...]]] = {
-        "options": ("priority", "retries", "timeout", "capabilities"),
+        "options": ("priority", "retries", "timeout", "capabilities", "encoding"),
         "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted", "graph"),
         "places": ("stored", "stored_sizes", "holder_counts", "holders"),
     }
 
     def validate(self) -> None:
+        require(self.encoding == Encoding.PICKLE, f"unknown encoding {self.encoding}")
         require(self.form in (EACH, TOGETHER, GRAPH), f"unknown form {self.form}")
         require(0 < self.rows <= MAX_ROWS, f"a batch has 1 to {MAX_ROWS} rows")
         require(0.0 <= self.timeout < 1e9, "a timeout is a positive number of seconds")

@@ -42,6 +42,8 @@ class Host(Process):
         #: chance that a worker ends while it starts
         self.bad_starts = 0.0
         self._timer_wish: float | None = None
+        #: of a local cluster: what happened in it since the last `gather`
+        self.seen: list[Any] = []
         self.kind = kind
         self.line = None
         if kind is not None:
@@ -83,6 +85,11 @@ class Host(Process):
         events += [item[1] for item in items if item[0] == "worker"]
         for message in self.handle(events, self.world.now):
             self.line.send(message)
+
+    def gather(self) -> list[Any]:
+        """What happened here since the last time."""
+        seen, self.seen = self.seen, []
+        return seen
 
     def handle(self, events: list[Any], now: float) -> list[Message]:
         """Let the core decide, carry out what it wants; what it says to the scheduler."""

@@ -161,7 +161,9 @@ def plain(cls: type[m.Message]) -> st.SearchStrategy[m.Message]:
     for item in fields(cls):
         kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
         if item.name == "role":
-            strategies[item.name] = st.sampled_from(["client", "agent", "store"])
+            strategies[item.name] = st.sampled_from(list(m.Role))
+        elif item.name == "encodings":
+            strategies[item.name] = st.lists(st.integers(0, 255), max_size=3).map(m.u8)
         elif str(item.type).startswith("tuple"):
             strategies[item.name] = BY_TYPE["tuple[str, ...]"]
         elif kind == "Spans":

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from scaler.cluster.local_agent import LocalAgentShell
 from scaler.errors import ProtocolError
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
-from scaler.protocol.hello import PYTHON, hello_of, packages
+from scaler.protocol.hello import hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
@@ -52,11 +53,12 @@ class Server(Process):
         self._start_store = start_store
         self.core = CheckedCore(world, limits)
         terms = Terms(
-            world.random.getrandbits(63) | 1, PROTOCOL_VERSION, PYTHON, packages(), limits.protected, 1.0,
+            world.random.getrandbits(63) | 1, PROTOCOL_VERSION, limits.protected, 1.0,
             min(limits.client_timeout, limits.agent_timeout), 1 << 30,
         )  # fmt: skip
         self._composition = Composition(self.core, Acceptor(terms, first_number=LOCAL_AGENT + 1))
         self.local: Host | None = None
+        self._hosted: LocalAgentShell | None = None
         network.server = self
 
     def host_agent(self, host: Host) -> None:
@@ -64,7 +66,8 @@ class Server(Process):
         self.local = host
         about = f"/store/{host.name}", "token", f"tcp://{host.name}:1"
         hello = hello_of("agent", "local", LOCAL_AGENT, host.core.target, host.capabilities, about)
-        self._composition.host(host, hello, HEARTBEAT)
+        self._hosted = LocalAgentShell(host)  # type: ignore[arg-type]
+        self._composition.host(self._hosted, hello, HEARTBEAT)
         self.post(TICK)
 
     def step(self, items: list[Any]) -> None:
@@ -76,7 +79,10 @@ class Server(Process):
             if item[0] == "closed":
                 self._composition.disconnect(item[1])
             elif item[0] == "local":
-                self._composition.tell_agent([item[1]])
+                assert self.local is not None
+                self.local.seen.append(item[1])
+        if self._hosted is not None:
+            self._hosted.gather()
         for wish in self._composition.settle(self.world.now, is_due=True):
             self._carry_out(wish)
 

@@ -1,0 +1,54 @@
+"""This host's agent as the scheduler in the same process sees it: what one tells the other is not encoded."""
+
+from scaler.agent.core.events import Event, FromScheduler, Welcomed
+from scaler.agent.shell import AgentShell
+from scaler.protocol.messages import Message
+
+
+class LocalAgentShell:
+    """An agent that hears of the scheduler and of its workers in one step. Not thread-safe."""
+
+    def __init__(self, shell: AgentShell) -> None:
+        self._shell = shell
+        #: what its core has not been told yet
+        self._events: list[Event] = []
+
+    @property
+    def has_news(self) -> bool:
+        """Its core has to be told something."""
+        return bool(self._events)
+
+    @property
+    def wake(self) -> float | None:
+        """When it should be looked after though nothing happened."""
+        return self._shell.wake
+
+    @property
+    def stopped(self) -> bool:
+        """It has ended."""
+        return self._shell.stopped
+
+    def welcome(self, heartbeat: float, number: int) -> None:
+        """The scheduler has taken it in, and knows nothing of what it had; `heartbeat` in seconds."""
+        self._events.append(Welcomed(False, heartbeat, number))
+
+    def hear(self, message: Message) -> None:
+        """The scheduler says something."""
+        self._events.append(FromScheduler(message))
+
+    def gather(self) -> None:
+        """Take in what workers said and did; never blocks."""
+        self._events += self._shell.gather()
+
+    def handle(self, now: float) -> list[Message]:
+        """Deal with what it was told; what it says to the scheduler. Without news: time has passed."""
+        events, self._events = self._events, []
+        return self._shell.handle(events, now)
+
+    def log_holdings(self) -> None:
+        """Say in one line what is here."""
+        self._shell.log_holdings()
+
+    def close(self) -> None:
+        """End it and its workers; blocks for a moment."""
+        self._shell.close()
