@@ -7,6 +7,9 @@ number under its own name, too. Workers, which speak to their agent only, need n
 from enum import IntEnum, IntFlag, StrEnum
 from struct import Struct
 
+#: a payload, as it came
+Frame = bytes | memoryview
+
 #: rows in a batch, at most: each takes a few bytes at the scheduler
 MAX_ROWS = 1 << 24
 #: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages
@@ -105,3 +108,10 @@ VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE = (member.value f
 PROFILE, STREAM, KEEP, SPREAD, WARN = (member.value for member in Flag)
 INLINE, FAILED, STORED_OBJECT = (member.value for member in ObjectKind)
 STDOUT, STDERR, WARNINGS = (member.value for member in Stream)
+
+
+def sizes_of(outcome: int, rows: int) -> int:
+    """How many entries of `TaskResult.sizes` a span has."""
+    if outcome == VALUES_EACH or outcome >= STORED:
+        return rows
+    return 0 if outcome == CANCELLED else 1

@@ -99,7 +99,7 @@ def test_an_adapter_must_not_know_what_is_private_to_the_engine(copy: Path, plan
         "from marshal import loads",
         "def f():\n    import cloudpickle",
         "from scaler.serialize.record import decode_error",
-        "from scaler.worker import wire",  # which reads marshalled messages
+        "from scaler.worker_protocol import encoding",  # which reads what workers marshal
     ],
 )
 @pytest.mark.parametrize("module", ["scheduler/planted.py", "scheduler/state/planted.py", "protocol/planted.py"])

@@ -38,12 +38,14 @@ from scaler.protocol.codes import (
     Encoding,
     Flag,
     Form,
+    Frame,
     ObjectKind,
     Outcome,
     Role,
     Stream,
+    sizes_of,
 )
-from scaler.protocol.messages.columns import Frame, column, i32, u8, u32, u64
+from scaler.protocol.messages.columns import column, i32, u8, u32, u64
 from scaler.protocol.messages.handshake import Ack, Hello, Refused, Welcome
 from scaler.protocol.messages.leaving import (
     ClientClear,
@@ -68,7 +70,7 @@ from scaler.protocol.messages.object_places import (
     StoreOffers,
     StoreRequest,
 )
-from scaler.protocol.messages.outcomes import TaskOutput, TaskResult, sizes_of
+from scaler.protocol.messages.outcomes import TaskOutput, TaskResult
 from scaler.protocol.messages.row_control import (
     BalanceRequest,
     BalanceResponse,

@@ -7,8 +7,6 @@ from array import array
 from collections.abc import Callable
 from dataclasses import field
 
-Frame = bytes | memoryview
-
 
 def u64(values: object = ()) -> "array[int]":
     """A u64 column."""

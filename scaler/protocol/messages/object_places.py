@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from scaler.protocol.codes import PLACE, STORED_OBJECT
-from scaler.protocol.messages.columns import Frame, column, u8, u32, u64
+from scaler.protocol.codes import PLACE, STORED_OBJECT, Frame
+from scaler.protocol.messages.columns import column, u8, u32, u64
 from scaler.protocol.messages.message import Message, check_holders, require
 from scaler.protocol.messages.row_control import Spans
 

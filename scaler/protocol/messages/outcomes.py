@@ -4,8 +4,8 @@ from array import array
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from scaler.protocol.codes import CANCELLED, ERROR, LOST, SIZE, STORED, VALUES_EACH
-from scaler.protocol.messages.columns import Frame, column, u8, u32, u64
+from scaler.protocol.codes import ERROR, LOST, SIZE, STORED, Frame, sizes_of
+from scaler.protocol.messages.columns import column, u8, u32, u64
 from scaler.protocol.messages.message import Message, require, rows_in
 
 
@@ -38,13 +38,6 @@ class TaskResult(Message):
             sizes += sizes_of(outcome, rows)
         require(sizes == len(self.sizes), "sizes as the outcomes have payloads")
         require(len(self.bodies) == 1 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
-
-
-def sizes_of(outcome: int, rows: int) -> int:
-    """How many entries of `TaskResult.sizes` a span has."""
-    if outcome == VALUES_EACH or outcome >= STORED:
-        return rows
-    return 0 if outcome == CANCELLED else 1
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ from array import array
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, TOGETHER, Encoding
-from scaler.protocol.messages.columns import Frame, column, i32, u8, u32, u64
+from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, TOGETHER, Encoding, Frame
+from scaler.protocol.messages.columns import column, i32, u8, u32, u64
 from scaler.protocol.messages.message import Message, check_holders, require, rows_in
 
 
