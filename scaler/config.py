@@ -78,6 +78,9 @@ MaxMessageBytes = Annotated[int, Option("largest message accepted from a peer, i
 KeyFile = Annotated[
     str | None, Option("file with the key pair that lets programs talk to each other; the user's own by default")
 ]
+Validate = Annotated[
+    bool, Option("look after each step whether the state adds up, and end if it does not; slow, for finding defects")
+]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], Option("least important kind of line to log")]
 LogPath = Annotated[str, Option("file to append the log to")]
 
@@ -114,6 +117,7 @@ class SchedulerConfig:
     ] = None
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("accept anybody, without keys and in the clear")] = False
+    validate: Validate = False
     log_level: LogLevel = "INFO"
     log_path: LogPath = DEFAULT_LOG_PATH
 

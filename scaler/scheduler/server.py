@@ -19,6 +19,7 @@ from scaler.scheduler.beside import StoreBeside
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, LocalAgent
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
+from scaler.scheduler.validating import InvalidState, ValidatingCore
 from scaler.scheduler.views.snapshot import snapshot
 from scaler.transport import Listener, Security, listen, security_of
 from scaler.version import __version__
@@ -60,7 +61,8 @@ class Server:
             new_number(), PROTOCOL_VERSION, config.protected,
             config.heartbeat_interval, min(config.client_timeout, config.agent_timeout), config.max_message_bytes,
         )  # fmt: skip
-        self._composition = Composition(self._core, Acceptor(terms, first_number=LOCAL_AGENT + 1))
+        core = ValidatingCore(self._core) if config.validate else self._core
+        self._composition = Composition(core, Acceptor(terms, first_number=LOCAL_AGENT + 1))
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
@@ -178,6 +180,10 @@ def run(config: SchedulerConfig) -> int:
     logger.info("use event loop: %s", server.loop.name)
     logger.info("Scheduler: monitor address is %s", monitor)
     logger.info("Scheduler: version %s listens at %s", __version__, address)
-    server.run()
+    try:
+        server.run()
+    except InvalidState as error:
+        logger.critical("Scheduler: a defect, the state does not add up %s", error)
+        return 1
     logger.info("Scheduler: ended")
     return 0

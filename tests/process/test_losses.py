@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import time
@@ -87,6 +88,47 @@ def test_the_exit_code_of_a_worker_is_named_and_attempts_are_an_option(start_clu
     with pytest.raises(WorkerLost, match=r"^task .*_exit .*code 3.*attempt 1 of 1"):
         client.submit(os._exit, 3).result(30)
     assert client.submit(work, 3).result(30) == 9
+
+
+def test_a_lost_row_tells_its_story_across_hosts_and_attempts(daemons, tmp_path):
+    begun = tmp_path / "begun"
+
+    def be_unlucky():
+        with begun.open("a") as file:
+            file.write("x")
+        while begun.stat().st_size == 1:  # on the first host: until that dies
+            time.sleep(0.01)
+        os._exit(3)
+
+    daemons.start_scheduler(*QUICK, "--retries-on-loss", "1")
+    first = daemons.start_agent(1)
+    client = daemons.client()
+    until(lambda: client.n_workers == 1)
+    lost = client.submit(be_unlucky)
+    until(lambda: begun.exists() and begun.stat().st_size == 1)
+    daemons.start_agent(1)
+    until(lambda: client.n_workers == 2)
+    first.signal(signal.SIGKILL)
+    with pytest.raises(WorkerLost, match="be_unlucky") as caught:
+        lost.result(40)
+    (note,) = caught.value.__notes__
+    heading, *steps = note.splitlines()
+    assert heading.startswith("What happened to task ")
+    assert "be_unlucky" in heading
+    told = [re.sub(r"^ *\+\d+\.\d{3} s  |\(pid \d+\) |(?<=agent )\d+ \(.*?\)", "", step) for step in steps]
+    assert [step.partition(" of ")[0] for step in told] == [
+        f"came from client {client_number(told[0])}: row 0",
+        "waiting → agent : all that it needs is there",
+        "agent  → queued: its agent was lost",
+        "queued → agent : placed by how busy agents are",
+        "agent  → queued: its worker ended with exit code 3",
+        "queued → agent : placed by how busy agents are",
+        "at agent : its worker ended with exit code 3",
+    ]
+
+
+def client_number(line):
+    return re.search(r"client (\d+)", line)[1]
 
 
 def test_a_poisonous_row_of_a_map_spares_the_others(start_cluster, connect):

@@ -63,7 +63,8 @@ def test_the_story_of_a_worker_that_died_says_how() -> None:
     client = fake.client()
     fake.say(client, task(10, 1))
     fake.report(fake.agents[0], client, result(10, 0, 1, LOST))
-    assert any("lost with its worker" in line and "why" in line for line in story(fake.core, client, 10, 0))
+    where = f"agent {fake.agents[0]} (agent-{fake.agents[0]})"
+    assert f"{where} → queued: why" in story(fake.core, client, 10, 0)
 
 
 def test_a_row_that_nobody_knows_has_a_story_that_says_so() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from scaler.scheduler.state.batches import AGENT, DONE, QUEUED, WAITING
@@ -68,13 +69,26 @@ class Stories:
         if not found:
             return ["nothing is known of it any more"]
         began = found[0][0]
-        story = [f"{when - began:+.3f} s  {_words(fact, row, agents)}" for when, fact in found]
+        story = []
+        how = ""
+        for (when, fact), (_, following) in pairwise([*found, found[0]]):
+            if isinstance(fact, WorkerDied) and _is_loss(following):
+                how = fact.how  # is said with where the row went then
+                continue
+            words = _words(fact, row, agents)
+            if how:
+                words, how = f"{words.partition(':')[0]}: {how}", ""
+            story.append(f"{when - began:+.3f} s  {words}")
         if not isinstance(found[0][1], BatchAdmitted):
             story.insert(0, "(what happened before is not known any more)")
         if len(story) > lines:
             left_out = len(story) - lines + 1
             story[FIRST : FIRST + left_out] = [f"... {left_out} more steps ..."]
         return story
+
+
+def _is_loss(fact: Fact) -> bool:
+    return type(fact) is tuple and fact[-1] == Cause.WORKER_LOST
 
 
 def _is_of(fact: Fact, client: int, batch: int, row: int) -> bool:
@@ -91,7 +105,7 @@ def _words(fact: Fact, row: int, agents: dict[int, str]) -> str:
     if isinstance(fact, BatchAdmitted):
         return f"came from client {fact.client}: row {row} of {fact.rows} of {fact.name}"
     if isinstance(fact, WorkerDied):
-        return f"lost with its worker at {_at(AGENT + fact.agent, agents)}: {fact.how}"
+        return f"at {_at(AGENT + fact.agent, agents)}: {fact.how}"
     if isinstance(fact, ObjectStored):
         return f"its value, {fact.size:,} bytes, is in the store of {_at(AGENT + fact.agent, agents)}"
     if isinstance(fact, CopyLost):

@@ -1,0 +1,99 @@
+"""What the scheduler's state says of itself: each kind of disorder is found."""
+
+from collections.abc import Callable
+
+import pytest
+from simulator.scripted import FakeScheduler, graph, result, task
+
+from scaler.protocol.messages import STORED
+from scaler.scheduler.core.events import Tick
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.validate import validate
+from scaler.scheduler.validating import InvalidState, ValidatingCore
+
+
+def busy_cluster() -> tuple[FakeScheduler, int]:
+    """Rows in all places, objects of all kinds."""
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, graph(10, [[], [0], [1]], [2]), task(20, 4), task(30, 3))
+    fake.report(fake.agents[0], client, result(10, 0, 1, STORED))
+    assert validate(fake.core.state) == []
+    return fake, client
+
+
+def _count_wrongly(state: ClusterState) -> None:
+    next(iter(state.agents.values())).load.outstanding += 1
+
+
+def _lose_a_row(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    client.batches[30].left -= 1
+
+
+def _forget_a_queued_row(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    lo, hi = client.batches[30].spans_in(1)[0]
+    state.queues.remove(client.batches[30], lo, hi)
+
+
+def _wait_for_nothing(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    missing = client.batches[10].missing
+    assert missing is not None
+    missing[2] = 0
+
+
+def _forget_a_reference(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    client.values.objects[1].references -= 1
+
+
+def _forget_a_holder(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    client.values.objects[10].holders.clear()
+
+
+def _remember_for_nothing(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    lineage = client.batches[10].lineage
+    assert lineage is not None
+    lineage.references += 1
+
+
+def _miscount_workers(state: ClusterState) -> None:
+    state.workers += 1
+
+
+def _lose_without_saying(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    client.values.objects[10].copies = frozenset()
+
+
+@pytest.mark.parametrize(
+    ("disorder", "words"),
+    [
+        (_count_wrongly, "rows outstanding"),
+        (_lose_a_row, "rows left"),
+        (_forget_a_queued_row, "queued are"),
+        (_wait_for_nothing, "waits for nothing"),
+        (_forget_a_reference, "references"),
+        (_forget_a_holder, "nobody will release"),
+        (_remember_for_nothing, "is remembered for"),
+        (_miscount_workers, "workers in the cluster"),
+        (_lose_without_saying, "is lost, and not among those"),
+    ],
+)
+def test_disorder_is_found(disorder: Callable[[ClusterState], None], words: str) -> None:
+    fake, _ = busy_cluster()
+    disorder(fake.core.state)
+    assert any(words in finding.what for finding in validate(fake.core.state)), validate(fake.core.state)
+
+
+def test_a_core_that_validates_goes_on_while_all_is_well_and_names_what_is_not() -> None:
+    fake, _ = busy_cluster()
+    core = ValidatingCore(fake.core)
+    core.handle([Tick()], 1.0)
+    _count_wrongly(fake.core.state)
+    with pytest.raises(InvalidState, match=r"after Tick: agent 1: \d rows outstanding"):
+        core.handle([Tick()], 1.1)
