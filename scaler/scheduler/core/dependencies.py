@@ -98,7 +98,9 @@ def count_references(waiting: list[Row], value: int, uses: int | None) -> int:
     """How many references a new value begins with: rows of its graph, if counted beforehand, and the rows that wait."""
     if uses is None:
         return len(waiting)
-    return uses + sum(not batch.reserves(value) for batch, _ in waiting)
+    for batch, _ in waiting:
+        uses += not batch.reserves(value)
+    return uses
 
 
 def fulfil(waiting: list[Row]) -> list[Move]:
@@ -107,6 +109,14 @@ def fulfil(waiting: list[Row]) -> list[Move]:
     Rows of graphs go before others, depth first, in the order in which they are given.
     """
     moves: list[Move] = []
+    if len(waiting) == 1:
+        batch, row = waiting[0]
+        missing = batch.missing
+        assert missing is not None
+        missing[row] -= 1
+        if not missing[row] and batch.place[row] == WAITING:
+            moves.append(Route(batch, row, row + 1, Cause.READY, batch.keeps))
+        return moves
     span: tuple[Batch, int, int] | None = None
     for batch, row in reversed(waiting):
         missing = batch.missing

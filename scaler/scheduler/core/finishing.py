@@ -125,13 +125,12 @@ def _waited_for(batch: Batch, lo: int, hi: int) -> list[int]:
 def _pass_on(state: ClusterState, batch: Batch, span: SpanResult, agent: AgentRecord | None) -> list[Move]:
     """What ended rows made, or why they made nothing, reaches the rows that need it."""
     client, lo, hi, outcome = state.clients[batch.client], span.lo, span.hi, span.outcome
+    if outcome == VALUES_EACH:
+        return _supply_each(client, batch, span)
     moves: list[Move] = []
     if outcome == VALUES_LIST:
         for row in _waited_for(batch, lo, hi):
             moves += _supply_element(client, batch, row, span)
-    elif outcome == VALUES_EACH:
-        for row, payload in zip(range(lo, hi), values_of(span), strict=True):
-            moves += _supply(client, batch, row, payload)
     elif outcome == STORED:
         if agent is not None:
             for row, size in zip(range(lo, hi), stored_sizes(span), strict=True):
@@ -161,15 +160,21 @@ def tell(out: Outgoing, batch: Batch, span: SpanResult) -> None:
             out.result(batch.client, span._replace(lo=row, hi=row + 1))
 
 
-def _supply(client: ClientRecord, batch: Batch, row: int, payload: Frame) -> list[Move]:
-    """A row's value becomes an object if other rows need it."""
-    uses, waiters = batch.task.uses, batch.waiters
-    waiting = still_waiting(waiters.pop(row)) if row in waiters else []
-    value = batch.id + row
-    references = dependencies.count_references(waiting, value, uses[row] if uses else None)
-    if references:
-        client.values.objects[value] = ObjectRecord(bytes(payload), references, reserved=bool(uses))
-    return dependencies.fulfil(waiting) if waiting else []
+def _supply_each(client: ClientRecord, batch: Batch, span: SpanResult) -> list[Move]:
+    """Values of rows, a payload each, become objects if other rows need them."""
+    uses, waiters, objects = batch.task.uses, batch.waiters, client.values.objects
+    moves: list[Move] = []
+    for row, payload in enumerate(values_of(span), span.lo):
+        references = uses[row] if uses else 0
+        waiting = waiters.pop(row, None) if waiters else None
+        if waiting is not None:
+            waiting = still_waiting(waiting)
+            references = dependencies.count_references(waiting, batch.id + row, references if uses else None)
+        if references:
+            objects[batch.id + row] = ObjectRecord(bytes(payload), references, reserved=bool(uses))
+        if waiting:
+            moves += dependencies.fulfil(waiting)
+    return moves
 
 
 def _supply_stored(state: ClusterState, batch: Batch, row: int, size: int, agent: AgentRecord) -> list[Move]:

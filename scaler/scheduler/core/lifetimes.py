@@ -82,21 +82,23 @@ def unreference(state: ClusterState, client: ClientRecord, object_id: int, reser
 
 def drop(state: ClusterState, client: ClientRecord, object_id: int, item: ObjectRecord) -> None:
     """Nobody needs an object: forget it, here and at the agents."""
-    values = client.values
+    values, size = client.values, item.size or len(item.payload)
     del values.objects[object_id]
-    values.lost.discard(object_id)
-    values.remaking.pop(object_id, None)
-    for row_id in item.elements or ():
-        values.element_of.pop(row_id, None)
-    size = item.size or len(item.payload)
     for number in item.holders:
         agent = state.agents.get(number)
         if agent is not None:
             release_at(state, agent, client.number, object_id, size)
-    if state.facts.wanted:
-        state.facts.tell(ObjectDropped(client.number, object_id, size))
-    if item.source is not None:
-        unreference_batch(state, client, item.source[0])
+    if item.elements:
+        for row_id in item.elements:
+            values.element_of.pop(row_id, None)
+    if values.remaking:
+        values.remaking.pop(object_id, None)
+    if item.is_stored:
+        values.lost.discard(object_id)
+        if state.facts.wanted:
+            state.facts.tell(ObjectDropped(client.number, object_id, size))
+        if item.source is not None:
+            unreference_batch(state, client, item.source[0])
 
 
 def release_at(state: ClusterState, agent: AgentRecord, client: int, object_id: int, size: int) -> None:
@@ -120,11 +122,18 @@ def release_needs(state: ClusterState, client: ClientRecord, batch: Batch, rows:
     """Rows that have ended let go of the values they needed."""
     if batch.needs is None:
         return
-    element_of, needs = client.values.element_of, batch.needs
+    element_of, objects, needs = client.values.element_of, client.values.objects, batch.needs
     for row in rows:
         for value in needs[row]:
-            place = element_of.get(value)
-            unreference(state, client, place[0] if place else value, batch.reserves(value))
+            place = element_of.get(value) if element_of else None
+            object_id = place[0] if place else value
+            item = objects.get(object_id)
+            if item is None:
+                unreference(state, client, object_id, batch.reserves(value))
+                continue
+            item.references -= 1
+            if item.references <= 0:
+                drop(state, client, object_id, item)
 
 
 # ---- batches ---------------------------------------------------------------------------------------------------------

@@ -176,45 +176,46 @@ def share_out(state: ClusterState) -> Iterator[Give]:
     """Who gets what of the queued rows, until either runs out. Each is to be given before the next is asked for."""
     for (_, capabilities), queue in state.queues.in_order():
         flavours = _flavours_for(state, capabilities)
-        for flavour in flavours:
-            yield from _serve_idle(queue, flavour)
-        for flavour in flavours:
-            yield from _prefetch(queue, flavour)
+        for choose_next in (_next_idle, _next_open):
+            for flavour in flavours:
+                while queue.rows:
+                    agent, rows = choose_next(queue, flavour)
+                    if agent is None:
+                        break
+                    load = agent.load
+                    while rows > 0 and queue.rows:
+                        is_known = queue.head.function.duration_us is not None
+                        limit = rows if is_known else min(rows, max(1, 2 * load.workers - load.outstanding))
+                        before = queue.rows
+                        yield Give(queue, limit, agent)
+                        rows -= before - queue.rows
+                        if not is_known and load.outstanding >= load.workers:
+                            break
+                    flavour.remove(agent)
+                    flavour.sort(agent)
 
 
-def _serve_idle(queue: SpanQueue[Batch], flavour: Flavour) -> Iterator[Give]:
-    while queue.rows and flavour.idle:
-        agent = next(iter(flavour.idle))
-        load = agent.load
-        share = -(-queue.rows // len(flavour.idle))
-        need = load.workers - load.outstanding
-        rows = share if share < need else max(need, min(share, load.window - load.outstanding))
-        yield from _give(queue, flavour, agent, rows)
-
-
-def _prefetch(queue: SpanQueue[Batch], flavour: Flavour) -> Iterator[Give]:
-    while queue.rows:
-        each = queue.head.function.duration_us
-        members = flavour.shallow if each is None else flavour.open
-        if not members:
-            return
-        agent = next(iter(members))
-        load = agent.load
-        credit = min(load.window, window(load.workers, each)) - load.outstanding
-        if credit <= 0:
-            return
-        yield from _give(queue, flavour, agent, min(credit, max(load.workers, -(-queue.rows // len(members)))))
-
-
-def _give(queue: SpanQueue[Batch], flavour: Flavour, agent: AgentRecord, rows: int) -> Iterator[Give]:
+def _next_idle(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord | None, int]:
+    """The next agent that has workers without a row, and how many rows it gets; None if there is none."""
+    idle = flavour.idle
+    if not idle:
+        return None, 0
+    agent = next(iter(idle))
     load = agent.load
-    while rows > 0 and queue.rows:
-        is_known = queue.head.function.duration_us is not None
-        limit = rows if is_known else min(rows, max(1, 2 * load.workers - load.outstanding))
-        before = queue.rows
-        yield Give(queue, limit, agent)
-        rows -= before - queue.rows
-        if not is_known and load.outstanding >= load.workers:
-            break
-    flavour.remove(agent)
-    flavour.sort(agent)
+    share = -(-queue.rows // len(idle))
+    need = load.workers - load.outstanding
+    return agent, share if share < need else max(need, min(share, load.window - load.outstanding))
+
+
+def _next_open(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord | None, int]:
+    """The next agent that gets rows in advance, and how many; None if none has room in its window."""
+    each = queue.head.function.duration_us
+    members = flavour.shallow if each is None else flavour.open
+    if not members:
+        return None, 0
+    agent = next(iter(members))
+    load = agent.load
+    credit = min(load.window, window(load.workers, each)) - load.outstanding
+    if credit <= 0:
+        return None, 0
+    return agent, min(credit, max(load.workers, -(-queue.rows // len(members))))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from scaler.errors import ProtocolError
 from scaler.protocol.failures import results_unreadable
 from scaler.protocol.messages import ERROR, LOST, STORED, VALUES_EACH, VALUES_LIST, TaskResult, u32
-from scaler.protocol.results import SpanResult, each_of, spans_of
+from scaler.protocol.results import SpanResult, each_of
 from scaler.scheduler.core import finishing, placement, retrying, stored_objects
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
@@ -19,7 +19,7 @@ from scaler.scheduler.state.transitions import Cause
 
 
 def take(
-    state: ClusterState, out: Outgoing, agent: AgentRecord, client: ClientRecord, message: TaskResult, tries: int
+    state: ClusterState, out: Outgoing, agent: AgentRecord, client: ClientRecord, spans: list[SpanResult], tries: int
 ) -> Iterator[list[Move]]:
     """Take an agent's results; the moves of each span, to be made before the next is asked for.
 
@@ -28,7 +28,7 @@ def take(
     """
     place = AGENT + agent.number
     took: dict[Batch, tuple[int, int]] = {}
-    for span in spans_of(message):
+    for span in spans:
         batch = client.batches.get(span.batch)
         if batch is None or span.hi > batch.rows:
             if span.outcome == STORED:
@@ -50,7 +50,10 @@ def take(
         if span.outcome == LOST:
             how = bytes(span.body).decode(errors="replace")
             out.log("WARNING", f"{batch.function.name}[{batch.id + span.lo}]: {how}")
-        yield retrying.end_reported(state, out, agent, batch, span, tries)
+        if span.outcome == LOST or (span.outcome == ERROR and batch.task.retries):
+            yield retrying.end_reported(state, out, agent, batch, span, tries)
+        else:
+            yield finishing.finish(state, out, batch, span, agent)
     for batch, (rows, us) in took.items():
         placement.learn_duration(agent, batch.function.learn(rows, us))
 
@@ -66,14 +69,21 @@ def _unreadable(
     return moves
 
 
-def forward(state: ClusterState, out: Outgoing, agent: AgentRecord, client: ClientRecord, message: TaskResult) -> bool:
+def forward(
+    state: ClusterState,
+    out: Outgoing,
+    agent: AgentRecord,
+    client: ClientRecord,
+    message: TaskResult,
+    spans: list[SpanResult],
+) -> bool:
     """Send an agent's results to their client as they came, if that may be; False if it may not, and nothing is done.
 
     It may if all are values that nobody but the client needs, of rows that this agent has.
     """
     place, batches = AGENT + agent.number, client.batches
     ended: list[tuple[Batch, SpanResult]] = []
-    for span in spans_of(message):
+    for span in spans:
         batch = batches.get(span.batch)
         if batch is None or not _is_plain(batch, span, place):
             return False

@@ -27,12 +27,12 @@ def route(state: ClusterState, move: Route) -> list[Move]:
     return [Queue(batch, lo, hi, cause, front)]
 
 
-def one_by_one(state: ClusterState, move: Route) -> bool:
-    """Some of these rows may need another place than the queue."""
-    batch, client = move.batch, state.clients[move.batch.client]
+def is_special(state: ClusterState, batch: Batch, cause: int) -> bool:
+    """Some of the rows that go for this cause may need another place than the queue."""
+    client = state.clients[batch.client]
     if client.values.lost or (batch.attempts is not None and batch.attempts.returns):
         return True
-    if move.cause != Cause.READY:
+    if cause != Cause.READY:
         return False
     return (batch.needs is not None and client.values.has_stored) or (
         batch.lineage is not None and bool(batch.lineage.required_zones)

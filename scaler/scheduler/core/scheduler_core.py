@@ -38,6 +38,7 @@ from scaler.protocol.messages import (
     TaskResult,
     TaskRunning,
 )
+from scaler.protocol.results import spans_of
 from scaler.scheduler.core import (
     admission,
     balancing,
@@ -135,7 +136,10 @@ class SchedulerCore:
         if state.unsorted:
             placement.sort_agents(state)
         if state.queues:
-            self._guarded(self._worklist.share_out)
+            try:
+                self._worklist.share_out()
+            except IllegalMove as error:
+                self._contain(error)
         for agent, rows in balancing.begin_recalls(state):
             self._out.send(agent.number, BalanceRequest(rows))
         self._plan_wake()
@@ -154,12 +158,6 @@ class SchedulerCore:
                 self._worklist.run(moves)
             except IllegalMove as error:
                 self._contain(error)
-
-    def _guarded(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except IllegalMove as error:
-            self._contain(error)
 
     def _contain(self, error: IllegalMove) -> None:
         """A defect of ours has come to light: in tests it is raised, otherwise it ends one batch."""
@@ -298,10 +296,11 @@ class SchedulerCore:
         client = self.state.clients.get(message.client)
         if client is None:
             return  # it left while this was on the way; its rows are accounted for
-        if not results.forward(self.state, self._out, agent, client, message):
+        spans = list(spans_of(message))
+        if not results.forward(self.state, self._out, agent, client, message, spans):
             tries = self._limits.retries_on_loss
             try:
-                for moves in results.take(self.state, self._out, agent, client, message, tries):
+                for moves in results.take(self.state, self._out, agent, client, spans, tries):
                     self._run(moves)
             except ProtocolError as problem:
                 self._lost(agent.number, f"sent {problem}")

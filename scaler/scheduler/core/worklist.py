@@ -47,10 +47,11 @@ class Worklist:
             transitions.place_queued(state, give.queue, give.rows, give.agent)
 
     def _route(self, move: Route) -> list[Move] | None:
-        if not routing.one_by_one(self._state, move):
-            transitions.queue(self._state, move.batch, move.lo, move.hi, move.cause, move.front)
-            return None
-        return routing.route(self._state, move)
+        batch, lo, hi, cause, front = move
+        if routing.is_special(self._state, batch, cause):
+            return routing.route(self._state, move)
+        transitions.queue(self._state, batch, lo, hi, cause, front)
+        return None
 
     def _queue(self, move: Queue) -> None:
         transitions.queue(self._state, move.batch, move.lo, move.hi, move.cause, move.front)

@@ -86,7 +86,7 @@ class CopyLost(NamedTuple):
 
 
 class ObjectDropped(NamedTuple):
-    """Nobody needs an object any more."""
+    """Nobody needs a stored object any more."""
 
     client: int
     id: int
