@@ -99,7 +99,9 @@ def members(enumeration: type[Enum]) -> str:
         elif " = " in line:
             comments[line.split(" = ")[0]] = " ".join(comment)
             comment = []
-    lines = ["| | | |", "|---|---|---|"]
+    unsaid = [member.name for member in enumeration if not comments[member.name]]
+    assert not unsaid, f"{enumeration.__name__} does not say what these are: {unsaid}"
+    lines = ["| | name | |", "|---|---|---|"]
     return "\n".join([*lines, *(f"| {m.value} | {m.name} | {comments[m.name]} |" for m in enumeration)])
 
 

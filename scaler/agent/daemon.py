@@ -25,6 +25,7 @@ from scaler.config import AgentConfig
 from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
+from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.reconnecting import Attempts
@@ -49,7 +50,8 @@ class Daemon:
         self._limit = config.max_message_bytes
         self._heartbeat = config.heartbeat_interval
         name = config.name or os.uname().nodename
-        workers, role, versions = (0, "store", "") if zygote is None else (config.worker_count, "agent", packages())
+        workers = 0 if zygote is None else config.worker_count
+        role, versions = (Role.STORE, "") if zygote is None else (Role.AGENT, packages())
         hello = hello_of(role, name, new_number(), workers, config.capabilities, store.hello, versions)
         self._initiator = Initiator(hello)
         self.loop = make_loop(config.event_loop, self._step)

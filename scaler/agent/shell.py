@@ -33,6 +33,7 @@ from scaler.agent.store import HostStore
 from scaler.agent.usage import Usage
 from scaler.agent.workers import Exited, WorkerProcess, Zygote
 from scaler.common.loop import Loop
+from scaler.protocol.codes import STDOUT
 from scaler.protocol.messages import Message
 from scaler.worker_protocol.messages import Surroundings
 
@@ -227,6 +228,6 @@ class AgentShell:
 
 def log_output(output: Output) -> None:
     """Put what a task printed into the log, with the task's name."""
-    level = logging.INFO if output.stream == 1 else logging.WARNING
+    level = logging.INFO if output.stream == STDOUT else logging.WARNING
     for line in output.text.splitlines():
         logger.log(level, "%s[%d]: %s", output.name, output.row, line)

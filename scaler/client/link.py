@@ -39,6 +39,7 @@ from scaler.errors import (
 )
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
+from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.messages import Frame, Message, Welcome
@@ -74,7 +75,7 @@ class Link:
     ) -> None:
         self.address = address
         self._security = security
-        self._initiator = Initiator(hello_of("client", name, new_number(), packages=packages()))
+        self._initiator = Initiator(hello_of(Role.CLIENT, name, new_number(), packages=packages()))
         self._patience = patience
         #: carries out effects for the user's side; called by the I/O thread only, without the lock
         self._react = react

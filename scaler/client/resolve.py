@@ -34,6 +34,7 @@ from scaler.protocol.messages import (
     INLINE_LIMIT,
     PROFILE,
     SPREAD,
+    STDOUT,
     STORED,
     TOGETHER,
     VALUES_LIST,
@@ -141,7 +142,7 @@ class Reactor:
             elif type(effect) is ev.Printed and effect.stream == WARNINGS:
                 self.warned.heard(effect.text)
             elif type(effect) is ev.Printed:
-                print(effect.text, end="", file=sys.stdout if effect.stream == 1 else sys.stderr, flush=True)
+                print(effect.text, end="", file=sys.stdout if effect.stream == STDOUT else sys.stderr, flush=True)
             elif type(effect) is ev.Answered:
                 self.answer = effect.message
                 self._answered.set()

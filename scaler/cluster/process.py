@@ -20,7 +20,7 @@ from scaler.agent.workers import Zygote
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines
 from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
-from scaler.protocol.codes import Role
+from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
 from scaler.scheduler.composition import LOCAL_AGENT
 from scaler.scheduler.server import Server
@@ -71,7 +71,7 @@ def main(fd: int) -> None:
 
 def print_output(output: Output) -> None:
     """What a task prints appears where the program's own output does."""
-    stream: Any = sys.stdout if output.stream == 1 else sys.stderr
+    stream: Any = sys.stdout if output.stream == STDOUT else sys.stderr
     try:
         stream.write(output.text)
         stream.flush()

@@ -58,7 +58,7 @@ class Flag(IntFlag):
     STREAM = 2
     #: values are needed by other rows: each is reported with a payload of its own, not in a list
     KEEP = 4
-    #: of form TOGETHER: an element of the list is the only argument, not a tuple of arguments
+    #: in form TOGETHER: an element of the list is the only argument, not a tuple of arguments
     SPREAD = 8
     #: warnings that a row issues come as `TaskOutput`
     WARN = 16
@@ -86,7 +86,9 @@ class Outcome(IntEnum):
 class Stream(IntEnum):
     """Where the text of a `TaskOutput` was written."""
 
+    #: to standard output
     STDOUT = 1
+    #: to standard error
     STDERR = 2
     #: nowhere: it is a warning, [module, class, text, file, line] as JSON
     WARNINGS = 3

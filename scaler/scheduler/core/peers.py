@@ -1,5 +1,6 @@
 """Clients and agents come and go."""
 
+from scaler.protocol.codes import Role
 from scaler.protocol.messages import ClientDeparture, Hello
 from scaler.scheduler.core import placement, reading, retrying, store_choice, withdrawing
 from scaler.scheduler.core.moves import Move
@@ -16,13 +17,12 @@ def join(state: ClusterState, out: Outgoing, number: int, hello: Hello, read_tri
     out.log("INFO", f"{hello.role} {number} joined: {hello.name}")
     if state.facts.wanted:
         state.facts.tell(PeerJoined(number, hello.role, hello.name))
-    if hello.role == "client":
+    if hello.role == Role.CLIENT:
         state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now)
         return []
     host = Host(hello.boot_id, hello.store, hello.token, hello.data)
-    agent = AgentRecord(
-        number, hello.name, frozenset(hello.capabilities), host, hello.role == "store", state.now, Load(hello.workers)
-    )
+    capabilities, is_store = frozenset(hello.capabilities), hello.role == Role.STORE
+    agent = AgentRecord(number, hello.name, capabilities, host, is_store, state.now, Load(hello.workers))
     state.agents[number] = agent
     placement.add(state, agent)
     moves: list[Move] = []
@@ -37,7 +37,7 @@ def lose_agent(state: ClusterState, agent: AgentRecord, reason: str) -> list[Mov
     placement.remove(state, agent)
     state.touched.pop(agent, None)
     if state.facts.wanted:
-        role = "store" if agent.is_standalone else "agent"
+        role = Role.STORE if agent.is_standalone else Role.AGENT
         state.facts.tell(PeerLeft(agent.number, role, agent.name, reason))
     return retrying.lose_agent(state, agent)
 
@@ -77,4 +77,4 @@ def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason
     del state.clients[client.number]
     state.standalone.waiting.pop(client.number, None)
     if state.facts.wanted:
-        state.facts.tell(PeerLeft(client.number, "client", client.name, reason))
+        state.facts.tell(PeerLeft(client.number, Role.CLIENT, client.name, reason))
