@@ -140,7 +140,7 @@ struct ObjectMissing { objects @0 :Objects; rows @1 :Spans; }
 struct ObjectFetch { clients @0 :Data; ids @1 :Data; sizes @2 :Data; holderCounts @3 :Data; holders @4 :Data; }  # u32, u64, u64, u32, u32
 struct ObjectResponse { clients @0 :Data; ids @1 :Data; outcomes @2 :Data; agent @3 :UInt32; reason @4 :Text; }  # u32, u64, u8: 0 there, 1 not
 struct Neighbours { numbers @0 :Data; addresses @1 :List(Text); }      # u32
-struct StoreRequest { beside @0 :Bool; }
+struct StoreRequest { standalone @0 :Bool; }
 struct StoreOffers { agents @0 :Data; paths @1 :List(Text); tokens @2 :List(Text); addresses @3 :List(Text); }  # u32
 struct Heartbeat {
   clock @0 :Float64;

@@ -15,10 +15,10 @@ from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import new_number
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello
-from scaler.scheduler.beside import StoreBeside
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, LocalAgent
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
+from scaler.scheduler.standalone_store import StandaloneStoreProcess
 from scaler.scheduler.validating import InvalidState, ValidatingCore
 from scaler.scheduler.views.snapshot import snapshot
 from scaler.transport import Listener, Security, listen, security_of
@@ -53,7 +53,9 @@ class Server:
 
     def __init__(self, config: SchedulerConfig, listener: Listener, security: Security) -> None:
         self._listener = listener
-        self._beside = StoreBeside(listener.address, security, config.max_message_bytes, config.log_level)
+        self._standalone_store = StandaloneStoreProcess(
+            listener.address, security, config.max_message_bytes, config.log_level
+        )
         self._core = SchedulerCore(
             Limits(config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected)
         )
@@ -101,7 +103,7 @@ class Server:
         try:
             self.loop.run()
         finally:
-            self._beside.stop()
+            self._standalone_store.stop()
             if self._agent is not None:
                 self._agent.close()
             self._listener.close(0.2)
@@ -155,9 +157,9 @@ class Server:
             logger.log(getattr(logging, wish.level), "%s", wish.text)
         elif isinstance(wish, ev.StartStore):
             try:
-                self._beside.start()
+                self._standalone_store.start()
             except OSError as error:
-                logger.error("the store beside the scheduler can't be started: %s", error)
+                logger.error("the standalone store can't be started: %s", error)
         elif isinstance(wish, ev.Stop):
             self._stopping = True
 

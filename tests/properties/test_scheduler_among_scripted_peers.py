@@ -47,7 +47,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core import lineage
-from scaler.scheduler.state.batches import AGENT, DONE
+from scaler.scheduler.state.batch_records import AGENT, DONE
 
 
 class Scheduler(RuleBasedStateMachine):

@@ -195,7 +195,7 @@ def test_a_client_elsewhere_reads_by_way_of_the_store_beside_the_scheduler() -> 
     fake.core.state.clients[client].boot_id = "elsewhere"
     fake.say(client, StoreRequest())
     assert [type(e) for e in fake.effects] == [StartStore]
-    fake.say(client, StoreRequest(beside=True))
+    fake.say(client, StoreRequest(standalone=True))
     assert not fake.heard(client, StoreOffers)
     store = fake.store()
     (offers,) = fake.heard(client, StoreOffers)

@@ -10,7 +10,7 @@ from scaler.protocol.messages import ERROR, STORED, VALUES_EACH, VALUES_LIST, Ob
 from scaler.scheduler.core.events import Log
 from scaler.scheduler.core.scheduler_core import SchedulerCore
 from scaler.scheduler.state import transitions
-from scaler.scheduler.state.batches import AGENT, QUEUED, Batch, place_name
+from scaler.scheduler.state.batch_records import AGENT, QUEUED, Batch, place_name
 from scaler.scheduler.state.cluster_facts import Fact, RowsMoved, named
 from scaler.scheduler.state.transitions import TRANSITIONS, Cause, IllegalMove
 from scaler.scheduler.state.validate import validate

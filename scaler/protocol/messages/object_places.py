@@ -125,9 +125,9 @@ class Neighbours(Message):
 
 @dataclass(slots=True)
 class StoreRequest(Message):
-    """A client looks for a store that it can use; `beside`: it can't use the directory of any agent."""
+    """A client looks for a store that it can use; `standalone`: it can't use the directory of any agent."""
 
-    beside: bool = False
+    standalone: bool = False
 
 
 @dataclass(slots=True)

@@ -6,13 +6,13 @@ from scaler.protocol.failures import never_sent
 from scaler.protocol.messages import Frame, Task, u32, u64
 from scaler.scheduler.core import dependencies, lifetimes, placement
 from scaler.scheduler.core.moves import Fail, Move, Place, Reread, Route
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import WAITING, Batch, still_waiting
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import WAITING, Batch, still_waiting
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchAdmitted
-from scaler.scheduler.state.functions import FunctionRecord
-from scaler.scheduler.state.objects import ObjectRecord
+from scaler.scheduler.state.function_records import FunctionRecord
+from scaler.scheduler.state.object_records import ObjectRecord
 from scaler.scheduler.state.transitions import Cause
 
 

@@ -2,7 +2,7 @@
 
 from itertools import islice
 
-from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.cluster import ClusterState
 
 #: work that is worth taking back, microseconds a worker

@@ -6,8 +6,8 @@ A row's entry in `missing` counts what it waits for. A value that is not made ye
 
 from scaler.protocol.messages import Frame, u32
 from scaler.scheduler.core.moves import AskClient, Fail, Move, Remake, Route
-from scaler.scheduler.state.batches import DONE, WAITING, Batch, Row
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.batch_records import DONE, WAITING, Batch, Row
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.transitions import Cause
 

@@ -3,9 +3,9 @@
 from itertools import chain
 
 from scaler.protocol.messages import EACH, Frame, Task, i32, u32, u64
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import Batch
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.client_records import ClientRecord
 
 
 def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list[tuple[int, int]]) -> Task:

@@ -32,7 +32,7 @@ class Forget:
 
 @dataclass(slots=True)
 class StartStore:
-    """Start the store beside the scheduler: a client needs it."""
+    """Start the standalone store: a client needs it."""
 
 
 Effect = Send | Forget | StartStore | WakeAt | Stop | Log

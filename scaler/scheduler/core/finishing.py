@@ -11,11 +11,11 @@ from scaler.scheduler.core import dependencies, lifetimes, lineage, recomputing
 from scaler.scheduler.core.moves import AskClient, Fail, Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import DONE, Batch, still_waiting
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import DONE, Batch, still_waiting
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.objects import ObjectRecord
+from scaler.scheduler.state.object_records import ObjectRecord
 from scaler.scheduler.state.transitions import Cause
 
 #: ids of list objects, made here, have this bit; clients' ids never do

@@ -8,12 +8,12 @@ remembered for one reason less (see `lineage.py`).
 from collections.abc import Iterable
 
 from scaler.protocol.messages import Frame
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import Batch, lineage_of
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import Batch, lineage_of
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchEnded, CopyLost, ObjectDropped, ObjectStored
-from scaler.scheduler.state.objects import NOBODY, ObjectRecord
+from scaler.scheduler.state.object_records import NOBODY, ObjectRecord
 
 
 # ---- made and stored -------------------------------------------------------------------------------------------------

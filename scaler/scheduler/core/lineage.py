@@ -5,8 +5,8 @@ values that its row needed, until the value is gone; a row that needed other sto
 those remembered in turn: they are its parents.
 """
 
-from scaler.scheduler.state.batches import Batch, lineage_of
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.batch_records import Batch, lineage_of
+from scaler.scheduler.state.client_records import ClientRecord
 
 
 def retain_needs(client: ClientRecord, batch: Batch, row: int) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from scaler.protocol.messages import Frame
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import Batch
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.client_records import ClientRecord
 
 
 class Route(NamedTuple):

@@ -9,8 +9,8 @@ from scaler.protocol.messages import Frame, Message, Neighbours, ObjectRelease, 
 from scaler.protocol.results import FULL, ResultBuilder, SpanResult
 from scaler.scheduler.core.dispatching import task_for
 from scaler.scheduler.core.events import Effect, Log, Send
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import Batch
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import Batch
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.views.story import Stories
 

@@ -6,8 +6,8 @@ from scaler.scheduler.core import placement, reading, retrying, store_choice, wi
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
-from scaler.scheduler.state.agents import AgentRecord, Host, Load
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord, Host, Load
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import PeerJoined, PeerLeft
 

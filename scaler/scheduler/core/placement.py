@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from scaler.common.spans import SpanQueue
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import Batch
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.flavours import Flavour
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from scaler.scheduler.core import placement
 from scaler.scheduler.core.moves import Hold, Move, Place, Queue
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import Batch, attempts_of
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import Batch, attempts_of
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
 #: how often a row comes back since what it needs is out of reach, before it is given up

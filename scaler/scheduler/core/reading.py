@@ -6,8 +6,8 @@ from scaler.protocol.messages import ObjectFetch, ObjectResponse, u8, u32, u64
 from scaler.scheduler.core import lifetimes, reachability, store_choice
 from scaler.scheduler.core.moves import Move, Remake
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
 #: instead of an agent's number: it is being made again, or a store is looked for

@@ -10,11 +10,11 @@ from scaler.protocol.results import SpanResult, stored_sizes
 from scaler.scheduler.core import dependencies, lifetimes, lineage
 from scaler.scheduler.core.moves import AskClient, Hold, Move, Remake, Reread, Route
 from scaler.scheduler.state import transitions
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import DONE, QUEUED, WAITING, Batch, Row, lineage_of, still_waiting
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING, Batch, Row, lineage_of, still_waiting
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.objects import ObjectRecord
+from scaler.scheduler.state.object_records import ObjectRecord
 from scaler.scheduler.state.transitions import Cause
 
 

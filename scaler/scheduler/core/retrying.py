@@ -6,8 +6,8 @@ from scaler.protocol.results import SpanResult
 from scaler.scheduler.core import finishing, reachability, recomputing
 from scaler.scheduler.core.moves import Move, Route
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import AGENT, Batch, attempts_of
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import AGENT, Batch, attempts_of
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import WorkerDied
 from scaler.scheduler.state.transitions import Cause

@@ -2,8 +2,8 @@
 
 from scaler.scheduler.core import lineage, placement, reachability
 from scaler.scheduler.core.moves import Hold, Move, Place, Queue, Route
-from scaler.scheduler.state.batches import Batch
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.transitions import Cause
 

@@ -44,12 +44,12 @@ from scaler.scheduler.core import (
     balancing,
     defects,
     lifetimes,
-    liveness,
+    peer_timeouts,
     peers,
     placement,
     reading,
     recomputing,
-    results,
+    reported_results,
     retrying,
     store_choice,
     stored_objects,
@@ -59,8 +59,8 @@ from scaler.scheduler.core.events import Effect, Event, Forget, Joined, Lost, Re
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.core.worklist import Worklist
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import WorkersChanged
 from scaler.scheduler.state.transitions import Cause, IllegalMove
@@ -220,10 +220,10 @@ class SchedulerCore:
     def _check_liveness(self) -> None:
         assert self._next_check is not None
         late, self._next_check = self.state.now - self._next_check, None
-        liveness.forgive(self.state, late)
-        liveness.tidy(self.state)
+        peer_timeouts.forgive(self.state, late)
+        peer_timeouts.tidy(self.state)
         limits = self._limits
-        for number, reason in liveness.silent(self.state, limits.client_timeout, limits.agent_timeout):
+        for number, reason in peer_timeouts.silent(self.state, limits.client_timeout, limits.agent_timeout):
             self._lost(number, reason)
 
     def _client_heartbeat(self, client: ClientRecord, message: Heartbeat) -> None:
@@ -270,7 +270,7 @@ class SchedulerCore:
             self._run(reading.read(self.state, self._out, client, value, self._limits.retries_on_loss))
 
     def _store_request(self, client: ClientRecord, message: StoreRequest) -> None:
-        store_choice.request(self.state, self._out, client, message.beside)
+        store_choice.request(self.state, self._out, client, message.standalone)
 
     def _client_leaves(self, client: ClientRecord, message: DisconnectRequest) -> None:
         self._out.log("INFO", f"client {client.number} ({client.name}) disconnected")
@@ -297,10 +297,10 @@ class SchedulerCore:
         if client is None:
             return  # it left while this was on the way; its rows are accounted for
         spans = list(spans_of(message))
-        if not results.forward(self.state, self._out, agent, client, message, spans):
+        if not reported_results.forward(self.state, self._out, agent, client, message, spans):
             tries = self._limits.retries_on_loss
             try:
-                for moves in results.take(self.state, self._out, agent, client, spans, tries):
+                for moves in reported_results.take(self.state, self._out, agent, client, spans, tries):
                     self._run(moves)
             except ProtocolError as problem:
                 self._lost(agent.number, f"sent {problem}")

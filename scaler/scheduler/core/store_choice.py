@@ -6,8 +6,8 @@ The standalone store is a process beside the scheduler's, without workers; it is
 from scaler.protocol.messages import StoreOffers, u32
 from scaler.scheduler.core.events import StartStore
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
 

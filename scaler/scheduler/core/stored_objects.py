@@ -14,8 +14,8 @@ from scaler.protocol.messages import (
 from scaler.scheduler.core import admission, lifetimes, reachability, recomputing, retrying, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
 

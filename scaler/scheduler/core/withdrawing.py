@@ -10,9 +10,9 @@ from scaler.protocol.messages import GRAPH, Spans, TaskCancel, TaskClaim, TaskCl
 from scaler.scheduler.core import finishing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state.agents import AgentRecord, Withdrawal
-from scaler.scheduler.state.batches import AGENT, DONE, Batch
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord, Withdrawal
+from scaler.scheduler.state.batch_records import AGENT, DONE, Batch
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
 #: the spans of a batch that each of some agents has

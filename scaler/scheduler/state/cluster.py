@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scaler.common.facts import Facts
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import Batch
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster_facts import Fact
 from scaler.scheduler.state.flavours import Flavour
 from scaler.scheduler.state.ready_queues import ReadyQueues

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scaler.scheduler.state.agents import AgentRecord
+from scaler.scheduler.state.agent_records import AgentRecord
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,7 @@
 from bisect import insort
 
 from scaler.common.spans import SpanQueue
-from scaler.scheduler.state.batches import Batch, QueueClass
+from scaler.scheduler.state.batch_records import Batch, QueueClass
 
 #: queues are kept for the next rows of their class, up to this many
 KEPT = 16

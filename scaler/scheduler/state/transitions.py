@@ -12,9 +12,9 @@ from enum import IntEnum
 
 from scaler.common.spans import SpanQueue
 from scaler.protocol.messages import u32
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import AGENT, DONE, QUEUED, WAITING, Batch, place_name
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, place_name
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import ClientCleared
 

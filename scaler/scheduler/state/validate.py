@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scaler.scheduler.state.batches import AGENT, DONE, QUEUED, WAITING, Batch
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from scaler.scheduler.state.batches import AGENT, DONE, QUEUED, WAITING
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import (
     BatchAdmitted,

@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Iterator, Sequence
 
-from scaler.scheduler.state.batches import DONE, WAITING
+from scaler.scheduler.state.batch_records import DONE, WAITING
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchAdmitted, BatchEnded, ClientCleared, Fact, RowsMoved, named
 

@@ -11,9 +11,9 @@ from scaler.protocol.results import SpanResult, each_of
 from scaler.scheduler.core import finishing, placement, retrying, stored_objects
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.batches import AGENT, Batch
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import AGENT, Batch
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.transitions import Cause
 

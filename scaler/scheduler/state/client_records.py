@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scaler.protocol.messages import Frame
-from scaler.scheduler.state.batches import Batch, Row
-from scaler.scheduler.state.functions import FunctionRecord
-from scaler.scheduler.state.objects import ObjectRecord
+from scaler.scheduler.state.batch_records import Batch, Row
+from scaler.scheduler.state.function_records import FunctionRecord
+from scaler.scheduler.state.object_records import ObjectRecord
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The store beside the scheduler: an agent without workers, for clients that share memory with no other agent.
+"""The standalone store: an agent without workers, for clients that share memory with no other agent.
 
 It is a process of its own, so bulk bytes never pass through the scheduler's. It is started when the first client asks
 for it, and ends with the scheduler: the end of file on its standard input tells it.
@@ -19,7 +19,7 @@ logger = logging.getLogger("scaler.scheduler")
 STOP_TIMEOUT = 3.0
 
 
-class StoreBeside:
+class StandaloneStoreProcess:
     """The process, once it was started. Not thread-safe."""
 
     def __init__(self, address: Address, security: Security, limit: int, log_level: str) -> None:
@@ -42,7 +42,7 @@ class StoreBeside:
         program = f"import sys; sys.path[:] = {sys.path!r}; from scaler.agent.beside import main; main({options!r})"
         environment = {**os.environ, **self._security.to_env()}
         self._process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, env=environment)
-        logger.info("Scheduler: started the store beside it, process %d", self._process.pid)
+        logger.info("Scheduler: started the standalone store, process %d", self._process.pid)
 
     def stop(self) -> None:
         """End it; blocks until it is gone, at most a few seconds."""

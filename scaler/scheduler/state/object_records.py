@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scaler.protocol.messages import Frame
-from scaler.scheduler.state.batches import Batch
+from scaler.scheduler.state.batch_records import Batch
 
 NOBODY: frozenset[int] = frozenset()
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from scaler.scheduler.core import reachability
 from scaler.scheduler.core.outgoing import RELEASE_BYTES
-from scaler.scheduler.state.agents import AgentRecord
-from scaler.scheduler.state.clients import ClientRecord
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
 #: seconds by which a look may be late before this process must have been stopped meanwhile

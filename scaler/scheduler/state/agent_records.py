@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scaler.scheduler.state.batches import Batch
+from scaler.scheduler.state.batch_records import Batch
 
 
 class Host(NamedTuple):

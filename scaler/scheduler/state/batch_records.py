@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from scaler.protocol.messages import KEEP, Task, u32
-from scaler.scheduler.state.functions import FunctionRecord
+from scaler.scheduler.state.function_records import FunctionRecord
 
 
 class Place(IntEnum):
