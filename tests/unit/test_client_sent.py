@@ -47,7 +47,7 @@ class Host:
     def answer(self, message):
         """The scheduler's side."""
         if isinstance(message, StoreRequest):
-            offered = not message.beside
+            offered = not message.standalone
             yield StoreOffers(*(u32([AGENT]), (self.directory.path,), (self.token,), ("",)) if offered else ())
         elif isinstance(message, ObjectRequest):
             (object_id,) = message.ids
