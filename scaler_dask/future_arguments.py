@@ -10,9 +10,17 @@ from functools import partial
 from typing import Any
 
 from scaler import Client as Engine
-from scaler.client.nodes import BUILDERS, Call, Constant, Nested, Node, Reference, call_of
 from scaler.extension import Future as EngineFuture
-from scaler.serialize import entry
+from scaler.graph import (
+    COLLECTION_BUILDERS,
+    Call,
+    Constant,
+    KeyReference,
+    NestedCall,
+    Node,
+    as_dict,
+    build_call,
+)
 from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future
 from scaler_dask.worker_functions import fail
@@ -33,15 +41,15 @@ def submit_call(
     read_kwargs = {name: _read(value, found) for name, value in kwargs.items()}
     if not found:
         return session.submit(function, *args, **kwargs)
-    if not any(type(value) is Nested for value in (*read, *read_kwargs.values())):
-        plain = [found[value.key].state.argument if type(value) is Reference else value for value in read]
+    if not any(type(value) is NestedCall for value in (*read, *read_kwargs.values())):
+        plain = [found[value.key].state.argument if type(value) is KeyReference else value for value in read]
         plain_kwargs = {
-            name: found[value.key].state.argument if type(value) is Reference else value
+            name: found[value.key].state.argument if type(value) is KeyReference else value
             for name, value in read_kwargs.items()
         }
         return session.submit(function, *plain, **plain_kwargs)
     nodes: dict[Any, Node] = {name: node_of(future.state) for name, future in found.items()}
-    nodes[key] = call_of(Nested(function, read, read_kwargs))
+    nodes[key] = build_call(NestedCall(function, read, read_kwargs))
     return session.submit_nodes(nodes, [key])[0]
 
 
@@ -62,20 +70,20 @@ def node_of(state: FutureState) -> Node:
 
 
 def _read(value: Any, found: dict[Any, Future]) -> Any:
-    """What an argument means: a Reference for a future, a Nested for a container of some, or the value itself."""
+    """What an argument means: a KeyReference for a future, a NestedCall for a container of some, or the value."""
     if isinstance(value, Future):
         found[value.key] = value
-        return Reference(value.key)
+        return KeyReference(value.key)
     kind = type(value)
-    if kind in BUILDERS:
+    if kind in COLLECTION_BUILDERS:
         items = [_read(item, found) for item in value]
-        return Nested(BUILDERS[kind], items) if _any_read(items) else value
+        return NestedCall(COLLECTION_BUILDERS[kind], items) if _any_read(items) else value
     if kind is dict:
         items = [_read(item, found) for item in value.values()]
         if _any_read(items):
-            return Nested(entry.as_dict, [part for pair in zip(value, items, strict=True) for part in pair])
+            return NestedCall(as_dict, [part for pair in zip(value, items, strict=True) for part in pair])
     return value
 
 
 def _any_read(items: list[Any]) -> bool:
-    return any(type(item) is Reference or type(item) is Nested for item in items)
+    return any(type(item) is KeyReference or type(item) is NestedCall for item in items)

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 from dask import _task_spec as spec
 
 from scaler import Client as Engine
-from scaler.client.graph import Order
-from scaler.client.nodes import Call, Constant, Node
 from scaler.extension import Future as EngineFuture
 from scaler.extension import issue_warnings, with_warnings_kept
+from scaler.graph import Call, Constant, Node, Order
 from scaler_dask.future_arguments import node_of
 from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future

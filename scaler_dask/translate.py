@@ -11,17 +11,17 @@ from typing import Any
 
 from dask import _task_spec as spec
 
-from scaler.client.nodes import BUILDERS, Alias, Constant, Nested, Node, Reference, Unusual, call_of, call_of_tuple
-from scaler.serialize import entry
+from scaler import graph as tasks
+from scaler.graph import COLLECTION_BUILDERS, Alias, Constant, KeyReference, NestedCall, Node
 from scaler_dask.keyed_future import PersistedPart
 
 #: subgraphs with more tasks than this are left to dask: nested calls are as deep as the chain is long
 _DEEPEST = 64
 
 _CONTAINERS: dict[type, Callable[..., Any]] = {
-    spec.List: entry.as_list,
-    spec.Tuple: entry.as_tuple,
-    spec.Set: entry.as_set,
+    spec.List: tasks.as_list,
+    spec.Tuple: tasks.as_tuple,
+    spec.Set: tasks.as_set,
 }
 
 #: arguments that mean themselves; for speed
@@ -31,7 +31,7 @@ _PLAIN = frozenset({bool, bytes, float, int, slice, str, tuple, type(None)})
 _Resolve = Callable[[Any], Any]
 
 
-#: what `call_of_tuple` reads as dask does
+#: what `tasks.call_from_tuple` reads as dask does
 _KINDS = frozenset({bool, complex, float, frozenset, int, list, set, str, tuple, type(None)})
 
 
@@ -41,9 +41,9 @@ def translate(graph: Mapping[Any, Any]) -> dict[Any, Node]:
     for key, value in graph.items():
         if type(value) is tuple and value and callable(value[0]):
             try:
-                nodes[key] = call_of_tuple(value[0], value[1:], graph, _KINDS)
+                nodes[key] = tasks.call_from_tuple(value[0], value[1:], graph, _KINDS)
                 continue
-            except Unusual:
+            except tasks.UnsupportedKind:
                 pass
         if not isinstance(value, spec.GraphNode):
             value = spec.convert_legacy_task(key, value, graph)
@@ -61,12 +61,12 @@ def _node(node: Any) -> Node:
         return Alias(_target(node))
     if not isinstance(node, spec.GraphNode):
         return Constant(node)
-    meaning = _read(node, Reference)
-    return call_of(meaning) if type(meaning) is Nested else Constant(meaning)
+    meaning = _read(node, KeyReference)
+    return tasks.build_call(meaning) if type(meaning) is NestedCall else Constant(meaning)
 
 
 def _read(arg: Any, resolve: _Resolve) -> Any:
-    """Return what an argument of a dask task means: a Nested for a call, a Reference for a key, or the value itself."""
+    """Return what an argument of a dask task means: a NestedCall for a call, a KeyReference for a key, or the value."""
     kind = type(arg)
     if kind in _PLAIN:
         return arg
@@ -81,18 +81,18 @@ def _read(arg: Any, resolve: _Resolve) -> Any:
     if kind is PersistedPart:
         return resolve(arg.key)
     if kind in _CONTAINERS:
-        return Nested(_CONTAINERS[kind], [_read(item, resolve) for item in arg.args])
+        return NestedCall(_CONTAINERS[kind], [_read(item, resolve) for item in arg.args])
     if kind is spec.Dict:
-        return Nested(entry.as_dict, [_read(item, resolve) for item in _flat(arg.args)])
+        return NestedCall(tasks.as_dict, [_read(item, resolve) for item in _flat(arg.args)])
     if isinstance(arg, spec.TaskRef):  # a future of another library
         return resolve(arg.key)
     if isinstance(arg, spec.GraphNode):  # a class we do not know
         keys = tuple(arg.dependencies)
-        return Nested(entry.call_node, [arg, keys, *map(resolve, keys)])
+        return NestedCall(tasks.call_node, [arg, keys, *map(resolve, keys)])
     return arg
 
 
-def _task(task: Any, resolve: _Resolve) -> Nested:
+def _task(task: Any, resolve: _Resolve) -> NestedCall:
     function, args, keywords = task.func, task.args, task.kwargs
     if function is spec._execute_subgraph:
         args = _without_persisted(args)
@@ -100,17 +100,17 @@ def _task(task: Any, resolve: _Resolve) -> Nested:
         if unfolded is not None:
             return unfolded
     if function is spec._identity_cast and len(keywords) == 1:
-        cast = BUILDERS.get(_read(keywords["typ"], resolve))
+        cast = COLLECTION_BUILDERS.get(_read(keywords["typ"], resolve))
         if cast is not None:
-            return Nested(cast, [_read(arg, resolve) for arg in args])
-    return Nested(
+            return NestedCall(cast, [_read(arg, resolve) for arg in args])
+    return NestedCall(
         function,
         [_read(arg, resolve) for arg in args],
         {name: _read(arg, resolve) for name, arg in keywords.items()} if keywords else None,
     )
 
 
-def _unfold(args: tuple[Any, ...], resolve: _Resolve) -> Nested | None:
+def _unfold(args: tuple[Any, ...], resolve: _Resolve) -> NestedCall | None:
     """Return the subgraph of a fused task as nested calls, or None where a value inside is used twice.
 
     Dask would put the subgraph into order anew each time it is called, at several times the cost of a small task.
@@ -138,7 +138,7 @@ def _unfold(args: tuple[Any, ...], resolve: _Resolve) -> Nested | None:
         return None
     if len(seen) != len(inner):
         return None
-    return meaning if type(meaning) is Nested else Nested(entry.itself, [meaning])
+    return meaning if type(meaning) is NestedCall else NestedCall(tasks.itself, [meaning])
 
 
 def _without_persisted(args: tuple[Any, ...]) -> tuple[Any, ...]:

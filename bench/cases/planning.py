@@ -23,10 +23,7 @@ def planning(name: str, repetitions: int) -> Iterator[Sample]:
     if name == "graphblas" and importlib.util.find_spec("graphblas") is None:
         yield from (Sample(figure, name, None, 0, "not installed") for figure in SIZES)
         return
-    from scaler.client import sparse
-    from scaler.client.graph import depth_first, plan
-    from scaler.client.nodes import from_tuples
-    from scaler.common.collector import collector_paused
+    from scaler.graph import collector_paused, depth_first, from_tuples, plan, sparse
 
     imported = _import_graphblas() if name == "graphblas" else 0.0
     sparse.FROM = 0 if name == "graphblas" else 1 << 60

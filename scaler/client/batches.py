@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from scaler.client import events as ev
 from scaler.client.calls import Calls
-from scaler.client.graph import Plan, Run
 from scaler.client.outbox import Options, check_size
-from scaler.client.reference import Elsewhere
+from scaler.graph import Plan, RemoteValue, Run
 from scaler.protocol.messages import GRAPH, INLINE_LIMIT, KEEP, Task, u8, u32
 from scaler.serialize.call import pack_entries
 from scaler.serialize.outofband import joined, pack
@@ -26,7 +25,7 @@ def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, 
     Blocks while large constants are written to a store; those sent before are recognised. Raises `SerializationError`,
     `StoreFull`, `ObjectTooLarge`, `ConnectionFailed`.
     """
-    unsent: list[Any] = [value for value in made.shared if isinstance(value, Elsewhere) and not value.id]
+    unsent: list[Any] = [value for value in made.shared if isinstance(value, RemoteValue) and not value.id]
     if unsent:
         link.flush()
         for value in unsent:  # that have failed before they were sent
@@ -71,7 +70,7 @@ def batches_of(made: Plan, by_row: dict[int, Future], link: Link, calls: Calls, 
 
 def _constant(value: Any, link: Link, calls: Calls, keep: dict[int, Any], events: list[ev.Event]) -> int:
     """The id of a value that rows share: its own if it is in the cluster; stored if it is large, else announced."""
-    if isinstance(value, Elsewhere):
+    if isinstance(value, RemoteValue):
         keep[value.id] = value
         return value.id
     packed = pack(value)

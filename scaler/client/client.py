@@ -16,19 +16,17 @@ from scaler.client import events as ev
 from scaler.client import nesting
 from scaler.client.batches import batches_of
 from scaler.client.future import Future
-from scaler.client.graph import NO_BUNDLES, Order
-from scaler.client.graph import plan as plan_graph
 from scaler.client.link import Link
 from scaler.client.mapping import MapJob, argument_rows
-from scaler.client.nodes import from_tuples
 from scaler.client.outbox import Call, Options, Recipe, check_size
-from scaler.client.reference import Elsewhere, ObjectRef
+from scaler.client.reference import ObjectRef
 from scaler.client.resolve import Reactor
 from scaler.client.sent import Stored
 from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient, SerializationError, ShutdownRefused
+from scaler.graph import Order, RemoteValue, from_tuples, itself
+from scaler.graph import plan as plan_graph
 from scaler.protocol.messages import INLINE_LIMIT, PROFILE, STREAM, WARN, ClientClear, ClientShutdown, DisconnectRequest
 from scaler.serialize.call import AnySerializer, Slot
-from scaler.serialize.entry import itself
 from scaler.serialize.function import Captured, FunctionCache
 from scaler.serialize.outofband import joined
 from scaler.serialize.payload import SCALARS
@@ -184,19 +182,19 @@ class Client:
 
     def _slot(self, value: Any, needs: list[Any], future: Future) -> Any:
         """An argument as it travels: what stands for another value becomes a Slot."""
-        if isinstance(value, Elsewhere):
+        if isinstance(value, RemoteValue):
             self._check_own(value)
             if isinstance(value, Future) and value.done() and not value.is_stored:
                 error = CancelledError() if value.cancelled() else value.exception()
                 if error is not None:
                     future.fail(error)
                     raise _FailedArgument
-                return value.known()
+                return value.value_or_self()
             needs.append(value)
             return Slot(len(needs) - 1)
         return value
 
-    def _check_own(self, value: Elsewhere) -> None:
+    def _check_own(self, value: RemoteValue) -> None:
         if value.client._root is not self._root:
             raise ValueError(
                 f"{value!r} belongs to another client ({value.client!r}); only that one's tasks can use it"
@@ -260,10 +258,10 @@ class Client:
         self._check_open()
         own = self._options
         # rows that end or run again by themselves stay by themselves
-        workers = NO_BUNDLES if own.timeout or own.retries else self.n_workers or NO_BUNDLES
+        workers = None if own.timeout or own.retries else self.n_workers or None
         made = plan_graph(nodes, keys, order, workers=workers, options=self._options_by_key(options or {}))
         for value in made.shared:
-            if isinstance(value, Elsewhere):
+            if isinstance(value, RemoteValue):
                 self._check_own(value)
         by_row: dict[int, Future] = {}
         for row in made.rows_of_keys.values():
@@ -291,7 +289,7 @@ class Client:
 
     def _future_of(self, value: Any) -> Future:
         """A future of a constant, or of what stands for a value."""
-        if isinstance(value, Elsewhere):
+        if isinstance(value, RemoteValue):
             self._check_own(value)
             return value if isinstance(value, Future) else self.submit(itself, value)
         future = self._new_future()

@@ -20,8 +20,8 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scaler.client.reference import Elsewhere
 from scaler.errors import ObjectLost
+from scaler.graph import RemoteValue
 
 if TYPE_CHECKING:
     from scaler.client.client import Client
@@ -46,7 +46,7 @@ class ProfilingInfo:
     peak_memory: int
 
 
-class Future(concurrent.futures.Future, Elsewhere):  # type: ignore[type-arg]
+class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     """The result of a task, some time. Everything `concurrent.futures.Future` does, and `await`.
 
     Any thread may use it. `result` and `exception` block, inside a task also: the task's worker then runs the awaited
@@ -162,7 +162,7 @@ class Future(concurrent.futures.Future, Elsewhere):  # type: ignore[type-arg]
             return self.client.unpickled(self._body)
         return self.client.copied(value) if self._is_given else value
 
-    def known(self) -> Any:
+    def value_or_self(self) -> Any:
         """The value as it came, if it came here in a message, else the future itself."""
         if self._state is FINISHED and self._hold is None and self._exception is None:
             return self._result if self._is_given else self.fresh_result()

@@ -1,28 +1,16 @@
-"""What stands for a value that is in the cluster: references to objects that were sent, and futures."""
+"""References to objects that were sent."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scaler.graph import RemoteValue
+
 if TYPE_CHECKING:
     from scaler.client.client import Client
 
 
-class Elsewhere:
-    """Base of what stands for a value that is in the cluster, or will be: what needs it is given it there."""
-
-    __slots__ = ()
-
-    #: the value's; 0 until it is known
-    id: int
-    client: Client
-
-    def known(self) -> Any:
-        """The value if it came here, else this itself."""
-        return self
-
-
-class ObjectRef(Elsewhere):
+class ObjectRef(RemoteValue):
     """Stands for an object sent by `Client.send_object`: pass it to tasks as an argument, positional or by keyword.
 
     The object is kept by the cluster for as long as this, or a task that needs it, lives.
@@ -38,7 +26,7 @@ class ObjectRef(Elsewhere):
         self.name = name
 
     @property
-    def client(self) -> Client:  # type: ignore[override]
+    def client(self) -> Client:
         """The client that sent it; only its tasks can use it."""
         return self._client
 

@@ -1,7 +1,7 @@
-"""Planning without the garbage collector: it would look at all that a large graph consists of, again and again.
+"""Pausing the garbage collector while much is made of which nothing is garbage.
 
-What planning makes is kept until it is sent, and none of it is garbage; a graph of a million tasks is planned in half
-the time.
+It would look at all that a large graph consists of, again and again; without it a graph of a million tasks is planned
+in half the time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from types import TracebackType
 
 
-class _Pause:
+class _CollectorPause:
     """`with collector_paused:` no collection begins in any thread; may be nested, and used by several threads."""
 
     def __init__(self) -> None:
@@ -35,4 +35,4 @@ class _Pause:
                 gc.enable()
 
 
-collector_paused = _Pause()
+collector_paused = _CollectorPause()

@@ -9,9 +9,9 @@ A *step* is a call written out:
 argument that is a call itself, such as a list of values or a nested task.
 
 An *entry* is a step, or (key, None, steps) for a chain in which each step after the first is called with the result
-of the one before as its only value, or (key, None, steps, sources) for a bundle: each step has a source for each of its
-values, the number of one of the row's values or ~i for the result of step i, which no other step needs. The last step
-makes the row's value. `key` is the graph's, kept for the note that an error gets.
+of the one before as its only value, or (key, None, steps, sources) for a fused row: each step has a source for each of
+its values, the number of one of the row's values or ~i for the result of step i, which no other step needs. The last
+step makes the row's value. `key` is the graph's, kept for the note that an error gets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Entry:
         parts = self._parts
         if parts[1] is None:
             if len(parts) == 4:
-                return _run_bundle(parts[2], parts[3], values)
+                return _run_fused(parts[2], parts[3], values)
             for step in parts[2]:
                 values = (_run_step(step, values),)
             return values[0]
@@ -62,7 +62,7 @@ def fill_in(
     return function(*filled)
 
 
-def _run_bundle(steps: Sequence[Any], sources: Sequence[tuple[int, ...]], values: Sequence[Any]) -> Any:
+def _run_fused(steps: Sequence[Any], sources: Sequence[tuple[int, ...]], values: Sequence[Any]) -> Any:
     results: list[Any] = []
     for step, source in zip(steps, sources, strict=True):
         needed = [values[i] if i >= 0 else results[~i] for i in source]

@@ -13,7 +13,7 @@ from support.stores import objects_of
 from support.waiting import until
 
 from scaler import Client
-from scaler.client.nodes import from_tuples
+from scaler.graph import from_tuples
 
 
 def add(*values):

@@ -14,8 +14,8 @@ from dask import _task_spec as spec
 from dask.callbacks import Callback
 from dask.delayed import delayed
 
-from scaler.client.graph import plan
 from scaler.errors import CycleError
+from scaler.graph import plan
 from scaler.serialize.call import decode_function, encode_entries
 from scaler_dask import scaler_get
 from scaler_dask.translate import translate

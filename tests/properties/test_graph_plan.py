@@ -5,7 +5,7 @@ import operator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.client.graph import from_tuples, plan
+from scaler.graph import from_tuples, plan
 from scaler.serialize.call import decode_function, encode_entries
 
 #: stands for the value below, whose repr nobody wants to see

@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.client import sparse
-from scaler.client.graph import depth_first, plan
-from scaler.client.nodes import Alias, Call, Constant
 from scaler.errors import CycleError
+from scaler.graph import Alias, Call, Constant, depth_first, plan, sparse
 
 pytest.importorskip("graphblas")
 sparse.survey({"a": Constant(1)}, ["a"])  # most of it is imported when it is first used, which takes long

@@ -7,7 +7,7 @@ import dask
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.client.graph import plan
+from scaler.graph import plan
 from scaler.serialize.call import decode_function, encode_entries
 from scaler_dask.translate import translate
 

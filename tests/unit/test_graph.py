@@ -2,10 +2,8 @@ import operator
 
 import pytest
 
-from scaler.client.graph import from_tuples, plan
-from scaler.client.nodes import Call, Constant
-from scaler.client.reference import Elsewhere
 from scaler.errors import CycleError
+from scaler.graph import Call, Constant, RemoteValue, from_tuples, plan
 from scaler.serialize.call import decode_function, encode_entries
 
 
@@ -168,7 +166,7 @@ def test_no_order_is_asked_for_where_the_best_one_is_known(graph):
 
 
 def test_no_order_is_asked_for_in_a_large_graph(monkeypatch):
-    monkeypatch.setattr("scaler.client.graph.ASK", 2)
+    monkeypatch.setattr("scaler.graph.planning.ASK", 2)
 
     def order():
         raise AssertionError("asked")
@@ -253,12 +251,12 @@ def test_only_calls_of_equal_options_share_a_row_or_a_run():
     assert len(plan(graph, ["d", "e"]).runs) == 1
 
 
-def test_what_is_elsewhere_is_shared_unless_it_has_come_here():
-    class Here(Elsewhere):
-        def known(self):
+def test_what_is_in_the_cluster_is_shared_unless_it_has_come_here():
+    class Here(RemoteValue):
+        def value_or_self(self):
             return 7
 
-    there, here = Elsewhere(), Here()
+    there, here = RemoteValue(), Here()
     graph = from_tuples({"a": there, "b": (max, "a", here, there), "c": (min, "b", "a"), "d": here, "e": (abs, "d")})
     made = plan(graph, ["c", "a", "e"])
     (run,) = made.runs

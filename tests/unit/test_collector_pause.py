@@ -3,10 +3,9 @@ import threading
 
 import pytest
 
-from scaler.client.graph import plan
-from scaler.client.nodes import from_tuples
 from scaler.common.collector import collector_paused
 from scaler.errors import CycleError
+from scaler.graph import from_tuples, plan
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scaler.client.nodes import Call, Key, is_large
-from scaler.client.reference import Elsewhere
+from scaler.graph.nodes import Call, Key, is_large
+from scaler.graph.remote import RemoteValue
 
 
 class Binder:
@@ -23,7 +23,7 @@ class Binder:
         self._rows = rows
         self._targets = targets
         self._constants = constants
-        #: large values and such as are in the cluster, each once
+        #: large values and what stands for one in the cluster, each once
         self.shared: list[Any] = []
         #: id of a value -> its (negative) number as a dependency; 0 if it is not large
         self._numbers: dict[int, int] = {}
@@ -37,7 +37,7 @@ class Binder:
             if name in self._places:
                 row = self._rows[self._places[name]]
             else:
-                value = _known(self._constants[name])
+                value = _here(self._constants[name])
                 row = self.share(value)
                 if not row:
                     values.append((True, value))
@@ -50,7 +50,7 @@ class Binder:
         return step, tuple(needed)
 
     def share(self, value: Any) -> int:
-        """Take a value out if it is large, or elsewhere; its number as a dependency, or 0."""
+        """Take a value out if it is large, or in the cluster; its number as a dependency, or 0."""
         number = self._numbers.get(id(value))
         if number is None:
             number = 0
@@ -77,7 +77,7 @@ class Binder:
         for place, arg in enumerate(template):
             if place in filled:
                 continue
-            template[place] = arg = _known(arg)
+            template[place] = arg = _here(arg)
             if number := self.share(arg):
                 template[place] = None
                 places += place, needed.setdefault(number, len(needed))
@@ -93,5 +93,5 @@ class Binder:
         return function, tuple(template), tuple(places), tuple(calls)
 
 
-def _known(value: Any) -> Any:
-    return value.known() if isinstance(value, Elsewhere) else value
+def _here(value: Any) -> Any:
+    return value.value_or_self() if isinstance(value, RemoteValue) else value

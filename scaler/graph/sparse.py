@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scaler.client.nodes import Alias, Call, Constant, Key, Node
+from scaler.graph.nodes import Alias, Call, Constant, Key, Node
 
 #: nodes from which a survey takes less time than a walk, with the import of python-graphblas, which takes 0.3 s
 FROM = 500_000

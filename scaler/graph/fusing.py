@@ -1,8 +1,8 @@
-"""Joining rows of a graph: a value that one row alone needs is made by that row, and never leaves its worker.
+"""Fusing rows of a graph: a value that one row alone needs is made by that row, and never leaves its worker.
 
 Handing a row out costs tens of microseconds, whatever it does. Where a graph has many more rows than the cluster has
-workers, small subtrees become one row each: a *bundle*, the steps of several rows, run one after the other. There are
-always enough bundles left to keep all workers busy.
+workers, small subtrees become one *fused row* each: the steps of several rows, run one after the other. There are
+always enough rows left to keep all workers busy.
 """
 
 from __future__ import annotations
@@ -11,34 +11,36 @@ from collections.abc import Sequence
 from typing import Any
 
 #: rows that are left for each worker at least
-PER_WORKER = 32
-#: steps in a bundle, at most
-LARGEST = 32
+ROWS_PER_WORKER = 32
+#: steps in a fused row, at most
+MOST_STEPS = 32
 
 #: (key, function, ...) or a chain: see `scaler.serialize.entry`
 Entry = tuple[Any, ...]
 
 
-def bundle_size(rows: int, workers: int) -> int:
-    """How many steps a bundle may have, for a graph of so many rows; 1: none are made.
+def fusion_limit(rows: int, workers: int | None) -> int:
+    """How many steps a fused row may have, for a graph of so many rows; 1: none are fused, as without `workers`.
 
-    >>> bundle_size(100, 2), bundle_size(1_000, 2), bundle_size(1_000_000, 2)
-    (1, 15, 32)
+    >>> fusion_limit(100, 2), fusion_limit(1_000, 2), fusion_limit(1_000_000, 2), fusion_limit(1_000_000, None)
+    (1, 15, 32, 1)
     """
-    return max(1, min(LARGEST, rows // (PER_WORKER * max(1, workers))))
+    if workers is None:
+        return 1
+    return max(1, min(MOST_STEPS, rows // (ROWS_PER_WORKER * max(1, workers))))
 
 
-def bundled(
+def fuse(
     entries: Sequence[Entry], dependencies: Sequence[tuple[int, ...]], needed_once: Sequence[bool], limit: int
 ) -> tuple[list[Entry], list[tuple[int, ...]], list[int]]:
-    """Join rows whose value is `needed_once` to the row that needs it, up to `limit` steps each.
+    """Fuse rows whose value is `needed_once` with the row that needs it, up to `limit` steps each.
 
-    Returns entries and dependencies of the rows that are left, and of each old row the new one (of a joined one: that
-    of the row it was joined to). Dependencies count in rows, and come first.
+    Returns entries and dependencies of the rows that are left, and of each old row the new one (of a fused one: that
+    of the row it was fused with). Dependencies count in rows, and come first.
     """
     sizes = [len(entry[2]) if entry[1] is None else 1 for entry in entries]
-    joined = [False] * len(entries)
-    #: of each row, those that are joined to it
+    is_fused = [False] * len(entries)
+    #: of each row, those that are fused with it
     members: dict[int, list[int]] = {}
     for row, needs in enumerate(dependencies):
         size = sizes[row]
@@ -48,14 +50,14 @@ def bundled(
         for need in needs:
             if need >= 0 and needed_once[need] and size + sizes[need] <= limit:
                 size += sizes[need]
-                joined[need] = True
+                is_fused[need] = True
                 mine.append(need)
         if mine:
             members[row] = mine
             sizes[row] = size
     if not members:
         return list(entries), list(dependencies), list(range(len(entries)))
-    left = [row for row, is_joined in enumerate(joined) if not is_joined]
+    left = [row for row, fused in enumerate(is_fused) if not fused]
     numbers = [0] * len(entries)
     for number, row in enumerate(left):
         numbers[row] = number
@@ -63,7 +65,7 @@ def bundled(
     new_dependencies: list[tuple[int, ...]] = []
     for number, row in enumerate(left):
         if row in members:
-            entry, needs = _join(row, entries, dependencies, members, numbers, number)
+            entry, needs = _fused(row, entries, dependencies, members, numbers, number)
         else:
             entry, needs = entries[row], dependencies[row]
         new_entries.append(entry)
@@ -71,7 +73,7 @@ def bundled(
     return new_entries, new_dependencies, numbers
 
 
-def _join(
+def _fused(
     root: int,
     entries: Sequence[Entry],
     dependencies: Sequence[tuple[int, ...]],
@@ -79,10 +81,10 @@ def _join(
     numbers: list[int],
     number: int,
 ) -> tuple[Entry, tuple[int, ...]]:
-    """Return a bundle and the old rows, or shared values, that it needs."""
+    """Return a fused row and the old rows, or shared values, that it needs."""
     order: list[int] = []
     stack = [root]
-    while stack:  # a row before those that are joined to it: turned round below
+    while stack:  # a row before those that are fused with it: turned round below
         row = stack.pop()
         order.append(row)
         stack += members.get(row, ())
@@ -90,7 +92,7 @@ def _join(
     steps: list[Entry] = []
     sources: list[tuple[int, ...]] = []
     needed: dict[int, int] = {}
-    #: of each row of the bundle, which step makes its value
+    #: of each of the rows, which step makes its value
     made: dict[int, int] = {}
     for row in order:
         numbers[row] = number

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.client.ordering import heaviest_first, is_order, releasing_first
+from scaler.graph.order import heaviest_first, is_order, releasing_first
 
 
 def most_kept(order, needs, kept=()):

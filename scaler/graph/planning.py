@@ -5,11 +5,11 @@ use them, aliases vanish, and a chain of calls in which each is needed by the ne
 link of it is wanted by the user. The rest is numbered from 0 in an order where every row comes after those it depends
 on. Runs of consecutive rows are pickled together, so they share functions and keys.
 
-The order decides how many values are kept at a time; `scaler.client.ordering` finds it, unless the caller knows a
+The order decides how many values are kept at a time; `scaler.graph.order` finds it, unless the caller knows a
 better one.
 
 A value too large to be copied into rows (over `LARGE` bytes) is taken out into `Plan.shared`, to be sent once as an
-object, and so is what stands for a value that is in the cluster (`Elsewhere`). Rows name it as a dependency with a
+object, and so is what stands for a value that is in the cluster (`RemoteValue`). Rows name it as a dependency with a
 negative number: -1 is shared[0], -2 is shared[1], and so on.
 
 Nothing here recurses over the graph: a chain may be as long as memory allows. Plain code, no I/O.
@@ -21,19 +21,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scaler.client import sparse
-from scaler.client.binding import Binder
-from scaler.client.bundle import bundle_size, bundled
-from scaler.client.nodes import Alias, Call, Constant, Key, Node, from_tuples
-from scaler.client.ordering import heaviest_first, is_order, releasing_first
 from scaler.common.collector import collector_paused
-from scaler.errors import CycleError
-from scaler.serialize.entry import call_node
-
-__all__ = ["Plan", "Run", "from_tuples", "plan"]
-
-#: as a number of workers: rows are not joined
-NO_BUNDLES = 1 << 30
+from scaler.graph import sparse
+from scaler.graph.binding import Binder
+from scaler.graph.culling import NeededCalls, depth_first, needed_calls
+from scaler.graph.fusing import fuse, fusion_limit
+from scaler.graph.nodes import Key, Node
+from scaler.graph.order import heaviest_first, is_order, releasing_first
 
 #: the priority of each key, or a function that finds them out
 Order = Mapping[Any, Any] | Callable[[], Mapping[Any, Any]]
@@ -86,10 +80,12 @@ def plan(
     keys: Iterable[Any],
     order: Order | None = None,
     run_length: int = 64,
-    workers: int = NO_BUNDLES,
+    workers: int | None = None,
     options: Mapping[Key, Any] | None = None,
 ) -> Plan:
-    """Return the plan that computes `keys`; rows are joined as far as that leaves enough for so many `workers`.
+    """Return the plan that computes `keys`; nothing is sent.
+
+    Rows are fused as far as that leaves enough for so many `workers`; None: not at all.
 
     `options` has something for some keys: only calls with equal options share a row, or a run, which is given them.
 
@@ -98,6 +94,7 @@ def plan(
     graphs of up to `ASK` calls.
     Raises KeyError for a key that is needed and not there, CycleError naming the cycle.
 
+    >>> from scaler.graph import from_tuples
     >>> made = plan(from_tuples({"a": 2, "b": (abs, "a"), "c": (abs, "b"), "d": (sum, ["b", "c"])}), ["d"])
     >>> [run.dependencies for run in made.runs], made.rows_of_keys
     ([[(), (0,), (0, 1)]], {'d': 2})
@@ -107,7 +104,7 @@ def plan(
         survey = None
         if isinstance(order, Mapping) and len(nodes) >= sparse.FROM and sparse.is_available():
             survey = sparse.survey(nodes, wanted)
-        calls = _resolve(nodes, survey.keys if survey else depth_first(nodes, wanted), wanted)
+        calls = needed_calls(nodes, survey.keys if survey else depth_first(nodes, wanted), wanted)
         try:
             arranged = _arrange(calls, order)
         except _Contradiction:
@@ -115,118 +112,7 @@ def plan(
         return _number(calls, arranged, wanted, run_length, workers, options or {})
 
 
-@dataclass(slots=True)
-class _Calls:
-    """The calls that are needed, each after those it depends on; lists with an item for each."""
-
-    keys: list[Key]
-    calls: list[Call]
-    #: the places here of the calls whose values it needs
-    needs: list[tuple[int, ...]]
-    #: whether `needs` are its dependencies: no constants, no aliases
-    is_plain: list[bool]
-    #: how many calls need its value, and one more where the user wants it
-    users: list[int]
-    #: the places of those whose values the user wants
-    kept: set[int]
-    #: key of a call -> its place in the lists
-    places: dict[Key, int]
-    #: alias -> key of the call that it stands for in the end
-    targets: dict[Key, Key]
-    constants: dict[Key, Any]
-
-
-def depth_first(nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> list[Key]:
-    """Return the keys that are needed, each right after the dependencies that were still missing."""
-    #: False: what it depends on is being looked at
-    done: dict[Key, bool] = {}
-    sequence: list[Key] = []
-    for root in wanted:
-        if root in done:
-            continue
-        done[root] = False
-        stack = [(root, iter(nodes[root].dependencies))]
-        while stack:
-            key, rest = stack[-1]
-            for needed in rest:
-                state = done.get(needed)
-                if state is None:
-                    dependencies = nodes[needed].dependencies
-                    if dependencies:
-                        done[needed] = False
-                        stack.append((needed, iter(dependencies)))
-                        break
-                    done[needed] = True
-                    sequence.append(needed)
-                elif not state:
-                    raise CycleError(_describe_cycle([open_ for open_, _ in stack], needed))
-            else:
-                done[key] = True
-                sequence.append(key)
-                stack.pop()
-    return sequence
-
-
-def _describe_cycle(path: list[Key], closing: Key) -> str:
-    cycle = [*path[path.index(closing) :], closing]
-    names = [str(key) for key in cycle]
-    if len(names) > 20:
-        names[10:-9] = ["..."]
-    return f"the graph depends on itself: {' -> '.join(names)}"
-
-
-def _resolve(nodes: Mapping[Any, Node], sequence: Sequence[Key], wanted: Iterable[Key]) -> _Calls:
-    """Sort out the calls and what they need of each other; in `sequence` dependencies come first."""
-    found = _Calls([], [], [], [], [], set(), {}, {}, {})
-    constants, places, targets, users = found.constants, found.places, found.targets, found.users
-    for key in sequence:
-        node = nodes[key]
-        kind = type(node)
-        if kind is Constant:
-            constants[key] = node.value  # type: ignore[attr-defined]
-            continue
-        if kind is Alias:
-            target = node.target  # type: ignore[attr-defined]
-            target = targets.get(target, target)
-            if target in constants:
-                constants[key] = constants[target]
-            else:
-                targets[key] = target
-            continue
-        call = node if isinstance(node, Call) else _wrap(node)
-        needs: tuple[int, ...] = ()
-        is_plain = not call.has_large
-        if call.dependencies:
-            try:
-                needs = tuple([places[name] for name in call.dependencies])
-            except KeyError:
-                is_plain = False
-                names = [targets.get(name, name) for name in call.dependencies]
-                needs = tuple(dict.fromkeys([places[name] for name in names if name in places]))
-            for place in needs:
-                users[place] += 1
-        places[key] = len(users)
-        users.append(0)
-        found.keys.append(key)
-        found.calls.append(call)
-        found.needs.append(needs)
-        found.is_plain.append(is_plain)
-    for key in wanted:
-        if key not in constants:
-            place = places[targets.get(key, key)]
-            users[place] += 1
-            found.kept.add(place)
-    return found
-
-
-def _wrap(node: Node) -> Call:
-    """Return a call of a node that the planner cannot see through."""
-    keys = tuple(node.dependencies)
-    fill = [number for index in range(len(keys)) for number in (index + 2, index)]
-    return Call(call_node, keys, (node, keys, *[None] * len(keys)), fill)
-
-
-def _arrange(found: _Calls, order: Order | None) -> list[int] | None:
+def _arrange(found: NeededCalls, order: Order | None) -> list[int] | None:
     """Return the places of the calls in the order in which they are to be numbered; None: as they are.
 
     Raises _Contradiction if in the order given a call comes before one that it needs.
@@ -250,14 +136,14 @@ class _Contradiction(Exception):
 
 
 def _number(
-    found: _Calls,
+    found: NeededCalls,
     arranged: Sequence[int] | None,
     wanted: Iterable[Key],
     run_length: int,
-    workers: int,
+    workers: int | None,
     options: Mapping[Key, Any],
 ) -> Plan:
-    """Give each call a row of its own, or make it the next link of the chain that it continues; join small subtrees."""
+    """Give each call a row of its own, or make it the next link of the chain that it continues; fuse small subtrees."""
     #: of each call, by its place
     rows = [0] * len(found.keys)
     entries: list[tuple[Any, ...]] = []
@@ -300,9 +186,9 @@ def _number(
         rows[place] = row
     for row, steps in chains.items():
         entries[row] = (steps[-1][0], None, steps)
-    size = bundle_size(len(entries), workers)
-    if size > 1 and not options:
-        entries, dependencies, numbers = bundled(entries, dependencies, is_needed_once, size)
+    limit = fusion_limit(len(entries), workers)
+    if limit > 1 and not options:
+        entries, dependencies, numbers = fuse(entries, dependencies, is_needed_once, limit)
         rows = [numbers[row] for row in rows]
     targets, constants, places = found.targets, found.constants, found.places
     return Plan(

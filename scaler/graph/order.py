@@ -1,7 +1,7 @@
 """In which order the calls of a graph are best made: so that few values have to be kept at a time.
 
 Calls have numbers here, and `needs` says of each the numbers of those whose values it needs, all of them smaller than
-its own: depth first, as `scaler.client.graph` finds them. An order is a list of all numbers; in it, too, a call comes
+its own: depth first, as `scaler.graph.culling` finds them. An order is a list of all numbers; in it, too, a call comes
 after those it needs. All of this takes time in proportion to the number of dependencies. Plain code, no I/O.
 """
 

@@ -1,4 +1,4 @@
-"""Joined rows compute what the rows by themselves compute."""
+"""Fused rows compute what the rows by themselves compute."""
 
 from typing import Any
 
@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.client import bundle
-from scaler.client.bundle import LARGEST, bundle_size, bundled
-from scaler.client.graph import NO_BUNDLES, from_tuples, plan
+from scaler.graph import from_tuples, fusing, plan
+from scaler.graph.fusing import MOST_STEPS, fuse, fusion_limit
 from scaler.serialize.call import decode_function, encode_entries
 
 
@@ -33,7 +32,7 @@ def graphs(draw: Any) -> tuple[dict[str, Any], list[str]]:
     return graph, draw(st.lists(st.sampled_from(sorted(graph)), min_size=1, max_size=4, unique=True))
 
 
-def computed(graph: dict[str, Any], keys: list[str], workers: int) -> tuple[dict[str, Any], int]:
+def computed(graph: dict[str, Any], keys: list[str], workers: int | None) -> tuple[dict[str, Any], int]:
     """Run a plan as workers would; the values and the number of rows."""
     made = plan(from_tuples(graph), keys, workers=workers)
     values: list[Any] = []
@@ -47,39 +46,40 @@ def computed(graph: dict[str, Any], keys: list[str], workers: int) -> tuple[dict
 
 
 @given(graphs(), st.integers(2, 9))
-def test_bundles_compute_what_rows_compute(case: Any, limit: int) -> None:
+def test_fused_rows_compute_what_rows_compute(case: Any, limit: int) -> None:
     graph, keys = case
-    before, bundle.PER_WORKER = bundle.PER_WORKER, 1
+    before, fusing.ROWS_PER_WORKER = fusing.ROWS_PER_WORKER, 1
     try:
         joined, fewer = computed(graph, keys, max(1, len(graph) // limit))
     finally:
-        bundle.PER_WORKER = before
-    alone, rows = computed(graph, keys, NO_BUNDLES)
+        fusing.ROWS_PER_WORKER = before
+    alone, rows = computed(graph, keys, None)
     assert joined == alone
     assert fewer <= rows
 
 
 @given(
-    st.lists(st.lists(st.integers(0, 200), max_size=4, unique=True), min_size=1, max_size=60), st.integers(2, LARGEST)
+    st.lists(st.lists(st.integers(0, 200), max_size=4, unique=True), min_size=1, max_size=60),
+    st.integers(2, MOST_STEPS),
 )
-def test_a_bundle_has_no_more_steps_than_it_may(needs: list[list[int]], limit: int) -> None:
+def test_a_fused_row_has_no_more_steps_than_it_may(needs: list[list[int]], limit: int) -> None:
     dependencies = [tuple({need % row for need in mine} if row else ()) for row, mine in enumerate(needs)]
     uses = [sum(row in mine for mine in dependencies) for row in range(len(needs))]
     entries = [(row, name) for row in range(len(needs))]
-    left, _, numbers = bundled(entries, dependencies, [count == 1 for count in uses], limit)
+    left, _, numbers = fuse(entries, dependencies, [count == 1 for count in uses], limit)
     assert sum(len(entry[2]) if entry[1] is None else 1 for entry in left) == len(entries)
     assert max(len(entry[2]) if entry[1] is None else 1 for entry in left) <= limit
     assert all(0 <= number < len(left) for number in numbers)
 
 
-def test_small_graphs_and_large_clusters_have_no_bundles() -> None:
-    assert bundle_size(1_000, 100) == 1
-    assert bundle_size(1_000_000, NO_BUNDLES) == 1
+def test_nothing_is_fused_in_small_graphs_and_for_large_clusters() -> None:
+    assert fusion_limit(1_000, 100) == 1
+    assert fusion_limit(1_000_000, None) == 1
 
 
-def test_a_failing_step_of_a_bundle_is_named() -> None:
-    bundle = ("top", None, [("low", int, ("x",), (), ()), ("top", abs)], [(), (~0,)])
-    (entry,), _ = decode_function(encode_entries([bundle]))
+def test_a_failing_step_of_a_fused_row_is_named() -> None:
+    fused = ("top", None, [("low", int, ("x",), (), ()), ("top", abs)], [(), (~0,)])
+    (entry,), _ = decode_function(encode_entries([fused]))
     with pytest.raises(ValueError, match="invalid literal") as raised:
         entry.run([])
     assert raised.value.__notes__ == ["while computing 'low'"]

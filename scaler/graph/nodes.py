@@ -1,0 +1,127 @@
+"""The nodes of a graph: calls, constants, other names for a value; and what counts as a large value among them.
+
+A node is anything with `dependencies` (keys) that can be called with a mapping of their values. The three kinds here
+are those that the planner sees through; any other object of that shape, such as a dask GraphNode, runs as it is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Protocol
+
+from scaler.graph.remote import RemoteValue
+from scaler.serialize.entry import fill_in
+
+Key = Hashable
+
+#: values estimated larger than this, in bytes, are sent once, as objects, and not inside the rows that use them
+LARGE = 65536
+
+#: types whose values are never large; for speed
+SMALL_TYPES = frozenset({int, float, bool, type(None), complex, slice, type, FunctionType, BuiltinFunctionType})
+
+#: types into which is looked for large values
+_COLLECTIONS = frozenset({list, tuple, set, frozenset})
+
+
+class Node(Protocol):
+    """One vertex of a graph."""
+
+    @property
+    def dependencies(self) -> Iterable[Any]:
+        """The keys whose values it needs."""
+        ...
+
+    def __call__(self, values: Mapping[Any, Any], /) -> Any:
+        """Return its own value."""
+        ...
+
+
+class Constant:
+    """A value that is there already."""
+
+    __slots__ = ("value",)
+    dependencies: tuple[Key, ...] = ()
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, values: Mapping[Any, Any], /) -> Any:
+        """Return the value."""
+        return self.value
+
+
+class Alias:
+    """Another name for the value of `target`."""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Key) -> None:
+        self.target = target
+
+    @property
+    def dependencies(self) -> tuple[Key, ...]:
+        """The target alone."""
+        return (self.target,)
+
+    def __call__(self, values: Mapping[Any, Any], /) -> Any:
+        """Return the target's value."""
+        return values[self.target]
+
+
+class Call:
+    """A function call whose arguments, at any depth of lists and nested calls, may be the values of other nodes."""
+
+    __slots__ = ("args", "dependencies", "fill", "function", "has_large", "inner")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        dependencies: tuple[Key, ...],
+        args: Sequence[Any] | None = None,
+        fill: Sequence[int] = (),
+        inner: Any = (),
+        has_large: bool = False,
+    ) -> None:
+        self.function = function
+        #: keys, each once; `fill` counts in it
+        self.dependencies = dependencies
+        #: as in a step of `scaler.serialize.entry`; None if the arguments are just the dependencies
+        self.args = args
+        self.fill = fill
+        self.inner = inner
+        #: whether some argument in `args` is LARGE
+        self.has_large = has_large
+
+    def __call__(self, values: Mapping[Any, Any], /) -> Any:
+        """Call the function with the arguments filled in."""
+        found = [values[key] for key in self.dependencies]
+        if self.args is None:
+            return self.function(*found)
+        return fill_in(self.function, self.args, self.fill, self.inner, found)
+
+
+def is_large(value: Any) -> bool:
+    """Say whether a value is better sent once than copied into each row that uses it, or is in the cluster already."""
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return len(value) > LARGE
+    if kind in SMALL_TYPES or (kind in _COLLECTIONS and len(value) < 1000 and SMALL_TYPES.issuperset(map(type, value))):
+        return False
+    return isinstance(value, RemoteValue) or _estimate(value, 2) > LARGE
+
+
+def _estimate(value: Any, depth: int) -> float:
+    """Return about how many bytes a value takes, by a look at some of its items."""
+    kind = type(value)
+    try:
+        if kind in _COLLECTIONS or kind is dict:
+            items = list(itertools.islice(value.values() if kind is dict else value, 8)) if depth else []
+            per_item = sum(_estimate(item, depth - 1) for item in items) / (len(items) or 1)
+            return float(len(value) * (8 + per_item))
+        size = getattr(value, "nbytes", None)
+        return float(size if type(size) is int else value.__sizeof__())
+    except Exception:  # a class, or an object that cannot tell
+        return 0.0
