@@ -5,8 +5,7 @@ when somebody adds a callback or hands the future to `wait` or `as_completed`; `
 I/O thread that fulfils a future writes the value, then the state, then looks whether it is `_watched`; who waits sets
 `_watched`, then looks at the state: in either order one of them sees the other.
 
-A future is done, too, when its value lies in a store of the cluster (see `hold`). The thread that asks for the value
-loads it.
+A future is done, too, when its value lies in a store of the cluster. The thread that asks for the value loads it.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import CancelledError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from scaler.errors import ObjectLost
 from scaler.graph import RemoteValue
-
-if TYPE_CHECKING:
-    from scaler.client.client import Client
-    from scaler.client.hold import Hold
+from scaler.serialize.payload import SCALARS
 
 _first_look = threading.Lock()
 _LAZY: dict[str, Callable[[], Any]] = {
@@ -34,6 +31,36 @@ _LAZY: dict[str, Callable[[], Any]] = {
     "_done_callbacks": list,
     "_gates": list,
 }
+
+
+class FutureOwner(Protocol):
+    """What a future asks of the client that made it. Any thread."""
+
+    def wait(self, future: Future, timeout: float | None) -> float | None:
+        """Called by a thread that is going to wait, and may do something useful first; what is left of `timeout`."""
+
+    def prepare_to_block(self, future: Future) -> None:
+        """Somebody is going to wait for a pending future by its Condition, which nobody can help with."""
+
+    def copy(self, value: Any, body: bytes | None) -> Any:
+        """A value in an object that nobody else has; `body`: as it came, if it did."""
+
+    def cancel(self, futures: Iterable[Future], force: bool) -> int:
+        """Take tasks back; how many of these are cancelled. Blocks until the scheduler has answered."""
+
+
+class StoredValue(Protocol):
+    """A value in a store, which is kept there for as long as this lives."""
+
+    @property
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held while the value is loaded."""
+
+    def load(self, timeout: float | None = None) -> Any:
+        """The value, a new one each time. Blocks; raises TimeoutError, and why it can't be had."""
+
+    def defer(self, callback: Callable[[], object]) -> None:
+        """Have a thread call this that may block. Does not block itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +73,38 @@ class ProfilingInfo:
     peak_memory: int
 
 
+class _CallbackCollector(threading.local):
+    """`with callbacks_collected:` callbacks of futures that the calling thread ends are called at the block's end.
+
+    So whatever they wait for is not what this thread was just about to end. May be nested.
+    """
+
+    def __init__(self) -> None:
+        #: blocks that the thread is in
+        self._inside = 0
+        self._calls: list[Callable[[], None]] = []
+
+    def call(self, call: Callable[[], None]) -> None:
+        """Call this at the end of the block that the thread is in, or now if it is in none."""
+        if self._inside:
+            self._calls.append(call)
+        else:
+            call()
+
+    def __enter__(self) -> None:
+        self._inside += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._inside -= 1
+        if not self._inside and self._calls:
+            calls, self._calls = self._calls, []
+            for call in calls:
+                call()
+
+
+callbacks_collected = _CallbackCollector()
+
+
 class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     """The result of a task, some time. Everything `concurrent.futures.Future` does, and `await`.
 
@@ -56,17 +115,15 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     _state = PENDING
     _result = None
     _exception: BaseException | None = None
-    #: the client that made it; set on each instance
-    client: Client
     #: of its row, set by the session when it is sent
     id = 0
     _profiling: ProfilingInfo | None = None
     #: somebody waits, or wants to be called
     _watched = False
     #: of a value in a store: keeps it there
-    _hold: Hold | None = None
+    _stored: StoredValue | None = None
     #: the same until the value has been loaded
-    _unread: Hold | None = None
+    _unread: StoredValue | None = None
     #: load the value before callbacks are called
     _eager = False
     #: a value that may be changed, as it came
@@ -74,8 +131,9 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     #: the value is an object of the user's, not one that came
     _is_given = False
 
-    def __init__(self) -> None:
+    def __init__(self, owner: FutureOwner) -> None:
         """Made by clients only."""
+        self.owner = owner
 
     def __getattr__(self, name: str) -> Any:
         make = _LAZY.get(name)
@@ -85,7 +143,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             made = self.__dict__.setdefault(name, make())
             self._watched = True
         if name == "_condition" and self._state in (PENDING, RUNNING):
-            self.client.being_awaited(self)
+            self.owner.prepare_to_block(self)
         return made
 
     # ---- for users -------------------------------------------------------------------------------------------------
@@ -122,14 +180,14 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
 
     def _load(self, timeout: float | None) -> None:
         """Get the value from the store it is in."""
-        hold = self._unread
-        if hold is None:
+        stored = self._unread
+        if stored is None:
             return
-        with hold.lock:
+        with stored.lock:
             if self._unread is None:
                 return  # another thread was faster
             try:
-                self._result = hold.load(timeout)
+                self._result = stored.load(timeout)
             except Exception as error:
                 if timeout is not None and isinstance(error, TimeoutError):
                     raise
@@ -139,7 +197,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     @property
     def is_stored(self) -> bool:
         """Its value is in a store, where tasks can use it."""
-        return self._hold is not None and self._exception is None
+        return self._stored is not None and self._exception is None
 
     def fresh_result(self, timeout: float | None = None) -> Any:
         """The task's value in an object that nobody else has, as it was returned; blocks and raises like `result`.
@@ -148,23 +206,21 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         """
         if self._state is not FINISHED:
             timeout = self._wait_within(timeout)
-        hold = self._hold
-        if hold is not None and self._exception is None:
-            with hold.lock:
+        stored = self._stored
+        if stored is not None and self._exception is None:
+            with stored.lock:
                 try:
-                    return hold.load(timeout)
+                    return stored.load(timeout)
                 except ObjectLost:
                     if self._unread is not None:
                         raise
-            return self.client.copied(self._result)  # it came here before it was lost
+            return self.owner.copy(self._result, None)  # it came here before it was lost
         value = super().result(0)
-        if self._body is not None:
-            return self.client.unpickled(self._body)
-        return self.client.copied(value) if self._is_given else value
+        return self.owner.copy(value, self._body) if self._body is not None or self._is_given else value
 
     def value_or_self(self) -> Any:
         """The value as it came, if it came here in a message, else the future itself."""
-        if self._state is FINISHED and self._hold is None and self._exception is None:
+        if self._state is FINISHED and self._stored is None and self._exception is None:
             return self._result if self._is_given else self.fresh_result()
         return self
 
@@ -175,15 +231,9 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
 
     def _wait(self, timeout: float | None) -> None:
-        timeout = self.client.wait_for(self, timeout)
+        timeout = self.owner.wait(self, timeout)
         if self._state not in (PENDING, RUNNING):
             return
-        deadline = None if timeout is None else time.monotonic() + timeout
-        self.client.lead(self, timeout)
-        if self._state not in (PENDING, RUNNING):
-            return
-        if deadline is not None:
-            timeout = deadline - time.monotonic()
         gate = threading.Lock()
         gate.acquire()
         self._gates.append(gate)
@@ -200,7 +250,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             return True
         if self._state is FINISHED:
             return False
-        self.client.cancel([self], force=force)
+        self.owner.cancel([self], force)
         return self.cancelled()
 
     def profiling_info(self) -> ProfilingInfo:
@@ -226,22 +276,47 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         """The task returned this."""
         self._result = value
         del value
-        self.fulfilled()
+        self._finish()
 
-    def fulfilled(self) -> None:
-        """The task returned what `_result` is now."""
+    def fulfil_given(self, value: Any) -> None:
+        """The value is the user's own object, which was not sent anywhere."""
+        self._is_given = type(value) not in SCALARS
+        self.fulfil(value)
+
+    def fulfil_from(self, body: Any, load: Callable[[Any], Any]) -> None:
+        """The task returned what `load` makes of this. Fails with what that raises."""
+        try:
+            self._result = load(body)  # by no name here, which would keep it
+            if type(self._result) not in SCALARS:
+                self._body = bytes(body)
+        except BaseException as error:  # the user's classes may do anything while they are unpickled
+            error.add_note("(raised on the client, while a task's result was unpickled)")
+            self.fail(error)
+        else:
+            self._finish()
+
+    def fulfil_stored(self, stored: StoredValue) -> None:
+        """The task has returned; its value is in a store."""
+        self._stored = self._unread = stored
+        self._state = FINISHED
+        if self._watched:
+            self._announce()
+
+    def _finish(self) -> None:
         if self._state is FINISHED:  # it failed meanwhile
             return
         self._state = FINISHED
         if self._watched:
-            self.announce()
+            self._announce()
 
-    def hold(self, hold: Hold) -> None:
-        """The task has returned; its value is in a store."""
-        self._hold = self._unread = hold
-        self._state = FINISHED
-        if self._watched:
-            self.announce()
+    def profile(self, duration_us: int, peak_memory: int) -> None:
+        """What the task took; before it ends."""
+        self._profiling = ProfilingInfo(duration_us, peak_memory)
+
+    @property
+    def has_callbacks(self) -> bool:
+        """Somebody may be called when it ends."""
+        return "_done_callbacks" in self.__dict__
 
     def fail(self, error: BaseException) -> None:
         """The task ended with this."""
@@ -250,14 +325,14 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         self._exception = error
         self._state = FINISHED
         if self._watched:
-            self.announce()
+            self._announce()
 
-    def begun(self) -> None:
+    def mark_running(self) -> None:
         """The task runs and can't be cancelled."""
         if self._state is PENDING:
             self._state = RUNNING
 
-    def withdrawn(self) -> None:
+    def mark_cancelled(self) -> None:
         """The task was cancelled."""
         if not self._watched and self._state in (PENDING, RUNNING):
             self._state = CANCELLED_AND_NOTIFIED
@@ -273,9 +348,9 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             else:
                 return
         self._open_gates()
-        self._invoke_callbacks()
+        callbacks_collected.call(self._invoke_callbacks)
 
-    def announce(self) -> None:
+    def _announce(self) -> None:
         """Tell those who wait."""
         self._open_gates()
         if "_condition" not in self.__dict__:
@@ -289,12 +364,13 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             self._condition.notify_all()
         if not self._done_callbacks:
             return
-        if self._unread is None:
-            self._invoke_callbacks()
+        unread = self._unread
+        if unread is None:
+            callbacks_collected.call(self._invoke_callbacks)
         else:  # they will want the value, and that may take its time
-            self.client.call_later(self._call_back)
+            unread.defer(self._load_and_call_back)
 
-    def _call_back(self) -> None:
+    def _load_and_call_back(self) -> None:
         if self._eager:
             self._load(None)
         self._invoke_callbacks()
@@ -311,7 +387,7 @@ def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:
         future._result = value
         future._state = FINISHED
         if future._watched:
-            future.announce()
+            future._announce()
 
 
 __all__ = ["CancelledError", "Future", "ProfilingInfo", "fulfil_all"]

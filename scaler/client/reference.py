@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from scaler.graph import RemoteValue
 
-if TYPE_CHECKING:
-    from scaler.client.client import Client
+
+class ObjectOwner(Protocol):
+    """What a reference asks of the client that sent the object."""
+
+    def release(self, object_id: int) -> None:
+        """The object is not needed. Called by the garbage collector, at any point: must not take a lock."""
 
 
 class ObjectRef(RemoteValue):
@@ -16,19 +20,15 @@ class ObjectRef(RemoteValue):
     The object is kept by the cluster for as long as this, or a task that needs it, lives.
     """
 
-    __slots__ = ("__weakref__", "_client", "id", "name", "size")
+    __slots__ = ("__weakref__", "id", "name", "owner", "size")
 
-    def __init__(self, client: Client, object_id: int, size: int, name: str | None) -> None:
-        self._client = client
+    def __init__(self, owner: ObjectOwner, object_id: int, size: int, name: str | None) -> None:
+        #: the client's; only its tasks can use the object
+        self.owner = owner
         self.id = object_id
         #: bytes it takes when serialised
         self.size = size
         self.name = name
-
-    @property
-    def client(self) -> Client:
-        """The client that sent it; only its tasks can use it."""
-        return self._client
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
@@ -38,4 +38,4 @@ class ObjectRef(RemoteValue):
         raise TypeError("an ObjectRef can't be inside another value: pass it to a task as an argument of its own")
 
     def __del__(self) -> None:
-        self._client.release_object(self.id)
+        self.owner.release(self.id)

@@ -22,7 +22,7 @@ TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
     from scaler.client import Future
-    from scaler.client.mapping import MapJob
+    from scaler.client.waiting.map_job import MapJob
     from scaler.common.callback_thread import CallbackThread
     from scaler.common.collector import collector_paused
     from scaler.extension.clients import FoundClient, find_client, is_inside_task, shared_client, surrounding_address
@@ -57,7 +57,7 @@ _HOMES = {
     "CallbackThread": "scaler.common.callback_thread",
     "FoundClient": "scaler.extension.clients",
     "Future": "scaler.client",
-    "MapJob": "scaler.client.mapping",
+    "MapJob": "scaler.client.waiting.map_job",
     "SCALAR_TYPES": "scaler.extension.values",
     "collector_paused": "scaler.common.collector",
     "fail_future": "scaler.extension.submitting",

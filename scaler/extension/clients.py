@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from scaler.client import Client, nesting
+from scaler.client import Client, surroundings
+from scaler.client import client as clients
 from scaler.cluster import embedded
+from scaler.worker import context
 
 
 class FoundClient(NamedTuple):
@@ -36,7 +38,7 @@ def shared_client(address: str) -> Client:
 
     Any thread may call this. Blocks until there is a connection, and raises like `scaler.Client`.
     """
-    return nesting.shared_client(address, None)
+    return clients.shared_client(address)
 
 
 def surrounding_address() -> str | None:
@@ -44,9 +46,9 @@ def surrounding_address() -> str | None:
 
     Does not block. Raises `AddressError` if the variable holds none.
     """
-    return nesting.surrounding_address()
+    return surroundings.surrounding_address()
 
 
 def is_inside_task() -> bool:
     """Whether the calling thread runs a task: true only in a worker's main thread. Does not block."""
-    return nesting.current() is not None
+    return context.current() is not None

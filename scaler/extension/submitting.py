@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.client import Client, Future
-from scaler.client.mapping import MapJob
+from scaler.client.client import parts_of
+from scaler.client.waiting.map_job import MapJob
 
 
 def submit_map(
@@ -18,7 +19,8 @@ def submit_map(
     come, `results(timeout)` is all of them, `wait()` blocks until all have ended, `cancel()` takes back what has not
     begun. Blocks only while large items are written to a store. Raises like `Client.submit`.
     """
-    return client.map_job(function, items, spread, least_together)
+    parts, options = parts_of(client)
+    return parts.maps.send(function, options, items, spread, least_together)
 
 
 def fail_future(future: Future, error: BaseException) -> None:
@@ -40,4 +42,5 @@ def issue_warnings(client: Client) -> None:
     All that a task has issued is there when its result is. Does not block. Raises the warnings that the thread's
     filters make errors.
     """
-    client.issue_warnings()
+    parts, _ = parts_of(client)
+    parts.task_warnings.issue()

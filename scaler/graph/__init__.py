@@ -25,7 +25,7 @@ from scaler.graph.reading import (
     call_from_tuple,
     from_tuples,
 )
-from scaler.graph.remote import RemoteValue
+from scaler.graph.remote_value import RemoteValue
 from scaler.serialize.entry import as_dict, as_frozenset, as_list, as_set, as_tuple, call_node, itself, with_keywords
 
 __all__ = [

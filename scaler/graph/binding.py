@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scaler.graph.nodes import Call, Key, is_large
-from scaler.graph.remote import RemoteValue
+from scaler.graph.remote_value import RemoteValue
 
 
 class Binder:

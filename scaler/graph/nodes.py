@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
 
-from scaler.graph.remote import RemoteValue
+from scaler.graph.remote_value import RemoteValue
 from scaler.serialize.entry import fill_in
 
 Key = Hashable

@@ -23,7 +23,7 @@ from scaler import (
     SerializationError,
     TaskError,
 )
-from scaler.client.stores import Stores
+from scaler.client.values.stores import Stores
 
 
 def double(x):

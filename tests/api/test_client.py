@@ -1,10 +1,11 @@
 """The client's calls: submit, map, graphs, objects, captured functions, serializers."""
 
 import math
+import pickle
 
 import pytest
 
-from scaler import Client, Serializer
+from scaler import Client, ClientClosed, Serializer
 
 
 def add(a, b, c=0):
@@ -81,8 +82,6 @@ def test_a_closure_is_captured_as_it_is_when_it_is_submitted(client):
 
 
 def test_a_custom_serializer_is_called_for_function_arguments_and_result_one_by_one(cluster, tmp_path):
-    import pickle
-
     import cloudpickle
 
     log = str(tmp_path / "log")
@@ -115,3 +114,19 @@ def test_a_client_finds_its_address_in_the_environment(cluster, monkeypatch):
         assert client.address == cluster.address
         assert client.n_workers == 2
         assert client.submit(inc, 1).result(20) == 2
+
+
+def test_views_share_everything_and_pickle_as_their_client(connect, start_cluster):
+    client = connect(start_cluster(), reconnect=1.0)
+    view = client.with_options(priority=3).with_options(retries=1)
+    table = view.send_object([1, 2, 3])
+    assert client.submit(sum, table).result(20) == client.submit(inc, view.submit(add, 2, 3)).result(20) == 6
+    assert (view.address, view.n_workers, repr(view)) == (client.address, client.n_workers, repr(client))
+    copy = pickle.loads(pickle.dumps(view))
+    assert copy is pickle.loads(pickle.dumps(client))
+    assert copy.submit(inc, 1).result(20) == 2
+    copy.disconnect()
+    view.disconnect()
+    assert client.closed
+    with pytest.raises(ClientClosed):
+        client.submit(inc, 1)

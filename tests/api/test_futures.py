@@ -287,3 +287,52 @@ def test_clients_leave_neither_threads_nor_descriptors(cluster):
         use()
     assert threading.active_count() == threads
     assert len(os.listdir("/proc/self/fd")) == files
+
+
+@pytest.mark.parametrize("kind", ["result", "map", "wait", "cancel", "large argument"])
+def test_a_callback_may_wait_for_whatever_comes_after_it(client, kind):
+    """Also while other tasks are under way; the thread that calls it is not missed."""
+    other = client.submit(time.sleep, 5)
+    first = client.submit(lambda: time.sleep(0.3) or 2)
+    ended = concurrent.futures.Future()
+
+    def waits(future):
+        try:
+            if kind == "result":
+                ended.set_result(client.submit(double, future.result()).result(20))
+            elif kind == "map":
+                ended.set_result(client.map(double, [2])[0])
+            elif kind == "wait":
+                following = client.submit(double, 2)
+                concurrent.futures.wait([following], 20)
+                ended.set_result(following.result(0))
+            elif kind == "cancel":
+                began = time.monotonic()
+                assert client.cancel([other], force=True) == 1
+                ended.set_result(4 if time.monotonic() - began < 4 else "late")
+            else:
+                ended.set_result(client.submit(len, b"4" * 1_000_000).result(20) // 250_000)
+        except BaseException as error:
+            ended.set_exception(error)
+
+    first.add_done_callback(waits)
+    assert ended.result(30) == 4
+    assert client.submit(double, 5).result(20) == 10
+    client.cancel([other], force=True)
+
+
+def test_a_callback_may_wait_for_what_came_together_with_its_future(client):
+    futures = [client.submit(double, n) for n in range(100)]
+    sums = []
+    for future in futures[:3]:
+        future.add_done_callback(lambda _: sums.append(sum(other.result(20) for other in futures)))
+    until(lambda: len(sums) == 3)
+    assert sums == [9900] * 3
+
+
+def test_callbacks_that_wait_end_when_the_client_is_closed(client):
+    others = [client.submit(time.sleep, 60) for _ in range(20)]
+    seen = []
+    others[0].add_done_callback(lambda _: seen.append([other.cancelled() for other in others]))
+    client.disconnect()
+    assert seen == [[True] * 20]

@@ -13,6 +13,7 @@ import warnings
 import numpy
 import pytest
 from support import ROOT, until
+from support.client_parts import remembered_entries
 
 joblib = pytest.importorskip("joblib", reason="joblib is not installed")
 from joblib import Parallel, delayed  # noqa: E402
@@ -134,11 +135,10 @@ def test_an_error_ends_the_calls_that_run(in_use, client):
 
 def test_an_array_of_all_calls_is_stored_once(in_use, client):
     table = numpy.arange(1_000_000)
-    sent = client._reactor.sent
-    before = sum(1 for entry in sent._entries.values() if entry.sent is not None)
+    before = sum(1 for entry in remembered_entries(client) if entry.sent is not None)
     results = Parallel(batch_size=1)(delayed(numpy.take)(table, n) for n in range(20))
     assert results == list(range(20))
-    assert sum(1 for entry in sent._entries.values() if entry.sent is not None) == before + 1
+    assert sum(1 for entry in remembered_entries(client) if entry.sent is not None) == before + 1
 
 
 def test_a_call_may_change_its_array(in_use):

@@ -11,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import until
+from support.client_parts import forget_stores, store_place
 from support.stores import objects
 
 from scaler import Client, Executor, ObjectLost, SerializationError, Serializer, StoreFull
-from scaler.client import stores as stores_module
+from scaler.client.client import parts_of
+from scaler.client.values import places as places_module
+from scaler.client.values import stores as stores_module
 from scaler.store import StoreFull as NoRoom
 
 #: of an array of 2.4 MB
@@ -35,26 +38,26 @@ def make(number):
 
 def files(client):
     """The objects in the store that a client uses."""
-    place = client._reactor.stores._place
+    place = store_place(client)
     return {} if place is None else objects(Path(place.store.path))
 
 
 def files_of(client):
     """The names of those that are its own."""
-    number = client._link.welcome.number
+    number = parts_of(client)[0].driver.welcome.number
     return {name for name in files(client) if name.startswith(f"{number}-")}
 
 
 def writes(client, monkeypatch):
     """What this client has written since, by object id."""
     written = []
-    write = stores_module.write_object
+    write = places_module.write_object
 
     def count(path, key, inband, buffers, fill):
         written.append(key[1])
         return write(path, key, inband, buffers, fill)
 
-    monkeypatch.setattr(stores_module, "write_object", count)
+    monkeypatch.setattr(places_module, "write_object", count)
     return written
 
 
@@ -143,7 +146,7 @@ def test_a_full_store_names_the_argument_its_size_and_the_room(client, monkeypat
 
     monkeypatch.setattr(stores_module, "ROOM_PATIENCE", 0.0)
     client.submit(total, np.ones(NUMBERS)).result(20)
-    monkeypatch.setattr(stores_module, "write_object", full)
+    monkeypatch.setattr(places_module, "write_object", full)
     with pytest.raises(StoreFull, match=r"argument 'plus' of .*first takes 2,400,064 bytes: .* 1,000 are free"):
         client.submit(first, 1, plus=np.full(NUMBERS, 2))
     with pytest.raises(OSError, match=r"the object table takes"):
@@ -284,7 +287,7 @@ def test_results_outlive_their_client(start_cluster):
 def test_a_result_that_is_gone_names_task_and_object(client):
     future = client.submit(make, 1)
     wait([future], 20)
-    client._link.release(future.id)
+    parts_of(client)[0].driver.release(future.id)
     client.submit(abs, 1).result(20)
     until(lambda: not files_of(client))
     with pytest.raises(ObjectLost, match=rf"result of task .*make \({future.id}\) is lost"):
@@ -380,8 +383,7 @@ def test_a_forked_child_can_read_nothing_that_it_would_have_to_ask_for(client):
     if not pid:
         code = 1
         try:
-            client._reactor.stores._place = None
-            client._reactor.stores._readable = {}
+            forget_stores(client)
             future.result()
         except RuntimeError as error:
             code = 0 if "forked" in str(error) else 2

@@ -14,6 +14,7 @@ from dask import _task_spec as spec
 from dask.callbacks import Callback
 from dask.delayed import delayed
 
+import scaler.extension
 from scaler.errors import CycleError
 from scaler.graph import plan
 from scaler.serialize.call import decode_function, encode_entries
@@ -57,9 +58,6 @@ class InProcess:
     def with_options(self, pass_warnings):
         return self
 
-    def issue_warnings(self):
-        """They were issued here in the first place."""
-
     def cancel(self, futures, force=False):
         self.cancelled.append(force)
 
@@ -69,8 +67,14 @@ class InProcess:
 
 
 @pytest.fixture
-def fake():
-    return InProcess()
+def fake(monkeypatch):
+    made = InProcess()
+    issue = scaler.extension.issue_warnings
+    # those of its tasks were issued here in the first place
+    monkeypatch.setattr(
+        "scaler_dask.graph_session.issue_warnings", lambda client: None if client is made else issue(client)
+    )
+    return made
 
 
 @pytest.fixture(params=["in process", "embedded"])

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 from support import until
+from support.client_parts import store_place
 from support.stores import holdings, objects_of, stores
 
 from scaler import ObjectLost
@@ -131,12 +132,12 @@ def test_a_client_that_had_no_agent_on_its_host_uses_the_store_of_one_that_comes
     lost = client.submit(lambda a: time.sleep(0.2) or float(a[0]), np.ones(MANY))
     assert kill_who_holds([agent], 8 * MANY) == []
     beside = int(daemons.scheduler.says(r"store (\d+) joined", 20)[1])
-    until(lambda: (place := client._reactor.stores._place) and place.agent == beside, "the client to make do with it")
+    until(lambda: (place := store_place(client)) and place.agent == beside, "the client to make do with it")
     new = daemons.start_agent(1)
     assert lost.result(20) == 1.0
     assert client.submit(lambda a: float(a[0]), np.full(2 * MANY, 2.0)).result(20) == 2.0
     assert len(objects_of(new.pid, 16 * MANY)) == 1
-    assert client._reactor.stores._place.agent != beside
+    assert store_place(client).agent != beside
 
 
 def test_a_changed_argument_whose_agent_died_is_lost_and_not_another_one(daemons):

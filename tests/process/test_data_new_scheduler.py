@@ -8,6 +8,7 @@ import pytest
 from support import until
 
 from scaler import ObjectLost
+from scaler.extension import submit_map
 
 QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "1", "--client-timeout", "2")
 NUMBERS = 300_000
@@ -37,7 +38,7 @@ def test_what_is_under_way_ends_and_what_was_sent_can_be_used_again(daemons, cli
     assert loaded.result(20).shape == (NUMBERS,)
     futures = [client.submit(work, array, sent, 0.2) for _ in range(8)]
     futures += [client.submit(lambda n: work(array, array, 0) + n, n) for n in range(3)]  # a large function
-    job = client.map_job(lambda a: float(a.sum()), [np.full(30_000, n) for n in range(20)], True)
+    job = submit_map(client, lambda a: float(a.sum()), [np.full(30_000, n) for n in range(20)], True)
     constants = client.submit_graph({"a": array, "b": (work, "a", "a", 0.2)}, ["b"])
     until(lambda: futures[0].done())
     restart(daemons)

@@ -12,6 +12,7 @@ import pytest
 from support import until, workers_of
 
 from scaler import WorkerLost
+from scaler.extension import submit_map
 
 ROWS = 5_000
 #: small, so that the tests need not wait
@@ -50,7 +51,7 @@ def test_a_worker_killed_under_a_map_costs_no_result(start_cluster, connect):
     client = connect(cluster)
     warm = client.submit(work, 1)
     assert warm.result(20) == 1
-    job = client.map_job(work, list(range(ROWS)), spread=True)
+    job = submit_map(client, work, list(range(ROWS)), spread=True)
     before = workers_of(cluster.pid)
     until(lambda: sum(psutil.Process(before[0]).cpu_times()[:2]) > 0.1)
     os.kill(before[0], signal.SIGKILL)
@@ -138,7 +139,7 @@ def test_a_poisonous_row_of_a_map_spares_the_others(start_cluster, connect):
         return x
 
     client = connect(start_cluster(2))
-    job = client.map_job(die_at_50, list(range(100)), spread=True)
+    job = submit_map(client, die_at_50, list(range(100)), spread=True)
     with pytest.raises(WorkerLost, match="SIGSEGV"):
         job.results(40)
     assert client.map(die_at_50, range(50), timeout=30) == list(range(50))

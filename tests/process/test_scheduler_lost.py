@@ -8,6 +8,7 @@ import pytest
 from support import alive, until, workers_of
 
 from scaler import ConnectionFailed
+from scaler.extension import submit_map
 
 
 @pytest.fixture(params=["local socket", "tcp"])
@@ -60,7 +61,7 @@ def test_goodbye_does_not_wait_for_a_scheduler_that_is_gone(daemons):
 def test_a_map_that_waits_ends_too(daemons):
     daemons.start_scheduler()
     client = daemons.client(reconnect=0.5)
-    job = client.map_job(double, list(range(100)), spread=True)  # there is no agent
+    job = submit_map(client, double, list(range(100)), spread=True)  # there is no agent
     daemons.scheduler.signal(signal.SIGKILL)
     with pytest.raises(ConnectionFailed, match="is gone"):
         job.results(10)
@@ -72,11 +73,13 @@ def test_the_interpreter_ends_though_the_scheduler_is_gone(daemons, scripts):
         """
         import sys, time
         import scaler
+        from scaler.client.client import parts_of
 
         client = scaler.Client(sys.argv[1])
         futures = [client.submit(pow, 2, 3) for _ in range(100)]
         print("sent", flush=True)
-        while client._link.failure is None and not client._link._connection.is_closed:
+        parts, _ = parts_of(client)
+        while parts.liveness.failure is None and not parts.driver._line.connection.is_closed:
             time.sleep(0.01)
         """,
         daemons.address,

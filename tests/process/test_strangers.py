@@ -12,6 +12,7 @@ import time
 
 import pytest
 from support import DEADLINE, alive, until
+from support.client_parts import connection_of
 from support.programs import environment
 
 from scaler import HandshakeRefused
@@ -36,11 +37,11 @@ def friend(daemons):
     daemons.start_agent(1)
     client = daemons.client()
     pending = [client.submit(double, x) for x in range(100)]
-    connection = client._link._connection
+    connection = connection_of(client)
     yield client
     assert [future.result(20) for future in pending] == [2 * x for x in range(100)]
     assert client.submit(double, 21).result(20) == 42
-    assert client._link._connection is connection
+    assert connection_of(client) is connection
     assert not connection.is_closed
     assert alive(daemons.scheduler.pid)
 

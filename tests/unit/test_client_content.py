@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from scaler.client import content as module
-from scaler.client.content import Content, address_of, key_of, reference_to
+from scaler.client.values import content as module
+from scaler.client.values.content import Content, address_of, key_of, reference_to
 from scaler.serialize.outofband import pack
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 from scaler.client.future import Future
 
@@ -26,7 +27,7 @@ class Gate:
 
 
 def test_every_thread_that_waits_is_woken_however_fast_the_others_go() -> None:
-    future = Future()
+    future = Future(Mock())
     gates = [Gate(future._gates) for _ in range(3)]
     future.fulfil(1)
     assert [gate.locked() for gate in gates] == [False, False, False]

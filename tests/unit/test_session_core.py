@@ -5,8 +5,8 @@ from typing import Any
 
 from simulator.scripted import graph, spans, task
 
-from scaler.client import events as ev
-from scaler.client.session import SessionCore
+from scaler.client.core import events as ev
+from scaler.client.core.session import SessionCore
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -76,6 +76,11 @@ class Session:
         return [effect.message for effect in effects if isinstance(effect, ev.Transmit)]
 
 
+def outstanding(session: Session) -> int:
+    """Wanted rows that have not ended."""
+    return sum(group.left for group in {pending.group for pending in session.core.pending.by_id.values()})
+
+
 def ended(batch: int, lo: int, hi: int, outcome: int = VALUES_EACH) -> TaskResult:
     """A result message with the values lo, lo+1, ..."""
     builder = ResultBuilder(0)
@@ -110,9 +115,9 @@ def test_each_row_is_resolved_once() -> None:
     session.submit(task(10, 4))
     assert resolved(session.hear(ended(10, 1, 3))) == [(1, 3, 2)]
     assert resolved(session.hear(ended(10, 1, 2))) == []
-    assert session.core.outstanding == 2
+    assert outstanding(session) == 2
     assert resolved(session.hear(ended(10, 0, 1), ended(10, 3, 4))) == [(0, 1, 1), (3, 4, 1)]
-    assert session.core.pending == {}
+    assert session.core.pending.by_id == {}
 
 
 def test_of_rows_said_twice_only_new_ones_are_resolved() -> None:
@@ -127,7 +132,7 @@ def test_of_rows_said_twice_only_new_ones_are_resolved() -> None:
             assert [pickle.loads(e.span.body) for e in effects] == [[0, 1], [3, 4, 5]]
         elif outcome == VALUES_EACH:
             assert [[pickle.loads(v) for v in values_of(e.span)] for e in effects] == [[0, 1], [3, 4, 5]]
-        assert session.core.pending == {}
+        assert session.core.pending.by_id == {}
 
 
 def test_rows_of_a_list_that_is_none_end_with_an_error_and_no_others() -> None:
@@ -142,7 +147,7 @@ def test_rows_of_a_list_that_is_none_end_with_an_error_and_no_others() -> None:
     assert resolved(effects) == [(0, 1, 1), (1, 2, 1), (3, 4, 1)]
     assert {e.span.outcome for e in effects} == {ERROR}
     assert "a worker sent a list of results" in str(decode_error(effects[0].span.body))
-    assert list(session.core.pending) == [other[0].id]
+    assert list(session.core.pending.by_id) == [other[0].id]
 
 
 def test_a_scheduler_that_forgot_everything_is_told_again() -> None:
@@ -184,9 +189,9 @@ def test_it_is_asked_again_for_what_was_not_answered() -> None:
 def test_a_client_that_was_leaving_says_only_goodbye_to_a_new_scheduler() -> None:
     session = Session()
     session.submit(task(10, 1))
-    session.do(ev.Say(DisconnectRequest()))
+    session.do(ev.Request(DisconnectRequest()))
     assert [type(message) for message in session.anew()] == [DisconnectRequest]
-    assert isinstance(session.hear(DisconnectResponse())[0], ev.Answered)
+    assert isinstance(session.hear(DisconnectResponse())[0], ev.RequestAnswered)
 
 
 def test_a_cancellation_names_only_rows_that_have_not_ended() -> None:
@@ -203,7 +208,7 @@ def test_a_refused_cancellation_is_said_to_the_tokens() -> None:
     session = Session()
     tokens = session.submit(task(10, 2))
     (effect,) = session.hear(spans(TaskRunning, 0, (10, 1, 2)))
-    assert isinstance(effect, ev.Unwithdrawable)
+    assert isinstance(effect, ev.CancelRefused)
     assert list(effect.tokens) == tokens[1:]
 
 
@@ -219,14 +224,14 @@ def test_a_claim_of_a_map_asks_for_half_of_what_is_left() -> None:
 
 def test_granted_rows_are_the_claimers_and_refused_ones_are_said_so() -> None:
     session = Session()
-    tokens = session.submit(task(10, 2), recipe="recipe")
+    tokens = session.submit(task(10, 2), template="template")
     answer = TaskClaimResponse(spans(Spans, 0, (10, 0, 1)), spans(Spans, 0, (10, 1, 2)))
     granted, refused = session.hear(answer)
-    assert isinstance(granted, ev.Granted)
-    assert (granted.token, granted.row, granted.recipe) == (tokens[0], 0, "recipe")
+    assert isinstance(granted, ev.ClaimGranted)
+    assert (granted.token, granted.row, granted.template) == (tokens[0], 0, "template")
     assert isinstance(refused, ev.ClaimRefused)
     assert list(refused.tokens) == [tokens[1]]
-    assert session.core.outstanding == 1
+    assert outstanding(session) == 1
 
 
 def test_a_claim_of_a_row_that_ended_meanwhile_is_refused_here() -> None:
@@ -239,14 +244,14 @@ def test_a_value_is_found_by_the_id_that_its_user_was_sent_with() -> None:
     (source,) = session.submit(task(10, 1))
     session.submit(task(20, 1, dependency_counts=u32([1]), dependencies=u64([10])), needs=[[source]])
     source.id = 30  # it was claimed, and sent again
-    assert session.core.needed(10) is source
-    assert session.core.needed(11) is None
+    assert session.core.pending.need(10) is source
+    assert session.core.pending.need(11) is None
 
 
 def test_a_value_asked_for_is_sent_once_and_is_not_an_object_of_the_clients() -> None:
     session = Session()
     (effect,) = session.hear(ObjectRequest(u32([0]), u64([10])))
-    assert isinstance(effect, ev.Supply)
+    assert isinstance(effect, ev.ProvideObject)
     assert len(session.do(ev.Announce(10, b"value"))) == 1
     assert session.do(ev.Announce(10, b"value")) == []
     assert session.anew() == []
@@ -261,16 +266,16 @@ def test_an_answer_that_a_scheduler_asked_for_that_is_gone_is_not_sent() -> None
 
 def test_batches_of_a_graph_end_together_and_a_failed_one_takes_its_rest_along() -> None:
     session = Session()
-    group = ev.Group(2)
+    group = ev.BatchGroup(2)
     for batch in (10, 20):
         session.do(ev.Submit(graph(batch, [[], [0]], [1]), [None, Token()], group=group))
     session.hear(ended(10, 1, 2))
-    assert len(session.core.pending) == 2
+    assert len(session.core.pending.by_id) == 2
     effects = session.hear(ended(20, 1, 2, ERROR))
     cancel = effects[-1].message
     assert isinstance(cancel, TaskCancel)
     assert [span[1] for span in cancel.spans] == [10, 20]
-    assert session.core.pending == {}
+    assert session.core.pending.by_id == {}
 
 
 def test_heartbeats_are_sent_at_the_pace_that_was_asked_for() -> None:
@@ -298,10 +303,10 @@ def test_a_stored_object_is_announced_with_its_place() -> None:
     assert isinstance(announced, ObjectAnnounce)
     assert (list(announced.ids), list(announced.kinds)) == ([5], [STORED_OBJECT])
     assert PLACE.unpack(announced.bodies[0]) == (200_000, 7)
-    assert session.core.source_of(5) == "source"
-    assert session.core.payload_of(5) is None
+    assert session.core.objects.source_of(5) == "source"
+    assert session.core.objects.payload_of(5) is None
     session.do(ev.Release([5]))
-    assert session.core.source_of(5) is None
+    assert session.core.objects.source_of(5) is None
 
 
 def test_a_new_scheduler_is_told_nothing_before_the_stored_objects_are_written_again() -> None:
@@ -312,8 +317,8 @@ def test_a_new_scheduler_is_told_nothing_before_the_stored_objects_are_written_a
     session.submit(task(11, 1))
     session.do(ev.Release([6]))  # pending rows may need it
     renewed, restore = session.do(ev.Welcomed(False, 1.0, 2))
-    assert isinstance(renewed, ev.Renewed)
-    assert isinstance(restore, ev.Restore)
+    assert isinstance(renewed, ev.StoresRenewed)
+    assert isinstance(restore, ev.RestoreObjects)
     assert [announce.source for announce in restore.objects] == ["five", "six"]
     session.submit(task(12, 1))
     session.do(ev.Announce(7, b"seven"))
@@ -336,9 +341,9 @@ def test_an_object_that_cannot_be_written_again_is_left_out() -> None:
     session.submit(task(10, 1))
     session.do(ev.Welcomed(False, 1.0, 2))
     assert [type(message) for message in messages(session.do(ev.Restored(5, None)))] == [Task]
-    assert session.core.source_of(5) == "source"  # says why, if it is asked for
+    assert session.core.objects.source_of(5) == "source"  # says why, if it is asked for
     _, restore = session.do(ev.Welcomed(False, 1.0, 2))
-    assert isinstance(restore, ev.Restore)
+    assert isinstance(restore, ev.RestoreObjects)
     assert len(restore.objects) == 1
 
 
@@ -347,11 +352,11 @@ def test_an_object_that_was_written_for_a_scheduler_that_is_gone_is_written_agai
     old = stored(session, 5)
     session.anew()
     (effect,) = session.do(old)
-    assert isinstance(effect, ev.Restore)
+    assert isinstance(effect, ev.RestoreObjects)
     session.submit(task(10, 1))
     session.do(ev.Welcomed(False, 1.0, 2))
     (again,) = session.do(ev.Restored(5, old))
-    assert isinstance(again, ev.Restore)
+    assert isinstance(again, ev.RestoreObjects)
     assert [type(m) for m in messages(session.do(ev.Restored(5, stored(session, 5))))] == [ObjectAnnounce, Task]
 
 
@@ -362,7 +367,7 @@ def test_what_a_scheduler_asked_for_is_written_for_that_one() -> None:
     session.anew()
     session.hear(ObjectRequest(u32([0]), u64([10])))
     (effect,) = session.do(late)
-    assert isinstance(effect, ev.Supply)
+    assert isinstance(effect, ev.ProvideObject)
     assert len(messages(session.do(stored(session, 10)))) == 1
 
 
@@ -393,15 +398,15 @@ def test_values_that_are_stored_once_more_and_that_nobody_holds_are_released() -
 
 def test_stored_results_are_no_failures_of_a_graph() -> None:
     session = Session()
-    group = ev.Group(1)
+    group = ev.BatchGroup(1)
     session.do(ev.Submit(graph(10, [[], [0]], [1]), [None, Token()], group=group))
     assert messages(session.hear(ended(10, 1, 2, STORED))) == []
-    assert session.core.pending == {}
+    assert session.core.pending.by_id == {}
 
 
 def test_questions_about_stores_are_passed_on_both_ways() -> None:
     session = Session()
-    (asked,) = messages(session.do(ev.Say(StoreRequest())))
+    (asked,) = messages(session.do(ev.Request(StoreRequest())))
     assert asked == StoreRequest()
     offers, answer = StoreOffers(u32([1]), ("",), ("",), ("",)), ObjectResponse(u32([0]), u64([5]))
-    assert session.hear(offers, answer) == [ev.Told(offers), ev.Told(answer)]
+    assert session.hear(offers, answer) == [ev.StoreAnswered(offers), ev.StoreAnswered(answer)]

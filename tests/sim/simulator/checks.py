@@ -69,7 +69,7 @@ def check_session(world: World, client: Any) -> None:
     """What the session waits for is what its user waits for."""
     if world.look.random() < 0.05 or THOROUGH:
         session = client.session
-        groups = {pending.group for pending in session.pending.values()}
+        groups = {pending.group for pending in session.pending.by_id.values()}
         for group in groups:
             require(group.left > 0, f"{client.name}: a group without rows left is pending: {group}")
         left = sum(group.left for group in groups)

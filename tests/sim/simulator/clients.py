@@ -4,8 +4,8 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scaler.client import events as ev
-from scaler.client.session import SessionCore
+from scaler.client.core import events as ev
+from scaler.client.core.session import SessionCore
 from scaler.protocol import failures
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.hello import hello_of
@@ -81,7 +81,7 @@ class SimClient(Process):
                     self._to_restore.clear()
                 self._handle(ev.Welcomed(heard.resumed, heard.welcome.heartbeat, heard.welcome.workers))
                 if not heard.resumed:
-                    self._handle(ev.Say(StoreRequest()))
+                    self._handle(ev.Request(StoreRequest()))
                 self._begun = True
             else:
                 if not isinstance(heard, HeartbeatEcho):
@@ -102,28 +102,28 @@ class SimClient(Process):
                 self.line.send(effect.message)
             elif isinstance(effect, ev.Resolve):
                 self._resolve(effect)
-            elif isinstance(effect, ev.Granted):
+            elif isinstance(effect, ev.ClaimGranted):
                 self._granted(effect)
             elif isinstance(effect, ev.ClaimRefused):
                 for token in effect.tokens:
                     self._answered(token, "claim")
-            elif isinstance(effect, ev.Unwithdrawable):
+            elif isinstance(effect, ev.CancelRefused):
                 for token in effect.tokens:
                     self._answered(token, "cancel")
-            elif isinstance(effect, ev.Supply):
+            elif isinstance(effect, ev.ProvideObject):
                 self._supply(effect.id)
-            elif isinstance(effect, ev.Told) and isinstance(effect.message, ObjectResponse):
+            elif isinstance(effect, ev.StoreAnswered) and isinstance(effect.message, ObjectResponse):
                 self._told(effect.message)
-            elif isinstance(effect, ev.Told):
+            elif isinstance(effect, ev.StoreAnswered):
                 self._offers = dict(zip(effect.message.agents, effect.message.paths, strict=True))
-            elif isinstance(effect, ev.Renewed):
+            elif isinstance(effect, ev.StoresRenewed):
                 for job in self.reading.values():
                     job.renewed = True
                     self._read(job)
-            elif isinstance(effect, ev.Restore):
+            elif isinstance(effect, ev.RestoreObjects):
                 self._to_restore += [announce.source for announce in effect.objects]
                 self.user(self._restore)
-            elif isinstance(effect, ev.Answered) and isinstance(effect.message, DisconnectResponse):
+            elif isinstance(effect, ev.RequestAnswered) and isinstance(effect.message, DisconnectResponse):
                 self.gone = True
                 self.line.close()
                 self.alive = False
@@ -156,7 +156,7 @@ class SimClient(Process):
 
     # ---- stored values ---------------------------------------------------------------------------------------------
     def _read(self, job: Job) -> None:
-        self._handle(ev.Say(ObjectRequest(u32([0]), u64([job.id]))))
+        self._handle(ev.Request(ObjectRequest(u32([0]), u64([job.id]))))
 
     def _told(self, message: ObjectResponse) -> None:
         for value_id, outcome in zip(message.ids, message.outcomes, strict=True):
@@ -169,7 +169,7 @@ class SimClient(Process):
             key = self.number, value_id
             hosts = self._hosts(self._offers[message.agent]) if message.agent in self._offers else []
             if not hosts:
-                self._handle(ev.Say(StoreRequest()))
+                self._handle(ev.Request(StoreRequest()))
             found = hosts[0].store.files.get(key) if hosts else None
             if found is not None:
                 self._have_read(job, ("value", found[0]))
@@ -196,7 +196,7 @@ class SimClient(Process):
         """Write an object into some store; None if there is none that it may use."""
         stores = [(number, host) for number, path in self._offers.items() for host in self._hosts(path)]
         if not stores:
-            self._handle(ev.Say(StoreRequest()))
+            self._handle(ev.Request(StoreRequest()))
             return None
         number, host = self.world.random.choice(stores)
         host.store.files[self.number, constant.id] = constant.number, constant.stored
@@ -301,7 +301,7 @@ class SimClient(Process):
             for needs in sent_needs:
                 task.dependency_counts.append(len(needs))
                 task.dependencies.extend([need.id for need in needs])
-        self._handle(ev.Submit(task, jobs, needs=sent_needs if any(sent_needs) else (), recipe=(name, options)))
+        self._handle(ev.Submit(task, jobs, needs=sent_needs if any(sent_needs) else (), template=(name, options)))
 
     def map(self, name: str, jobs: list[Job], whole: bool, **options: Any) -> None:
         """Calls whose arguments travel together."""
@@ -312,7 +312,7 @@ class SimClient(Process):
         task.function, task.arguments = function, arguments
         task.objects = u64([arguments])
         task.bodies = [pickle.dumps([job.spec for job in jobs])]
-        self._handle(ev.Submit(task, [Block(jobs)] if whole else jobs, whole=whole, recipe=(name, options)))
+        self._handle(ev.Submit(task, [Block(jobs)] if whole else jobs, whole=whole, template=(name, options)))
 
     def graph(self, runs: list[list[Job]], wanted: set[int], release: list[Constant], **options: Any) -> None:
         """Rows that depend on each other, in runs; `wanted` are the uids of those whose values are asked for.
@@ -335,7 +335,7 @@ class SimClient(Process):
                 if isinstance(need, Job) and need.uid in ids:
                     uses[need.uid] += 1
         outside = {n.id: n for job in everything for n in job.needs if isinstance(n, Job) and n.uid not in ids}
-        group = ev.Group(len(wanted), keep=outside)
+        group = ev.BatchGroup(len(wanted), keep=outside)
         events: list[ev.Event] = []
         for run, function in zip(runs, functions, strict=True):
             start = ids[run[0].uid]
@@ -372,13 +372,13 @@ class SimClient(Process):
             token.asked.setdefault("claim", self.world.now)
         self._handle(ev.Claim(token))
 
-    def _granted(self, effect: ev.Granted) -> None:
+    def _granted(self, effect: ev.ClaimGranted) -> None:
         token = effect.token
         job = token.jobs[effect.row] if isinstance(token, Block) else token
         job.asked.pop("claim", None)
         if self.resubmits(job):
             self.world.note(self.name, f"resubmits job-{job.uid}.")
-            name, options = effect.recipe
+            name, options = effect.template
             self.submit(name, [job], **{**options, "again": True})
         else:
             self.claimed += 1
@@ -407,7 +407,7 @@ class SimClient(Process):
             self._end(job, ("value", job.value()))
 
     def _supply(self, value_id: int) -> None:
-        token = self.session.needed(value_id) or self._values.get(value_id)
+        token = self.session.pending.need(value_id) or self._values.get(value_id)
         if isinstance(token, Constant):
             made = self._stored(token) if token.stored else ev.Announce(value_id, pickle.dumps(token.number))
             if made is not None:
@@ -434,7 +434,7 @@ class SimClient(Process):
     def disconnect(self) -> None:
         """An orderly goodbye: what is pending is cancelled by its user's side."""
         self.left = True
-        self._handle(ev.Say(DisconnectRequest()))
+        self._handle(ev.Request(DisconnectRequest()))
 
     def die(self) -> None:
         """The process is killed."""

@@ -108,7 +108,9 @@ class User:
 
     def _client_block(self, jobs: list[Job]) -> Block:
         token = next(
-            p.tokens[0] for p in reversed(self._client.session.pending.values()) if p.whole and p.tokens[0].jobs is jobs
+            p.tokens[0]
+            for p in reversed(self._client.session.pending.by_id.values())
+            if p.whole and p.tokens[0].jobs is jobs
         )
         assert isinstance(token, Block)
         return token

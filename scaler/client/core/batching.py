@@ -1,0 +1,121 @@
+"""From calls to batches: what the user's threads queued becomes few `Task` messages.
+
+Calls of one function with the same options form a batch. Where all their arguments are scalars they are pickled
+together as one arguments object; otherwise each row has its own payload, made when it was submitted, since its
+arguments may change afterwards. A call that needs the result of one that is queued is sent after everything queued
+before it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from scaler.client.core.events import Announce, Submit
+from scaler.client.core.task_template import TaskTemplate
+from scaler.protocol.messages import EACH, TOGETHER, u32, u64
+
+#: rows taken from the outbox for one round of messages
+ROUND = 8_192
+#: payload bytes in one batch of rows with own payloads, after which another one is begun
+BATCH_BYTES = 4 << 20
+
+
+@dataclass(slots=True)
+class QueuedCall:
+    """One row with its own payload."""
+
+    template: TaskTemplate
+    payload: bytes
+    #: futures, references and stored arguments, in the order of their slots
+    needs: list[Any]
+    future: Any
+
+
+#: a row of scalars: (template, args, future)
+ScalarCall = tuple[TaskTemplate, tuple[Any, ...], Any]
+
+
+class Batcher:
+    """Turns queued calls into events for the session, whose `take_ids` it uses."""
+
+    def __init__(self, take_ids: Callable[[int], int]) -> None:
+        self._take_ids = take_ids
+
+    def take(self, outbox: deque[ScalarCall | QueuedCall]) -> Iterable[Submit | Announce]:
+        """Take at most `ROUND` calls from the outbox; their batches, in an order that keeps dependencies first."""
+        plain: dict[TaskTemplate, tuple[list[Any], list[Any]]] = {}
+        own: dict[TaskTemplate, list[QueuedCall]] = {}
+        pop = outbox.popleft
+        template = rows = futures = None
+        for _ in range(min(ROUND, len(outbox))):
+            item = pop()
+            if type(item) is tuple:
+                if item[0] is not template:
+                    template = item[0]
+                    rows, futures = plain.get(template) or plain.setdefault(template, ([], []))
+                rows.append(item[1])  # type: ignore[union-attr]
+                futures.append(item[2])  # type: ignore[union-attr]
+            else:
+                needs = item.needs  # type: ignore[union-attr]
+                if needs and not all(need.id for need in needs):  # without an id: it is in this round
+                    yield from self._flush(plain, own)
+                    template = None
+                own.setdefault(item.template, []).append(item)  # type: ignore[union-attr, arg-type]
+        yield from self._flush(plain, own)
+
+    def _flush(
+        self, plain: dict[TaskTemplate, tuple[list[Any], list[Any]]], own: dict[TaskTemplate, list[QueuedCall]]
+    ) -> Iterable[Submit | Announce]:
+        for template in (*plain, *own):
+            if not template.object_id:
+                yield self.announce(template)
+        for template, (rows, futures) in plain.items():
+            if len(rows) == 1:  # an arguments object of its own would cost more than it saves
+                payload = b"P" + pickle.dumps((rows[0], {}), 5)
+                task = template.task(self._take_ids(1), 1, EACH)
+                task.sizes = u32((len(payload),))
+                task.bodies = [payload]
+                yield Submit(task, futures, template=template)
+                continue
+            arguments = self._take_ids(1)
+            task = template.task(self._take_ids(len(rows)), len(rows), TOGETHER)
+            task.arguments = arguments
+            task.objects = u64([arguments])
+            task.bodies = [pickle.dumps(rows, 5)]
+            yield Submit(task, futures, template=template)
+        for template, calls in own.items():
+            yield from self._own(template, calls)
+        plain.clear()
+        own.clear()
+
+    def announce(self, template: TaskTemplate) -> Announce:
+        """Give a template's function its id, and the event that sends it."""
+        template.object_id = self._take_ids(1)
+        return Announce(template.object_id, template.captured.payload)
+
+    def _own(self, template: TaskTemplate, calls: list[QueuedCall]) -> Iterable[Submit]:
+        start = size = 0
+        for i, call in enumerate(calls):
+            if size and size + len(call.payload) > BATCH_BYTES:
+                yield self._batch(template, calls[start:i])
+                start, size = i, 0
+            size += len(call.payload)
+        yield self._batch(template, calls[start:])
+
+    def _batch(self, template: TaskTemplate, calls: list[QueuedCall]) -> Submit:
+        task = template.task(self._take_ids(len(calls)), len(calls), EACH)
+        payloads = [call.payload for call in calls]
+        task.sizes = u32(map(len, payloads))
+        task.bodies = [payloads[0] if len(payloads) == 1 else b"".join(payloads)]
+        if any(call.needs for call in calls):
+            for call in calls:
+                task.dependency_counts.append(len(call.needs))
+                task.dependencies.extend([need.id for need in call.needs])
+            return Submit(
+                task, [call.future for call in calls], needs=[call.needs for call in calls], template=template
+            )
+        return Submit(task, [call.future for call in calls], template=template)

@@ -1,0 +1,125 @@
+"""How rows end for their client: each once, whatever schedulers say again; and what that means for their graph."""
+
+from collections.abc import Iterable, Sequence
+
+from scaler.client.core.events import BatchGroup, CancelRefused, ClaimGranted, ClaimRefused, Effect, Resolve, Transmit
+from scaler.client.core.object_table import ObjectTable, release_message
+from scaler.client.core.pending import PendingBatch, PendingBatches
+from scaler.client.core.unanswered import UnansweredRequests
+from scaler.common.spans import runs_of
+from scaler.errors import ProtocolError
+from scaler.protocol import failures
+from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
+    GRAPH,
+    LOST,
+    STORED,
+    Spans,
+    TaskCancel,
+    TaskClaimResponse,
+    TaskResult,
+    TaskRunning,
+    u32,
+)
+from scaler.protocol.results import SpanResult, parts_of, spans_of
+
+
+class RowEndings:
+    """What the scheduler says of rows, applied to the tables of the session."""
+
+    def __init__(self, pending: PendingBatches, objects: ObjectTable, unanswered: UnansweredRequests) -> None:
+        self._pending = pending
+        self._objects = objects
+        self._unanswered = unanswered
+
+    def take_results(self, message: TaskResult) -> list[Effect]:
+        """Rows ended."""
+        effects: list[Effect] = []
+        for span in spans_of(message):
+            pending = self._pending.by_id.get(span.batch)
+            if pending is None or span.hi > pending.task.rows:
+                continue
+            lo, hi = span.lo, span.hi
+            if pending.done.find(1, lo, hi) >= 0:  # said before by a scheduler that is gone: only what is new counts
+                new = [row for row in range(lo, hi) if not pending.done[row]]
+                parts = _parts(span, list(runs_of(new)))
+                if span.outcome == STORED:
+                    effects += self._release_doubles(span, new)
+            else:
+                parts = [span]
+            for part in parts:
+                lo, hi = part.lo, part.hi
+                pending.done[lo:hi] = b"\x01" * (hi - lo)
+                pending.group.left -= hi - lo
+                pending.group.failed |= part.outcome in (ERROR, CANCELLED, LOST)
+                if part.outcome == STORED:
+                    self._objects.referenced.update(range(span.batch + lo, span.batch + hi))
+                effects.append(Resolve(pending.tokens_of(lo, hi), part, pending.task))
+                if not pending.group.left:
+                    effects += self._end(pending.group)
+        return effects
+
+    def _release_doubles(self, span: SpanResult, new: list[int]) -> list[Effect]:
+        """Rows that had ended before ran again, and their values are stored: those that nobody here refers to go."""
+        first = span.batch
+        ids = {first + row for row in range(span.lo, span.hi)} - {first + row for row in new} - self._objects.referenced
+        return [Transmit(release_message(sorted(ids)))] if ids else []
+
+    def _end(self, group: BatchGroup) -> list[Effect]:
+        """All wanted rows have ended; of a graph that failed, rows may be left that nobody wants any more."""
+        leftover = Spans()
+        for batch in group.batches:
+            pending = self._pending.by_id.pop(batch)
+            if pending.task.form == GRAPH and group.failed:
+                leftover.add(0, batch, 0, pending.task.rows)
+        self._objects.forget_released(self._pending.oldest)
+        if not self._pending.by_id:
+            self._unanswered.clear()
+        return [Transmit(TaskCancel(leftover))] if leftover else []
+
+    def take_running(self, message: TaskRunning) -> list[Effect]:
+        """Rows that were to be cancelled run."""
+        effects: list[Effect] = []
+        for pending, lo, hi in self._known_spans(message):
+            tokens = pending.tokens_of(lo, hi)
+            self._unanswered.end_cancels(tokens)
+            effects.append(CancelRefused(tokens))
+        return effects
+
+    def _known_spans(self, spans: Spans) -> Iterable[tuple[PendingBatch, int, int]]:
+        for _, batch, lo, hi in spans:
+            pending = self._pending.by_id.get(batch)
+            if pending is not None and hi <= pending.task.rows:
+                yield pending, lo, hi
+
+    def take_claims(self, message: TaskClaimResponse) -> list[Effect]:
+        """Rows that a waiting task asked for are its own to run, or are not."""
+        effects: list[Effect] = []
+        for pending, lo, hi in list(self._known_spans(message.granted)):
+            for row in range(lo, hi):
+                tokens = pending.tokens_of(row, row + 1)
+                self._unanswered.end_claims(tokens)
+                if not pending.done[row]:
+                    pending.done[row] = 1
+                    pending.group.left -= 1
+                    needs = pending.needs[row] if pending.needs else ()
+                    effects.append(ClaimGranted(pending.task, row, tokens[0], needs, pending.template))
+            if not pending.group.left:
+                effects += self._end(pending.group)
+        for pending, lo, hi in self._known_spans(message.refused):
+            tokens = pending.tokens_of(lo, hi)
+            self._unanswered.end_claims(tokens)
+            effects.append(ClaimRefused(tokens))
+        return effects
+
+
+def _parts(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult]:
+    """These rows of a span; as failed ones where they can't be told apart."""
+    try:
+        return parts_of(span, runs)
+    except ProtocolError as problem:
+        record = failures.results_damaged(str(problem)).encode()
+        size = u32([len(record)])
+        rows = [row for lo, hi in runs for row in range(lo, hi)]
+        return [SpanResult(span.batch, row, row + 1, ERROR, 0, 0, size, record) for row in rows]

@@ -1,0 +1,120 @@
+"""The batches that a client waits for, and whose rows are whose."""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scaler.client.core.events import BatchGroup, Submit
+from scaler.protocol.messages import Task
+
+
+@dataclass(slots=True, eq=False)
+class PendingBatch:
+    """A batch whose wanted rows, or those of its graph, have not all ended."""
+
+    task: Task
+    #: one for each row; None: nobody wants the row
+    tokens: Sequence[Any]
+    #: wanted rows that have not ended; of all its graph
+    group: BatchGroup
+    #: 1 for rows that have ended
+    done: bytearray
+    #: there is one token, for all rows
+    whole: bool
+    #: per row: the tokens and references that it needs; empty if none does
+    needs: Sequence[Sequence[Any]]
+    #: what the shell knows of the function
+    template: Any
+    #: how many batches were submitted before it
+    number: int
+
+    def tokens_of(self, lo: int, hi: int) -> Sequence[Any]:
+        """The tokens of these rows."""
+        return self.tokens if self.whole else self.tokens[lo:hi]
+
+    def rows_of(self, token: Any) -> Iterable[int]:
+        """The rows of a token that have not ended."""
+        if self.whole:
+            return [row for row in range(self.task.rows) if not self.done[row]]
+        row = token.id - self.task.batch
+        return () if self.done[row] else (row,)
+
+
+class PendingBatches:
+    """All batches that have not ended, in the order submitted."""
+
+    def __init__(self) -> None:
+        #: batch id -> batch; always the same dict
+        self.by_id: dict[int, PendingBatch] = {}
+        #: ids of batches, ascending, for finding the batch of a row; may have ended ones
+        self._order: list[int] = []
+        #: batches that were ever submitted
+        self.submitted = 0
+
+    def add(self, event: Submit) -> None:
+        """A batch is submitted; gives its tokens the ids of their rows."""
+        task, tokens = event.task, event.tokens
+        batch = task.batch
+        for row_id, token in enumerate(tokens, batch):
+            if token is not None:
+                token.id = row_id
+        group = event.group or BatchGroup(task.rows)
+        group.batches.append(batch)
+        self.by_id[batch] = PendingBatch(
+            task, tokens, group, bytearray(task.rows), event.whole, event.needs, event.template, self.submitted
+        )
+        self.submitted += 1
+        insort(self._order, batch)
+
+    def clear(self) -> None:
+        """Nothing is waited for any more."""
+        self.by_id.clear()
+
+    @property
+    def is_lone_row(self) -> bool:
+        """Exactly one row is under way. May be asked by any thread, as a guess."""
+        by_id = self.by_id
+        if len(by_id) != 1:
+            return False
+        try:
+            return next(iter(by_id.values())).task.rows == 1
+        except (StopIteration, RuntimeError):  # it ended just now
+            return False
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest batch; that of the next one if there is none."""
+        return next(iter(self.by_id.values())).number if self.by_id else self.submitted
+
+    def tokens(self) -> list[Any]:
+        """All tokens of batches, also those whose rows have ended."""
+        return [token for pending in list(self.by_id.values()) for token in pending.tokens if token is not None]
+
+    def batch_of(self, row_id: int) -> PendingBatch | None:
+        """The batch of a row, None if it has ended or was never sent."""
+        order = self._order
+        if len(order) > 2 * len(self.by_id) + 1000:
+            order[:] = sorted(self.by_id)
+        at = bisect_right(order, row_id)
+        pending = self.by_id.get(order[at - 1]) if at else None
+        return pending if pending is not None and row_id < pending.task.batch + pending.task.rows else None
+
+    def rows_of(self, tokens: Sequence[Any]) -> list[tuple[PendingBatch, int]]:
+        """The rows of these tokens that have not ended."""
+        found = []
+        for token in tokens:
+            pending = self.batch_of(token.id)
+            if pending is not None:
+                found += [(pending, row) for row in pending.rows_of(token)]
+        return found
+
+    def need(self, value_id: int) -> Any:
+        """The token or reference with this id that a pending row needs; None if there is none."""
+        for pending in self.by_id.values():
+            if value_id in pending.group.keep:
+                return pending.group.keep[value_id]
+            if pending.needs and value_id in pending.task.dependencies:
+                tokens = [token for needs in pending.needs for token in needs]
+                return tokens[pending.task.dependencies.index(value_id)]
+        return None

@@ -1,0 +1,234 @@
+"""The client's brain: what it asked for and has not got yet, as `handle(events, now) -> effects`.
+
+It numbers objects and rows from one counter, keeps every batch until all its wanted rows have ended, so that it can be
+said again to a scheduler that forgot it, and lets each row end once. What a row resolves to is the shell's business:
+the session hands out tokens (futures, or whatever the shell gave) with the bytes that came for them.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from scaler.client.core.endings import RowEndings
+from scaler.client.core.events import (
+    Announce,
+    Arrived,
+    Cancel,
+    Claim,
+    ClaimRefused,
+    Effect,
+    Event,
+    Printed,
+    ProvideObject,
+    Release,
+    Request,
+    RequestAnswered,
+    Restored,
+    RestoreObjects,
+    StoreAnswered,
+    StoresRenewed,
+    Submit,
+    Transmit,
+    Welcomed,
+)
+from scaler.client.core.object_table import ObjectTable, announce_message, release_message
+from scaler.client.core.pending import PendingBatch, PendingBatches
+from scaler.client.core.unanswered import UnansweredRequests
+from scaler.protocol.messages import (
+    GRAPH,
+    ClientClear,
+    DisconnectRequest,
+    DisconnectResponse,
+    Heartbeat,
+    HeartbeatEcho,
+    ObjectRequest,
+    ObjectResponse,
+    ShutdownResponse,
+    Spans,
+    StoreOffers,
+    TaskCancel,
+    TaskClaim,
+    TaskClaimResponse,
+    TaskOutput,
+    TaskResult,
+    TaskRunning,
+)
+
+
+class SessionCore:
+    """One client's session. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.pending = PendingBatches()
+        self.objects = ObjectTable()
+        self._unanswered = UnansweredRequests()
+        endings = RowEndings(self.pending, self.objects, self._unanswered)
+        #: how many schedulers this session has been told to anew
+        self.generation = 0
+        #: a goodbye was said
+        self._is_leaving = False
+        self._next_id = 1
+        #: seconds between heartbeats; None until the scheduler has said
+        self._heartbeat: float | None = None
+        self._next_heartbeat = 0.0
+        #: number of workers in the cluster, as last heard
+        self.workers = 0
+        self._handlers: dict[type, Callable[[Any], Iterable[Effect]]] = {
+            Submit: self._submit,
+            Announce: self._announce,
+            Restored: self._restored,
+            Release: self._release,
+            Cancel: self._cancel,
+            Claim: self._claim,
+            Request: self._request,
+            Welcomed: self._welcomed,
+            Arrived: lambda event: self._of_message[type(event.message)](event.message),
+        }
+        self._of_message: dict[type, Callable[[Any], Iterable[Effect]]] = {
+            TaskResult: endings.take_results,
+            TaskRunning: endings.take_running,
+            TaskClaimResponse: endings.take_claims,
+            TaskOutput: lambda m: [Printed(m.row, m.name, m.stream, m.text)],
+            ObjectRequest: self._object_request,
+            ObjectResponse: lambda m: [StoreAnswered(m)],
+            StoreOffers: lambda m: [StoreAnswered(m)],
+            HeartbeatEcho: self._echo,
+            DisconnectResponse: lambda m: [RequestAnswered(m)],
+            ShutdownResponse: lambda m: [RequestAnswered(m)],
+        }
+
+    def take_ids(self, count: int) -> int:
+        """Reserve ids; the first of them."""
+        first = self._next_id
+        self._next_id = first + count
+        return first
+
+    def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
+        """Take what happened, in order; what is to be done about it. KeyError for a message that no scheduler sends."""
+        effects: list[Effect] = []
+        for event in events:
+            effects.extend(self._handlers[type(event)](event))
+        if self._heartbeat is not None and now >= self._next_heartbeat:
+            self._next_heartbeat = now + self._heartbeat
+            effects.append(Transmit(Heartbeat(now)))
+        return effects
+
+    @property
+    def _is_silenced(self) -> bool:
+        """Objects are being written again: what may need them is not said."""
+        return bool(self.objects.restoring)
+
+    # ---- the user's side -------------------------------------------------------------------------------------------
+    def _submit(self, event: Submit) -> list[Effect]:
+        self.pending.add(event)
+        return [Transmit(event.task)] if not self._is_silenced else []
+
+    def _announce(self, event: Announce) -> list[Effect]:
+        objects = self.objects
+        is_stale = event.stored and event.generation != self.generation
+        is_requested = objects.is_requested(event.id)
+        if is_requested is not None:  # an answer: the scheduler lets go of it by itself
+            if not is_requested:  # asked by a scheduler that forgot this client, or answered already
+                return []
+            if is_stale:
+                return [ProvideObject(event.id)]
+            objects.answer(event.id)
+        elif not event.failed:
+            objects.announced[event.id] = event
+            if is_stale:
+                objects.restoring.add(event.id)
+                return [RestoreObjects([event])]
+            if self._is_silenced:
+                return []
+        return [Transmit(announce_message([event]))]
+
+    def _restored(self, event: Restored) -> list[Effect]:
+        if event.id not in self.objects.restoring:
+            return []  # cleared since
+        if event.announce is not None and event.announce.generation != self.generation:
+            return [RestoreObjects([event.announce])]
+        self.objects.restored(event)
+        return self._repeat() if not self._is_silenced else []
+
+    def _release(self, event: Release) -> list[Effect]:
+        self.objects.release(event.ids, self.pending.submitted, bool(self.pending.by_id))
+        return [Transmit(release_message(event.ids))] if not self._is_silenced else []
+
+    def _request(self, event: Request) -> list[Effect]:
+        if type(event.message) is ClientClear:
+            self.pending.clear()
+            self.objects.clear()
+            self._unanswered.clear()
+        elif type(event.message) is DisconnectRequest:
+            self._is_leaving = True
+        return [Transmit(event.message)]
+
+    def _cancel(self, event: Cancel) -> list[Effect]:
+        spans = _spans_of_rows(self.pending.rows_of(event.tokens))
+        if not spans:
+            return []
+        self._unanswered.add_cancel(event, self.pending)
+        return [Transmit(TaskCancel(spans, event.force))] if not self._is_silenced else []
+
+    def _claim(self, event: Claim) -> list[Effect]:
+        rows = [(pending, row) for pending, row in self.pending.rows_of([event.token]) if pending.task.form != GRAPH]
+        if not rows:
+            return [ClaimRefused([event.token])]
+        self._unanswered.add_claim(event, self.pending)
+        if self._is_silenced:
+            return []
+        spans = _spans_of_rows(rows[len(rows) // 2 :])
+        return [Transmit(TaskClaim(spans.clients, spans.batches, spans.spans))]
+
+    # ---- the scheduler's side --------------------------------------------------------------------------------------
+    def _welcomed(self, event: Welcomed) -> list[Effect]:
+        self._heartbeat = event.heartbeat
+        self.workers = event.workers
+        if event.resumed:
+            return []
+        self.generation += 1
+        if self._is_leaving:
+            return [Transmit(DisconnectRequest())]
+        to_restore = self.objects.begin_anew()
+        if to_restore:
+            return [StoresRenewed(), RestoreObjects(to_restore)]
+        return [StoresRenewed(), *self._repeat()] if self.generation > 1 else self._repeat()
+
+    def _repeat(self) -> list[Effect]:
+        """All that a scheduler that forgot this client has to know."""
+        effects: list[Effect] = []
+        objects = self.objects.known()
+        if objects:
+            effects.append(Transmit(announce_message(objects)))
+        effects += [Transmit(pending.task) for pending in self.pending.by_id.values()]
+        if self.objects.released:
+            effects.append(Transmit(release_message(list(self.objects.released))))
+        for cancel in list(self._unanswered.cancels.values()):
+            effects += self._cancel(cancel)
+        for claim in list(self._unanswered.claims.values()):
+            effects += self._claim(claim)
+        return effects
+
+    def _object_request(self, message: ObjectRequest) -> list[Effect]:
+        effects: list[Effect] = []
+        for _, object_id in message:
+            self.objects.request(object_id)
+            effects.append(ProvideObject(object_id))
+        return effects
+
+    def _echo(self, message: HeartbeatEcho) -> list[Effect]:
+        self.workers = message.workers
+        return []
+
+
+def _spans_of_rows(rows: Iterable[tuple[PendingBatch, int]]) -> Spans:
+    """The spans of rows that come batch by batch, ascending."""
+    spans = Spans()
+    last: tuple[int, int] | None = None
+    for pending, row in rows:
+        batch = pending.task.batch
+        if last == (batch, row):
+            spans.spans[-1] = row + 1
+        else:
+            spans.add(0, batch, row, row + 1)
+        last = batch, row + 1
+    return spans

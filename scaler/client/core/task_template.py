@@ -1,0 +1,50 @@
+"""What all rows of a batch share: a captured function, and the options of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from scaler.client.core.options import Options
+from scaler.errors import ObjectTooLarge
+from scaler.protocol.messages import Task, u32
+from scaler.serialize.function import Captured
+
+
+class TaskTemplate:
+    """A captured function with options: makes the messages of batches that call it."""
+
+    __slots__ = ("__weakref__", "captured", "function", "keeps", "object_id", "options")
+
+    def __init__(
+        self,
+        captured: Captured,
+        function: Callable[..., Any],
+        options: Options,
+        object_id: int = 0,
+        keeps: object = None,
+    ) -> None:
+        self.captured = captured
+        #: the function itself, for running it here when a waiting task claims a row
+        self.function = function
+        self.options = options
+        #: of the function; 0 until it was sent
+        self.object_id = object_id
+        #: what keeps a function that is stored where it is
+        self.keeps = keeps
+
+    def task(self, batch: int, rows: int, form: int) -> Task:
+        """A message for rows of this function, without their payloads."""
+        options = self.options
+        return Task(
+            0, batch, rows, form, options.flags, self.object_id, 0, self.captured.name,
+            options.priority, options.retries, options.timeout, options.capabilities, u32([0, rows]),
+        )  # fmt: skip
+
+
+def check_size(size: int, limit: int, what: str) -> None:
+    """Raise ObjectTooLarge for something that no message can carry."""
+    if size > limit:
+        raise ObjectTooLarge(
+            f"{what} takes {size:,} bytes, more than the scheduler's limit of {limit:,} (max_message_bytes)"
+        )

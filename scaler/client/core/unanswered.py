@@ -1,0 +1,45 @@
+"""What a client asked about single rows and was not told yet: cancellations, and claims of tasks that wait."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from scaler.client.core.events import Cancel, Claim
+from scaler.client.core.pending import PendingBatches
+
+#: cancellations remembered before those of rows that have ended are left out
+_MOST_CANCELS = 1000
+
+
+class UnansweredRequests:
+    """By the `id()` of the token they are about, so that they can be said again."""
+
+    def __init__(self) -> None:
+        self.cancels: dict[int, Cancel] = {}
+        self.claims: dict[int, Claim] = {}
+
+    def add_cancel(self, event: Cancel, pending: PendingBatches) -> None:
+        """The rows of these tokens are to be cancelled."""
+        if len(self.cancels) > 2 * len(pending.by_id) + _MOST_CANCELS:
+            self.cancels = {key: asked for key, asked in self.cancels.items() if pending.rows_of(asked.tokens)}
+        for token in event.tokens:
+            self.cancels[id(token)] = Cancel((token,), event.force)
+
+    def add_claim(self, event: Claim, pending: PendingBatches) -> None:
+        """A task that waits for this token would run its rows itself."""
+        self.claims = {key: asked for key, asked in self.claims.items() if pending.rows_of([asked.token])}
+        self.claims[id(event.token)] = event
+
+    def end_cancels(self, tokens: Iterable[Any]) -> None:
+        """These can't be cancelled."""
+        for token in tokens:
+            self.cancels.pop(id(token), None)
+
+    def end_claims(self, tokens: Iterable[Any]) -> None:
+        """These claims were answered."""
+        for token in tokens:
+            self.claims.pop(id(token), None)
+
+    def clear(self) -> None:
+        """Nothing is under way that anything could have been asked of."""
+        self.cancels.clear()
+        self.claims.clear()

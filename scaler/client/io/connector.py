@@ -1,0 +1,111 @@
+"""Making connections to the scheduler, and making them again when they are lost."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable
+
+from scaler.client.io.driver import SessionDriver
+from scaler.client.io.line import Line
+from scaler.client.io.polling import ConnectionPoller
+from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
+from scaler.protocol.initiator import Established, Rejected
+from scaler.protocol.reconnecting import Attempts
+from scaler.transport import Address, Connection, Security, connect
+
+
+class Connector:
+    """Connects, and shakes hands. One thread at a time."""
+
+    def __init__(
+        self,
+        address: Address,
+        security: Security,
+        patience: float,
+        line: Line,
+        driver: SessionDriver,
+        poller: ConnectionPoller,
+    ) -> None:
+        self.address = address
+        self._security = security
+        #: seconds for which a lost scheduler is looked for
+        self._patience = patience
+        self._line = line
+        self._driver = driver
+        self._poller = poller
+
+    def connect(self, deadline: float) -> None:
+        """Connect and shake hands, and have the connection watched. Blocks; raises ConnectionFailed and its kinds."""
+        connection = connect(self.address, self._security, timeout=max(0.1, deadline - time.monotonic()))
+        try:
+            with self._driver.lock:
+                hello = self._line.greet()
+            connection.send(hello)
+            self._await_welcome(connection, deadline)
+            self._poller.add(connection.fileno())
+        except BaseException as error:
+            with self._driver.lock:
+                self._line.disconnect(str(error))
+            connection.close(0)
+            raise
+
+    def reconnect(self, is_wanted: Callable[[], bool]) -> None:
+        """The connection is lost: make it anew, as long as it `is_wanted`. Blocks for as long as the patience lasts.
+
+        Raises ConnectionFailed when that is over, `HandshakeRefused`.
+        """
+        attempts = Attempts(time.monotonic(), self._patience)
+        connection = self._line.connection
+        assert connection is not None
+        with self._driver.lock:
+            reason = self._line.disconnect(connection.trouble() or "it was closed")
+        self._poller.remove(connection.fileno())
+        connection.close(0)
+        while is_wanted():
+            try:
+                self.connect(attempts.deadline)
+            except ConnectionFailed as error:
+                if attempts.are_over(time.monotonic()):
+                    if isinstance(error, HandshakeRefused):  # not at once: one that is just ending seems to refuse
+                        raise
+                    gone = f"the scheduler at {self.address} is gone ({reason})"
+                    raise ConnectionFailed(f"{gone} and did not come back within {self._patience:g} s") from error
+                threading.Event().wait(attempts.next_pause())
+                continue
+            return
+
+    def _await_welcome(self, connection: Connection, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                trouble = connection.trouble()
+                raise ConnectionTimeout(
+                    f"the scheduler at {self.address} did not answer in time{f': {trouble}' if trouble else ''}"
+                )
+            poll.poll(min(left, 0.1) * 1000)
+            with self._driver.lock:  # nothing may be said between the welcome and what it means to the session
+                if self._is_welcome(connection):
+                    return
+            if connection.is_closed:
+                raise ConnectionFailed(connection.trouble() or f"the scheduler at {self.address} closed the connection")
+
+    def _is_welcome(self, connection: Connection) -> bool:
+        """Take in what the scheduler answers; whether the session goes on."""
+        arrived = iter(connection.receive())
+        for frames in arrived:
+            try:
+                said = self._line.hear(frames)
+            except ProtocolError as error:
+                raise HandshakeRefused(
+                    f"what answers at {self.address} is no scheduler of this version: {error}"
+                ) from None
+            if isinstance(said, Rejected):
+                raise HandshakeRefused(f"the scheduler at {self.address} refused: {said.reason}")
+            if isinstance(said, Established):
+                self._driver.establish(connection, said, list(arrived))
+                return True
+        return False

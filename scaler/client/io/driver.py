@@ -1,0 +1,183 @@
+"""Between the user's threads and the scheduler: queues of calls and events, the session core, the line.
+
+    user's threads ──outbox──► session core ──► line               other effects ──► who carries them out
+
+A thread that submits while nothing is under way sends by itself, which saves waking the I/O thread; in a burst the I/O
+thread takes everything queued at once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from scaler.client.core import events as ev
+from scaler.client.core.batching import ROUND, Batcher, QueuedCall, ScalarCall
+from scaler.client.core.object_table import merged_releases
+from scaler.client.core.session import SessionCore
+from scaler.client.core.task_template import TaskTemplate
+from scaler.client.io.line import Line
+from scaler.client.io.wakeup import Wakeup
+from scaler.client.liveness import Liveness
+from scaler.protocol.initiator import Established
+from scaler.protocol.messages import Frame, Message, Welcome
+from scaler.transport import Connection
+
+
+class SessionDriver:
+    """Feeds the session core. All methods may be called from any thread; core and line are touched under `lock`."""
+
+    def __init__(self, line: Line, wakeup: Wakeup, liveness: Liveness) -> None:
+        self._line = line
+        #: makes the I/O thread look
+        self._wakeup = wakeup
+        self._liveness = liveness
+        self.lock = threading.RLock()
+        self.session = SessionCore()
+        #: the batches under way, by id: those of the session
+        self._under_way = self.session.pending.by_id
+        self._batcher = Batcher(self.session.take_ids)
+        #: calls queued
+        self._outbox: deque[ScalarCall | QueuedCall] = deque()
+        #: events queued for the session, in order behind the outbox
+        self._events: deque[ev.Event] = deque()
+        #: effects to be carried out
+        self._effects: list[ev.Effect] = []
+        #: the I/O thread was woken and has not looked yet
+        self._is_awake = False
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the scheduler last said of itself."""
+        return self._line.welcome
+
+    # ---- for the user's threads ------------------------------------------------------------------------------------
+    def submit(self, call: ScalarCall | QueuedCall) -> None:
+        """Queue a call; it is on its way when this returns or shortly after."""
+        self._outbox.append(call)
+        if not self._is_awake:
+            if not self._under_way and self._flush_here():
+                return
+            self.wake()
+
+    def tell(self, *events: ev.Event) -> None:
+        """Queue events for the session; they are on their way when this returns or shortly after."""
+        self._events.extend(events)
+        if not self._flush_here():
+            self.wake()
+
+    def release(self, object_id: int) -> None:
+        """An object is not needed. Called by the garbage collector, on any thread at any point: takes no lock."""
+        if self._liveness.failure is None:
+            self._events.append(ev.Release([object_id]))
+
+    def flush(self, *events: ev.Event) -> None:
+        """Send what is queued, also calls, which then have their ids, and after it these events; waits for the lock."""
+        with self.lock:
+            self._flush()
+            self._handle(events)
+            is_left = bool(self._effects)
+        if is_left:
+            self.wake()
+
+    def take_id(self) -> int:
+        """An id for an object; waits for the lock."""
+        with self.lock:
+            return self.session.take_ids(1)
+
+    def take_ids(self, count: int) -> int:
+        """The first of so many ids; waits for the lock."""
+        with self.lock:
+            return self.session.take_ids(count)
+
+    def announced(self, template: TaskTemplate) -> list[ev.Event]:
+        """The event that sends a template's function, if it was not sent; give it to `tell` under the same lock."""
+        return [] if template.object_id else [self._batcher.announce(template)]
+
+    def wake(self) -> None:
+        """Make the I/O thread look."""
+        self._is_awake = True
+        self._wakeup.wake()
+
+    def abandon(self) -> list[Any]:
+        """Wait for nothing any more; all tokens that have been waited for, also of calls that were not sent."""
+        with self.lock:
+            tokens = self.session.pending.tokens()
+            self.session.pending.clear()
+            while self._outbox:
+                call = self._outbox.popleft()
+                tokens.append(call.future if isinstance(call, QueuedCall) else call[2])
+        return tokens
+
+    def _flush_here(self) -> bool:
+        """Send what is queued in the calling thread, if the lock is free; False if the I/O thread has to look."""
+        if not self.lock.acquire(False):
+            return False
+        try:
+            self._flush()
+        finally:
+            self.lock.release()
+        return not self._effects
+
+    @property
+    def is_lone(self) -> bool:
+        """Exactly one row is under way, and nothing is queued. A guess: takes no lock."""
+        return not self._is_awake and self.session.pending.is_lone_row
+
+    # ---- for whoever watches the connection: all of this under the lock --------------------------------------------
+    @property
+    def is_queued(self) -> bool:
+        """Something is to be sent."""
+        return bool(self._outbox or self._events)
+
+    def look(self, is_due: bool) -> None:
+        """Send what is queued; heartbeats also if it `is_due` to look at the time."""
+        self._is_awake = False
+        if is_due or self._outbox or self._events:
+            self._flush()
+            self._handle(())
+
+    def receive(self) -> None:
+        """Take in what has come."""
+        self._take(self._line.receive())
+
+    def establish(self, connection: Connection, established: Established, arrived: list[list[Frame]]) -> None:
+        """The session goes on over this connection, or begins; `arrived` came behind the scheduler's welcome."""
+        self._line.establish(connection, established)
+        welcome = established.welcome
+        self._handle((ev.Welcomed(established.resumed, welcome.heartbeat, welcome.workers),))
+        self._take(self._line.accept(arrived))
+
+    def take_effects(self) -> list[ev.Effect]:
+        """What is to be carried out, in order; the caller does it, without the lock."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def put_back(self, effects: list[ev.Effect]) -> None:
+        """Leave these to the I/O thread's next turn, before others."""
+        self._effects[:0] = effects
+
+    def _take(self, messages: list[Message]) -> None:
+        if messages:
+            self._handle(map(ev.Arrived, messages))
+            self._line.acknowledge()
+
+    def _flush(self) -> None:
+        while self._outbox or self._events:
+            if self._liveness.failure is not None:
+                return
+            # Events first, calls next: a call that was queued before an event is then packed before it is handled.
+            events = [self._events.popleft() for _ in range(len(self._events))]
+            for _ in range(-(-len(self._outbox) // ROUND)):
+                self._handle(self._batcher.take(self._outbox))
+            self._handle(merged_releases(events) if len(events) > 1 else events)
+
+    def _handle(self, events: Iterable[ev.Event]) -> None:
+        for effect in self.session.handle(events, time.monotonic()):
+            if type(effect) is ev.Transmit:
+                self._line.send(effect.message)
+            else:
+                self._effects.append(effect)

@@ -1,0 +1,160 @@
+"""The client's I/O thread: it waits, sends and receives what there is, and has carried out what that brings.
+
+Results are unpickled and futures fulfilled outside the session's lock, so that this does not keep others from
+submitting. Callbacks of futures are called when all that came together is dealt with. One that is going to wait makes
+the thread *step aside*: another thread is the I/O thread from then on, so whatever is waited for can come. When the
+connection is lost for good all that is pending fails.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Protocol
+
+from scaler.client.core import events as ev
+from scaler.client.future import callbacks_collected
+from scaler.client.io.connector import Connector
+from scaler.client.io.driver import SessionDriver
+from scaler.client.io.line import Line
+from scaler.client.io.polling import ConnectionPoller
+from scaler.client.io.reply import Reply
+from scaler.client.liveness import Liveness
+from scaler.errors import ConnectionFailed, ScalerError
+
+#: seconds between looks at the time while nothing happens
+IDLE = 0.5
+
+
+class Reactor(Protocol):
+    """The user's side, called by the I/O thread without the lock. Must not block, but in callbacks of the user's."""
+
+    def carry_out(self, effects: list[ev.Effect]) -> None:
+        """Do what these say, in order."""
+
+    def fail(self, tokens: list[Any], error: BaseException) -> None:
+        """There is no scheduler any more: what these tokens stand for ends with this, and so do all questions."""
+
+    def tidy(self) -> None:
+        """Let go of what is not needed; about twice a second."""
+
+
+class IOThread:
+    """Runs from `start` until `close`, or until there is no scheduler any more. Any thread may call the methods."""
+
+    def __init__(
+        self,
+        driver: SessionDriver,
+        line: Line,
+        poller: ConnectionPoller,
+        connector: Connector,
+        reply: Reply,
+        liveness: Liveness,
+    ) -> None:
+        self._driver = driver
+        self._line = line
+        self._poller = poller
+        self._connector = connector
+        self._reply = reply
+        self._liveness = liveness
+        #: the thread that is the I/O thread at present; None before the first
+        self._thread: threading.Thread | None = None
+        #: its identity; 0 while there is none
+        self._ident = 0
+        #: whom it tells; None before it starts
+        self._reactor: Reactor | None = None
+        self._next_tidying = 0.0
+        self._is_closing = False
+
+    def start(self, reactor: Reactor) -> None:
+        """Begin; to be called once."""
+        self._reactor = reactor
+        self._start_thread(reactor)
+
+    def step_aside(self) -> None:
+        """The calling thread may be going to block: if it is the I/O thread, another one is from now on."""
+        if threading.get_ident() == self._ident and self._reactor is not None and not self._is_closing:
+            self._start_thread(self._reactor)
+
+    def close(self, linger: float = 1.0) -> None:
+        """End the thread, and the connection; blocks for at most about `linger` seconds."""
+        self._is_closing = True
+        self._driver.wake()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(linger + 1.0)
+
+    def _start_thread(self, reactor: Reactor) -> None:
+        name = f"scaler-client-{self._connector.address}"
+        before, self._ident = self._thread, 0
+        self._thread = threading.Thread(target=self._run, args=(reactor,), name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # the interpreter is ending
+            self._thread, self._ident = before, threading.get_ident()
+
+    def _run(self, reactor: Reactor) -> None:
+        thread = threading.current_thread()
+        self._ident = threading.get_ident()
+        try:
+            while self._turn(reactor) and self._thread is thread:
+                pass
+        except BaseException as error:
+            if self._thread is thread and not self._is_closing:
+                known = isinstance(error, ScalerError)
+                self._fail(reactor, error if known else ConnectionFailed(f"the client's I/O failed: {error!r}"))
+        if self._thread is thread:
+            with self._driver.lock:
+                self._line.close(0.2)
+                self._poller.close()
+
+    def _turn(self, reactor: Reactor) -> bool:
+        """One turn; False when there is nothing to do any more, or another thread goes on."""
+        effects = self._exchange()
+        if effects:
+            with callbacks_collected:
+                reactor.carry_out(effects)
+                if self._poller.is_borrowed:
+                    self._poller.nudge.wake()
+            if threading.get_ident() != self._ident:
+                return False
+        now = time.monotonic()
+        if now >= self._next_tidying:
+            self._next_tidying = now + IDLE
+            reactor.tidy()
+        return self._mend()
+
+    def _exchange(self) -> list[ev.Effect]:
+        """Wait for something to do, then send and receive what there is; what is to be carried out."""
+        is_woken, is_readable = self._poller.poll(IDLE)
+        if self._is_closing:
+            return []
+        is_idle = not (is_woken or is_readable)
+        driver = self._driver
+        with driver.lock:
+            if is_readable:
+                driver.receive()
+            driver.look(is_woken or is_idle)
+            if is_idle:
+                self._line.check_silence()
+            return driver.take_effects()
+
+    def _mend(self) -> bool:
+        """Make a lost connection anew; False when nothing is wanted any more. Blocks; raises like `reconnect`."""
+        if self._is_closing:
+            return False
+        if self._line.is_lost:
+            if self._reply.is_to_goodbye:
+                self._reply.arrive(None)
+                return False
+            self._connector.reconnect(lambda: not (self._is_closing or self._reply.is_to_goodbye))
+        return True
+
+    def _fail(self, reactor: Reactor, error: BaseException) -> None:
+        with self._driver.lock:
+            self._liveness.failure = error
+            effects = self._driver.take_effects()
+        with callbacks_collected:
+            if effects:
+                reactor.carry_out(effects)
+            reactor.fail(self._driver.abandon(), error)

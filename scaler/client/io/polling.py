@@ -1,0 +1,75 @@
+"""Who watches the connection: the I/O thread, or for a while a thread that waits for a result."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from scaler.client.io.wakeup import Wakeup
+from scaler.common.poller import new_poller
+
+
+class ConnectionPoller:
+    """Watches a connection, and the descriptor that wakes the I/O thread."""
+
+    def __init__(self, wakeup: Wakeup) -> None:
+        #: wakes the I/O thread
+        self._wakeup = wakeup
+        self._poller = new_poller()
+        self._poller.add(wakeup.fileno())
+        #: held by the thread that has borrowed the connection
+        self._borrowing = threading.Lock()
+        #: wakes that thread
+        self.nudge = Wakeup()
+
+    def add(self, fd: int) -> None:
+        """Watch a connection that was made."""
+        self._poller.add(fd)
+
+    def remove(self, fd: int) -> None:
+        """Forget a connection that is going to be closed; waits until nobody has borrowed it."""
+        with self._borrowing, contextlib.suppress(OSError, ValueError, KeyError):
+            self._poller.remove(fd)
+
+    def poll(self, timeout: float) -> tuple[bool, bool]:
+        """Wait for at most so many seconds; whether the thread was woken, and whether something has come."""
+        is_woken = is_readable = False
+        for fd, _ in self._poller.poll(timeout):
+            if fd == self._wakeup.fileno():
+                self._wakeup.clear()
+                is_woken = True
+            else:
+                is_readable = True
+        return is_woken, is_readable
+
+    def borrow(self, fd: int) -> bool:
+        """Look away from a connection that the calling thread is going to watch; False if another one does already.
+
+        Raises OSError, ValueError or KeyError if it is not watched any more.
+        """
+        if not self._borrowing.acquire(False):
+            return False
+        try:
+            self._poller.pause(fd, True)
+        except BaseException:
+            self._borrowing.release()
+            raise
+        return True
+
+    def give_back(self, fd: int) -> None:
+        """Look at a borrowed connection again. Raises like `borrow`."""
+        try:
+            self._poller.pause(fd, False)
+        finally:
+            self._borrowing.release()
+
+    @property
+    def is_borrowed(self) -> bool:
+        """Some thread watches the connection itself."""
+        return self._borrowing.locked()
+
+    def close(self) -> None:
+        """Forget all, and close what belongs to this."""
+        self._poller.close()
+        self._wakeup.close()
+        self.nudge.close()

@@ -1,0 +1,35 @@
+"""A descriptor that any thread makes readable, to wake the one that waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+
+class Wakeup:
+    """A pipe that never blocks. Any thread may wake; one thread watches it, and clears it when it was woken."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        for fd in (self._reader, self._writer):
+            os.set_blocking(fd, False)
+
+    def fileno(self) -> int:
+        """The descriptor that is readable after `wake`."""
+        return self._reader
+
+    def wake(self) -> None:
+        """Make the descriptor readable; nothing once it is closed."""
+        with contextlib.suppress(OSError):  # it is full: readable in any case; or closed
+            os.write(self._writer, b"x")
+
+    def clear(self) -> None:
+        """Make it unreadable again."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._reader, 4096)
+
+    def close(self) -> None:
+        """Close both ends."""
+        for fd in (self._reader, self._writer):
+            os.close(fd)
+        self._reader = self._writer = -1

@@ -1,0 +1,113 @@
+"""Watching the connection while waiting: a thread that waits for the only task under way receives the result itself.
+
+That saves waking the I/O thread, and waking the thread from there.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from scaler.client.core import events as ev
+from scaler.client.io.driver import SessionDriver
+from scaler.client.io.line import Line
+from scaler.client.io.polling import ConnectionPoller
+from scaler.transport import Connection
+
+#: seconds between looks at the time while nothing happens
+IDLE = 0.5
+#: seconds for which the thread looks without sleeping, if the last answer was as quick
+SPIN = 0.001
+#: only epoll can be changed by one thread while another waits in it
+IS_POSSIBLE = sys.platform == "linux"
+
+
+class QuickEffects(Protocol):
+    """Carries out effects in a thread that waits."""
+
+    def is_quick(self, effect: ev.Effect) -> bool:
+        """Whether it takes little time, and calls nothing of the user's."""
+
+    def carry_out(self, effects: list[ev.Effect]) -> None:
+        """Do what they say, in order."""
+
+
+class Watcher:
+    """Any thread may wait; one at a time watches."""
+
+    def __init__(
+        self, driver: SessionDriver, line: Line, poller: ConnectionPoller, quick_effects: QuickEffects
+    ) -> None:
+        self._driver = driver
+        self._line = line
+        self._poller = poller
+        self._quick_effects = quick_effects
+        #: the last answer came at once
+        self._was_quick = False
+
+    def watch_while_waiting(self, is_done: Callable[[], bool], timeout: float | None) -> None:
+        """Wait for the only task under way by watching the connection here, in the stead of the I/O thread.
+
+        Returns when `is_done()`, after `timeout` seconds, or when the I/O thread should go on: the caller then waits
+        as usual.
+        """
+        driver, connection = self._driver, self._line.connection
+        if not IS_POSSIBLE or connection is None or not driver.is_lone:
+            return
+        began = time.monotonic()
+        deadline = None if timeout is None else began + timeout
+        try:
+            fd = connection.fileno()
+            if not self._poller.borrow(fd):
+                return
+            try:
+                self._watch(connection, is_done, deadline)
+            finally:
+                self._was_quick = time.monotonic() - began < SPIN
+                self._poller.give_back(fd)
+        except (OSError, ValueError, KeyError):
+            pass  # the connection was closed meanwhile: the I/O thread sees to that
+
+    def _watch(self, connection: Connection, is_done: Callable[[], bool], deadline: float | None) -> None:
+        nudge = self._poller.nudge
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        poll.register(nudge.fileno(), select.POLLIN)
+        while not is_done() and self._line.connection is connection:
+            left = IDLE if deadline is None else min(IDLE, deadline - time.monotonic())
+            if left <= 0:
+                return
+            ready = self._spin(poll) or poll.poll(left * 1000)
+            if any(fd == nudge.fileno() for fd, _ in ready):
+                nudge.clear()
+            if not ready:
+                continue
+            driver = self._driver
+            with driver.lock:
+                driver.receive()
+                effects = driver.take_effects()
+                if not all(map(self._quick_effects.is_quick, effects)):
+                    driver.put_back(effects)
+                    driver.wake()
+                    return
+            self._quick_effects.carry_out(effects)
+            if connection.is_closed or driver.is_queued:
+                return
+
+    def _spin(self, poll: select.poll) -> list[tuple[int, int]]:
+        """Look without sleeping, as long as an answer that is as quick as the last one may take.
+
+        Waking a processor that sleeps takes as long as a short task. After a slow answer the next wait just sleeps.
+        """
+        began = now = time.monotonic()
+        if not self._was_quick:
+            return []
+        while now - began < SPIN:
+            ready = poll.poll(0)
+            if ready:
+                return ready
+            now = time.monotonic()
+        return []

@@ -1,0 +1,114 @@
+"""How a client's session ends: by leaving, by shutting the cluster down, or with the program; and clearing it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import weakref
+from collections.abc import Callable
+
+from scaler.client.core import events as ev
+from scaler.client.future import callbacks_collected
+from scaler.client.io.driver import SessionDriver
+from scaler.client.io.io_thread import IOThread
+from scaler.client.io.reply import Reply
+from scaler.client.liveness import Liveness
+from scaler.client.reactor import Reactor
+from scaler.client.values.stored_results import StoredResults
+from scaler.client.waiting.resolving import Resolver
+from scaler.errors import ClientClosed, ConnectionFailed, ShutdownRefused
+from scaler.protocol.messages import ClientClear, ClientShutdown, DisconnectRequest
+
+#: seconds that `disconnect` and `shutdown` wait for an answer
+ANSWER_TIMEOUT = 5.0
+#: seconds for which leaving waits for results that nobody has looked at
+FETCH_TIMEOUT = 30.0
+
+#: those of this process that may not have left
+_lifetimes: weakref.WeakSet[Lifetime] = weakref.WeakSet()
+
+
+class Lifetime:
+    """Of one client and all its views. Any thread."""
+
+    def __init__(
+        self,
+        driver: SessionDriver,
+        liveness: Liveness,
+        io_thread: IOThread,
+        reactor: Reactor,
+        resolver: Resolver,
+        reply: Reply,
+        stored_results: StoredResults,
+    ) -> None:
+        self._driver = driver
+        self._liveness = liveness
+        self._io_thread = io_thread
+        self._reactor = reactor
+        self._resolver = resolver
+        self._reply = reply
+        self._stored_results = stored_results
+        _lifetimes.add(self)
+
+    def disconnect(self, is_fetching: bool = True) -> None:
+        """Leave the cluster; with `is_fetching` results in stores are fetched first. Nothing if that is done already.
+
+        Blocks until the scheduler has answered, for a few seconds at most, and for as long as fetching takes.
+        """
+        if self._liveness.is_closed or self._liveness.is_forked:
+            return
+        self._liveness.is_closed = True
+        self._io_thread.step_aside()
+        if self._liveness.failure is None:
+            if is_fetching:
+                self._stored_results.fetch_all(FETCH_TIMEOUT)
+            self._reply.expect(is_to_goodbye=True)
+            self._driver.tell(ev.Request(DisconnectRequest()))
+            self._reply.wait(ANSWER_TIMEOUT)
+        self._leave()
+
+    def shut_down(self, scheduler: str) -> None:
+        """End the whole cluster, and leave. Raises `ShutdownRefused`, `ConnectionFailed` naming the scheduler."""
+        self._liveness.check()
+        self._io_thread.step_aside()
+        self._stored_results.fetch_all(FETCH_TIMEOUT)
+        self._reply.expect(is_to_goodbye=False)
+        self._driver.tell(ev.Request(ClientShutdown()))
+        if not self._reply.wait(ANSWER_TIMEOUT):
+            raise ConnectionFailed(f"the scheduler at {scheduler} did not answer the request to shut down")
+        if self._reply.refusal is not None:
+            raise ShutdownRefused(self._reply.refusal)
+        self._leave()
+
+    def clear(self, forget_functions: Callable[[], None], forget_values: Callable[[], None]) -> None:
+        """Cancel all that is under way, and have the scheduler forget all objects, as these do here."""
+        self._liveness.check()
+        self._io_thread.step_aside()
+        self._stored_results.fetch_all(FETCH_TIMEOUT)
+        with self._driver.lock:
+            tokens = self._driver.abandon()
+            self._driver.tell(ev.Request(ClientClear()))
+            forget_functions()
+        forget_values()
+        with callbacks_collected:
+            self._resolver.cancel(tokens)
+
+    def _leave(self) -> None:
+        liveness = self._liveness
+        liveness.is_closed = True
+        liveness.failure = liveness.failure or ClientClosed("this client is disconnected: make a new Client")
+        self._reactor.close()
+        self._stored_results.close()
+        self._io_thread.close()
+        with callbacks_collected:
+            self._resolver.cancel(self._driver.abandon())
+
+
+def _at_exit() -> None:
+    """Say goodbye, so that schedulers need not find out by themselves that this process is gone."""
+    for lifetime in list(_lifetimes):
+        with contextlib.suppress(Exception):
+            lifetime.disconnect(is_fetching=False)
+
+
+atexit.register(_at_exit)

@@ -1,0 +1,43 @@
+"""Whether a client can be used: it was not disconnected, its process was not forked, its scheduler is there."""
+
+from __future__ import annotations
+
+import os
+
+from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient
+
+
+class Liveness:
+    """Of one client and all its views. Any thread may look; no lock."""
+
+    __slots__ = ("_pid", "failure", "is_closed")
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        #: it was disconnected, or is being so
+        self.is_closed = False
+        #: why there is no scheduler any more; None while there is one, or it is looked for
+        self.failure: BaseException | None = None
+
+    @property
+    def is_forked(self) -> bool:
+        """The calling process is a child of the one that made the client."""
+        return os.getpid() != self._pid
+
+    def check_process(self) -> None:
+        """Raise `ForkedClient` in a child of the process that made the client."""
+        if os.getpid() != self._pid:
+            raise ForkedClient("this client was made before this process was forked: make a new Client here")
+
+    def check(self) -> None:
+        """Raise `ForkedClient`, `ClientClosed` or `ConnectionFailed` if the client can't be used."""
+        self.check_process()
+        if self.is_closed:
+            raise ClientClosed("this client is disconnected: make a new Client")
+        self.check_connection()
+
+    def check_connection(self) -> None:
+        """Raise `ConnectionFailed` if there is no scheduler any more."""
+        failure = self.failure
+        if failure is not None:
+            raise ConnectionFailed(str(failure)) from failure

@@ -1,0 +1,172 @@
+"""What a client and its views share, put together from the bottom up.
+
+    user's threads ─► Client ─► submission, graphs, maps ─► driver (queues, session core) ─► line ─► scheduler
+    futures ─► owner ─► nested waits, watcher                  │                               ▲
+                                                               └── other effects               │
+          resolver, provider, claims ◄── reactor ◄── I/O thread ◄──────────────────────────────┘
+
+Each part is given what it stands on when it is made, and nothing afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+
+from scaler.client.io.connector import Connector
+from scaler.client.io.driver import SessionDriver
+from scaler.client.io.io_thread import IOThread
+from scaler.client.io.line import Line
+from scaler.client.io.polling import ConnectionPoller
+from scaler.client.io.reply import Reply
+from scaler.client.io.wakeup import Wakeup
+from scaler.client.io.watching import Watcher
+from scaler.client.lifetime import Lifetime
+from scaler.client.liveness import Liveness
+from scaler.client.reactor import Reactor
+from scaler.client.submitting.graph_batches import GraphBatches
+from scaler.client.submitting.graphs import Graphs
+from scaler.client.submitting.map_sending import MapSender
+from scaler.client.submitting.object_sending import ObjectSender
+from scaler.client.submitting.submission import Submission
+from scaler.client.submitting.templates import Templates
+from scaler.client.task_warnings import TaskWarnings
+from scaler.client.values.arguments import Arguments
+from scaler.client.values.claimed_rows import ClaimedRows
+from scaler.client.values.delivery import ResultDelivery
+from scaler.client.values.providing import ValueProvider
+from scaler.client.values.questions import StoreQuestions
+from scaler.client.values.remembered import RememberedValues
+from scaler.client.values.stored_results import StoredResults
+from scaler.client.values.stores import Stores
+from scaler.client.values.uploads import Uploads
+from scaler.client.values.value_codec import ValueCodec
+from scaler.client.waiting.cancellations import Cancellations
+from scaler.client.waiting.claims import Claims
+from scaler.client.waiting.map_job import MapJob
+from scaler.client.waiting.nesting import NestedWaits
+from scaler.client.waiting.owner import ClientOwner
+from scaler.client.waiting.resolving import Resolver
+from scaler.common.callback_thread import CallbackThread
+from scaler.serialize.call import AnySerializer
+from scaler.transport import Address, Security
+
+
+@dataclass(frozen=True, slots=True)
+class ClientParts:
+    """The parts that a `Client` and adapters call; they know the others."""
+
+    address: Address
+    serializer: AnySerializer | None
+    liveness: Liveness
+    driver: SessionDriver
+    owner: ClientOwner
+    templates: Templates
+    submission: Submission
+    maps: MapSender
+    graphs: Graphs
+    objects: ObjectSender
+    uploads: Uploads
+    task_warnings: TaskWarnings
+    lifetime: Lifetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Wire:
+    """The connection, and what watches it."""
+
+    liveness: Liveness
+    line: Line
+    poller: ConnectionPoller
+    driver: SessionDriver
+    connector: Connector
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Values on their way in and out."""
+
+    codec: ValueCodec
+    uploads: Uploads
+    provider: ValueProvider
+    #: packs and stores what the scheduler asks for, and sends rows again
+    background: CallbackThread
+    reply: Reply
+    io_thread: IOThread
+    arguments: Arguments
+    stored_results: StoredResults
+
+
+def connect(
+    address: Address,
+    security: Security,
+    name: str,
+    timeout: float,
+    patience: float,
+    serializer: AnySerializer | None,
+) -> ClientParts:
+    """Connect to the scheduler, and make all parts; the I/O thread runs when this returns.
+
+    Blocks for at most `timeout` seconds; `patience`: those for which a lost scheduler is looked for. Raises
+    `ConnectionFailed`, `ConnectionTimeout`, `HandshakeRefused`.
+    """
+    wire = _connected(address, security, name, timeout, patience)
+    driver, liveness = wire.driver, wire.liveness
+    values = _values(wire, address, security, serializer)
+    codec, arguments, stored_results = values.codec, values.arguments, values.stored_results
+
+    cancellations, claims, task_warnings = Cancellations(driver), Claims(), TaskWarnings()
+    resolver = Resolver(ResultDelivery(codec, stored_results), cancellations, claims)
+    claimed_rows = ClaimedRows(driver, codec, arguments, stored_results)
+    reactor = Reactor(resolver, values.provider, claims, claimed_rows, task_warnings, values.reply, values.background)
+    values.io_thread.start(reactor)
+
+    nested_waits = NestedWaits(driver, liveness, codec, claims, claimed_rows, resolver, values.io_thread)
+    watcher = Watcher(driver, wire.line, wire.poller, resolver)
+    owner = ClientOwner(address, driver, liveness, codec, cancellations, nested_waits, watcher)
+    templates = Templates(driver, liveness, arguments, serializer)
+    submission = Submission(driver, liveness, owner, arguments, serializer)
+    new_job = partial(MapJob, driver=driver, codec=codec, stored_results=stored_results, nested_waits=nested_waits)
+    return ClientParts(
+        address=address,
+        serializer=serializer,
+        liveness=liveness,
+        driver=driver,
+        owner=owner,
+        templates=templates,
+        submission=submission,
+        maps=MapSender(driver, liveness, arguments, templates, submission, new_job),
+        graphs=Graphs(driver, liveness, owner, templates, submission, GraphBatches(driver, arguments)),
+        objects=ObjectSender(driver, liveness, owner, codec, arguments),
+        uploads=values.uploads,
+        task_warnings=task_warnings,
+        lifetime=Lifetime(driver, liveness, values.io_thread, reactor, resolver, values.reply, stored_results),
+    )
+
+
+def _connected(address: Address, security: Security, name: str, timeout: float, patience: float) -> _Wire:
+    wakeup, liveness = Wakeup(), Liveness()
+    line, poller = Line(name), ConnectionPoller(wakeup)
+    driver = SessionDriver(line, wakeup, liveness)
+    connector = Connector(address, security, patience, line, driver, poller)
+    try:
+        connector.connect(time.monotonic() + timeout)
+    except BaseException:
+        poller.close()
+        raise
+    return _Wire(liveness, line, poller, driver, connector)
+
+
+def _values(wire: _Wire, address: Address, security: Security, serializer: AnySerializer | None) -> _Values:
+    driver = wire.driver
+    codec, remembered, reply = ValueCodec(serializer), RememberedValues(), Reply()
+    background = CallbackThread("scaler-client-provides")
+    questions = StoreQuestions(driver, wire.liveness)
+    stores = Stores(driver, questions, address, security, remembered.forget_unneeded)
+    uploads = Uploads(driver, stores, remembered)
+    provider = ValueProvider(driver, codec, stores, uploads, background)
+    io_thread = IOThread(driver, wire.line, wire.poller, wire.connector, reply, wire.liveness)
+    arguments = Arguments(codec, uploads, io_thread)
+    stored_results = StoredResults(driver, stores, codec, io_thread, CallbackThread("scaler-client-calls"))
+    return _Values(codec, uploads, provider, background, reply, io_thread, arguments, stored_results)

@@ -1,0 +1,1 @@
+"""Submitting: calls, maps, graphs and objects become what the session sends."""

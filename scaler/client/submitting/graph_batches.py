@@ -1,0 +1,105 @@
+"""From a planned graph to what the session is told: batches, and the objects that they share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scaler.client.core import events as ev
+from scaler.client.core.options import Options
+from scaler.client.core.task_template import check_size
+from scaler.client.future import Future
+from scaler.client.io.driver import SessionDriver
+from scaler.client.values.arguments import Arguments
+from scaler.graph import Plan, RemoteValue, Run
+from scaler.protocol.messages import GRAPH, INLINE_LIMIT, KEEP, Task, u8, u32
+from scaler.serialize.call import pack_entries
+from scaler.serialize.outofband import joined, pack
+
+
+class GraphBatches:
+    """Makes them for one client. Any thread."""
+
+    def __init__(self, driver: SessionDriver, arguments: Arguments) -> None:
+        self._driver = driver
+        self._arguments = arguments
+
+    def events_of(self, plan: Plan, by_row: dict[int, Future], default: Options) -> list[ev.Event]:
+        """The events that send a graph; `by_row` has the futures of the rows that are wanted.
+
+        `default` are the options of runs that have none.
+
+        Blocks while large constants are written to a store; those sent before are recognised. Raises
+        `SerializationError`, `StoreFull`, `ObjectTooLarge`, `ConnectionFailed`.
+        """
+        self._number_unsent(plan.shared)
+        rows = sum(len(run.entries) for run in plan.runs)
+        first = self._driver.take_ids(rows)
+        group = ev.BatchGroup(len(by_row))
+        events: list[ev.Event] = []
+        shared = [self._constant(value, group.keep, events) for value in plan.shared]
+        uses = u32([0]) * rows
+        for run in plan.runs:
+            for needs in run.dependencies:
+                for need in needs:
+                    if need >= 0:
+                        uses[need] += 1
+        at = 0
+        for run in plan.runs:
+            n, options = len(run.entries), run.options or default
+            function, payload = self._entries(run)
+            task = Task(
+                0, first + at, n, GRAPH, options.flags | KEEP, function, 0, run.names,
+                options.priority, options.retries, options.timeout, options.capabilities, u32([0, n]), graph=first,
+            )  # fmt: skip
+            task.dependency_counts = u32(map(len, run.dependencies))
+            task.dependencies.extend(
+                [first + need if need >= 0 else shared[-1 - need] for needs in run.dependencies for need in needs]
+            )
+            task.uses = uses[at : at + n]
+            tokens = [by_row.get(row) for row in range(at, at + n)]
+            task.wanted = u8([token is not None for token in tokens])
+            if payload is not None:
+                task.objects.append(function)
+                task.bodies.append(payload)
+            events.append(ev.Submit(task, tokens, group=group))
+            if payload is None:
+                events.append(ev.Release([function]))
+            at += n
+        events += [ev.Release([event.id]) for event in events if isinstance(event, ev.Announce)]
+        return events
+
+    def _number_unsent(self, shared: list[Any]) -> None:
+        """Have those sent that stand for values and were not yet: then they have ids."""
+        unsent: list[Any] = [value for value in shared if isinstance(value, RemoteValue) and not value.id]
+        if unsent:
+            self._driver.flush()
+            for value in unsent:  # that have failed before they were sent
+                value.id = value.id or self._driver.take_id()
+
+    def _constant(self, value: Any, keep: dict[int, Any], events: list[ev.Event]) -> int:
+        """The id of a value that rows share: its own if it is in the cluster; stored if it is large, else announced."""
+        if isinstance(value, RemoteValue):
+            keep[value.id] = value
+            return value.id
+        packed = pack(value)
+        if packed.size >= INLINE_LIMIT:
+            stored = self._arguments.keep(value, packed, pack, "a value in the graph")
+            if stored is not None:
+                keep[stored.id] = stored
+                return stored.id
+        payload = joined(packed, value)
+        check_size(len(payload), self._driver.welcome.limit, "a value in the graph")
+        object_id = self._driver.take_id()
+        events.append(ev.Announce(object_id, payload))
+        return object_id
+
+    def _entries(self, run: Run) -> tuple[int, bytes | None]:
+        """The id of what a run's rows do, and its payload unless it is stored."""
+        packed = pack_entries(run.entries)
+        if packed.size >= INLINE_LIMIT:
+            object_id = self._arguments.store(run.entries, packed, pack_entries, f"a part of the graph ({run.names})")
+            if object_id is not None:
+                return object_id, None
+        payload = joined(packed, run.entries, b"G")
+        check_size(len(payload), self._driver.welcome.limit, f"a part of the graph ({run.names})")
+        return self._driver.take_id(), payload

@@ -1,0 +1,130 @@
+"""Sending a map: many rows in few blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from scaler.client.core import events as ev
+from scaler.client.core.options import Options
+from scaler.client.core.task_template import TaskTemplate, check_size
+from scaler.client.io.driver import SessionDriver
+from scaler.client.liveness import Liveness
+from scaler.client.submitting.submission import Submission
+from scaler.client.submitting.templates import Templates
+from scaler.client.values.arguments import Arguments
+from scaler.client.waiting.map_job import MapJob
+from scaler.errors import SerializationError
+from scaler.protocol.messages import INLINE_LIMIT, SPREAD, TOGETHER, u64
+from scaler.serialize.outofband import Packed, joined, pack, pack_large
+
+#: blocks for each worker, so that the fast ones can take more
+BLOCKS_PER_WORKER = 4
+#: rows in a block, at most
+BLOCK_ROWS = 100_000
+
+
+def argument_rows(iterables: Sequence[Iterable[Any]]) -> tuple[list[Any], bool]:
+    """The items that `Client.map` sends, and whether they are the arguments themselves (else tuples of arguments)."""
+    if not iterables:
+        raise TypeError("map() needs at least one iterable")
+    if len(iterables) > 1:
+        return list(zip(*iterables, strict=False)), False
+    items = list(iterables[0])
+    if not any(issubclass(kind, tuple) for kind in set(map(type, items))):
+        return items, True
+    return [tuple(item) if isinstance(item, tuple) else (item,) for item in items], False
+
+
+class MapSender:
+    """Of one client and all its views. Any thread."""
+
+    def __init__(
+        self,
+        driver: SessionDriver,
+        liveness: Liveness,
+        arguments: Arguments,
+        templates: Templates,
+        submission: Submission,
+        new_job: Callable[[int], MapJob],
+    ) -> None:
+        self._driver = driver
+        self._liveness = liveness
+        self._arguments = arguments
+        self._templates = templates
+        self._submission = submission
+        #: what collects the results of a map of so many rows
+        self._new_job = new_job
+
+    def send(
+        self, function: Callable[..., Any], options: Options, items: list[Any], spread: bool, least_together: int = 1
+    ) -> MapJob:
+        """Send the items of a map, each the only argument (`spread`) or a tuple of arguments; what collects results.
+
+        At least `least_together` items travel as one task. Blocks only while large items are written to a store.
+        Raises like `Client.submit`.
+        """
+        self._liveness.check()
+        template = self._templates.of(function, options)
+        job = self._new_job(len(items))
+        workers = max(1, self._driver.session.workers)
+        size = max(least_together, min(BLOCK_ROWS, -(-len(items) // (BLOCKS_PER_WORKER * workers))))
+        try:
+            sent = self._send_blocks(job, template, items, spread, size) if self._submission.is_pickling else 0
+            # The rest row by row: a custom serializer wants that, references among the items need it, and what can't
+            # be pickled is named.
+            for row, item in enumerate(items[sent:], sent):
+                job.add_row(row, self._submission.submit(template, (item,) if spread else item, None))
+        except BaseException:
+            job.cancel()
+            raise
+        return job
+
+    def _send_blocks(self, job: MapJob, template: TaskTemplate, items: list[Any], spread: bool, size: int) -> int:
+        """Send rows in blocks; how many, all unless something can't be pickled."""
+        for start in range(0, len(items), size):
+            block = items[start : start + size]
+            try:
+                payload = pack_large(block, INLINE_LIMIT)
+            except SerializationError:
+                return start
+            if isinstance(payload, bytes):
+                self._send(job, template, start, len(block), payload, spread)
+            else:
+                self._send_large(job, template, start, block, payload, spread)
+        return len(items)
+
+    def _send_large(
+        self, job: MapJob, template: TaskTemplate, start: int, items: list[Any], packed: Packed, spread: bool
+    ) -> None:
+        what = f"a block of {len(items):,} arguments of {template.captured.name}"
+        arguments = self._arguments.store(items, packed, pack, what)
+        if arguments is None:
+            self._send(job, template, start, len(items), joined(packed, items), spread)
+        else:
+            self._send(job, template, start, len(items), None, spread, arguments)
+
+    def _send(
+        self,
+        job: MapJob,
+        template: TaskTemplate,
+        start: int,
+        rows: int,
+        payload: bytes | None,
+        spread: bool,
+        arguments: int = 0,
+    ) -> None:
+        """Send a block with its arguments, or with the id of the object that they are stored in."""
+        driver = self._driver
+        if payload is not None:
+            check_size(len(payload), driver.welcome.limit, f"a block of arguments of {template.captured.name}")
+        with driver.lock:
+            events = driver.announced(template)
+            task = template.task(driver.take_ids(rows), rows, TOGETHER)
+            task.flags |= SPREAD if spread else 0
+            task.arguments = arguments or driver.take_id()
+            if payload is not None:
+                task.objects = u64([task.arguments])
+                task.bodies = [payload]
+            block = job.add_block(start, rows, arguments)
+            driver.tell(*events, ev.Submit(task, [block], whole=True, template=template))

@@ -1,0 +1,93 @@
+"""Submitting single calls: arguments are looked at, and the call is queued with its future."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from typing import Any
+
+from scaler.client.core.batching import QueuedCall
+from scaler.client.core.task_template import TaskTemplate
+from scaler.client.future import Future
+from scaler.client.io.driver import SessionDriver
+from scaler.client.liveness import Liveness
+from scaler.client.values.arguments import Arguments
+from scaler.client.waiting.owner import ClientOwner
+from scaler.graph import RemoteValue
+from scaler.serialize.call import AnySerializer, Slot
+from scaler.serialize.payload import SCALARS
+
+#: strings and bytes longer than this are not pickled together with other rows' arguments
+LONG = 16_384
+
+
+class Submission:
+    """Of one client and all its views. Any thread."""
+
+    def __init__(
+        self,
+        driver: SessionDriver,
+        liveness: Liveness,
+        owner: ClientOwner,
+        arguments: Arguments,
+        serializer: AnySerializer | None,
+    ) -> None:
+        self._driver = driver
+        self._liveness = liveness
+        self._owner = owner
+        self._arguments = arguments
+        #: rows of scalars may be pickled together
+        self.is_pickling = serializer is None
+        self._queue = driver.submit
+
+    def submit(self, template: TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Future:
+        """Queue a call; its future. Blocks and raises like `Client.submit`."""
+        if self._liveness.failure is not None:
+            self._liveness.check()
+        future = Future(self._owner)
+        if not kwargs and self.is_pickling:
+            for value in args:
+                kind = type(value)
+                if kind not in SCALARS or ((kind is str or kind is bytes) and len(value) > LONG):
+                    break
+            else:
+                self._queue((template, args, future))
+                return future
+        self._submit_by_itself(template, args, kwargs or {}, future)
+        return future
+
+    def _submit_by_itself(
+        self, template: TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any], future: Future
+    ) -> None:
+        """Queue a call whose arguments are packed here and now."""
+        self._liveness.check_process()
+        needs: list[Any] = []
+        try:
+            args = tuple([self._slot(value, needs) for value in args])
+            kwargs = {name: self._slot(value, needs) for name, value in kwargs.items()}
+        except _FailedArgument as failed:
+            future.fail(failed.error)
+            return
+        limit = self._driver.welcome.limit
+        payload = self._arguments.encode(args, kwargs, template.captured.name, needs, limit)
+        self._queue(QueuedCall(template, payload, needs, future))
+
+    def _slot(self, value: Any, needs: list[Any]) -> Any:
+        """An argument as it travels: what stands for another value becomes a Slot."""
+        if not isinstance(value, RemoteValue):
+            return value
+        self._owner.check_own(value)
+        if isinstance(value, Future) and value.done() and not value.is_stored:
+            error = CancelledError() if value.cancelled() else value.exception()
+            if error is not None:
+                raise _FailedArgument(error)
+            return value.value_or_self()
+        needs.append(value)
+        return Slot(len(needs) - 1)
+
+
+class _FailedArgument(Exception):
+    """A future given as an argument has failed, and so has the call."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error

@@ -1,0 +1,82 @@
+"""The functions that a client's tasks call: captured when they are submitted, sent once, and forgotten in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from scaler.client.core import events as ev
+from scaler.client.core.options import Options
+from scaler.client.core.task_template import TaskTemplate, check_size
+from scaler.client.io.driver import SessionDriver
+from scaler.client.liveness import Liveness
+from scaler.client.values.arguments import Arguments
+from scaler.client.values.remembered import StoredValue
+from scaler.protocol.messages import INLINE_LIMIT
+from scaler.serialize.call import AnySerializer
+from scaler.serialize.function import Captured, FunctionCache
+
+#: templates remembered; each keeps its function at the scheduler
+MOST = 1_024
+
+
+class Templates:
+    """Of one client and all its views. Any thread."""
+
+    def __init__(
+        self, driver: SessionDriver, liveness: Liveness, arguments: Arguments, serializer: AnySerializer | None
+    ) -> None:
+        self._driver = driver
+        self._liveness = liveness
+        self._arguments = arguments
+        self._functions = FunctionCache(serializer, large=INLINE_LIMIT)
+        self._capture = self._functions.capture
+        #: by token of the captured function, the oldest first
+        self._known: dict[tuple[int, Options], TaskTemplate] = {}
+        #: of large functions, by object id: no longer than calls or the remembered values need them
+        self._stored: WeakValueDictionary[tuple[int, Options], TaskTemplate] = WeakValueDictionary()
+
+    def of(self, function: Callable[..., Any], options: Options) -> TaskTemplate:
+        """The template of a function as it is now. Blocks only while a large one is written to a store.
+
+        Raises `SerializationError`, `StoreFull`, `ObjectTooLarge`, and what `Liveness.check` raises.
+        """
+        captured = self._capture(function)
+        return self._known.get((captured.token, options)) or self._make(captured, function, options)
+
+    def _make(self, captured: Captured, function: Callable[..., Any], options: Options) -> TaskTemplate:
+        self._liveness.check()
+        limit, what = self._driver.welcome.limit, f"the function {captured.name}"
+        if captured.packed is not None:
+            stored = self._arguments.keep(function, captured.packed, self._functions.pack, what)
+            if stored is not None:
+                captured.packed = None
+                return self._of_stored(captured, function, options, stored)
+            check_size(captured.packed.size, limit, what)
+            captured = self._functions.in_message(captured, function)
+            known = self._known.get((captured.token, options))
+            if known is not None:
+                return known
+        check_size(len(captured.payload), limit, what)
+        if len(self._known) >= MOST:
+            oldest = next(iter(self._known))
+            used = self._known.pop(oldest)
+            if used.object_id:
+                self._driver.tell(ev.Release([used.object_id]))
+        template = self._known[captured.token, options] = TaskTemplate(captured, function, options)
+        return template
+
+    def _of_stored(
+        self, captured: Captured, function: Callable[..., Any], options: Options, stored: StoredValue
+    ) -> TaskTemplate:
+        template = self._stored.get((stored.id, options))
+        if template is None:
+            template = TaskTemplate(captured, function, options, stored.id, stored)
+            self._stored[stored.id, options] = template
+        return template
+
+    def forget(self) -> None:
+        """The scheduler forgets all functions."""
+        self._known.clear()
+        self._stored.clear()

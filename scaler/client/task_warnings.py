@@ -1,0 +1,40 @@
+"""Warnings that tasks issued, kept until somebody issues them again where the caller sees them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections import deque
+from typing import Any
+
+#: older ones are left out
+MOST = 1_000
+
+
+class TaskWarnings:
+    """Those of one client's tasks, each as JSON of its module, class, message, file and line. Any thread."""
+
+    def __init__(self) -> None:
+        self._texts: deque[str] = deque(maxlen=MOST)
+        #: by file: what has been shown once, for the filters of this process
+        self._registries: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}
+
+    def add(self, text: str) -> None:
+        """A task has warned."""
+        self._texts.append(text)
+
+    def issue(self) -> None:
+        """Issue all that have come, in the calling thread. Raises them where its filters make them errors."""
+        while self._texts:
+            module, name, message, filename, lineno = json.loads(self._texts.popleft())
+            registry = self._registries.setdefault(filename, {})
+            warnings.warn_explicit(message, _category(module, name), filename, lineno, registry=registry)
+
+
+def _category(module: str, name: str) -> type[Warning]:
+    """The class of a warning, if this process has it."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) and issubclass(found, Warning) else UserWarning

@@ -1,0 +1,126 @@
+"""The arguments of calls as they travel: what is large by itself is stored, and a need of the call.
+
+Small arguments are pickled together. One that takes `INLINE_LIMIT` bytes or more becomes an object of its own, with a
+Slot in its place; given again, it is recognised and not sent again. Where there is no store, everything travels inside
+the message as far as that may be long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from scaler.client.core.task_template import check_size
+from scaler.client.io.io_thread import IOThread
+from scaler.client.values.remembered import StoredValue
+from scaler.client.values.uploads import Uploads
+from scaler.client.values.value_codec import ValueCodec
+from scaler.errors import SerializationError
+from scaler.protocol.messages import INLINE_LIMIT
+from scaler.serialize.call import Slot, encode_call
+from scaler.serialize.outofband import Packed, pack_large
+from scaler.serialize.payload import SCALARS
+
+_CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
+
+
+class Arguments:
+    """Any thread, the I/O thread too."""
+
+    def __init__(self, codec: ValueCodec, uploads: Uploads, io_thread: IOThread) -> None:
+        self._codec = codec
+        self._serializer = codec.serializer
+        self._uploads = uploads
+        self._io_thread = io_thread
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, needs: list[Any], limit: int) -> bytes:
+        """The payload of a row; `needs` gets what was stored. `name` is the function's.
+
+        Blocks while a large argument is written. Raises `SerializationError`, `StoreFull`, `ObjectTooLarge`, which name
+        the argument, and `ConnectionFailed`.
+        """
+        size = _size_of((*args, *kwargs.values()) if kwargs else args)
+        payload = self._small(args, kwargs, name, size) if size < INLINE_LIMIT else None
+        if payload is None:
+            self._io_thread.step_aside()
+            args, kwargs = self._take_out(args, kwargs, name, needs)
+            payload = encode_call(args, kwargs, self._serializer, name)
+            check_size(len(payload), limit, f"the arguments of {name} ")
+        return payload
+
+    def _small(self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, size: int) -> bytes | None:
+        """The payload if it is small; `size` as far as it is known, else negative."""
+        if size >= 0 or self._serializer is not None:
+            encoded = encode_call(args, kwargs, self._serializer, name)
+            return encoded if len(encoded) < INLINE_LIMIT else None
+        try:
+            payload = pack_large((args, kwargs), INLINE_LIMIT, b"P")
+        except SerializationError:
+            return encode_call(args, kwargs, None, name)  # names the argument
+        return payload if isinstance(payload, bytes) else None
+
+    def _take_out(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, needs: list[Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        slots: dict[int, Slot] = {}
+
+        def stand_in(place: int | str, value: Any) -> Any:
+            slot = slots.get(id(value))
+            if slot is not None:
+                return slot
+            stored = self._stored(value, f"argument {place!r} of {name}")
+            if stored is None:
+                return value
+            slot = slots[id(value)] = Slot(len(needs))
+            needs.append(stored)
+            return slot
+
+        return (
+            tuple([stand_in(place, value) for place, value in enumerate(args)]),
+            {key: stand_in(key, value) for key, value in kwargs.items()},
+        )
+
+    def _stored(self, value: Any, what: str) -> StoredValue | None:
+        """An argument as an object, if it is large."""
+        kind = type(value)
+        if kind is Slot or (kind in SCALARS and not ((kind is str or kind is bytes) and len(value) >= INLINE_LIMIT)):
+            return None
+        try:
+            packed = self._codec.pack(value)
+        except SerializationError as error:
+            raise SerializationError(f"{what}: {error}") from error.__cause__
+        return self._uploads.keep(value, packed, self._codec.pack, what) if packed.size >= INLINE_LIMIT else None
+
+    def keep(self, value: Any, packed: Packed, pack: Callable[[Any], Packed], what: str) -> StoredValue | None:
+        """Store a value that may be given again, unless it is stored; None if there is no store at all.
+
+        `pack` packs it again, `what` names it for messages. Blocks while it is written. Raises `StoreFull`,
+        `ConnectionFailed`.
+        """
+        self._io_thread.step_aside()
+        return self._uploads.keep(value, packed, pack, what)
+
+    def store(self, value: Any, packed: Packed, pack: Callable[[Any], Packed], what: str) -> int | None:
+        """Store a value that is not given again; its object id, to be released by the caller. Otherwise like `keep`."""
+        self._io_thread.step_aside()
+        return self._uploads.store(value, packed, pack, what)
+
+
+def _size_of(values: Iterable[Any]) -> int:
+    """About the bytes that texts and arrays take; negative if there are small values that one has to look into."""
+    total, known = 0, True
+    for value in values:
+        kind = type(value)
+        if kind is bytes or kind is str:
+            total += len(value)
+        elif kind in _CONTAINERS:
+            known = False
+            if len(value) >= INLINE_LIMIT // 2:  # rarely less than two bytes an item
+                total += INLINE_LIMIT
+        elif kind not in SCALARS:
+            size = getattr(value, "nbytes", None)
+            if type(size) is int:
+                total += size
+            else:
+                known = False
+    return total if known or total >= INLINE_LIMIT else -1

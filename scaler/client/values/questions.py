@@ -1,0 +1,107 @@
+"""What a client asks the scheduler about stores, and the threads that wait for the answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from scaler.client.core import events as ev
+from scaler.client.io.driver import SessionDriver
+from scaler.client.liveness import Liveness
+from scaler.protocol.messages import ObjectRequest, ObjectResponse, StoreOffers, StoreRequest, u32, u64
+
+A = TypeVar("A")
+
+
+@dataclass(slots=True)
+class _Question:
+    """Where an object can be read."""
+
+    #: threads that want to know
+    askers: int = 0
+    answer: ObjectResponse | None = None
+
+
+class StoreQuestions:
+    """Any thread may ask; the I/O thread brings the answers."""
+
+    def __init__(self, driver: SessionDriver, liveness: Liveness) -> None:
+        self._driver = driver
+        self._liveness = liveness
+        #: told of answers, and of the end
+        self._changed = threading.Condition()
+        #: the last offer of stores, if it was asked for
+        self._offers: StoreOffers | None = None
+        #: by object id
+        self._questions: dict[int, _Question] = {}
+        #: raised when all that was asked has to be asked again
+        self._round = 0
+
+    # ---- for the I/O thread ----------------------------------------------------------------------------------------
+    def answer(self, message: StoreOffers | ObjectResponse) -> None:
+        """An answer came."""
+        with self._changed:
+            if isinstance(message, StoreOffers):
+                self._offers = message
+            else:
+                for object_id in message.ids:
+                    question = self._questions.get(object_id)
+                    if question is not None:
+                        question.answer = message
+            self._changed.notify_all()
+
+    def repeat(self) -> None:
+        """The scheduler and its stores are new ones: all is asked again."""
+        with self._changed:
+            self._round += 1
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """There is no scheduler any more."""
+        with self._changed:
+            self._changed.notify_all()
+
+    # ---- for those who ask -----------------------------------------------------------------------------------------
+    def offers(self, standalone: bool, deadline: float) -> StoreOffers | None:
+        """The stores that there are; `standalone`: no directory of an agent can be used from here. None if no answer comes in time.
+
+        One thread at a time. Blocks; raises `ForkedClient`, `ConnectionFailed`.
+        """
+        self._offers = None
+        return self._ask(StoreRequest(standalone), lambda: self._offers, deadline)
+
+    def place_of(self, object_id: int, deadline: float | None) -> ObjectResponse | None:
+        """Where an object can be read, or why it can't; None if no answer comes in time. Blocks like `offers`."""
+        with self._changed:
+            question = self._questions.setdefault(object_id, _Question())
+            question.askers += 1
+            question.answer = None
+        try:
+            return self._ask(ObjectRequest(u32([0]), u64([object_id])), lambda: question.answer, deadline)
+        finally:
+            with self._changed:
+                question.askers -= 1
+                if not question.askers:
+                    self._questions.pop(object_id, None)
+
+    def _ask(
+        self, message: StoreRequest | ObjectRequest, answer: Callable[[], A | None], deadline: float | None
+    ) -> A | None:
+        self._liveness.check_process()
+        liveness, asked = self._liveness, -1
+        while True:
+            if asked != self._round:
+                asked = self._round
+                self._driver.tell(ev.Request(message))
+            with self._changed:
+                while (found := answer()) is None and liveness.failure is None and asked == self._round:
+                    left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
+                    if left <= 0:
+                        return None
+                    self._changed.wait(left)
+            if found is not None:
+                return found
+            liveness.check_connection()

@@ -1,0 +1,67 @@
+"""What tasks that wait for tasks of their own may run meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from scaler.client.core import events as ev
+
+
+class Claim:
+    """A task's wait for one of its own tokens."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        #: rows that are this task's to run
+        self.granted: list[ev.ClaimGranted] = []
+        #: a question is under way
+        self.is_asked = False
+        #: the rows run elsewhere: nothing to do but wait
+        self.is_refused = False
+
+
+class Claims:
+    """The open claims of one client. Tasks open and close them; the I/O thread brings the answers."""
+
+    def __init__(self) -> None:
+        #: by the `id()` of the token
+        self._open: dict[int, Claim] = {}
+
+    def open(self, token: Any) -> Claim:
+        """Begin to wait for a token inside a task."""
+        claim = self._open[id(token)] = Claim()
+        return claim
+
+    def close(self, token: Any) -> list[ev.ClaimGranted]:
+        """Stop waiting; what was granted and not run."""
+        claim = self._open.pop(id(token), None)
+        return claim.granted if claim is not None else []
+
+    def grant(self, effect: ev.ClaimGranted) -> bool:
+        """A row is a claim's to run; False if nobody waits any more."""
+        claim = self._open.get(id(effect.token))
+        if claim is None:
+            return False
+        with claim.changed:
+            claim.granted.append(effect)
+            claim.is_asked = False
+            claim.changed.notify_all()
+        return True
+
+    def refuse(self, tokens: Iterable[Any]) -> None:
+        """The rows of these tokens run elsewhere, or have ended."""
+        for token in tokens:
+            claim = self._open.get(id(token))
+            if claim is not None:
+                with claim.changed:
+                    claim.is_asked = False
+                    claim.is_refused = True
+                    claim.changed.notify_all()
+
+    def notify(self) -> None:
+        """Some rows have ended: those that wait look again."""
+        for claim in list(self._open.values()):
+            with claim.changed:
+                claim.changed.notify_all()

@@ -1,0 +1,110 @@
+"""How tasks and callbacks wait for tasks of their own without holding up others.
+
+A callback that the I/O thread calls hands that role to another thread first. A task keeps its worker useful: it gives
+back the rows that the worker was handed and has not begun, claims the row it waits for, and runs it in its own stack if
+nobody has begun it. If somebody has, or the stack is deep, the worker says that it is blocked: its slot is given to
+another worker. So nested tasks end whatever their depth, on one worker too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from scaler.client.core import events as ev
+from scaler.client.future import Future
+from scaler.client.io.driver import SessionDriver
+from scaler.client.io.io_thread import IOThread
+from scaler.client.liveness import Liveness
+from scaler.client.values.claimed_rows import ClaimedRows
+from scaler.client.values.value_codec import ValueCodec
+from scaler.client.waiting.claims import Claims
+from scaler.client.waiting.resolving import Resolver
+from scaler.protocol.messages import ERROR, VALUES_EACH, u32
+from scaler.protocol.results import SpanResult
+from scaler.serialize.record import exception_record
+from scaler.worker import context, run
+from scaler.worker.context import TaskContext
+
+#: rows run inside each other's waits, at most; beyond, a waiting worker gives its slot away
+MAX_DEPTH = 24
+
+
+class NestedWaits:
+    """What a thread does that is going to wait for tokens of one client. Any thread."""
+
+    def __init__(
+        self,
+        driver: SessionDriver,
+        liveness: Liveness,
+        codec: ValueCodec,
+        claims: Claims,
+        claimed_rows: ClaimedRows,
+        resolver: Resolver,
+        io_thread: IOThread,
+    ) -> None:
+        self._driver = driver
+        self._liveness = liveness
+        self._codec = codec
+        self._claims = claims
+        self._claimed_rows = claimed_rows
+        self._resolver = resolver
+        #: the calling thread may be going to block: it is not the I/O thread any more, if it was
+        self.step_aside = io_thread.step_aside
+
+    def wait(self, token: Any, is_done: Callable[[], bool], timeout: float | None) -> float | None:
+        """Inside a task: wait until `is_done()`; elsewhere return at once. Returns what is left of `timeout`."""
+        self.step_aside()
+        task = context.current()
+        if task is None:
+            return timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
+        run.give_back_unbegun()
+        claim = self._claims.open(token)
+        claim.is_refused = task.depth >= MAX_DEPTH
+        is_blocked = False
+        try:
+            while not is_done() and self._liveness.failure is None:
+                if claim.granted:
+                    self._run_claimed(claim.granted.pop(0), task)
+                    continue
+                if not claim.is_asked and not claim.is_refused:
+                    claim.is_asked = True
+                    self._driver.tell(ev.Claim(token))
+                if claim.is_refused and not claim.is_asked and not is_blocked:
+                    is_blocked = True
+                    context.blocked()
+                with claim.changed:
+                    if not claim.granted and not is_done():
+                        left = None if deadline is None else deadline - time.monotonic()
+                        if left is not None and left <= 0:
+                            break
+                        claim.changed.wait(1.0 if left is None else min(left, 1.0))
+        finally:
+            for claimed in self._claims.close(token):
+                self._claimed_rows.resubmit(claimed)
+            if is_blocked:
+                context.unblocked()
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def prepare_to_block(self, future: Future) -> None:
+        """Somebody is going to wait in a way that can't be helped, as `concurrent.futures.wait` does."""
+        self.step_aside()
+        if context.current() is not None:
+            context.blocked()
+            future.add_done_callback(lambda _: context.unblocked())
+
+    def _run_claimed(self, claimed: ev.ClaimGranted, outer: TaskContext) -> None:
+        """Run a row that was claimed, in this thread, and resolve its token."""
+        task, row = claimed.task, claimed.row
+        inner = TaskContext(outer.client, task.batch + row, task.name, task.priority, 0, outer.stream)
+        try:
+            args, kwargs = self._claimed_rows.call_of(claimed)
+            outcome, body = run.run_inline(inner, claimed.template.function, args, kwargs, self._codec.serializer)
+        except BaseException as error:
+            outcome, body = ERROR, exception_record(error, task.name)
+        if outcome != ERROR:
+            outcome = VALUES_EACH
+        span = SpanResult(task.batch, row, row + 1, outcome, 0, 0, u32([len(body)]), body)
+        self._resolver.resolve([claimed.token], span, task)

@@ -1,0 +1,96 @@
+"""What a client's futures and references hold of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from scaler.client.future import Future
+from scaler.client.io.driver import SessionDriver
+from scaler.client.io.watching import Watcher
+from scaler.client.liveness import Liveness
+from scaler.client.values.value_codec import ValueCodec
+from scaler.client.waiting.cancellations import Cancellations
+from scaler.client.waiting.nesting import NestedWaits
+from scaler.errors import ForkedClient, SerializationError
+from scaler.graph import RemoteValue
+from scaler.serialize.outofband import joined
+from scaler.transport import Address
+
+
+class ClientOwner:
+    """Of one client and all its views: a `FutureOwner` and an `ObjectOwner`. Any thread."""
+
+    def __init__(
+        self,
+        address: Address,
+        driver: SessionDriver,
+        liveness: Liveness,
+        codec: ValueCodec,
+        cancellations: Cancellations,
+        nested_waits: NestedWaits,
+        watcher: Watcher,
+    ) -> None:
+        self._address = address
+        self._driver = driver
+        self._liveness = liveness
+        self._codec = codec
+        self._cancellations = cancellations
+        self._nested_waits = nested_waits
+        self._watcher = watcher
+        #: an object is not needed; called by the garbage collector, and takes no lock
+        self.release = driver.release
+        #: a task is going to wait for a future's Condition
+        self.prepare_to_block = nested_waits.prepare_to_block
+
+    def check_own(self, value: RemoteValue) -> None:
+        """Raise ValueError for what belongs to another client."""
+        if value.owner is not self:
+            raise ValueError(f"{value!r} belongs to another client ({value.owner!r}); only that one's tasks can use it")
+
+    # ---- for futures -----------------------------------------------------------------------------------------------
+    def wait(self, future: Future, timeout: float | None) -> float | None:
+        """Inside a task run the awaited one itself, elsewhere watch the connection; what is left of `timeout`.
+
+        May return before the future is done. Raises `ForkedClient`.
+        """
+        if self._liveness.is_forked:
+            raise ForkedClient(
+                "this future belongs to the parent of this forked process: only there can it be waited for"
+            )
+        timeout = self._nested_waits.wait(future, future.done, timeout)
+        if future.done():
+            return timeout
+        if timeout is None:
+            self._watcher.watch_while_waiting(future.done, None)
+            return None
+        deadline = time.monotonic() + timeout
+        self._watcher.watch_while_waiting(future.done, timeout)
+        return deadline - time.monotonic()
+
+    def copy(self, value: Any, body: bytes | None) -> Any:
+        """A value in an object that nobody else has: from its bytes as they came, else as they would have come.
+
+        A value that can't be pickled is given back itself.
+        """
+        if body is not None:
+            return self._codec.load(body)
+        try:
+            return self._codec.load(joined(self._codec.pack(value), value))
+        except SerializationError:
+            return value
+
+    def cancel(self, futures: Iterable[Future], force: bool) -> int:
+        """Take tasks back; how many of these are cancelled. Blocks until the scheduler has answered."""
+        futures = list(futures)
+        waiting = [future for future in futures if not future.done()]
+        if waiting:
+            self._liveness.check()
+            self._nested_waits.step_aside()
+            self._cancellations.cancel(waiting, force)
+        return sum(future.cancelled() for future in futures)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._liveness.is_closed else f"{self._driver.session.workers} workers"
+        return f"<Client {self._address.url}, {state}>"

@@ -1,0 +1,114 @@
+"""What a client shows to its users, to its futures, and to its views."""
+
+import inspect
+import re
+import threading
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+from scaler.client import Client, ObjectRef
+from scaler.client import future as future_module
+from scaler.client import reference as reference_module
+from scaler.client.client import _View, parts_of
+from scaler.client.core.options import Options
+from scaler.client.future import Future, FutureOwner, StoredValue
+from scaler.client.io.driver import SessionDriver
+from scaler.client.io.wakeup import Wakeup
+from scaler.client.liveness import Liveness
+from scaler.client.reference import ObjectOwner
+from scaler.client.waiting.owner import ClientOwner
+from scaler.protocol.messages import ObjectRelease
+
+#: all that users call
+PUBLIC = {
+    "address",
+    "cancel",
+    "clear",
+    "close",
+    "closed",
+    "disconnect",
+    "get",
+    "map",
+    "n_workers",
+    "send_object",
+    "shutdown",
+    "starmap",
+    "submit",
+    "submit_graph",
+    "submit_nodes",
+    "with_options",
+}
+
+
+def methods_of(port):
+    return {name for name in vars(port) if not name.startswith("_")}
+
+
+def uses_of(module, attribute):
+    return set(re.findall(rf"\b{attribute}\.(\w+)", inspect.getsource(module)))
+
+
+def test_a_client_shows_what_users_call_and_nothing_else():
+    assert {name for name in dir(Client) if not name.startswith("_")} == PUBLIC
+    assert all(inspect.getdoc(getattr(Client, name)) for name in PUBLIC)
+
+
+def test_a_future_asks_its_client_for_no_more_than_four_things():
+    assert uses_of(future_module, "self.owner") == methods_of(FutureOwner)
+    assert len(methods_of(FutureOwner)) <= 4
+    assert len(methods_of(StoredValue)) <= 4
+
+
+def test_a_reference_asks_its_client_for_one_thing():
+    assert uses_of(reference_module, "self.owner") == methods_of(ObjectOwner) == {"release"}
+
+
+def test_the_owner_of_futures_and_references_is_one_object():
+    driver = SimpleNamespace(release=Mock())
+    owner = ClientOwner(Mock(), driver, Liveness(), Mock(), Mock(), Mock(), Mock())
+    assert methods_of(FutureOwner) | methods_of(ObjectOwner) <= set(dir(owner))
+    reference, future = ObjectRef(owner, 7, 100, None), Future(owner)
+    owner.check_own(reference)
+    owner.check_own(future)
+    del reference
+    driver.release.assert_called_once_with(7)
+
+
+def test_views_share_everything_but_the_options():
+    parts = Mock()
+    view = _View(parts, Options.make(priority=1))
+    other = view.with_options(retries=3).with_options(priority=2)
+    assert isinstance(other, Client)
+    assert parts_of(other) == (parts, Options.make(priority=3, retries=3))
+    assert parts_of(view) == (parts, Options.make(priority=1))
+
+
+def test_equal_options_are_one_object():
+    assert Options.make(retries=2).changed(timeout=3) is Options.make(timeout=3.0, retries=2)
+    assert Options.make().changed() is Options.make()
+    assert Options.make(capabilities=("a",)) is not Options.make()
+
+
+class Line:
+    """Keeps what is said."""
+
+    def __init__(self):
+        self.said = []
+
+    def send(self, message):
+        self.said.append(message)
+
+
+def test_the_garbage_collector_never_waits_for_the_session():
+    line = Line()
+    driver = SessionDriver(line, Wakeup(), Liveness())
+    owner = ClientOwner(Mock(), driver, Liveness(), Mock(), Mock(), Mock(), Mock())
+    reference = [ObjectRef(owner, 7, 100, None)]
+    collector = threading.Thread(target=reference.clear)
+    with driver.lock:
+        collector.start()
+        collector.join(10)
+        assert not collector.is_alive()
+    assert line.said == []
+    driver.flush()
+    assert [list(message.ids) for message in line.said if isinstance(message, ObjectRelease)] == [[7]]
