@@ -16,7 +16,8 @@ from dataclasses import MISSING
 from enum import Enum
 from pathlib import Path
 
-from scaler.agent.core.state import WORKER_TRANSITIONS
+from scaler.agent.state.object_moves import OBJECT_TRANSITIONS
+from scaler.agent.state.worker_moves import WORKER_TRANSITIONS
 from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, settings
 from scaler.protocol import codec, codes, error_record, initiator, value_list
 from scaler.scheduler.state.transitions import TRANSITIONS
@@ -32,7 +33,7 @@ UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1.0, "ms": 1e-3, "
 def states(transitions: dict[tuple[str, str], str], first: str) -> str:
     """A diagram and a table of legal moves."""
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {first}"]
-    lines += [f"    {was} --> {becomes}" for was, becomes in transitions]
+    lines += [f"    {was.replace(' ', '_')} --> {becomes.replace(' ', '_')}" for was, becomes in transitions]
     ends = sorted({becomes for _, becomes in transitions} - {was for was, _ in transitions})
     lines += [f"    {end} --> [*]" for end in ends]
     lines += ["```", "", "| from | to | when |", "|---|---|---|"]
@@ -149,6 +150,7 @@ PARTS: dict[str, Callable[[], str]] = {
         {move: "; ".join(c.words for c in causes) for move, causes in TRANSITIONS.items()}, "waiting"
     ),
     "workers": lambda: states(WORKER_TRANSITIONS, "starting"),
+    "objects": lambda: states(OBJECT_TRANSITIONS, "absent"),
     "session": session,
     "options": options,
     "messages": messages,

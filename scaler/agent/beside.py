@@ -35,7 +35,7 @@ def main(options: dict[str, Any]) -> None:
         memory_limit=available_memory() * SHARE // 100,
     )  # fmt: skip
     security = Security.from_env(os.environ) or load_or_create()
-    store = HostStore(limits_of(config).index().limit)
+    store = HostStore(limits_of(config).objects_soft)
     try:
         store.open(security, Address(options["bind"], 0), beside=True)
         daemon = Daemon(config, Address.parse(config.address), security, None, store)

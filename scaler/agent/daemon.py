@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 
-from scaler.agent.core.core import AgentCore
+from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.core.events import Event, FromScheduler, Welcomed
 from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell, log_output
@@ -200,7 +200,7 @@ def run(config: AgentConfig) -> int:
     )  # fmt: skip
     zygote = Zygote.start(config.worker_count + EXTRA_SLOTS)
     security = security_of(config.key_file, config.insecure)
-    store = HostStore(limits_of(config).index().limit, config.spill_directory)
+    store = HostStore(limits_of(config).objects_soft, config.spill_directory)
     try:
         store.open(security, address, beside=False)
         daemon = Daemon(config, address, security, zygote, store)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from scaler.agent.core.memory import Limits
+from scaler.agent.state.memory import AgentLimits
 from scaler.config import DEFAULT_MEMORY_PERCENT, AgentConfig
 from scaler.store.directory import default_root
 
@@ -14,16 +14,16 @@ from scaler.store.directory import default_root
 LIVE_PART = 8
 
 
-def limits_of(config: AgentConfig) -> Limits:
+def limits_of(config: AgentConfig) -> AgentLimits:
     """The limits that follow from the options."""
     total = (
         config.memory_limit if config.memory_limit is not None else available_memory() * DEFAULT_MEMORY_PERCENT // 100
     )
     worker = config.worker_memory_limit
-    return Limits(total, total if worker is None else worker, _size_of(default_root()))
+    return AgentLimits(total, total if worker is None else worker, _size_of(default_root()))
 
 
-def live_limit(limits: Limits, workers: int) -> int:
+def live_limit(limits: AgentLimits, workers: int) -> int:
     """Bytes of values that one worker may keep to itself."""
     limit = limits.total // LIVE_PART // max(1, workers)
     return min(limit, limits.worker // 4) if limits.worker else limit

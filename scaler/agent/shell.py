@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
-from scaler.agent.core.core import AgentCore
+from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.core.events import (
     Effect,
     Event,
@@ -78,13 +78,19 @@ class AgentShell:
 
     def log_holdings(self) -> None:
         """Say in one line what is here; asked for with `kill -USR1`."""
-        core, index = self.core, self.core.data.index
+        state, index = self.core.state, self.core.state.objects.index
         places = ", ".join(f"{index.bytes_in(place):,} {place}" for place in PLACES)
         logger.info(
             "Agent: holds %d workers, %d queued, %d running, %d objects; bytes of objects: %s; of workers: %s%s",
-            len(core.workers), core.queued, core.running, core.objects, places,
-            f"{sum(worker.memory for worker in core.workers.values()):,}", "; full" if core.memory.full else "",
+            len(state.workers.records), state.queued, state.running, state.objects.count, places,
+            f"{sum(worker.memory for worker in state.workers.records.values()):,}",
+            "; full" if state.memory.is_full else "",
         )  # fmt: skip
+
+    @property
+    def target(self) -> int:
+        """Workers that the host should have at work."""
+        return self.core.state.workers.target
 
     @property
     def store(self) -> tuple[str, str, str]:
@@ -98,7 +104,7 @@ class AgentShell:
     @property
     def wake(self) -> float | None:
         """When `gather` and the core should be called again though nothing happened."""
-        wakes = [self._core_wake, self._store.wake, self._usage.due if self.core.running else None]
+        wakes = [self._core_wake, self._store.wake, self._usage.due if self.core.state.running else None]
         return min((when for when in wakes if when is not None), default=None)
 
     def gather(self) -> list[Event]:
@@ -117,9 +123,9 @@ class AgentShell:
             events += self._store.gather()
         if now >= self._usage.due and self._workers:
             pids = {slot: worker.pid for slot, worker in self._workers.items() if worker.pid is not None}
-            events.append(self._usage.sample(pids, bool(self.core.running), now, self._store.directory.path))
+            events.append(self._usage.sample(pids, bool(self.core.state.running), now, self._store.directory.path))
         self._store.tick(now)
-        self._store.sweep(self.core.data.index, now)
+        self._store.sweep(self.core.state.objects.index, now)
         return events
 
     def _heard(self, worker: WorkerProcess) -> list[Event]:
@@ -135,7 +141,7 @@ class AgentShell:
         for report in self._zygote.receive():
             if isinstance(report, Exited):
                 events += self._exited(report)
-            elif report.slot not in self._announced and report.slot < self.core.target:
+            elif report.slot not in self._announced and report.slot < self.core.state.workers.target:
                 self._announced.add(report.slot)
                 logger.info("Worker[%d] started", report.slot)
         if self._zygote.ended and not self.stopped:
@@ -218,7 +224,8 @@ class AgentShell:
         self.stopped = True
         try:
             if self._zygote is not None:
-                idle = [slot for slot, worker in self.core.workers.items() if worker.state in ("idle", "parked")]
+                records = self.core.state.workers.records
+                idle = [slot for slot, record in records.items() if record.is_without_task]
                 self._zygote.close([self._workers[slot] for slot in idle if slot in self._workers])
             for worker in self._workers.values():
                 worker.close()

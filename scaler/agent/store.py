@@ -29,8 +29,8 @@ from scaler.agent.core.events import (
     Spill,
     Spilled,
 )
-from scaler.agent.core.memory import Limits
 from scaler.agent.limits import live_limit
+from scaler.agent.state.memory import AgentLimits
 from scaler.common.loop import Loop
 from scaler.errors import ConnectionFailed
 from scaler.protocol.messages import INLINE_LIMIT
@@ -309,6 +309,6 @@ def _own_address(scheduler: Address) -> str:
     return socket.gethostname()
 
 
-def store_context(store: HostStore, limits: Limits, workers: int) -> dict[str, Any]:
+def store_context(store: HostStore, limits: AgentLimits, workers: int) -> dict[str, Any]:
     """What workers are told of the store."""
     return {"store": store.path, "inline": INLINE_LIMIT, "live": live_limit(limits, workers)}

@@ -11,7 +11,7 @@ import socket
 import sys
 from typing import Any
 
-from scaler.agent.core.core import AgentCore
+from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.core.events import Output
 from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell
@@ -45,7 +45,7 @@ def main(fd: int) -> None:
         security = Security.from_env(os.environ) or load_or_create()
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
         limits = limits_of(agent_config)
-        store = HostStore(limits.index().limit, agent_config.spill_directory)
+        store = HostStore(limits.objects_soft, agent_config.spill_directory)
         store.open(security, listener.address, beside=True)
     except Exception as error:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")

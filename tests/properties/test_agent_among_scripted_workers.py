@@ -4,6 +4,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from simulator import checks
+from simulator.agent_mirror import AgentMirror
 from simulator.scripted import FakeAgent, spans
 from simulator.world import World
 
@@ -49,6 +50,7 @@ class Agent(RuleBasedStateMachine):
         super().__init__()
         self.world = World(0)
         self.fake = FakeAgent(2, ready=False)
+        self.mirror = AgentMirror(self.fake.core.state)
         self.workers: dict[int, FakeWorker] = {}
         self.next_batch = 10
         #: rows the scheduler gave and has not heard of
@@ -61,7 +63,7 @@ class Agent(RuleBasedStateMachine):
             self._effect(effect)
         checks.THOROUGH, before = True, checks.THOROUGH
         try:
-            checks.check_agent(self.world, "agent", self.fake.core)
+            checks.check_agent(self.world, "agent", self.fake.core, self.mirror)
         finally:
             checks.THOROUGH = before
 
@@ -112,14 +114,14 @@ class Agent(RuleBasedStateMachine):
 
     @invariant()
     def every_row_is_here(self) -> None:
-        core = self.fake.core
-        here = {(*part.key, row) for part, lo, hi in core.placement.queues for row in range(lo, hi)}
-        for worker in core.workers.values():
-            for handout in worker.handouts.values():
-                if not handout.unwanted:
-                    here |= {(*handout.part.key, row) for lo, hi in handout.left for row in range(lo, hi)}
+        state = self.fake.core.state
+        here = {(*origin.key, row) for origin, lo, hi in state.ready for row in range(lo, hi)}
+        for worker in state.workers.records.values():
+            for dispatch in worker.dispatches.values():
+                if not dispatch.unwanted:
+                    here |= {(*dispatch.origin.key, row) for lo, hi in dispatch.left for row in range(lo, hi)}
         assert here == self.given
-        assert set(core.withdrawals.doomed) <= self.given
+        assert set(state.withdrawals.withdrawing) <= self.given
 
     # ---- the scheduler ---------------------------------------------------------------------------------------------
     @rule(
@@ -273,11 +275,13 @@ class Agent(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Left alone with workers that work, the agent ends all rows and owes nothing."""
         for _ in range(400):
-            core = self.fake.core
+            state = self.fake.core.state
             if (
                 not self.given
                 and not self.balances
-                and not any(w.recalling or w.sentence or w.state == "starting" for w in core.workers.values())
+                and not any(
+                    w.recalling or w.kill_reason or w.state == "starting" for w in state.workers.records.values()
+                )
             ):
                 break
             for slot, worker in sorted(self.workers.items()):
@@ -305,8 +309,8 @@ class Agent(RuleBasedStateMachine):
             self._handle(ae.Tick())
         assert not self.given
         assert not self.balances, "the scheduler waits for rows, and would never ask again"
-        assert not self.fake.core.withdrawals.doomed
-        assert not self.fake.core.queued
+        assert not self.fake.core.state.withdrawals.withdrawing
+        assert not self.fake.core.state.queued
 
 
 TestAgent = Agent.TestCase

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from scaler.agent.core.queue import RowQueue
+from scaler.agent.state.ready_rows import RowQueue
 from scaler.common.spans import SpanQueue, runs_of
 from scaler.scheduler.state.ready_queues import ReadyQueues
 

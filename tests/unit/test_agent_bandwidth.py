@@ -4,7 +4,7 @@ import pytest
 from simulator.scripted import FakeAgent
 
 from scaler.agent.core import events as ev
-from scaler.agent.core.bandwidth import ENOUGH, MUCH, Bandwidth
+from scaler.agent.state.bandwidth import ENOUGH, MUCH, Bandwidth
 from scaler.protocol.messages import Heartbeat, Neighbours, u32
 
 MB = 1 << 20
@@ -12,30 +12,30 @@ MB = 1 << 20
 
 def test_it_is_the_bytes_by_the_time_while_any_were_on_their_way() -> None:
     known = Bandwidth()
-    known.begins(10.0)
-    known.begins(10.5)
-    known.ends(11.0, 10 * MB)
+    known.begin(10.0)
+    known.begin(10.5)
+    known.end(11.0, 10 * MB)
     assert known.learnt == 0.0
-    known.ends(12.0, 30 * MB)
+    known.end(12.0, 30 * MB)
     assert known.learnt == 20 * MB
-    known.begins(50.0)
-    known.ends(51.0, 10 * MB)
+    known.begin(50.0)
+    known.end(51.0, 10 * MB)
     assert known.learnt == pytest.approx(17 * MB), "an average that follows"
 
 
 def test_much_is_counted_while_more_is_on_its_way() -> None:
     known = Bandwidth()
-    known.begins(0.0)
-    known.begins(0.0)
-    known.ends(2.0, MUCH)
+    known.begin(0.0)
+    known.begin(0.0)
+    known.end(2.0, MUCH)
     assert known.learnt == MUCH / 2
 
 
 @pytest.mark.parametrize(("seconds", "size"), [(1.0, 0), (1.0, ENOUGH - 1), (0.0, MUCH)])
 def test_little_or_what_took_no_time_tells_nothing(seconds: float, size: int) -> None:
     known = Bandwidth()
-    known.begins(1.0)
-    known.ends(1.0 + seconds, size)
+    known.begin(1.0)
+    known.end(1.0 + seconds, size)
     assert known.learnt == 0.0
 
 
@@ -50,4 +50,4 @@ def test_an_agent_tells_with_its_heartbeats(error: str | None) -> None:
     fake.now += 2.0
     fake.handle(ev.Tick())
     assert fake.heard(Heartbeat)[-1].bandwidth == (0.0 if error else 16 * MB)
-    assert not fake.core.data._fetches
+    assert not any(record.state == "fetching" for record in fake.core.state.objects.records.values())

@@ -6,10 +6,10 @@ import pytest
 from simulator.scripted import FakeAgent, spans
 
 from scaler.agent.core import events as ev
-from scaler.agent.core.handouts import HANDOUT_US
-from scaler.agent.core.slots import PARKED
-from scaler.agent.core.state import HELD
-from scaler.agent.core.withdraw import FORCE_PATIENCE
+from scaler.agent.core.dispatching import DISPATCH_US
+from scaler.agent.core.withdrawing import FORCE_PATIENCE
+from scaler.agent.core.worker_lifecycle import SPARE
+from scaler.agent.state.workers import QUIET_SECONDS
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -73,7 +73,7 @@ def test_one_row_a_worker_while_a_function_is_unknown() -> None:
 def test_a_little_work_once_it_is_known_and_the_next_ones_before_the_last_are_done() -> None:
     fake = FakeAgent(1)
     learnt(fake, us=100)
-    n = int(HANDOUT_US / 100)
+    n = int(DISPATCH_US / 100)
     fake.give(10, 0, 10 * n)
     assert fake.running(0) == [(10, 0, n), (10, n, 2 * n)]
 
@@ -100,7 +100,7 @@ def test_results_are_reported_as_they_come() -> None:
     fake.give(10, 0, 1)
     fake.finish(0)
     assert ends(fake) == [(10, 0, 1, VALUES_LIST)]
-    assert fake.core.running == fake.core.queued == 0
+    assert fake.core.state.running == fake.core.state.queued == 0
 
 
 def test_rows_behind_one_that_takes_longer_than_expected_are_taken_back() -> None:
@@ -125,7 +125,7 @@ def test_a_row_that_dies_with_its_worker_is_lost_and_the_others_wait_for_the_nex
     fake.give(10, 0, 5)
     fake.dies(0)
     assert ends(fake) == [(10, 0, 1, LOST)]
-    assert fake.core.queued == 4
+    assert fake.core.state.queued == 4
     assert fake.started == [0, 0]
 
 
@@ -149,7 +149,7 @@ def test_another_worker_takes_the_place_of_a_blocked_one() -> None:
     assert fake.running(1) == [(20, 0, 1)]
     fake.finish(1)
     fake.worker(0, wm.Unblocked())
-    assert fake.core.workers[1].state == "parked"
+    assert fake.core.state.workers.records[1].state == "parked"
 
 
 def test_rows_handed_to_a_worker_that_blocks_are_taken_back() -> None:
@@ -159,23 +159,23 @@ def test_rows_handed_to_a_worker_that_blocks_are_taken_back() -> None:
     fake.worker(0, wm.Blocked())
     assert [(slot, type(message)) for slot, message in fake.control] == [(0, wm.Recall)]
     fake.give_back(0, recall(fake))
-    assert fake.core.queued == 19
+    assert fake.core.state.queued == 19
 
 
 def test_spare_workers_beyond_a_few_are_told_to_quit_and_never_used_again() -> None:
     fake = FakeAgent(1)
-    for slot in range(PARKED + 2):
+    for slot in range(SPARE + 2):
         fake.give(10 + slot, 0, 1)
         fake.worker(slot, wm.Blocked())
         fake.worker(slot + 1, wm.Ready(1))
-    for slot in range(PARKED + 2):
+    for slot in range(SPARE + 2):
         fake.worker(slot, wm.Unblocked())
         fake.finish(slot)
-    quitting = [worker for worker in fake.core.workers.values() if worker.sentence is not None]
+    quitting = [worker for worker in fake.core.state.workers.records.values() if worker.kill_reason is not None]
     assert len(quitting) == 2
     fake.give(50, 0, 1)
     (slot,) = [slot for slot in fake.runs if fake.runs[slot]]
-    assert fake.core.workers[slot].sentence is None
+    assert fake.core.state.workers.records[slot].kill_reason is None
 
 
 def test_a_row_past_its_timeout_ends_its_worker_and_says_so() -> None:
@@ -261,21 +261,21 @@ def test_a_worker_that_keeps_results_back_for_a_long_row_is_asked_for_them_once(
     fake.give(10, 0, 1)
     fake.give(11, 0, 1)
     first, second = fake.runs[0]
-    fake.now += HELD / 2
+    fake.now += QUIET_SECONDS / 2
     fake.handle(ev.Tick())
     assert fake.looks == []
-    fake.now += HELD
+    fake.now += QUIET_SECONDS
     fake.handle(ev.Tick())
     assert fake.looks == [0]
     fake.handle(ev.Looked(0, (first.dispatch, 0)))
     assert fake.control == [], "it still runs the first row"
     fake.handle(ev.Looked(0, (second.dispatch, 0)))
     assert [(slot, type(message)) for slot, message in fake.control] == [(0, wm.Flush)]
-    fake.now += 10 * HELD
+    fake.now += 10 * QUIET_SECONDS
     fake.handle(ev.Tick())
     assert fake.looks == [0], "a row that ends later than that is told of before the next one begins"
     fake.worker(0, wm.Results([], []))
-    fake.now += 2 * HELD
+    fake.now += 2 * QUIET_SECONDS
     fake.handle(ev.Tick())
     assert fake.looks == [0, 0]
 
@@ -283,7 +283,7 @@ def test_a_worker_that_keeps_results_back_for_a_long_row_is_asked_for_them_once(
 def test_a_worker_with_one_row_is_not_looked_at() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 1)
-    fake.now += 10 * HELD
+    fake.now += 10 * QUIET_SECONDS
     fake.handle(ev.Tick())
     assert fake.looks == []
 
@@ -307,7 +307,7 @@ def test_a_row_whose_worker_was_ended_for_anothers_sake_runs_again_and_is_not_lo
     number = fake.runs.pop(0)[0].dispatch
     fake.handle(ev.WorkerExited(0, 100, 9, (number, 1)))  # row 0 had just ended: row 1 was running
     assert ends(fake) == [(10, 0, 1, CANCELLED)]
-    assert fake.core.queued == 4
+    assert fake.core.state.queued == 4
 
 
 def test_what_a_worker_gave_back_before_it_was_ended_is_not_lost() -> None:
@@ -322,7 +322,7 @@ def test_what_a_worker_gave_back_before_it_was_ended_is_not_lost() -> None:
     fake.finish(0)
     fake.handle(ev.WorkerExited(0, 100, 9, (number, -1)))
     assert sorted(ends(fake)) == [(10, 0, 1, VALUES_LIST), (10, 1, 2, CANCELLED)]
-    assert fake.core.queued == 3
+    assert fake.core.state.queued == 3
 
 
 def test_claimed_rows_are_granted_unless_they_run() -> None:
@@ -383,7 +383,7 @@ def test_a_client_that_leaves_ends_the_workers_that_run_its_rows() -> None:
     assert fake.killed == [0]
     fake.dies(0)
     assert ends(fake) == []
-    assert fake.core.queued == fake.core.running == fake.core.objects == 0
+    assert fake.core.state.queued == fake.core.state.running == fake.core.state.objects.count == 0
 
 
 def test_another_clients_row_is_not_lost_with_them() -> None:
@@ -394,7 +394,7 @@ def test_another_clients_row_is_not_lost_with_them() -> None:
     fake.tell(ClientDeparture(C))
     assert fake.killed == []  # the other's row runs: what waits behind it is taken back
     fake.give_back(0, recall(fake))
-    assert (fake.core.queued, fake.core.running) == (0, 1)
+    assert (fake.core.state.queued, fake.core.state.running) == (0, 1)
     fake.finish(0)
     assert ends(fake) == [(10, 0, 1, VALUES_LIST)]
 
@@ -407,7 +407,7 @@ def test_an_agent_that_the_scheduler_forgot_begins_anew() -> None:
     for slot in (0, 1):
         fake.dies(slot)
     assert ends(fake) == []
-    assert fake.core.queued == fake.core.running == fake.core.objects == 0
+    assert fake.core.state.queued == fake.core.state.running == fake.core.state.objects.count == 0
 
 
 def test_an_agent_that_goes_on_keeps_what_it_has() -> None:
@@ -415,7 +415,7 @@ def test_an_agent_that_goes_on_keeps_what_it_has() -> None:
     fake.give(10, 0, 5)
     fake.handle(ev.Welcomed(True, 1.0))
     assert fake.killed == []
-    assert fake.core.queued + fake.core.running == 5
+    assert fake.core.state.queued + fake.core.state.running == 5
 
 
 def test_heartbeats_tell_how_busy_it_is() -> None:
@@ -459,7 +459,7 @@ def test_a_worker_that_sends_no_message_is_replaced_and_its_row_is_lost() -> Non
     (message,) = fake.heard(TaskResult)
     assert (list(message.outcomes), list(message.spans)) == ([LOST], [0, 1])
     assert bytes(message.bodies[0]) == b"its worker (pid 100) was ended: it sent what is no message (it is cut off)"
-    assert fake.core.queued == 4
+    assert fake.core.state.queued == 4
     assert fake.started == [0, 0]
 
 
@@ -491,7 +491,7 @@ def test_a_worker_that_tells_what_cannot_be_is_replaced_and_no_row_is_lost_or_do
     fake.runs.clear()
     fake.handle(ev.WorkerExited(0, 100, 9, (0, -1)))
     reported += ends(fake)
-    assert sum(hi - lo for _, lo, hi, _ in reported) + fake.core.queued == 5
+    assert sum(hi - lo for _, lo, hi, _ in reported) + fake.core.state.queued == 5
     assert {(batch, outcome) for batch, _, _, outcome in reported} <= {(10, VALUES_LIST), (10, LOST)}
     fake.worker(0, wm.Ready(2))
     while fake.running(0):

@@ -3,8 +3,9 @@
 from simulator.scripted import FakeAgent, spans
 
 from scaler.agent.core import events as ev
-from scaler.agent.core.data import MAX_TRIES, RETRY_SECONDS
-from scaler.agent.core.memory import HARD, PAUSE, SOFT
+from scaler.agent.core.bringing import MAX_TRIES, RETRY_SECONDS
+from scaler.agent.core.spilling import PAUSE
+from scaler.agent.state.memory import HARD, SOFT
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -38,12 +39,14 @@ MB = 1_000_000
 
 def made(fake: FakeAgent, slot: int, batch: int, live: bool = False, size: int = MB) -> int:
     """Have the worker of a slot make a stored value, while all others are busy; its id."""
-    busy = [other for other, worker in fake.core.workers.items() if other != slot and worker.state == "idle"]
+    busy = [
+        other for other, worker in fake.core.state.workers.records.items() if other != slot and worker.state == "idle"
+    ]
     for other in busy:
-        fake.core.workers[other].blocked = True
+        fake.core.state.workers.records[other].blocked = True
     fake.give(batch, 0, 1)
     for other in busy:
-        fake.core.workers[other].blocked = False
+        fake.core.state.workers.records[other].blocked = False
     assert fake.makes(slot, live, size) == [(C, batch)]
     return batch
 
@@ -69,7 +72,7 @@ def test_values_that_stay_in_a_worker_are_stored_for_the_scheduler() -> None:
     made(fake, 0, 10, live=True)
     (message,) = fake.heard(TaskResult)
     assert list(message.outcomes) == [STORED]
-    assert fake.core.data.index[C, 10].slot == 0
+    assert fake.core.state.objects.index[C, 10].slot == 0
 
 
 def test_the_stored_value_of_a_row_that_was_taken_away_is_removed() -> None:
@@ -79,7 +82,7 @@ def test_the_stored_value_of_a_row_that_was_taken_away_is_removed() -> None:
     fake.store.clear()
     assert fake.makes(0) == [(C, 10)]
     assert fake.asked(ev.DropObject) == [(C, 10)]
-    assert not len(fake.core.data.index)
+    assert not len(fake.core.state.objects.index)
 
 
 def test_a_worker_that_dies_may_have_written_a_value_that_nobody_was_told_of() -> None:
@@ -121,10 +124,10 @@ def test_a_row_whose_input_is_in_one_worker_waits_for_that_one() -> None:
 def test_a_row_moves_to_an_idle_worker_when_waiting_takes_longer() -> None:
     fake = FakeAgent(2)
     value = made(fake, 0, 10, live=True)
-    fake.core.workers[1].blocked = True
+    fake.core.state.workers.records[1].blocked = True
     fake.give(20, 0, 1, name="long")
     fake.give(30, 0, 1, name="long")
-    fake.core.workers[1].blocked = False
+    fake.core.state.workers.records[1].blocked = False
     fake.now += 0.1
     fake.give_dependents(40, [[value], [value]], name="quick")
     assert fake.told(0, wm.Publish) == [(C, value)]
@@ -179,7 +182,7 @@ def test_rows_whose_objects_nobody_has_go_back_at_once() -> None:
     fake = FakeAgent(1)
     fake.give_dependents(30, [[5]])
     assert [list(message.rows) for message in fake.heard(ObjectMissing)] == [[(C, 30, 0, 1)]]
-    assert not fake.core.queued
+    assert not fake.core.state.queued
 
 
 def test_a_worker_takes_the_values_that_stayed_in_it_along_when_it_dies() -> None:
@@ -280,7 +283,7 @@ def test_released_objects_are_removed_wherever_they_are() -> None:
     release(fake, live, file)
     assert fake.told(0, wm.Drop) == [(C, live)]
     assert fake.asked(ev.DropObject) == [(C, file)]
-    assert not len(fake.core.data.index)
+    assert not len(fake.core.state.objects.index)
 
 
 def test_a_value_that_is_published_after_it_was_released_is_removed() -> None:
@@ -298,7 +301,7 @@ def test_a_client_that_clears_keeps_what_it_has_written_and_not_told_of() -> Non
     fake.tell(ClientDeparture(C, stays=True))
     assert fake.asked(ev.DropObject) == [(C, file)]
     assert ev.DropClient(C) not in fake.store
-    assert fake.core.objects == 0
+    assert fake.core.state.objects.count == 0
 
 
 def test_a_client_that_leaves_takes_everything_along() -> None:
@@ -309,8 +312,8 @@ def test_a_client_that_leaves_takes_everything_along() -> None:
     fake.tell(ClientDeparture(C))
     assert fake.asked(ev.DropObject) == [(C, file), (C, 5)]
     assert ev.DropClient(C) in fake.store
-    assert (fake.core.queued, fake.core.objects) == (0, 0)
-    assert fake.core.data.is_idle
+    assert (fake.core.state.queued, fake.core.state.objects.count) == (0, 0)
+    assert not fake.core.state.objects.records
 
 
 def test_at_a_new_scheduler_files_are_removed_by_their_age_and_not_by_name() -> None:
@@ -320,7 +323,7 @@ def test_at_a_new_scheduler_files_are_removed_by_their_age_and_not_by_name() -> 
     fake.handle(ev.Welcomed(False, 1.0, OWN))
     assert fake.asked(ev.DropObject) == []
     assert ev.DropClient(0) in fake.store
-    assert fake.core.objects == 0
+    assert fake.core.state.objects.count == 0
 
 
 def test_nothing_is_handed_out_while_workers_of_a_forgotten_past_still_end() -> None:
@@ -411,7 +414,7 @@ def test_a_worker_that_takes_too_much_memory_is_ended_and_its_task_told_why() ->
     assert (list(message.spans), list(message.outcomes), list(message.peaks)) == ([0, 1], [ERROR], [150 * MB])
     text = str(decode_error(bytes(message.bodies[0])))
     assert {"task f", "150 MB", "100 MB"} <= {words for words in ("task f", "150 MB", "100 MB") if words in text}
-    assert fake.core.queued == 2
+    assert fake.core.state.queued == 2
 
 
 def test_heartbeats_tell_what_memory_is_taken() -> None:

@@ -4,9 +4,11 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from scaler.agent.core.core import AgentCore
+from scaler.agent.core.agent_core import AgentCore
+from scaler.agent.state import validate as agent_validate
 from scaler.scheduler.core.scheduler_core import SchedulerCore
 from scaler.scheduler.state import validate
+from simulator.agent_mirror import AgentMirror
 from simulator.mirror import Mirror
 from simulator.world import World
 
@@ -39,30 +41,16 @@ def check_scheduler(world: World, core: SchedulerCore, mirror: Mirror | None = N
         raise Wrong(what, *((f"batch={id_}", str(id_)) if id_ else ()))
 
 
-def check_agent(world: World, name: str, core: AgentCore) -> None:
-    """Nothing waits while somebody idles; no row is in two places."""
-    rows = core.placement.queues.general.rows
-    if rows and not core.slots.ending and not core.memory.full and core.memory.room() > 1 << 30:
-        for worker in core.workers.values():
-            idle = worker.state == "idle" and not worker.blocked and not worker.recalling and worker.sentence is None
-            require(not idle, f"{name}: {rows} rows wait while worker {worker.slot} idles")
-    for worker in core.workers.values():
-        require(
-            (worker.state == "busy") == bool(worker.handouts) or worker.sentence is not None,
-            f"{name}: worker {worker.slot} is {worker.state}",
-        )
+def check_agent(world: World, name: str, core: AgentCore, mirror: AgentMirror) -> None:
+    """The product's own invariants; nothing is left to be said; and its facts tell all that has happened."""
+    for finding in agent_validate.quick(core.state):
+        require(False, f"{name}: {finding.what}", f"batch={finding.id}", str(finding.id))
+    require(core.out.is_empty, f"{name} has something to say")
     if THOROUGH or world.look.random() < 0.03:
-        seen: set[tuple[int, int, int]] = set()
-        places = [(part.key, lo, hi) for part, lo, hi in core.placement.queues]
-        places += [(wait.part.key, wait.lo, wait.hi) for wait in core.placement.waiting]
-        require(sum(hi - lo for _, lo, hi in places) == core.queued, f"{name}: counts {core.queued} rows queued")
-        places += [
-            (h.part.key, lo, hi) for w in core.workers.values() for h in w.handouts.values() for lo, hi in h.left
-        ]
-        for key, lo, hi in places:
-            for row in range(lo, hi):
-                require((*key, row) not in seen, f"{name}: row {row} of {key} is in two places", f"batch={key[1]}")
-                seen.add((*key, row))
+        for finding in agent_validate.thorough(core.state):
+            require(False, f"{name}: {finding.what}", f"batch={finding.id}", str(finding.id))
+        for what in mirror.differences():
+            require(False, f"{name}: {what}")
 
 
 def check_session(world: World, client: Any) -> None:
@@ -101,22 +89,24 @@ def check_empty(core: SchedulerCore, agents: dict[str, AgentCore]) -> None:
         require(not agent.withdrawals, f"the scheduler waits for an answer of {agent.name}: {agent.withdrawals}")
         require(not agent.load.is_recalling, f"the scheduler waits for {agent.name} to give back rows")
     for name, agent in agents.items():
-        require(not agent.queued and not agent.placement.queues.local, f"{name} has {agent.queued} rows queued")
-        data, withdrawals = agent.data, agent.withdrawals
-        require(not agent.objects, f"{name} has objects {list(data.inline)}, {list(data.index.keys())}")
-        require(data.is_idle and not data.leaving, f"{name} still brings objects, or moves them to disk")
-        require(not data._sources, f"{name} remembers where objects of clients are that are gone")
-        require(not agent.handouts.durations, f"{name} remembers durations of clients that are gone")
+        state, pool = agent.state, agent.state.workers
+        require(not state.queued and not state.ready.local, f"{name} has {state.queued} rows queued")
+        objects, withdrawals = state.objects, state.withdrawals
+        require(not objects.count, f"{name} has objects {list(objects.inline)}, {list(objects.index.keys())}")
+        require(not objects.records and not objects.leaving, f"{name} still brings objects, or knows where some were")
+        estimates = state.estimates
+        require(not estimates.durations and not estimates.sizes, f"{name} remembers functions of clients that are gone")
         require(
-            not withdrawals.doomed and not withdrawals.owed and agent._out.is_empty,
-            f"{name} has {withdrawals.doomed}, owes {withdrawals.owed}, or has something to say",
+            not withdrawals.withdrawing and not withdrawals.rows_to_return and agent.out.is_empty,
+            f"{name} waits for {withdrawals.withdrawing}, for {withdrawals.rows_to_return} rows to return, "
+            "or has something to say",
         )
-        for worker in agent.workers.values():
+        for worker in pool.records.values():
             require(
-                not worker.handouts and not worker.objects,
-                f"{name}: worker {worker.slot} has {worker.handouts}, {worker.objects}",
+                not worker.dispatches and not worker.objects,
+                f"{name}: worker {worker.slot} has {worker.dispatches}, {worker.objects}",
             )
             require(not worker.recalling and not worker.blocked, f"{name}: worker {worker.slot}: {worker}")
-            require(worker.state in ("idle", "parked"), f"{name}: worker {worker.slot} is {worker.state}")
-        active = [worker for worker in agent.workers.values() if worker.state == "idle"]
-        require(len(active) == agent.target, f"{name} has {len(active)} workers, not {agent.target}")
+            require(worker.is_without_task, f"{name}: worker {worker.slot} is {worker.state}")
+        active = [worker for worker in pool.records.values() if worker.state == "idle"]
+        require(len(active) == pool.target, f"{name} has {len(active)} workers, not {pool.target}")

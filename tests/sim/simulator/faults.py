@@ -118,7 +118,10 @@ class Faults:
             getattr(host, end)()
             self._cluster.hosts.remove(host)
             self._world.after(
-                self._world.random.uniform(0, 3), self._cluster.add_host, len(host.core.workers) or 1, host.capabilities
+                self._world.random.uniform(0, 3),
+                self._cluster.add_host,
+                len(host.core.state.workers.records) or 1,
+                host.capabilities,
             )
 
     def _kill_agent(self) -> None:

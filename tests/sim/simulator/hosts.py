@@ -3,13 +3,14 @@
 from typing import Any
 
 from scaler.agent.core import events as ev
-from scaler.agent.core.core import AgentCore
-from scaler.agent.core.memory import Limits
+from scaler.agent.core.agent_core import AgentCore
+from scaler.agent.state.memory import AgentLimits
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Established
 from scaler.protocol.messages import Message
 from scaler.worker_protocol import messages as wm
-from simulator.checks import check_agent, require
+from simulator.agent_mirror import AgentMirror
+from simulator.checks import check_agent
 from simulator.network import Line
 from simulator.stores import SimStore
 from simulator.workers import SimWorker
@@ -36,7 +37,8 @@ class Host(Process):
         total = self.world.random.choice((20_000_000, 100_000_000, 1 << 40))
         #: bytes of values that a worker may keep
         self.live_limit = self.world.random.choice((0, 1_000_000, 1 << 40))
-        self.core = AgentCore(workers, Limits(total))
+        self.core = AgentCore(workers, AgentLimits(total), strict=True)
+        self._mirror = AgentMirror(self.core.state)
         self.store = SimStore(self)
         self.workers: dict[int, SimWorker] = {}
         #: chance that a worker ends while it starts
@@ -96,7 +98,7 @@ class Host(Process):
         said: list[Message] = []
         self.store.sweep()
         effects = self.core.handle(events or [ev.Tick()], now)
-        check_agent(self.world, self.name, self.core)
+        check_agent(self.world, self.name, self.core, self._mirror)
         for effect in effects:
             if isinstance(effect, ev.ToScheduler):
                 said.append(effect.message)
@@ -118,7 +120,6 @@ class Host(Process):
                 self._wish(effect.when)
             elif isinstance(effect, ev.Log):
                 self.world.note(self.name, effect.text)
-                require("another one is started" not in effect.text, f"{self.name}: {effect.text}")
             else:
                 self.store.carry_out(effect)
         return said

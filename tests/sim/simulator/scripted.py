@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from scaler.agent.core import events as ae
-from scaler.agent.core.core import AgentCore
-from scaler.agent.core.memory import Limits as MemoryLimits
+from scaler.agent.core.agent_core import AgentCore
+from scaler.agent.state.memory import AgentLimits
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     EACH,
@@ -200,7 +200,7 @@ class FakeAgent:
     CLIENT, NUMBER = 7, 3
 
     def __init__(self, workers: int = 1, ready: bool = True, **limits: int) -> None:
-        self.core = AgentCore(workers, MemoryLimits(**limits))
+        self.core = AgentCore(workers, AgentLimits(**limits), strict=True)
         self.now = 0.0
         self.said: list[Message] = []
         #: `Run`s each worker has not answered, by slot

@@ -65,7 +65,7 @@ class Server(Process):
         """Run an agent in this process, without a connection and a codec between."""
         self.local = host
         about = f"/store/{host.name}", "token", f"tcp://{host.name}:1"
-        hello = hello_of("agent", "local", LOCAL_AGENT, host.core.target, host.capabilities, about)
+        hello = hello_of("agent", "local", LOCAL_AGENT, host.core.state.workers.target, host.capabilities, about)
         self._hosted = LocalAgentShell(host)  # type: ignore[arg-type]
         self._composition.host(self._hosted, hello, HEARTBEAT)
         self.post(TICK)

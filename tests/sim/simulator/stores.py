@@ -37,7 +37,7 @@ class SimStore:
         for key, when in list(self.written.items()):
             if when < self.world.now - SWEEP_SECONDS:
                 del self.written[key]
-                if key not in self.host.core.data.index:
+                if key not in self.host.core.state.objects.index:
                     self.files.pop(key, None)
 
     def carry_out(self, effect: Any) -> None:

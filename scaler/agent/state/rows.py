@@ -1,7 +1,7 @@
-"""Rows as they come from the scheduler: a part of a batch, with what its rows need."""
+"""Rows as they come from the scheduler: ranges of a batch, with what their rows need."""
 
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from scaler.protocol.messages import EACH, GRAPH, Frame, Task, u64
@@ -11,8 +11,8 @@ NOTHING: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
-class Part:
-    """Consecutive rows of one batch, as one message of the scheduler brought them."""
+class RowRange:
+    """Consecutive rows of one batch, as one message of the scheduler brought them. Never changes."""
 
     client: int
     task: Task
@@ -27,11 +27,13 @@ class Part:
     needs: list[list[tuple[int, int]]] | None = None
     #: ids of the stored objects among what its rows need; empty for most
     stored: frozenset[int] = NOTHING
+    #: (client, batch), and (client, name of the function): what estimates are made for
+    key: Key = field(init=False)
+    function: tuple[int, str] = field(init=False)
 
-    @property
-    def key(self) -> Key:
-        """(client, batch)."""
-        return self.client, self.task.batch
+    def __post_init__(self) -> None:
+        self.key = self.client, self.task.batch
+        self.function = self.client, self.task.name
 
     @property
     def stored_common(self) -> list[Key]:
@@ -53,35 +55,35 @@ class Part:
         return task.wanted[lo:hi].tobytes() if task.form == GRAPH and task.wanted else None
 
 
-def parts_of(task: Task) -> list[Part]:
-    """The parts that a Task message brings, one for each of its spans."""
+def row_ranges_of(task: Task) -> list[RowRange]:
+    """What a Task message brings, one for each of its spans."""
     bounds = task.spans
     stored = frozenset(task.stored) if task.stored else NOTHING
     if len(bounds) == 2 and not task.dependency_counts:
-        part = Part(task.client, task, bounds[0], bounds[1], stored=stored)
+        rows = RowRange(task.client, task, bounds[0], bounds[1], stored=stored)
         if task.form == EACH:
-            part.sizes, part.body = task.sizes, task.bodies[0]
-            part.offsets = u64(accumulate(task.sizes, initial=0))
-        return [part]
-    parts = []
+            rows.sizes, rows.body = task.sizes, task.bodies[0]
+            rows.offsets = u64(accumulate(task.sizes, initial=0))
+        return [rows]
+    ranges = []
     at = dependency = offset = 0
     view = memoryview(task.bodies[0]) if task.form == EACH else memoryview(b"")
     for lo, hi in zip(bounds[::2], bounds[1::2], strict=True):
-        part = Part(task.client, task, lo, hi, stored=stored)
+        rows = RowRange(task.client, task, lo, hi, stored=stored)
         n = hi - lo
         if task.form == EACH:
-            part.sizes = task.sizes[at : at + n]
-            part.offsets = u64(accumulate(part.sizes, initial=0))
-            part.body = bytes(view[offset : offset + part.offsets[-1]])
-            offset += part.offsets[-1]
+            rows.sizes = task.sizes[at : at + n]
+            rows.offsets = u64(accumulate(rows.sizes, initial=0))
+            rows.body = bytes(view[offset : offset + rows.offsets[-1]])
+            offset += rows.offsets[-1]
         if task.dependency_counts:
-            part.needs = []
+            rows.needs = []
             for count in task.dependency_counts[at : at + n]:
                 end = dependency + count
-                part.needs.append(
+                rows.needs.append(
                     list(zip(task.dependencies[dependency:end], task.indexes[dependency:end], strict=True))
                 )
                 dependency = end
         at += n
-        parts.append(part)
-    return parts
+        ranges.append(rows)
+    return ranges

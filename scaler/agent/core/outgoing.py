@@ -15,7 +15,7 @@ from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Publish
 
 
-class Outbox:
+class Outgoing:
     """Effects in order. The scheduler hears everything in the order in which it was said here."""
 
     __slots__ = ("_effects", "_open", "_publish", "_results")
@@ -103,7 +103,7 @@ class Outbox:
         message.outcomes.append(reason is not None)
 
     def flush(self) -> list[Effect]:
-        """All effects; the outbox is empty afterwards."""
+        """All effects; nothing is left here afterwards."""
         if self._results:
             self._flush_results()
         elif self._open is not None:

@@ -9,7 +9,7 @@ _WEIGHT = 0.3
 
 
 class Bandwidth:
-    """See the module's text."""
+    """Learns from what comes. One that nothing has come to knows nothing."""
 
     __slots__ = ("_bytes", "_since", "_under_way", "learnt")
 
@@ -20,13 +20,13 @@ class Bandwidth:
         self._since = 0.0
         self._bytes = 0
 
-    def begins(self, now: float) -> None:
+    def begin(self, now: float) -> None:
         """An object is on its way."""
         if not self._under_way:
             self._since, self._bytes = now, 0
         self._under_way += 1
 
-    def ends(self, now: float, size: int) -> None:
+    def end(self, now: float, size: int) -> None:
         """It is here, with so many bytes; 0: it is not wanted any more, or could not be had."""
         self._under_way -= 1
         self._bytes += size

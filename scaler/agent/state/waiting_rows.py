@@ -8,15 +8,15 @@ from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from scaler.agent.core.part import Part
+from scaler.agent.state.rows import RowRange
 from scaler.store.layout import Key
 
 
 @dataclass(slots=True, eq=False)
-class Wait:
+class WaitingSpan:
     """Rows that wait for the same objects."""
 
-    part: Part
+    origin: RowRange
     lo: int
     hi: int
     #: all stored objects they need
@@ -25,7 +25,7 @@ class Wait:
     anywhere: bool = False
     #: their objects are being brought
     begun: bool = False
-    #: those that are not there yet
+    #: those that have not come yet
     missing: set[Key] = field(default_factory=set)
     #: bytes that are brought
     cost: int = 0
@@ -33,99 +33,107 @@ class Wait:
     pins: list[Key] = field(default_factory=list)
 
 
-class Waiting:
+class WaitingRows:
     """The waits of an agent: in order of priority and arrival those that have not begun, by key those that have."""
 
-    __slots__ = ("_batches", "_by_key", "_later", "_order", "begun", "rows")
+    __slots__ = ("_batches", "_by_key", "_later", "_order", "begun", "coming", "rows", "stolen")
 
     def __init__(self) -> None:
         #: not begun, by -priority; and the priorities in order
-        self._later: dict[int, dict[Wait, None]] = {}
+        self._later: dict[int, dict[WaitingSpan, None]] = {}
         self._order: list[int] = []
         #: those that have begun
-        self.begun: dict[Wait, None] = {}
-        self._by_key: dict[Key, dict[Wait, None]] = {}
-        self._batches: dict[Key, dict[Wait, None]] = {}
+        self.begun: dict[WaitingSpan, None] = {}
+        self._by_key: dict[Key, dict[WaitingSpan, None]] = {}
+        self._batches: dict[Key, dict[WaitingSpan, None]] = {}
         #: rows that wait
         self.rows = 0
+        #: bytes that are brought for those that have begun
+        self.coming = 0
+        #: of those that have begun, how many were taken from one worker for another
+        self.stolen = 0
 
-    def add(self, wait: Wait) -> None:
+    def add(self, wait: WaitingSpan) -> None:
         """Rows wait from now on, and have not begun to."""
-        priority = -wait.part.task.priority
+        priority = -wait.origin.task.priority
         if priority not in self._later:
             self._later[priority] = {}
             insort(self._order, priority)
         self._later[priority][wait] = None
-        self._batches.setdefault(wait.part.key, {})[wait] = None
+        self._batches.setdefault(wait.origin.key, {})[wait] = None
         self.rows += wait.hi - wait.lo
 
     @property
-    def next(self) -> Wait | None:
+    def first(self) -> WaitingSpan | None:
         """The one that should begin next."""
         return next(iter(self._later[self._order[0]])) if self._order else None
 
-    def begin(self, wait: Wait) -> None:
-        """Its objects are being brought; `missing` and `pins` are set."""
+    def begin(self, wait: WaitingSpan, missing: list[Key], cost: int) -> None:
+        """Its missing objects are being brought, so many bytes."""
         self._leave_later(wait)
-        wait.begun = True
+        wait.begun, wait.missing, wait.cost = True, set(missing), cost
         self.begun[wait] = None
+        self.coming += wait.cost
+        self.stolen += wait.anywhere
         for key in wait.missing:
             self._by_key.setdefault(key, {})[wait] = None
 
-    def of_key(self, key: Key) -> list[Wait]:
+    def of_key(self, key: Key) -> list[WaitingSpan]:
         """Those that miss this object."""
         return list(self._by_key.get(key, ()))
 
-    def has(self, wait: Wait, key: Key) -> bool:
+    def note_arrival(self, wait: WaitingSpan, key: Key) -> bool:
         """An object has come; true if it was the last one."""
         if key in wait.missing:
             wait.missing.remove(key)
             self._unlist(wait, key)
         return not wait.missing
 
-    def remove(self, wait: Wait) -> None:
+    def remove(self, wait: WaitingSpan) -> None:
         """Its rows wait no longer."""
         if wait.begun:
             del self.begun[wait]
+            self.coming -= wait.cost
+            self.stolen -= wait.anywhere
             for key in wait.missing:
                 self._unlist(wait, key)
         else:
             self._leave_later(wait)
-        waits = self._batches[wait.part.key]
+        waits = self._batches[wait.origin.key]
         del waits[wait]
         if not waits:
-            del self._batches[wait.part.key]
+            del self._batches[wait.origin.key]
         self.rows -= wait.hi - wait.lo
 
-    def in_rows(self, client: int, batch: int, lo: int, hi: int) -> list[Wait]:
+    def in_rows(self, client: int, batch: int, lo: int, hi: int) -> list[WaitingSpan]:
         """Those with any of these rows."""
         return [wait for wait in self._batches.get((client, batch), ()) if wait.lo < hi and lo < wait.hi]
 
-    def of_client(self, client: int) -> list[Wait]:
+    def of_client(self, client: int) -> list[WaitingSpan]:
         """Those of a client."""
         return [wait for key, waits in self._batches.items() if key[0] == client for wait in waits]
 
     @property
-    def last(self) -> Wait | None:
+    def last(self) -> WaitingSpan | None:
         """The one to give away first: of those that have not begun, or else the youngest."""
         if self._order:
             return next(reversed(self._later[self._order[-1]]))
         return next(reversed(self.begun), None)
 
-    def _leave_later(self, wait: Wait) -> None:
-        priority = -wait.part.task.priority
+    def _leave_later(self, wait: WaitingSpan) -> None:
+        priority = -wait.origin.task.priority
         waits = self._later[priority]
         del waits[wait]
         if not waits:
             del self._later[priority]
             self._order.remove(priority)
 
-    def _unlist(self, wait: Wait, key: Key) -> None:
+    def _unlist(self, wait: WaitingSpan, key: Key) -> None:
         waits = self._by_key[key]
         del waits[wait]
         if not waits:
             del self._by_key[key]
 
-    def __iter__(self) -> Iterator[Wait]:
+    def __iter__(self) -> Iterator[WaitingSpan]:
         for waits in self._batches.values():
             yield from waits

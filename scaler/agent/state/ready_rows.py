@@ -3,23 +3,23 @@
 from bisect import insort
 from collections.abc import Iterator
 
-from scaler.agent.core.part import Part
+from scaler.agent.state.rows import RowRange
 from scaler.common.spans import SpanQueue
 
 
 class RowQueue:
-    """One SpanQueue of parts for each priority; all methods are those of SpanQueue, highest priority first."""
+    """One SpanQueue for each priority; all methods are those of SpanQueue, highest priority first."""
 
     __slots__ = ("_order", "_queues", "rows")
 
     def __init__(self) -> None:
-        self._queues: dict[int, SpanQueue[Part]] = {}
+        self._queues: dict[int, SpanQueue[RowRange]] = {}
         #: the keys of `_queues`: -priority, ascending; only queues with rows
         self._order: list[int] = []
         self.rows = 0
 
-    def _of(self, part: Part) -> SpanQueue[Part]:
-        key = -part.task.priority
+    def _of(self, origin: RowRange) -> SpanQueue[RowRange]:
+        key = -origin.task.priority
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = SpanQueue()
@@ -37,44 +37,44 @@ class RowQueue:
         return -self._order[0]
 
     @property
-    def head(self) -> Part:
-        """The part whose rows are taken next. Raises IndexError when empty."""
+    def head(self) -> RowRange:
+        """The range whose rows are taken next. Raises IndexError when empty."""
         return self._queues[self._order[0]].head
 
-    def append(self, part: Part, lo: int, hi: int) -> None:
+    def append(self, origin: RowRange, lo: int, hi: int) -> None:
         """Queue rows that came."""
-        self._of(part).append(part, lo, hi)
+        self._of(origin).append(origin, lo, hi)
         self.rows += hi - lo
 
-    def prepend(self, part: Part, lo: int, hi: int) -> None:
+    def prepend(self, origin: RowRange, lo: int, hi: int) -> None:
         """Queue rows that a worker gave back."""
-        self._of(part).prepend(part, lo, hi)
+        self._of(origin).prepend(origin, lo, hi)
         self.rows += hi - lo
 
-    def take(self, rows: int) -> tuple[Part, int, int]:
-        """Take at most `rows` rows of one part."""
+    def take(self, rows: int) -> tuple[RowRange, int, int]:
+        """Take at most `rows` rows of one range."""
         key = self._order[0]
-        part, lo, hi = self._queues[key].take(rows)
+        origin, lo, hi = self._queues[key].take(rows)
         self.rows -= hi - lo
         self._settle(key)
-        return part, lo, hi
+        return origin, lo, hi
 
-    def take_last(self, rows: int) -> tuple[Part, int, int]:
-        """Take at most `rows` rows of one part from the far end, lowest priority first."""
+    def take_last(self, rows: int) -> tuple[RowRange, int, int]:
+        """Take at most `rows` rows of one range from the far end, lowest priority first."""
         key = self._order[-1]
-        part, lo, hi = self._queues[key].take_last(rows)
+        origin, lo, hi = self._queues[key].take_last(rows)
         self.rows -= hi - lo
         self._settle(key)
-        return part, lo, hi
+        return origin, lo, hi
 
     def remove_rows(self, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out rows of a batch; the spans that were here."""
         found: list[tuple[int, int]] = []
         for key in list(self._order):
             queue = self._queues[key]
-            parts = {part for part, _, _ in queue.of_client(client) if part.task.batch == batch}
-            for part in parts:
-                found += queue.remove(part, lo, hi)
+            of_client = queue.of_client(client)
+            for origin in dict.fromkeys(origin for origin, _, _ in of_client if origin.task.batch == batch):
+                found += queue.remove(origin, lo, hi)
             self._settle(key)
         self.rows -= sum(b - a for a, b in found)
         return found
@@ -87,12 +87,12 @@ class RowQueue:
             self.rows -= before - self._queues[key].rows
             self._settle(key)
 
-    def __iter__(self) -> Iterator[tuple[Part, int, int]]:
+    def __iter__(self) -> Iterator[tuple[RowRange, int, int]]:
         for key in self._order:
             yield from self._queues[key]
 
 
-class Queues:
+class ReadyRows:
     """Rows for any worker, and for each worker those that use what only this one has."""
 
     __slots__ = ("general", "local")
@@ -110,10 +110,10 @@ class Queues:
             rows += queue.rows
         return rows
 
-    def put(self, part: Part, lo: int, hi: int, slot: int | None, front: bool) -> None:
+    def put(self, origin: RowRange, lo: int, hi: int, slot: int | None, front: bool) -> None:
         """Queue rows for the worker of a slot, or for any; before the others of their client or behind them."""
         queue = self.general if slot is None else self.local.setdefault(slot, RowQueue())
-        (queue.prepend if front else queue.append)(part, lo, hi)
+        (queue.prepend if front else queue.append)(origin, lo, hi)
 
     def of(self, slot: int) -> tuple[RowQueue, int | None] | None:
         """The queue that the worker of a slot takes from next, and whose it is; its own goes first."""
@@ -127,7 +127,7 @@ class Queues:
         if slot is not None and slot in self.local and not self.local[slot].rows:
             del self.local[slot]
 
-    def take_last(self, rows: int) -> tuple[Part, int, int]:
+    def take_last(self, rows: int) -> tuple[RowRange, int, int]:
         """Take at most `rows` rows from the far end: first of those for any worker. Raises IndexError when empty."""
         if self.general.rows or not self.local:
             return self.general.take_last(rows)
@@ -136,7 +136,7 @@ class Queues:
         self.settle(slot)
         return taken
 
-    def release(self, slot: int) -> list[tuple[Part, int, int]]:
+    def release(self, slot: int) -> list[tuple[RowRange, int, int]]:
         """Take all rows that are for the worker of this slot, in order."""
         queue = self.local.pop(slot, None)
         return list(queue) if queue is not None else []
@@ -156,7 +156,7 @@ class Queues:
             self.local[slot].drop_client(client)
             self.settle(slot)
 
-    def __iter__(self) -> Iterator[tuple[Part, int, int]]:
+    def __iter__(self) -> Iterator[tuple[RowRange, int, int]]:
         yield from self.general
         for queue in self.local.values():
             yield from queue

@@ -1,0 +1,199 @@
+"""An agent's brain: the host's rows, workers and objects, as `handle(events, now) -> effects`.
+
+This file is the door: it says who deals with what has happened. Then the phases of `phases.py` look, one after the
+other, at what is to be done about it. All that the agent knows is in `scaler/agent/state/`.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from scaler.agent.core import (
+    forgetting,
+    releasing,
+    sharing,
+    spilling,
+    staging,
+    storing,
+    withdrawing,
+    worker_commands,
+    worker_endings,
+    worker_lifecycle,
+    worker_reports,
+)
+from scaler.agent.core.events import (
+    Effect,
+    Event,
+    Fetched,
+    FromScheduler,
+    FromWorker,
+    Garbled,
+    Looked,
+    Put,
+    Requested,
+    Restored,
+    Sampled,
+    Spilled,
+    Stop,
+    Tick,
+    WakeAt,
+    Welcomed,
+    WorkerExited,
+)
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.core.phases import PHASES, next_wake
+from scaler.agent.state.host import new_host
+from scaler.agent.state.memory import AgentLimits
+from scaler.agent.state.rows import row_ranges_of
+from scaler.agent.state.withdrawals import Withdrawal
+from scaler.agent.state.workers import WorkerRecord
+from scaler.protocol.messages import (
+    BalanceRequest,
+    ClientDeparture,
+    ClientShutdown,
+    DisconnectRequest,
+    HeartbeatEcho,
+    Message,
+    Neighbours,
+    ObjectAnnounce,
+    ObjectFetch,
+    ObjectRelease,
+    Task,
+    TaskCancel,
+    TaskClaim,
+)
+from scaler.worker_protocol import messages as worker_messages
+from scaler.worker_protocol.messages import Blocked, Published, Ready, Results, Returned, Unblocked
+
+UNLIMITED = AgentLimits()
+
+#: what is still of interest of a worker that is being ended
+LAST_WORDS = frozenset({Results, Returned, Published})
+
+
+class AgentCore:
+    """Decides for one host. `state` is for looking at, and for subscribing to its facts; nobody else changes it.
+
+    With `strict` a move that no table has is raised, for tests. Otherwise the agent goes on: a worker that made one is
+    replaced, and the log has its last moves.
+    """
+
+    def __init__(self, workers: int, limits: AgentLimits = UNLIMITED, strict: bool = False) -> None:
+        self.state = state = new_host(workers, limits, strict)
+        self.out = out = Outgoing()
+        #: when the last `WakeAt` asked for a tick
+        self._wake = math.inf
+        self._of_event: dict[type[Event], Callable[[Any], None]] = {
+            FromWorker: self._from_worker,
+            FromScheduler: self._from_scheduler,
+            Tick: lambda event: None,
+            WorkerExited: partial(worker_endings.take_exit, state, out),
+            Garbled: self._garbled,
+            Welcomed: self._welcomed,
+            Looked: self._looked,
+            Sampled: self._sampled,
+            Spilled: self._spilled,
+            Restored: self._restored,
+            Fetched: lambda event: storing.take_fetched(state, out, event.key, event.error),
+            Requested: lambda event: sharing.answer_peer(state, out, event.key),
+            Put: lambda event: storing.take_file(state, out, event.key, event.size),
+        }
+        self._of_scheduler: dict[type[Message], Callable[[Any], None]] = {
+            Task: self._task,
+            TaskCancel: self._cancel,
+            TaskClaim: lambda message: withdrawing.withdraw(state, out, message, Withdrawal.CLAIM),
+            BalanceRequest: partial(withdrawing.balance, state, out),
+            ObjectAnnounce: partial(storing.take_announced, state, out),
+            ObjectFetch: partial(sharing.answer_scheduler, state, out),
+            ObjectRelease: lambda message: releasing.release(state, out, list(message)),
+            Neighbours: partial(sharing.learn_neighbours, state),
+            ClientDeparture: partial(forgetting.forget_client, state, out),
+            ClientShutdown: lambda message: out.add(Stop()),
+            HeartbeatEcho: lambda message: None,
+        }
+        self._of_worker: dict[type[worker_messages.FromWorker], Callable[[WorkerRecord, Any], None]] = {
+            Ready: lambda worker, message: worker_lifecycle.take_ready(state, out, worker),
+            Results: partial(worker_reports.take_results, state, out),
+            Returned: partial(worker_reports.take_returned, state, out),
+            Published: partial(worker_reports.take_published, state, out),
+            worker_messages.Output: partial(worker_reports.take_output, state, out),
+            Blocked: lambda worker, message: worker_lifecycle.take_blocked(state, out, worker),
+            Unblocked: lambda worker, message: worker_lifecycle.take_unblocked(state, worker),
+        }
+
+    # ---- the door --------------------------------------------------------------------------------------------------
+    def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
+        """Take what happened, in order; what is to be done about it."""
+        state, out, of_event = self.state, self.out, self._of_event
+        state.now = now
+        for event in events:
+            of_event[type(event)](event)
+        for _, is_due, run in PHASES:
+            if is_due(state):
+                run(state, out)
+        wake = next_wake(state)
+        if wake < self._wake or self._wake <= now:
+            self._wake = wake
+            if wake < math.inf:
+                out.add(WakeAt(wake))
+        if state.facts.wanted:
+            state.facts.publish(now)
+        return out.flush()
+
+    def leave(self) -> list[Effect]:
+        """The last words of an agent that is told to end."""
+        self.out.say(DisconnectRequest())
+        return self.out.flush()
+
+    # ---- what happens on the host ----------------------------------------------------------------------------------
+    def _welcomed(self, event: Welcomed) -> None:
+        state = self.state
+        state.pulse.interval = event.heartbeat
+        state.pulse.next = state.now
+        state.number = event.number
+        if not event.resumed:
+            forgetting.forget_everything(state, self.out)
+
+    def _garbled(self, event: Garbled) -> None:
+        worker = self.state.workers.records.get(event.slot)
+        if worker is not None:
+            worker_commands.reject(self.state, self.out, worker, f"sent what is no message ({event.reason})")
+
+    def _looked(self, event: Looked) -> None:
+        withdrawing.take_look(self.state, self.out, event)
+        worker_reports.take_look(self.state, self.out, event)
+
+    def _sampled(self, event: Sampled) -> None:
+        self.state.pulse.cpu = event.cpu
+        worker_lifecycle.take_sample(self.state, self.out, event)
+        spilling.note_short(self.state, event.short)
+
+    def _spilled(self, event: Spilled) -> None:
+        storing.take_spilled(self.state, self.out, event.key, event.error)
+        if event.error is not None:
+            spilling.note_failure(self.state, self.out, event.error)
+
+    def _restored(self, event: Restored) -> None:
+        if event.error is not None:
+            spilling.note_no_room(self.state, self.state.objects.size(event.key))
+        storing.take_restored(self.state, self.out, event.key, event.error)
+
+    # ---- what workers and the scheduler say ------------------------------------------------------------------------
+    def _from_worker(self, event: FromWorker) -> None:
+        worker = self.state.workers.records.get(event.slot)
+        kind = type(event.message)
+        if worker is not None and (worker.kill_reason is None or (kind in LAST_WORDS and not worker.is_rejected)):
+            self._of_worker[kind](worker, event.message)
+
+    def _from_scheduler(self, event: FromScheduler) -> None:
+        self._of_scheduler[type(event.message)](event.message)
+
+    def _task(self, task: Task) -> None:
+        sharing.learn_from_task(self.state, task)
+        for origin in row_ranges_of(task):
+            staging.admit(self.state, self.out, origin, origin.lo, origin.hi)
+
+    def _cancel(self, message: TaskCancel) -> None:
+        what = Withdrawal.FORCE if message.force else Withdrawal.CANCEL
+        withdrawing.withdraw(self.state, self.out, message.spans, what)

@@ -1,0 +1,154 @@
+"""Handing rows to workers.
+
+Rows go to workers by what they should take: one while a function is unknown, about `DISPATCH_US` worth once it is
+known, and a second dispatch before the first is done, so that a worker never waits for its agent. Rows handed out and
+not begun are taken back when another worker idles. A worker takes those rows first that use what only it has; one with
+nothing to do gets rows that are for a busy one, when moving what they use takes less time than waiting there.
+"""
+
+from scaler.agent.core import spilling, staging, stealing
+from scaler.agent.core.events import ToWorker
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state import dispatch_moves, worker_moves
+from scaler.agent.state.host import HostState
+from scaler.agent.state.rows import RowRange
+from scaler.agent.state.workers import BUSY, IDLE, WorkerRecord
+from scaler.store.layout import Key
+from scaler.worker_protocol.messages import Need, Run
+
+#: work handed to a worker at once, microseconds
+DISPATCH_US = 8_000.0
+#: rows handed to a worker at once, at most
+DISPATCH_ROWS = 16_384
+#: bytes that the results of one dispatch should take, at most
+DISPATCH_BYTES = 64 << 20
+
+
+def feed(state: HostState, out: Outgoing) -> None:
+    """Hand rows to workers that have none, then to those that will run out soon."""
+    ready, now = state.ready, state.now
+    fed = [w for w in state.workers.records.values() if not (w.blocked or w.recalling) and w.kill_reason is None]
+    if state.memory.is_full:
+        if not spilling.defers_work(state):
+            _feed_one(state, out, fed)
+        return
+    idle = 0
+    for worker in fed:
+        if worker.state is IDLE:
+            idle += not _dispatch(state, out, worker, len(fed))
+            if not (ready.general.rows or ready.local):
+                return
+    if idle and ready.local:
+        stealing.steal(state, out, idle - state.waiting.stolen)
+    for worker in fed:
+        if worker.state is BUSY and len(worker.dispatches) == 1 and now < worker.due:
+            found = ready.of(worker.slot)
+            if found is not None and not found[0].head.task.timeout and not worker.first.origin.task.timeout:
+                _dispatch(state, out, worker, len(fed))
+                if not (ready.general.rows or ready.local):
+                    return
+    if idle and ready.general.rows:  # that were to be for one worker
+        _feed_idle(state, out, fed)
+
+
+def _feed_idle(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
+    """Hand rows for any worker to those that have none."""
+    general, given = state.ready.general, True
+    while given and general.rows:
+        given = False
+        for worker in fed:
+            given |= worker.state is IDLE and _dispatch(state, out, worker, len(fed))
+
+
+def _feed_one(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
+    """There is no room, and nothing that runs or leaves will make some: a single row goes on."""
+    for worker in fed:
+        if worker.state is IDLE and _dispatch(state, out, worker, len(fed), 1):
+            return
+
+
+def _dispatch(state: HostState, out: Outgoing, worker: WorkerRecord, sharers: int, limit: int = DISPATCH_ROWS) -> bool:
+    """Hand rows to a worker; False if there are none for it."""
+    ready, estimates = state.ready, state.estimates
+    while (found := ready.of(worker.slot)) is not None:
+        queue, whose = found
+        function = queue.head.function
+        each = estimates.durations.get(function)
+        if each is None or queue.head.task.timeout:
+            rows = 1
+        else:
+            share = queue.rows if whose is not None else -(-queue.rows // sharers)
+            rows = max(1, min(int(DISPATCH_US / each), share, limit))
+        if function in estimates.sizes:
+            rows = _fitting(state, rows, estimates.sizes[function])
+            if not rows:
+                return False
+        origin, lo, hi = queue.take(rows)
+        if whose is not None:
+            ready.settle(whose)
+        if origin.stored:
+            end = staging.usable(state, origin, lo, hi, worker.slot)
+            if end == lo:  # what it needs was moved to disk meanwhile, or is gone
+                staging.admit(state, out, origin, lo, hi, front=True)
+                continue
+            if end < hi:
+                ready.put(origin, end, hi, whose, front=True)
+                hi = end
+        _hand_over(state, out, worker, origin, lo, hi, each)
+        return True
+    return False
+
+
+def _fitting(state: HostState, rows: int, size: float) -> int:
+    """As many of these rows as there is room for results of such a size, bytes; 0 if there will be more room."""
+    promised, sizes = 0.0, state.estimates.sizes
+    for worker in state.workers.records.values():
+        for dispatch in worker.dispatches.values():
+            promised += dispatch.rows * sizes.get(dispatch.origin.function, 0.0)
+    room = spilling.room(state) - promised
+    if room < size:
+        return 0 if promised else 1
+    return max(1, min(rows, int(min(DISPATCH_BYTES, room / 2) / max(size, 1.0))))
+
+
+def _hand_over(
+    state: HostState, out: Outgoing, worker: WorkerRecord, origin: RowRange, lo: int, hi: int, each: float | None
+) -> None:
+    expected = None if each is None else each * (hi - lo)
+    number, _ = dispatch_moves.open_dispatch(state, worker, origin, lo, hi, expected)
+    if worker.state is IDLE:
+        worker.note_heard(state.now)
+        worker_moves.move(state, worker, BUSY)
+    out.add(ToWorker(worker.slot, _run_message(state, worker, number, origin, lo, hi)))
+
+
+def _run_message(state: HostState, worker: WorkerRecord, number: int, origin: RowRange, lo: int, hi: int) -> Run:
+    """What a worker is told to run; objects that it doesn't have go along and count as known from now on."""
+    known, inline = worker.objects, state.objects.inline
+    stale, worker.stale = worker.stale, []
+    task, client = origin.task, origin.client
+    function = client, task.function
+    arguments = (client, task.arguments) if task.arguments else None
+    needed: dict[Key, None] = {function: None}
+    if arguments is not None:
+        needed[arguments] = None
+    needs: list[list[Need]] | None = None
+    if origin.needs is not None:
+        needs = []
+        for row in origin.needs[lo - origin.lo : hi - origin.lo]:
+            for object_id, _ in row:
+                needed[client, object_id] = None
+            needs.append([((client, object_id), index) for object_id, index in row])
+    sizes = body = None
+    if origin.offsets is not None and origin.sizes is not None:
+        a, b = lo - origin.lo, hi - origin.lo
+        sizes = origin.sizes[a:b].tobytes()
+        body = bytes(memoryview(origin.body)[origin.offsets[a] : origin.offsets[b]])
+    stored = origin.stored
+    objects = [(key, inline[key]) for key in needed if key not in known and key[1] not in stored]
+    known.update(needed)
+    fields = (
+        number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority, task.name,
+        sizes, body, needs, objects, stale, origin.wanted(lo, hi),
+    )  # fmt: skip
+    return tuple.__new__(Run, fields)  # a call of the class costs five times as much

@@ -1,0 +1,46 @@
+"""A client is gone, or the scheduler has lost sight of this agent: what was theirs is forgotten."""
+
+from scaler.agent.core import releasing, staging, worker_commands
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state import dispatch_moves
+from scaler.agent.state.host import HostState
+from scaler.agent.state.workers import KillKind
+from scaler.protocol.messages import ClientDeparture
+from scaler.worker_protocol.messages import Drop
+
+
+def forget_client(state: HostState, out: Outgoing, message: ClientDeparture) -> None:
+    """Nobody wants what comes of a client's rows, or has come of them."""
+    client = message.client
+    staging.drop_client(state, client)
+    out.drop_results(client)
+    state.withdrawals.drop_client(client)
+    for worker in state.workers.records.values():
+        for i, (number, dispatch) in enumerate(worker.dispatches.items()):
+            if dispatch.origin.client == client:
+                dispatch_moves.forget_rows(state, worker, number)
+                if i == 0:
+                    worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
+                else:
+                    worker_commands.recall(state, out, worker)
+    state.estimates.drop_client(client)
+    releasing.release_client(state, out, client, message.stays)
+
+
+def forget_everything(state: HostState, out: Outgoing) -> None:
+    """The scheduler doesn't know what this agent holds: begin anew."""
+    staging.drop_everything(state)
+    releasing.release_everything(state, out)
+    state.estimates.clear()
+    out.drop_results()
+    state.withdrawals.clear()
+    for worker in state.workers.records.values():
+        if worker.dispatches:
+            for number in list(worker.dispatches):
+                dispatch_moves.forget_rows(state, worker, number)
+                dispatch_moves.close_dispatch(state, worker, number)
+            worker_commands.kill(out, worker, KillKind.DROPPED, "the scheduler lost sight of this agent")
+            state.workers.ending.add(worker.slot)
+        elif worker.objects:
+            worker_commands.tell(out, worker, Drop(list(worker.objects)))
+            worker.objects.clear()

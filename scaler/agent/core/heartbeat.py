@@ -1,0 +1,36 @@
+"""What the scheduler hears now and then, and at once when there is no room any more, or some again."""
+
+from scaler.agent.core import spilling, worker_commands
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state.host import HostState
+from scaler.protocol.messages import Heartbeat
+from scaler.worker_protocol.messages import Drop
+
+
+def is_due(state: HostState) -> bool:
+    """The scheduler should hear now."""
+    pulse = state.pulse
+    if state.now >= pulse.next:
+        return True
+    if not (state.memory.is_full or pulse.said_full):
+        return False
+    return pulse.interval is not None and spilling.defers_work(state) != pulse.said_full
+
+
+def beat(state: HostState, out: Outgoing) -> None:
+    """Tell the scheduler, and workers which objects they need not keep."""
+    pulse = state.pulse
+    assert pulse.interval is not None
+    pulse.next = state.now + pulse.interval
+    workers = state.workers.records.values()
+    for worker in workers:
+        if worker.stale:
+            worker_commands.tell(out, worker, Drop(worker.stale))
+            worker.stale = []
+    blocked = sum(worker.blocked for worker in workers)
+    is_full = pulse.said_full = spilling.defers_work(state)
+    message = Heartbeat(
+        state.now, state.workers.target + blocked, state.queued, state.running, pulse.cpu,
+        sum(worker.memory for worker in workers), state.objects.index.total, is_full, state.bandwidth.learnt,
+    )  # fmt: skip
+    out.say(message)

@@ -1,0 +1,68 @@
+"""What an agent does at the end of each step, after it has taken what happened: a list of phases, run in order.
+
+A phase says when it has something to do, does it, and may say when it has to look again though nothing happens. Events
+and earlier phases leave work for later ones in the state's tables and follow-ups; no phase leaves work for an earlier
+one but by asking to be woken.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from scaler.agent.core import (
+    bringing,
+    dispatching,
+    heartbeat,
+    mending,
+    spilling,
+    staging,
+    supervising,
+    worker_lifecycle,
+)
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state.host import HostState
+
+
+class Phase(NamedTuple):
+    """One thing that is done at the end of a step, if it is due."""
+
+    name: str
+    is_due: Callable[[HostState], object]
+    run: Callable[[HostState, Outgoing], None]
+
+
+def _make_room(state: HostState, out: Outgoing) -> None:
+    if spilling.make_room(state, out):
+        supervising.recall_crowded(state, out)
+
+
+PHASES = (
+    Phase("mend what is in disorder", lambda state: state.follow_ups.disorder, mending.mend),
+    Phase("start workers", lambda state: state.workers.start_at, worker_lifecycle.start_due),
+    Phase("keep the number of workers", lambda state: state.follow_ups.workers, worker_lifecycle.settle),
+    Phase("try objects again", lambda state: state.objects.backing_off, bringing.retry),
+    Phase("make room", lambda state: state.objects.records or state.memory.is_full, _make_room),
+    Phase(
+        "stage waiting rows",
+        lambda state: state.waiting.rows or state.follow_ups.arrived or state.follow_ups.lost,
+        staging.settle,
+    ),
+    Phase(
+        "hand out rows",
+        lambda state: (state.ready.general.rows or state.ready.local) and not state.workers.ending,
+        dispatching.feed,
+    ),
+    Phase("tell the scheduler", heartbeat.is_due, heartbeat.beat),
+    Phase("attend to workers", lambda state: True, supervising.attend),
+)
+
+
+def next_wake(state: HostState) -> float:
+    """When phases have to run though nothing happens, seconds; infinite for never."""
+    wake = state.attend_at
+    if state.pulse.next < wake:
+        wake = state.pulse.next
+    if state.workers.start_at:
+        wake = min(wake, worker_lifecycle.next_start(state))
+    if state.objects.records:
+        wake = min(wake, bringing.next_retry(state), spilling.next_look(state))
+    return wake

@@ -1,0 +1,246 @@
+"""Where a row goes that no worker has: ready for any worker, or for one, or waiting for objects.
+
+A row is ready when every stored object that it needs is a file in the store, or live in one and the same worker, which
+then is the one to run it: the one that has most of its input. Everything else is brought first. Rows that take stored
+values go before older ones of their priority, so that values are used up before new ones are made.
+"""
+
+from typing import NamedTuple
+
+from scaler.agent.core import bringing, spilling
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state.host import HostState
+from scaler.agent.state.ready_rows import ReadyRows
+from scaler.agent.state.rows import RowRange
+from scaler.agent.state.waiting_rows import WaitingRows, WaitingSpan
+from scaler.store.layout import Key
+
+#: bytes that are brought for waiting rows at once; more only for a single wait
+BRING_AHEAD = 128 << 20
+
+
+class _Choice(NamedTuple):
+    """Where the rows [lo, hi) go."""
+
+    lo: int
+    hi: int
+    #: of the worker they are for; None: any, or they wait
+    slot: int | None
+    #: they take stored values of their own
+    takes_values: bool
+    wait: WaitingSpan | None
+
+
+# ---- rows come -------------------------------------------------------------------------------------------------------
+def admit(state: HostState, out: Outgoing, origin: RowRange, lo: int, hi: int, front: bool = False) -> None:
+    """Rows came, or came back (then to the `front`)."""
+    if not origin.stored:
+        state.ready.put(origin, lo, hi, None, front)
+        return
+    choices = _choices(state, out, origin, lo, hi)
+    for choice in reversed(choices):
+        if choice.wait is None and (front or choice.takes_values):
+            state.ready.put(origin, choice.lo, choice.hi, choice.slot, True)
+    for choice in choices:
+        if choice.wait is not None:
+            state.waiting.add(choice.wait)
+        elif not (front or choice.takes_values):
+            state.ready.put(origin, choice.lo, choice.hi, choice.slot, False)
+
+
+def _choices(state: HostState, out: Outgoing, origin: RowRange, lo: int, hi: int) -> list[_Choice]:
+    choices: list[_Choice] = []
+    if origin.needs is None:
+        _choose(state, out, origin, lo, hi, origin.stored_for(lo), choices)
+        return choices
+    for row in range(lo, hi):
+        _choose(state, out, origin, row, row + 1, origin.stored_for(row), choices)
+    return choices
+
+
+def _choose(
+    state: HostState, out: Outgoing, origin: RowRange, lo: int, hi: int, keys: list[Key], choices: list[_Choice]
+) -> None:
+    takes_values = len(keys) > len(origin.stored_common)
+    slot, missing = _look(state, keys, False)
+    if not missing:
+        last = choices[-1] if choices else None
+        if last is not None and last.wait is None and last[1:4] == (lo, slot, takes_values):
+            choices[-1] = last._replace(hi=hi)
+        else:
+            choices.append(_Choice(lo, hi, slot, takes_values, None))
+        return
+    lost = [key for key in missing if not state.objects.can_be_brought(key)]
+    if lost:
+        out.missing(lost, *origin.key, lo, hi)
+    else:
+        choices.append(_Choice(lo, hi, None, takes_values, WaitingSpan(origin, lo, hi, keys)))
+
+
+def _look(state: HostState, keys: list[Key], anywhere: bool) -> tuple[int | None, list[Key]]:
+    """The worker that a row has to run in, None for any; and the objects that have to be brought for it."""
+    index, workers = state.objects.index, state.workers.records
+    live: dict[int, int] = {}
+    missing = []
+    for key in keys:
+        entry = index.get(key)
+        if entry is None or entry.place in ("disk", "moving"):
+            missing.append(key)
+        elif entry.slot is not None:
+            worker = workers.get(entry.slot)
+            if anywhere or worker is None or not worker.takes_rows:
+                missing.append(key)
+            else:
+                live[entry.slot] = live.get(entry.slot, 0) + entry.size
+    if not live:
+        return None, missing
+    slot = max(live, key=live.__getitem__)
+    if len(live) > 1:
+        missing += [key for key in keys if key in index and index[key].slot in live and index[key].slot != slot]
+    return slot, missing
+
+
+# ---- rows go ---------------------------------------------------------------------------------------------------------
+def usable(state: HostState, origin: RowRange, lo: int, hi: int, slot: int) -> int:
+    """The rows [lo, end) can run now in the worker of a slot: the end."""
+    index = state.objects.index
+    for row in range(lo, hi):
+        for key in origin.stored_for(row):
+            entry = index.get(key)
+            if entry is None or not (entry.place == "shm" or entry.slot == slot):
+                return row
+        if origin.needs is None:
+            return hi
+    return hi
+
+
+def evict(state: HostState, out: Outgoing, slot: int) -> None:
+    """The worker of this slot won't take rows: those that were for it find another way."""
+    for origin, lo, hi in reversed(state.ready.release(slot)):
+        admit(state, out, origin, lo, hi, front=True)
+
+
+def steal(state: HostState, out: Outgoing, slot: int, worth: float) -> bool:
+    """Have the last row that is for this worker run anywhere, if moving its objects takes less time; seconds."""
+    local, index = state.ready.local[slot], state.objects.index
+    origin, lo, hi = local.take_last(1)
+    keys = origin.stored_for(lo)
+    moved = sum(index[key].size for key in keys if key in index and index[key].slot == slot)
+    if moving_seconds(moved) >= worth:
+        local.append(origin, lo, hi)
+        return False
+    state.ready.settle(slot)
+    wait = WaitingSpan(origin, lo, hi, keys, anywhere=True)
+    state.waiting.add(wait)
+    _begin(state, out, wait)
+    return True
+
+
+def remove_rows(state: HostState, out: Outgoing, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
+    """Take out rows of a batch; the spans that were here."""
+    found = state.ready.remove_rows(client, batch, lo, hi)
+    if state.waiting.rows:
+        for wait in state.waiting.in_rows(client, batch, lo, hi):
+            _end(state, wait)
+            found.append((max(lo, wait.lo), min(hi, wait.hi)))
+            for a, b in ((wait.lo, lo), (hi, wait.hi)):
+                if a < b:
+                    admit(state, out, wait.origin, a, b, front=True)
+    return found
+
+
+def take_last(state: HostState, out: Outgoing, rows: int) -> tuple[RowRange, int, int] | None:
+    """Take at most `rows` rows that no worker has, those that would run last; None if there are none."""
+    ready = state.ready
+    if ready.general.rows:
+        return ready.take_last(rows)
+    wait = state.waiting.last
+    if wait is None:
+        return ready.take_last(rows) if ready.local else None
+    _end(state, wait)
+    lo = max(wait.lo, wait.hi - rows)
+    if lo > wait.lo:
+        admit(state, out, wait.origin, wait.lo, lo, front=True)
+    return wait.origin, lo, wait.hi
+
+
+def drop_client(state: HostState, client: int) -> None:
+    """Forget all rows of a client."""
+    state.ready.drop_client(client)
+    for wait in state.waiting.of_client(client):
+        _end(state, wait)
+
+
+def drop_everything(state: HostState) -> None:
+    """Forget all rows, before all objects are forgotten with their pins."""
+    state.ready = ReadyRows()
+    state.waiting = WaitingRows()
+
+
+# ---- objects come ----------------------------------------------------------------------------------------------------
+def settle(state: HostState, out: Outgoing) -> None:
+    """Queue the rows whose objects have come, give back those whose objects can't be had, begin to bring others."""
+    waiting, follow_ups = state.waiting, state.follow_ups
+    while True:
+        arrived, follow_ups.arrived = follow_ups.arrived, []
+        lost, follow_ups.lost = follow_ups.lost, {}
+        for key in arrived:
+            for wait in waiting.of_key(key):
+                if waiting.note_arrival(wait, key):
+                    _end(state, wait)
+                    admit(state, out, wait.origin, wait.lo, wait.hi, front=True)
+        for key in lost:
+            for wait in waiting.of_key(key):
+                _give_back(state, out, wait, [other for other in wait.missing if other in lost])
+        _begin_some(state, out)
+        if not (follow_ups.arrived or follow_ups.lost):
+            return
+
+
+def _begin_some(state: HostState, out: Outgoing) -> None:
+    waiting = state.waiting
+    while (wait := waiting.first) is not None:
+        ahead = min(BRING_AHEAD, state.objects.index.limit // 4)
+        if (waiting.coming and waiting.coming + _cost(state, wait) > ahead) or spilling.defers_work(state):
+            return
+        _begin(state, out, wait)
+
+
+def _cost(state: HostState, wait: WaitingSpan) -> int:
+    return sum(state.objects.size(key) for key in _look(state, wait.keys, wait.anywhere)[1])
+
+
+def _begin(state: HostState, out: Outgoing, wait: WaitingSpan) -> None:
+    objects = state.objects
+    _, missing = _look(state, wait.keys, wait.anywhere)
+    if not missing:
+        state.waiting.remove(wait)
+        admit(state, out, wait.origin, wait.lo, wait.hi, front=True)
+        return
+    lost = [key for key in missing if not objects.can_be_brought(key)]
+    if lost:
+        _give_back(state, out, wait, lost)
+        return
+    state.waiting.begin(wait, missing, sum(map(objects.size, missing)))
+    for key in missing:
+        bringing.bring(state, out, key)
+    for key in wait.keys:
+        if key in objects.index:
+            objects.index.pin(key)
+            wait.pins.append(key)
+
+
+def _give_back(state: HostState, out: Outgoing, wait: WaitingSpan, lost: list[Key]) -> None:
+    _end(state, wait)
+    out.missing(lost, *wait.origin.key, wait.lo, wait.hi)
+
+
+def _end(state: HostState, wait: WaitingSpan) -> None:
+    """A wait is over, however."""
+    state.objects.release_pins(wait.pins)
+    state.waiting.remove(wait)
+
+
+def moving_seconds(size: int) -> float:
+    """What it takes to move a live value of so many bytes to another worker."""
+    return 0.0003 + size / 2.5e9

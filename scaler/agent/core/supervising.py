@@ -1,0 +1,69 @@
+"""Looking after rows that workers have: those past their timeout end, those behind a long one are taken back."""
+
+import math
+
+from scaler.agent.core import stealing, withdrawing, worker_commands
+from scaler.agent.core.events import LookAt
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state.host import HostState
+from scaler.agent.state.workers import BUSY, IDLE, KillKind, WorkerRecord
+
+#: seconds between looks at rows that are for busy workers, while others idle
+STEAL_SECONDS = 0.005
+
+
+def attend(state: HostState, out: Outgoing) -> None:
+    """Look once at each worker, and plan the next look.
+
+    Rows are taken back from a worker that takes longer than expected, and when another worker has nothing to do.
+    """
+    now, idle, wake = state.now, 0, math.inf
+    crowded: list[WorkerRecord] = []
+    for worker in state.workers.records.values():
+        if worker.state is IDLE:
+            idle += not worker.blocked
+        elif worker.state is BUSY and worker.kill_reason is None:
+            first = worker.first
+            timeout = first.origin.task.timeout
+            if timeout:
+                if now >= first.at + timeout:
+                    worker_commands.kill(out, worker, KillKind.TIMEOUT, "")
+                    continue
+                wake = min(wake, first.at + timeout)
+            if not worker.recalling and worker.is_crowded:
+                due = worker.due
+                if now >= due:
+                    worker_commands.recall(state, out, worker)
+                else:
+                    wake = min(wake, due, _look(state, out, worker))
+                    crowded.append(worker)
+    ready = state.ready
+    if idle and (crowded or ready.local) and not ready.general.rows:
+        wake = min(wake, _help_idle(state, out, idle, crowded))
+    if state.withdrawals.withdrawing:
+        wake = min(wake, withdrawing.look_at_silent(state, out))
+    state.attend_at = wake
+
+
+def _look(state: HostState, out: Outgoing, worker: WorkerRecord) -> float:
+    """See whether a worker keeps results back for a long row; when to do so, infinite if that has been done."""
+    if state.now >= worker.look_at:
+        worker.look_at = math.inf
+        out.add(LookAt(worker.slot))
+    return worker.look_at
+
+
+def _help_idle(state: HostState, out: Outgoing, idle: int, crowded: list[WorkerRecord]) -> float:
+    """Idle workers may have rows that wait for busy ones; when to look again."""
+    if idle <= state.waiting.stolen or state.memory.is_full:
+        return math.inf
+    if crowded:
+        stealing.recall_for_idle(state, out, crowded)
+    return state.now + STEAL_SECONDS if state.ready.local else math.inf
+
+
+def recall_crowded(state: HostState, out: Outgoing) -> None:
+    """There is no room any more: rows that have not begun are taken back."""
+    for worker in state.workers.records.values():
+        if worker.is_crowded and worker.kill_reason is None:
+            worker_commands.recall(state, out, worker)

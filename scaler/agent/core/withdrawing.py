@@ -1,0 +1,192 @@
+"""Taking rows back: cancelled, claimed by their client, or wanted elsewhere by the scheduler.
+
+Rows that no worker has are taken at once. For the others their workers are asked for all that has not begun; the table
+of withdrawals says what to do with a row when it comes back. What does not come back is running. A worker can't answer
+while a row keeps the interpreter to itself, as a long call in C may; if rows are to be cancelled even if they run, it
+is looked at from outside.
+"""
+
+import math
+
+from scaler.agent.core import staging, worker_commands
+from scaler.agent.core.events import LookAt, Looked
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state.host import HostState
+from scaler.agent.state.rows import RowRange
+from scaler.agent.state.withdrawals import Withdrawal
+from scaler.agent.state.workers import IDLE, KillKind, WorkerRecord
+from scaler.protocol.messages import (
+    CANCELLED,
+    BalanceRequest,
+    BalanceResponse,
+    Spans,
+    TaskClaimResponse,
+    TaskRunning,
+)
+from scaler.protocol.results import NO_SIZES, SpanResult
+
+#: seconds for which a worker's answer is waited for before it is looked at from outside
+FORCE_PATIENCE = 0.1
+
+
+def withdraw(state: HostState, out: Outgoing, spans: Spans, what: Withdrawal) -> None:
+    """Take these rows back; those that are claimed and not here are refused."""
+    gone = Spans()
+    for client, batch, lo, hi in spans:
+        found = 0
+        for a, b in staging.remove_rows(state, out, client, batch, lo, hi):
+            _tell_withdrawn(out, what, client, batch, a, b)
+            found += b - a
+        if found == hi - lo:
+            continue
+        for worker in state.workers.records.values():
+            for dispatch in worker.dispatches.values():
+                if dispatch.origin.key == (client, batch):
+                    for a, b in dispatch.left:
+                        rows = range(max(a, lo), min(b, hi))
+                        found += len(rows)
+                        _withdraw_from(state, out, worker, client, batch, rows, what)
+        if found < hi - lo and what is Withdrawal.CLAIM:
+            gone.add(client, batch, lo, hi)
+    if gone:
+        out.say(TaskClaimResponse(Spans(), gone))
+
+
+def _withdraw_from(
+    state: HostState, out: Outgoing, worker: WorkerRecord, client: int, batch: int, rows: range, what: Withdrawal
+) -> None:
+    if not rows:
+        return
+    for row in rows:
+        state.withdrawals.withdrawing[client, batch, row] = what
+    first = worker.first
+    if what is Withdrawal.FORCE and first.origin.key == (client, batch) and first.left and first.left[0][0] in rows:
+        worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
+    else:
+        worker_commands.recall(state, out, worker, keep=0)
+        if what is Withdrawal.FORCE:
+            state.withdrawals.look_at[worker.slot] = state.now + FORCE_PATIENCE
+
+
+def look_at_silent(state: HostState, out: Outgoing) -> float:
+    """Look at workers that don't answer though rows of theirs are to end; when to do so next, infinite: never."""
+    look_at = state.withdrawals.look_at
+    for slot, due in list(look_at.items()):
+        worker = state.workers.records.get(slot)
+        if worker is None or not worker.recalling or worker.kill_reason is not None:
+            del look_at[slot]
+        elif due <= state.now:
+            look_at[slot] = state.now + FORCE_PATIENCE
+            out.add(LookAt(slot))
+    return min(look_at.values(), default=math.inf)
+
+
+def take_look(state: HostState, out: Outgoing, event: Looked) -> None:
+    """End a worker that runs a row that is to end even if it runs."""
+    worker = state.workers.records.get(event.slot)
+    number, row = event.begun
+    if worker is None or number not in worker.dispatches:
+        return
+    if state.withdrawals.withdrawing.get((*worker.dispatches[number].origin.key, row)) is Withdrawal.FORCE:
+        worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
+
+
+def _tell_withdrawn(out: Outgoing, what: Withdrawal, client: int, batch: int, lo: int, hi: int) -> None:
+    if what is Withdrawal.CLAIM:
+        granted = Spans()
+        granted.add(client, batch, lo, hi)
+        out.say(TaskClaimResponse(granted, Spans()))
+    else:
+        out.result(client, SpanResult(batch, lo, hi, CANCELLED, 0, 0, NO_SIZES, b""))
+
+
+# ---- what becomes of rows that workers have --------------------------------------------------------------------------
+def take_returned(state: HostState, out: Outgoing, origin: RowRange, lo: int, hi: int) -> None:
+    """Rows come back from a worker: they are withdrawn if that was wanted, or wait for another worker."""
+    if lo >= hi:
+        return
+    withdrawing = state.withdrawals.withdrawing
+    if not withdrawing:
+        staging.admit(state, out, origin, lo, hi, front=True)
+        return
+    client, batch = origin.key
+    for row in range(hi - 1, lo - 1, -1):
+        what = withdrawing.pop((client, batch, row), None)
+        if what is None:
+            staging.admit(state, out, origin, row, row + 1, front=True)
+        else:
+            _tell_withdrawn(out, what, client, batch, row, row + 1)
+
+
+def take_ended(state: HostState, out: Outgoing, client: int, batch: int, lo: int, hi: int) -> None:
+    """Rows have ended: those that were to be withdrawn are not."""
+    withdrawing = state.withdrawals.withdrawing
+    for row in range(lo, hi):
+        if withdrawing.pop((client, batch, row), None) is Withdrawal.CLAIM:
+            refused = Spans()
+            refused.add(client, batch, row, row + 1)
+            out.say(TaskClaimResponse(Spans(), refused))
+
+
+def refuse_running(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
+    """What a worker still has after it gave back all that had not begun is running: it can't be withdrawn."""
+    withdrawing = state.withdrawals.withdrawing
+    if not withdrawing:
+        return
+    running = TaskRunning()
+    refused = Spans()
+    for dispatch in worker.dispatches.values():
+        client, batch = dispatch.origin.key
+        for lo, hi in dispatch.left:
+            for row in range(lo, hi):
+                what = withdrawing.get((client, batch, row))
+                if what is Withdrawal.FORCE:
+                    worker_commands.kill(out, worker, KillKind.CANCELLED, "cancelled by its client")
+                elif what is not None:
+                    del withdrawing[client, batch, row]
+                    (refused if what is Withdrawal.CLAIM else running).add(client, batch, row, row + 1)
+    if running:
+        out.say(running)
+    if refused:
+        out.say(TaskClaimResponse(Spans(), refused))
+
+
+def is_cancelled(state: HostState, client: int, batch: int, row: int) -> bool:
+    """The row is to be cancelled when it comes back."""
+    return state.withdrawals.withdrawing.get((client, batch, row), Withdrawal.CLAIM) is not Withdrawal.CLAIM
+
+
+# ---- rows that the scheduler wants for others ------------------------------------------------------------------------
+def balance(state: HostState, out: Outgoing, message: BalanceRequest) -> None:
+    """The scheduler wants rows that have not begun: now, or when workers have answered."""
+    response = _take_last(state, out, message.rows)
+    asked = False
+    if message.rows and not response:
+        for worker in state.workers.records.values():
+            if worker.rows > 1 and worker.kill_reason is None:
+                worker_commands.recall(state, out, worker)
+                asked = True
+    if asked:
+        state.withdrawals.rows_to_return += message.rows
+    else:
+        out.say(response)
+
+
+def return_rows(state: HostState, out: Outgoing) -> None:
+    """Give the scheduler rows that it wanted, when all workers that were asked for some have answered."""
+    workers = state.workers.records.values()
+    wanted = state.withdrawals.rows_to_return
+    if not wanted or any(worker.recalling for worker in workers):
+        return
+    state.withdrawals.rows_to_return = 0
+    idle = sum(worker.state is IDLE and not worker.blocked for worker in workers)
+    out.say(_take_last(state, out, min(wanted, max(0, state.queued - idle))))
+
+
+def _take_last(state: HostState, out: Outgoing, wanted: int) -> BalanceResponse:
+    response = BalanceResponse()
+    while wanted and (taken := staging.take_last(state, out, wanted)) is not None:
+        origin, lo, hi = taken
+        response.add(*origin.key, lo, hi)
+        wanted -= hi - lo
+    return response

@@ -1,0 +1,54 @@
+"""What is done to one worker: it is told something, asked for rows, rid of objects, ended."""
+
+from scaler.agent.core.events import KillWorker, ToWorker
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state.agent_facts import WorkerRejected
+from scaler.agent.state.host import HostState
+from scaler.agent.state.workers import KillKind, KillReason, WorkerRecord
+from scaler.store.layout import Key
+from scaler.worker_protocol import messages as worker_messages
+from scaler.worker_protocol.messages import Drop, Recall
+
+
+def tell(out: Outgoing, worker: WorkerRecord, message: worker_messages.ToWorker, control: bool = False) -> None:
+    """Send a message; with `control` it is read while user code runs."""
+    out.add(ToWorker(worker.slot, message, control))
+
+
+def recall(state: HostState, out: Outgoing, worker: WorkerRecord, keep: int = 1) -> None:
+    """Ask a worker for its rows that have not begun; `keep` rows stay, the one that runs included.
+
+    One that is still loading what its first row needs is thus left that row: taken back, it would come to run after
+    rows that were behind it. A worker that was asked and has not answered is not asked again.
+    """
+    if not worker.recalling:
+        worker.recalling = True
+        token = state.workers.next_token
+        state.workers.next_token += 1
+        tell(out, worker, Recall(token, keep), control=True)
+
+
+def kill(out: Outgoing, worker: WorkerRecord, kind: KillKind, words: str) -> None:
+    """End a worker, unless that is under way; the row it runs is told why."""
+    if worker.kill_reason is None:
+        worker.kill_reason = KillReason(kind, words)
+        out.add(KillWorker(worker.slot))
+
+
+def reject(state: HostState, out: Outgoing, worker: WorkerRecord, what: str) -> None:
+    """End a worker that said what can't be: nothing that it says from now on is believed."""
+    if worker.kill_reason is not None:
+        return
+    name = next((f", which ran {dispatch.origin.task.name}," for dispatch in worker.dispatches.values()), "")
+    out.log("ERROR", f"worker {worker.slot}{name} {what}: it is ended, and another one is started")
+    kill(out, worker, KillKind.REJECTED, what)
+    if state.facts.wanted:
+        state.facts.tell(WorkerRejected(worker.slot, what))
+
+
+def drop_objects(state: HostState, out: Outgoing, slot: int, keys: list[Key]) -> None:
+    """A worker shall forget objects at once, also while user code runs."""
+    worker = state.workers.records.get(slot)
+    if worker is not None and keys:
+        worker.objects.difference_update(keys)
+        tell(out, worker, Drop(keys), control=True)

@@ -1,0 +1,112 @@
+"""A worker has ended: its rows wait for another one, but for the one that it ran, which may end with it."""
+
+from scaler.agent.core import releasing, staging, withdrawing
+from scaler.agent.core.events import DropObject, WorkerExited
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state import dispatch_moves, worker_moves
+from scaler.agent.state.host import HostState
+from scaler.agent.state.workers import GONE, STARTING, Dispatch, KillKind, WorkerRecord
+from scaler.common.exits import describe_exit
+from scaler.protocol import failures
+from scaler.protocol.messages import ERROR, LOST, u32
+from scaler.protocol.results import SpanResult
+
+#: seconds until a worker that died while starting is started again: doubled each time, up to a bound
+RESTART_SECONDS, RESTART_SECONDS_MAX = 0.05, 5.0
+
+
+def take_exit(state: HostState, out: Outgoing, event: WorkerExited) -> None:
+    """A worker's process ended."""
+    worker = state.workers.records.pop(event.slot, None)
+    if worker is None:
+        return
+    state.follow_ups.workers = True
+    state.workers.ending.discard(event.slot)
+    was_starting = worker.state is STARTING
+    worker_moves.move(state, worker, GONE, describe_exit(event.status))
+    releasing.lose_worker(state, out, event.slot)
+    suspect, row = _suspect(worker, event.begun)
+    for number in list(worker.dispatches):
+        _end_dispatch(state, out, worker, number, row if number == suspect else -1, event)
+    staging.evict(state, out, event.slot)
+    if worker.recalling:
+        withdrawing.return_rows(state, out)
+    if was_starting:
+        _start_again(state, out, event)
+
+
+def _suspect(worker: WorkerRecord, begun: tuple[int, int]) -> tuple[int, int]:
+    """The dispatch and the row that the worker was at; row -1 for none."""
+    number, row = begun
+    if number in worker.dispatches or not worker.dispatches:
+        return number, row
+    # It died between rows, or while it loaded the next function: that row is the one to suspect.
+    number, dispatch = next(iter(worker.dispatches.items()))
+    return number, dispatch.left[0][0] if dispatch.left else -1
+
+
+def _end_dispatch(
+    state: HostState, out: Outgoing, worker: WorkerRecord, number: int, running: int, event: WorkerExited
+) -> None:
+    dispatch = worker.dispatches[number]
+    dispatch_moves.close_dispatch(state, worker, number)
+    _drop_files(state, out, dispatch, running)
+    if dispatch.unwanted:
+        return
+
+    def come_back(lo: int, hi: int) -> None:
+        if lo < hi:
+            dispatch_moves.return_rows(state, worker, number, dispatch, lo, hi)
+            withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
+
+    for lo, hi in reversed(list(dispatch.left)):
+        if lo <= running < hi:
+            come_back(running + 1, hi)
+            row_end = _end_of_running(worker, dispatch, running, event)
+            if row_end is None or withdrawing.is_cancelled(state, *dispatch.origin.key, running):
+                come_back(running, running + 1)
+            else:
+                dispatch_moves.end_rows(state, worker, number, dispatch, running, running + 1, row_end.outcome)
+                withdrawing.take_ended(state, out, *dispatch.origin.key, running, running + 1)
+                out.result(dispatch.origin.client, row_end)
+            come_back(lo, running)
+        else:
+            come_back(lo, hi)
+
+
+def _drop_files(state: HostState, out: Outgoing, dispatch: Dispatch, running: int) -> None:
+    """Rows that had begun may have written a result that nobody was told of."""
+    origin, estimates = dispatch.origin, state.estimates
+    never_stores = origin.function in estimates.durations and not estimates.sizes.get(origin.function)
+    for lo, hi in dispatch.left:
+        for row in range(max(lo, running) if never_stores else lo, min(hi, running + 1)):
+            key = origin.client, origin.task.batch + row
+            if key not in state.objects.index:
+                out.add(DropObject(key))
+
+
+def _end_of_running(worker: WorkerRecord, dispatch: Dispatch, row: int, event: WorkerExited) -> SpanResult | None:
+    """How the row ended that a worker ran, or that it is most likely to have died of; None: it can run again."""
+    task, peak = dispatch.origin.task, 0
+    kind, words = worker.kill_reason or (None, "")
+    if kind is None:
+        outcome, body = LOST, failures.worker_ended(event.pid, event.status).encode()
+    elif kind is KillKind.REJECTED:
+        outcome, body = LOST, failures.worker_rejected(event.pid, words).encode()
+    elif kind is KillKind.TIMEOUT:
+        outcome, body = ERROR, failures.task_timeout(task.name, task.batch + row, task.timeout).encode()
+        peak = worker.peak
+    elif kind is KillKind.MEMORY:
+        outcome, body = ERROR, failures.worker_memory_exceeded(task.name, task.batch + row, words).encode()
+        peak = worker.peak
+    else:  # its worker had to end for another row's sake
+        return None
+    return SpanResult(task.batch, row, row + 1, outcome, 0, peak, u32([len(body)]), body)
+
+
+def _start_again(state: HostState, out: Outgoing, event: WorkerExited) -> None:
+    state.workers.failed_starts += 1
+    delay = min(RESTART_SECONDS * 2**state.workers.failed_starts, RESTART_SECONDS_MAX)
+    state.workers.start_at[event.slot] = state.now + delay
+    how = describe_exit(event.status)
+    out.log("ERROR", f"worker {event.slot} ended while starting: {how}; another try in {delay:.1f} s")

@@ -1,0 +1,152 @@
+"""What workers say of their rows: how they ended, which come back, what they print, what they have written."""
+
+from scaler.agent.core import storing, withdrawing, worker_commands
+from scaler.agent.core.events import Looked, Output
+from scaler.agent.core.outgoing import Outgoing
+from scaler.agent.state import dispatch_moves, worker_moves
+from scaler.agent.state.host import HostState
+from scaler.agent.state.workers import BUSY, IDLE, PARKED, Dispatch, KillKind, WorkerRecord
+from scaler.protocol.messages import LIVE, SIZE, STORED, STREAM, WARN, WARNINGS, TaskOutput
+from scaler.protocol.results import SpanResult
+from scaler.store.layout import Key
+from scaler.worker_protocol import messages as worker_messages
+from scaler.worker_protocol.messages import EndedRows, Flush, Published, Results, Returned
+
+
+def take_results(state: HostState, out: Outgoing, worker: WorkerRecord, message: Results) -> None:
+    """Rows have ended, and dispatches are done with."""
+    for ended in message.ended:
+        _take_ended(state, out, worker, ended)
+    for number in message.done:
+        dispatch = worker.dispatches.get(number)
+        if dispatch is not None and dispatch.left:
+            worker_commands.reject(state, out, worker, "has done with rows of which it has told nothing")
+            return
+        dispatch_moves.close_dispatch(state, worker, number)
+    for dispatch in worker.dispatches.values():
+        dispatch.at = state.now
+        if dispatch.expected is not None:
+            dispatch.expected = state.estimates.durations.get(dispatch.origin.function, 0.0) * dispatch.rows
+        break
+    _note_heard(state, worker)
+
+
+def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedRows) -> None:
+    number, client, batch, lo, hi, outcome, duration, peak, sizes, body = ended
+    dispatch = worker.dispatches.get(number)
+    is_its_own = dispatch is not None and dispatch.origin.key == (client, batch)
+    if (
+        dispatch is None
+        or not is_its_own
+        or not dispatch_moves.end_rows(state, worker, number, dispatch, lo, hi, outcome)
+    ):
+        worker_commands.reject(state, out, worker, "tells of rows that it was not given")
+        if dispatch is None or is_its_own:
+            _drop_values(state, out, worker, ended)
+        return
+    if dispatch.unwanted:
+        _drop_values(state, out, worker, ended)
+        return
+    if state.withdrawals.withdrawing:
+        withdrawing.take_ended(state, out, client, batch, lo, hi)
+    function, estimates = dispatch.origin.function, state.estimates
+    if outcome >= STORED:
+        _take_stored(state, out, worker, ended)
+        estimates.note_size(function, sum(size for (size,) in SIZE.iter_unpack(body)) / (hi - lo))
+        outcome = STORED
+    elif estimates.sizes:
+        estimates.note_size(function, 0.0)
+    out.result(client, SpanResult(batch, lo, hi, outcome, min(duration, 0xFFFFFFFF), peak, sizes, body))
+    estimates.note_duration(function, duration / (hi - lo))
+
+
+def _take_stored(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedRows) -> None:
+    for row, (size,) in enumerate(SIZE.iter_unpack(ended.body), ended.batch + ended.lo):
+        if ended.outcome == LIVE:
+            storing.take_live(state, out, (ended.client, row), size, worker)
+        else:
+            storing.take_file(state, out, (ended.client, row), size)
+
+
+def _drop_values(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedRows) -> None:
+    """Nobody is told of these rows: what they have left in the store or in the worker goes."""
+    if ended.outcome >= STORED:
+        for row in range(ended.lo, ended.hi):
+            storing.take_unwanted(state, out, worker, (ended.client, ended.batch + row), ended.outcome == LIVE)
+
+
+def take_returned(state: HostState, out: Outgoing, worker: WorkerRecord, message: Returned) -> None:
+    """A worker gave back rows that had not begun, asked or not."""
+    for number, client, batch, lo, hi in reversed(message.rows):
+        dispatch = worker.dispatches.get(number)
+        if (
+            dispatch is None
+            or dispatch.origin.key != (client, batch)
+            or not dispatch_moves.return_rows(state, worker, number, dispatch, lo, hi)
+        ):
+            worker_commands.reject(state, out, worker, "gives back rows that it was not given")
+        elif not dispatch.unwanted:
+            withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
+    for number in [number for number, dispatch in worker.dispatches.items() if not dispatch.left]:
+        dispatch_moves.close_dispatch(state, worker, number)
+    if message.token:
+        worker.recalling = False
+        if any(dispatch.unwanted for dispatch in worker.dispatches.values()):
+            worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
+        withdrawing.refuse_running(state, out, worker)
+    _note_heard(state, worker)
+    withdrawing.return_rows(state, out)
+
+
+def _note_heard(state: HostState, worker: WorkerRecord) -> None:
+    """A worker has told all that it has finished; it may have no rows any more."""
+    worker.note_heard(state.now)
+    if not worker.dispatches and worker.state is BUSY:
+        worker_moves.move(state, worker, IDLE)
+        state.follow_ups.workers |= len(state.workers.records) > state.workers.target
+
+
+def take_published(state: HostState, out: Outgoing, worker: WorkerRecord, message: Published) -> None:
+    """A worker wrote live values into files, asked or not."""
+    for key, size, error in message.values:
+        if key not in state.objects.index and _is_running(worker, key):
+            storing.take_file(state, out, key, size)  # of a row whose result is yet to be heard of
+        else:
+            storing.take_published(state, out, worker, key, size, error)
+    if worker.state is PARKED:
+        state.follow_ups.workers = True  # it may end now
+
+
+def _is_running(worker: WorkerRecord, key: Key) -> bool:
+    client, number = key
+    for dispatch in worker.dispatches.values():
+        if dispatch.origin.client == client and not dispatch.unwanted:
+            row = number - dispatch.origin.task.batch
+            if any(lo <= row < hi for lo, hi in dispatch.left):
+                return True
+    return False
+
+
+def take_output(state: HostState, out: Outgoing, worker: WorkerRecord, message: worker_messages.Output) -> None:
+    """A task has printed or warned: it goes to the log, and to its client if that wants it."""
+    client, row, name, stream, text = message
+    if stream != WARNINGS:
+        out.add(Output(name, row, stream, text))
+    wanted = WARN if stream == WARNINGS else STREAM
+    if any(_shows(dispatch, client, wanted) for dispatch in worker.dispatches.values()):
+        out.say(TaskOutput(client, row, name, stream, text))
+
+
+def _shows(dispatch: Dispatch, client: int, wanted: int) -> bool:
+    return dispatch.origin.client == client and bool(dispatch.origin.task.flags & wanted)
+
+
+def take_look(state: HostState, out: Outgoing, event: Looked) -> None:
+    """A worker that runs another row than the first it has not told of keeps results: it is asked for them."""
+    worker = state.workers.records.get(event.slot)
+    number, row = event.begun
+    if worker is None or number not in worker.dispatches or worker.kill_reason is not None:
+        return
+    first, dispatch = next(iter(worker.dispatches.items()))
+    if number != first or not dispatch.left or dispatch.left[0][0] != row:
+        worker_commands.tell(out, worker, Flush(), control=True)

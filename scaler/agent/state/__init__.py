@@ -1,0 +1,1 @@
+"""All that an agent knows: tables and records, each with the moves it may make, and no decisions."""

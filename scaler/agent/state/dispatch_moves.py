@@ -1,0 +1,60 @@
+"""How rows come to a worker and leave it: the only place that changes what a worker has."""
+
+from scaler.agent.state.agent_facts import RowsDispatched, RowsEnded, RowsForgotten, RowsReturned
+from scaler.agent.state.host import HostState
+from scaler.agent.state.rows import RowRange
+from scaler.agent.state.workers import Dispatch, WorkerRecord
+
+
+def open_dispatch(
+    state: HostState, worker: WorkerRecord, origin: RowRange, lo: int, hi: int, expected: float | None
+) -> tuple[int, Dispatch]:
+    """Give rows to a worker, and pin what they use; the dispatch and its number."""
+    number = state.workers.next_dispatch
+    state.workers.next_dispatch += 1
+    dispatch = Dispatch(origin, [(lo, hi)], expected, state.now)
+    if origin.stored:
+        last = hi if origin.needs is not None else lo + 1
+        dispatch.pins = list(dict.fromkeys(key for row in range(lo, last) for key in origin.stored_for(row)))
+        for key in dispatch.pins:
+            state.objects.index.pin(key)
+    worker.dispatches[number] = dispatch
+    if state.facts.wanted:
+        state.facts.tell(RowsDispatched(worker.slot, number, *origin.key, lo, hi))
+    return number, dispatch
+
+
+def end_rows(
+    state: HostState, worker: WorkerRecord, number: int, dispatch: Dispatch, lo: int, hi: int, outcome: int
+) -> bool:
+    """Rows of a dispatch have ended; False, and nothing is changed, if it does not have them."""
+    if not dispatch.take(lo, hi):
+        return False
+    if state.facts.wanted and not dispatch.unwanted:
+        state.facts.tell(RowsEnded(worker.slot, number, *dispatch.origin.key, lo, hi, outcome))
+    return True
+
+
+def return_rows(state: HostState, worker: WorkerRecord, number: int, dispatch: Dispatch, lo: int, hi: int) -> bool:
+    """Rows of a dispatch are without a worker; False, and nothing is changed, if it does not have them."""
+    if not dispatch.take(lo, hi):
+        return False
+    if state.facts.wanted and not dispatch.unwanted:
+        state.facts.tell(RowsReturned(worker.slot, number, *dispatch.origin.key, lo, hi))
+    return True
+
+
+def forget_rows(state: HostState, worker: WorkerRecord, number: int) -> None:
+    """Nobody wants what comes of a dispatch; its worker still has it."""
+    dispatch = worker.dispatches[number]
+    if not dispatch.unwanted:
+        dispatch.unwanted = True
+        if state.facts.wanted:
+            state.facts.tell(RowsForgotten(worker.slot, number))
+
+
+def close_dispatch(state: HostState, worker: WorkerRecord, number: int) -> None:
+    """A worker has nothing of a dispatch any more: all its rows have left it, or nobody wants what comes of them."""
+    dispatch = worker.dispatches.pop(number, None)
+    if dispatch is not None and dispatch.pins:
+        state.objects.release_pins(dispatch.pins)

@@ -1,0 +1,41 @@
+"""Rows that are wanted back from workers: by whom, and what is to be done with them when they come."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+#: client, batch, row
+Row = tuple[int, int, int]
+
+
+class Withdrawal(StrEnum):
+    """What becomes of a row that is given back."""
+
+    #: its client runs it itself
+    CLAIM = "claim"
+    #: it is reported as cancelled
+    CANCEL = "cancel"
+    #: the same, and its worker is ended if it runs already
+    FORCE = "force"
+
+
+@dataclass(slots=True, eq=False)
+class WithdrawalTable:
+    """What workers were asked for."""
+
+    #: rows that workers have, and what becomes of each as soon as it is given back
+    withdrawing: dict[Row, Withdrawal] = field(default_factory=dict)
+    #: slots of workers asked for rows that end even if they run -> when to look what they do, seconds
+    look_at: dict[int, float] = field(default_factory=dict)
+    #: rows that the scheduler wants back and that workers have been asked for
+    rows_to_return: int = 0
+
+    def drop_client(self, client: int) -> None:
+        """Nobody asks for rows of a client any more."""
+        for row in [row for row in self.withdrawing if row[0] == client]:
+            del self.withdrawing[row]
+
+    def clear(self) -> None:
+        """Nobody asks for anything any more."""
+        self.withdrawing.clear()
+        self.look_at.clear()
+        self.rows_to_return = 0

@@ -1,0 +1,210 @@
+"""What an agent knows of its workers and of the rows they have.
+
+A row at an agent is in exactly one place: ready for any worker or for a certain one, waiting for objects, or in `left`
+of one dispatch of one worker.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from scaler.agent.state.rows import RowRange
+from scaler.store.layout import Key
+
+#: seconds after which a worker that has told nothing is looked at: it sends results with those of the next rows if
+#: these begin within 4 ms, and one of them may take long
+QUIET_SECONDS = 0.02
+#: moves of a worker that are remembered
+HISTORY = 8
+
+
+class WorkerState(StrEnum):
+    """Where a worker is in its life."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BUSY = "busy"
+    PARKED = "parked"
+    GONE = "gone"
+
+
+#: as names of their own: looking one up in its class costs more than the rest of a comparison
+STARTING, IDLE, BUSY, PARKED, GONE = WorkerState
+
+
+class KillKind(StrEnum):
+    """Why a worker is ended."""
+
+    #: its row ran longer than it may
+    TIMEOUT = "timeout"
+    #: it takes more memory than it may
+    MEMORY = "memory"
+    #: its row was cancelled, even if it runs
+    CANCELLED = "cancelled"
+    #: the client of its row is gone
+    UNWANTED = "unwanted"
+    #: the scheduler has lost sight of this agent
+    DROPPED = "dropped"
+    #: there are more workers than are needed; it ends by itself
+    SURPLUS = "surplus"
+    #: it said what can't be, or made a move that can't be
+    REJECTED = "rejected"
+
+
+class KillReason(NamedTuple):
+    """Why a worker is ended, for the row that it runs."""
+
+    kind: KillKind
+    words: str
+
+
+#: a move of a worker, as it is remembered: when (seconds), from which state, to which, and why
+WorkerMove = tuple[float, WorkerState, WorkerState, str]
+
+
+@dataclass(slots=True, eq=False)
+class Dispatch:
+    """Rows that were handed to a worker."""
+
+    origin: RowRange
+    #: spans that have not been reported, ascending
+    left: list[tuple[int, int]]
+    #: what all of it should take, microseconds; None while the function is unknown
+    expected: float | None
+    #: when it was handed out, or when what was before it was reported; seconds
+    at: float
+    #: its client is gone: nobody wants what comes of it
+    unwanted: bool = False
+    #: stored objects that it uses, pinned in the index
+    pins: list[Key] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        """Rows that have not been reported."""
+        return sum(hi - lo for lo, hi in self.left)
+
+    def take(self, lo: int, hi: int) -> bool:
+        """Rows [lo, hi) are reported; False if they are not here."""
+        left = self.left
+        for i, (a, b) in enumerate(left):
+            if a <= lo and hi <= b:
+                left[i : i + 1] = [span for span in ((a, lo), (hi, b)) if span[0] < span[1]]
+                return True
+        return False
+
+
+@dataclass(slots=True, eq=False)
+class WorkerRecord:
+    """A worker process."""
+
+    slot: int
+    #: changed by `worker_moves.move` alone
+    state: WorkerState = STARTING
+    #: its last moves, oldest first
+    history: "deque[WorkerMove]" = field(default_factory=lambda: deque(maxlen=HISTORY))
+    #: by number, in order; empty unless it is busy
+    dispatches: dict[int, Dispatch] = field(default_factory=dict)
+    #: objects that it was sent, or made and keeps
+    objects: set[Key] = field(default_factory=set)
+    #: objects it has and need not keep, to be told with the next rows
+    stale: list[Key] = field(default_factory=list)
+    #: its task waits for other tasks: another worker takes its place
+    blocked: bool = False
+    #: it was asked for rows, and has not answered
+    recalling: bool = False
+    #: when to see whether it keeps results back; infinite: that has been done since it last said something
+    look_at: float = math.inf
+    #: why it is being ended; None: it isn't
+    kill_reason: KillReason | None = None
+    #: bytes of memory that are its alone, as last sampled, and the most since it was started
+    memory: int = 0
+    peak: int = 0
+
+    def note_heard(self, now: float) -> None:
+        """It has told all that it has finished, or begins with nothing to tell."""
+        self.look_at = now + QUIET_SECONDS
+
+    @property
+    def is_rejected(self) -> bool:
+        """It said what can't be: nothing that it says is believed."""
+        return self.kill_reason is not None and self.kill_reason.kind == KillKind.REJECTED
+
+    @property
+    def is_without_task(self) -> bool:
+        """It is there, and runs nothing."""
+        return self.state in (IDLE, PARKED)
+
+    @property
+    def takes_rows(self) -> bool:
+        """It will take rows now or when it has done those it has."""
+        return self.kill_reason is None and not self.blocked and self.state in (IDLE, BUSY)
+
+    @property
+    def first(self) -> Dispatch:
+        """The oldest of its dispatches. Raises StopIteration if there are none."""
+        return next(iter(self.dispatches.values()))
+
+    @property
+    def expected(self) -> float | None:
+        """Microseconds of work handed to it; None if any of it is unknown."""
+        total = 0.0
+        for dispatch in self.dispatches.values():
+            if dispatch.expected is None:
+                return None
+            total += dispatch.expected
+        return total
+
+    @property
+    def due(self) -> float:
+        """When what it has should be done, generously; what is behind it is taken back then. It must be busy."""
+        expected = self.expected
+        return self.first.at + (0.005 if expected is None else 0.005 + 2e-6 * expected)
+
+    @property
+    def is_crowded(self) -> bool:
+        """It has more rows than the one it runs."""
+        if len(self.dispatches) != 1:
+            return len(self.dispatches) > 1
+        (dispatch,) = self.dispatches.values()
+        left = dispatch.left
+        return len(left) > 1 or (len(left) == 1 and left[0][1] - left[0][0] > 1)
+
+    @property
+    def rows(self) -> int:
+        """Rows handed to it and not reported."""
+        return sum(dispatch.rows for dispatch in self.dispatches.values())
+
+
+@dataclass(slots=True, eq=False)
+class WorkerPool:
+    """The workers of an agent, those that are to be started, and those that are still to end."""
+
+    #: workers that the host should have at work
+    target: int
+    #: by slot
+    records: dict[int, WorkerRecord] = field(default_factory=dict)
+    #: slots to start at a time: at first all, later those whose workers died while starting
+    start_at: dict[int, float] = field(default_factory=dict)
+    #: workers that died while starting, since one was ready
+    failed_starts: int = 0
+    #: slots of workers that ran rows when the agent began anew, and have not ended: until then nothing is handed out,
+    #: so that what they write is never taken for something else
+    ending: set[int] = field(default_factory=set)
+    #: number of the next dispatch, and of the next recall
+    next_dispatch: int = 1
+    next_token: int = 1
+
+    @property
+    def is_working(self) -> bool:
+        """Some worker runs a row that does not wait for other rows."""
+        return any(record.state is BUSY and not record.blocked for record in self.records.values())
+
+    @property
+    def free_slot(self) -> int:
+        """The first slot without a worker."""
+        slot = 0
+        while slot in self.records or slot in self.start_at:
+            slot += 1
+        return slot

@@ -1,0 +1,317 @@
+"""What an agent knows: its tables of moves, what it tells of them, and what it finds out when it looks at itself."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from simulator.scripted import FakeAgent
+
+from scaler.agent.core import events as ev
+from scaler.agent.core.agent_core import AgentCore
+from scaler.agent.core.phases import PHASES
+from scaler.agent.state import object_moves, worker_moves
+from scaler.agent.state.agent_facts import (
+    Fact,
+    ObjectMoved,
+    RowsDispatched,
+    RowsEnded,
+    RowsForgotten,
+    RowsReturned,
+    WorkerMoved,
+    WorkerRejected,
+)
+from scaler.agent.state.host import HostState
+from scaler.agent.state.object_moves import OBJECT_TRANSITIONS, IllegalObjectMove
+from scaler.agent.state.objects import ObjectState
+from scaler.agent.state.validate import validate
+from scaler.agent.state.withdrawals import Withdrawal
+from scaler.agent.state.worker_moves import WORKER_TRANSITIONS, IllegalWorkerMove
+from scaler.agent.state.workers import HISTORY, WorkerState
+from scaler.protocol.messages import LOST, VALUES_LIST, ClientDeparture, Neighbours, ObjectGone, u32
+from scaler.worker_protocol import messages as wm
+
+C, MB = FakeAgent.CLIENT, 1_000_000
+
+
+class Told:
+    """The facts of an agent, step by step."""
+
+    def __init__(self, fake: FakeAgent) -> None:
+        self.facts: list[Fact] = []
+        fake.core.state.facts.subscribe(self._note)
+
+    def _note(self, now: float, facts: Sequence[Fact]) -> None:
+        self.facts += facts
+
+    def take(self, *kinds: type[Fact]) -> list[Fact]:
+        """Facts of these kinds since the last time; all are forgotten."""
+        facts, self.facts = self.facts, []
+        return [fact for fact in facts if isinstance(fact, kinds)]
+
+
+def careless(workers: int) -> FakeAgent:
+    """An agent as it is in production: it mends what it can."""
+    fake = FakeAgent(workers)
+    fake.core.state.strict = False
+    return fake
+
+
+# ---- facts -----------------------------------------------------------------------------------------------------------
+def test_a_row_is_told_of_from_its_worker_to_its_end() -> None:
+    fake = FakeAgent(1)
+    told = Told(fake)
+    fake.give(10, 0, 1)
+    number = fake.runs[0][0].dispatch
+    assert told.take(RowsDispatched, WorkerMoved) == [
+        RowsDispatched(0, number, C, 10, 0, 1), WorkerMoved(0, "idle", "busy", "rows were handed to it")
+    ]  # fmt: skip
+    fake.finish(0)
+    assert told.take(RowsEnded, RowsReturned, WorkerMoved) == [
+        RowsEnded(0, number, C, 10, 0, 1, VALUES_LIST), WorkerMoved(0, "busy", "idle", "all its rows are reported")
+    ]  # fmt: skip
+
+
+def test_rows_of_a_worker_that_dies_are_told_of_one_by_one() -> None:
+    fake = FakeAgent(1)
+    fake.give(1, 0, 1)
+    fake.finish(0)
+    fake.give(10, 0, 5)
+    number = fake.runs[0][0].dispatch
+    told = Told(fake)
+    fake.handle(ev.WorkerExited(0, 100, 11, (number, 2)))
+    assert told.take(RowsEnded, RowsReturned, WorkerMoved) == [
+        WorkerMoved(0, "busy", "gone", "was killed by SIGSEGV"),
+        RowsReturned(0, number, C, 10, 3, 5),
+        RowsEnded(0, number, C, 10, 2, 3, LOST),
+        RowsReturned(0, number, C, 10, 0, 2),
+    ]
+
+
+def test_rows_that_nobody_wants_any_more_are_told_of_once() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    number = fake.runs[0][0].dispatch
+    told = Told(fake)
+    fake.tell(ClientDeparture(C))
+    fake.finish(0)
+    assert told.take(RowsForgotten, RowsEnded, RowsReturned) == [RowsForgotten(0, number)]
+
+
+def test_a_worker_that_lies_is_told_of() -> None:
+    fake = FakeAgent(1)
+    told = Told(fake)
+    fake.worker(0, wm.Ready(1))
+    assert told.take(WorkerRejected) == [WorkerRejected(0, "says for the second time that it is ready")]
+
+
+def test_an_object_is_told_of_wherever_it_goes() -> None:
+    fake = FakeAgent(1)
+    told = Told(fake)
+    fake.give(10, 0, 1)
+    ((key),) = fake.makes(0, live=True)
+    fake.handle(ev.Requested(key))
+    fake.worker(0, wm.Published([wm.PublishedValue(key, MB, "there is no room")]))
+    fake.now += 1.0
+    fake.handle(ev.Tick())
+    fake.worker(0, wm.Published([wm.PublishedValue(key, MB, None)]))
+    moves = [(fact.before, fact.after, fact.slot) for fact in told.take(ObjectMoved) if isinstance(fact, ObjectMoved)]
+    assert moves == [
+        ("absent", "live", 0),
+        ("live", "publishing", 0),
+        ("publishing", "backing off", 0),
+        ("backing off", "publishing", 0),
+        ("publishing", "stored", None),
+    ]
+
+
+def test_nothing_is_told_while_nobody_listens() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.makes(0, live=True)
+    assert fake.core.state.facts.told == []
+
+
+# ---- moves -----------------------------------------------------------------------------------------------------------
+def test_every_state_can_be_left_but_the_last() -> None:
+    assert {before for before, _ in WORKER_TRANSITIONS} == set(WorkerState) - {WorkerState.GONE}
+    assert (
+        {before for before, _ in OBJECT_TRANSITIONS} == set(ObjectState) == {after for _, after in OBJECT_TRANSITIONS}
+    )
+
+
+def test_a_move_that_no_table_has_is_raised_in_tests() -> None:
+    fake = FakeAgent(1)
+    state = fake.core.state
+    state.workers.records[0].blocked = True  # else it would be handed rows, which is not the point
+    worker_moves.move(state, state.workers.records[0], WorkerState.PARKED)
+    with pytest.raises(IllegalWorkerMove, match="worker 0 went from parked to busy"):
+        worker_moves.move(state, state.workers.records[0], WorkerState.BUSY)
+    with pytest.raises(IllegalObjectMove, match="from absent to on disk"):
+        object_moves.move(state, (C, 5), state.objects.record((C, 5)), ObjectState.ON_DISK, size=MB)
+
+
+def test_in_production_a_worker_in_disorder_is_replaced_and_the_log_has_its_last_moves() -> None:
+    fake = careless(1)
+    fake.give(10, 0, 1)
+    state = fake.core.state
+    worker = state.workers.records[0]
+    worker_moves.move(state, worker, WorkerState.PARKED)
+    fake.handle(ev.Tick())
+    assert fake.killed == [0]
+    story, line = fake.logged
+    assert story.splitlines()[0] == "a defect of the agent: worker 0 went from busy to parked. Its last moves:"
+    assert "idle -> busy: rows were handed to it" in story
+    assert "worker 0, which ran f, is in disorder: it is ended" in line
+    fake.dies(0)
+    assert fake.started == [0, 0]
+    assert validate(state) == []
+
+
+def test_in_production_an_object_in_disorder_is_let_go() -> None:
+    fake = careless(1)
+    fake.give(10, 0, 1)
+    (key,) = fake.makes(0)
+    state = fake.core.state
+    object_moves.move(state, key, state.objects.records[key], ObjectState.RESTORING)
+    fake.handle(ev.Tick())
+    assert "was to go from stored to restoring; the object is let go" in fake.logged[0]
+    assert [list(message) for message in fake.heard(ObjectGone)] == [[key]]
+    assert fake.asked(ev.DropObject) == [key]
+    assert validate(state) == []
+
+
+def test_a_worker_remembers_its_last_moves_and_no_more() -> None:
+    fake = FakeAgent(1)
+    for batch in range(10):
+        fake.give(10 + batch, 0, 1)
+        fake.finish(0)
+    history = fake.core.state.workers.records[0].history
+    assert len(history) == HISTORY
+    assert [after for _, _, after, _ in history] == ["busy", "idle"] * (HISTORY // 2)
+
+
+# ---- phases ----------------------------------------------------------------------------------------------------------
+def test_phases_run_in_this_order() -> None:
+    """Objects are tried again before room is made for them, and rows are staged before they are handed out."""
+    names = [phase.name for phase in PHASES]
+    assert len(set(names)) == len(names)
+    for before, after in (
+        ("start workers", "keep the number of workers"),
+        ("try objects again", "make room"),
+        ("make room", "stage waiting rows"),
+        ("stage waiting rows", "hand out rows"),
+        ("hand out rows", "attend to workers"),
+    ):
+        assert names.index(before) < names.index(after)
+
+
+def test_an_agent_with_nothing_to_do_wants_nothing_and_is_not_woken_again_and_again() -> None:
+    core = AgentCore(0)
+    assert core.handle([ev.Tick()], 1.0) == []
+    core = FakeAgent(2).core
+    assert core.handle([ev.Tick()], 0.5) == []
+
+
+# ---- looking at itself -----------------------------------------------------------------------------------------------
+def prepared() -> HostState:
+    """An agent with rows in a worker, ready and waiting, and with objects in some states, all as it must be."""
+    fake = FakeAgent(2)
+    fake.give(10, 0, 1)
+    fake.makes(0, live=True)
+    fake.give(20, 0, 1)
+    fake.makes(0)
+    fake.give(30, 0, 40, timeout=9.0)
+    fake.handle(ev.Requested((C, 10)))
+    fake.tell(Neighbours(u32([9]), ("tcp://other:1",)))
+    fake.give_dependents(40, [[5]], holders=[9])
+    assert validate(fake.core.state) == []
+    assert fake.core.state.ready.rows
+    assert fake.core.state.waiting.rows
+    return fake.core.state
+
+
+def a_worker(state: HostState, kind: WorkerState) -> int:
+    """The slot of a worker in this state."""
+    return next(slot for slot, worker in state.workers.records.items() if worker.state is kind)
+
+
+def spoil_row_twice(state: HostState) -> None:
+    worker = state.workers.records[a_worker(state, WorkerState.BUSY)]
+    state.ready.put(worker.first.origin, *worker.first.left[0], None, False)
+
+
+def spoil_row_lost(state: HostState) -> None:
+    state.waiting.rows += 1
+
+
+def spoil_worker_state(state: HostState) -> None:
+    state.workers.records[a_worker(state, WorkerState.BUSY)].state = WorkerState.IDLE
+
+
+def spoil_dispatch(state: HostState) -> None:
+    state.workers.records[a_worker(state, WorkerState.BUSY)].first.left.clear()
+
+
+def spoil_pins(state: HostState) -> None:
+    state.objects.index.pin((C, 20))
+
+
+def spoil_object_state(state: HostState) -> None:
+    state.objects.records[C, 20].state = ObjectState.ON_DISK
+
+
+def spoil_object_record(state: HostState) -> None:
+    del state.objects.records[C, 20]
+
+
+def spoil_waiter(state: HostState) -> None:
+    state.objects.records[C, 10].wanted = False
+
+
+def spoil_leaving(state: HostState) -> None:
+    state.objects.leaving += 1
+
+
+def spoil_backing_off(state: HostState) -> None:
+    state.objects.backing_off[C, 20] = state.objects.records[C, 20]
+
+
+def spoil_withdrawal(state: HostState) -> None:
+    state.withdrawals.withdrawing[C, 99, 0] = Withdrawal.CANCEL
+
+
+def spoil_return(state: HostState) -> None:
+    state.withdrawals.rows_to_return = 1
+
+
+def spoil_coming(state: HostState) -> None:
+    state.waiting.coming += 1
+
+
+def spoil_local_queue(state: HostState) -> None:
+    worker = state.workers.records[a_worker(state, WorkerState.BUSY)]
+    state.ready.put(worker.first.origin, 30, 31, 77, False)
+
+
+def spoil_follow_ups(state: HostState) -> None:
+    state.follow_ups.arrived.append((C, 10))
+
+
+def spoil_starts(state: HostState) -> None:
+    state.workers.start_at[0] = 0.0
+
+
+def spoil_ending(state: HostState) -> None:
+    state.workers.ending.add(77)
+
+
+def spoil_idle(state: HostState) -> None:
+    worker = state.workers.records[a_worker(state, WorkerState.BUSY)]
+    worker.dispatches.clear()
+    worker.state = WorkerState.IDLE
+
+
+@pytest.mark.parametrize("spoil", [value for name, value in sorted(globals().items()) if name.startswith("spoil_")])
+def test_each_thing_that_does_not_hold_is_found(spoil: Callable[[HostState], None]) -> None:
+    state = prepared()
+    spoil(state)
+    assert validate(state), f"{spoil.__name__} was not found"
