@@ -28,7 +28,7 @@ def _generator() -> ModuleType:
 
 def test_what_is_made_from_the_code_is_up_to_date() -> None:
     generator = _generator()
-    assert {page.name for page in generator.pages()} == {"protocol.md", "running.md", "states.md"}
+    assert {page.name for page in generator.pages()} == {"architecture.md", "protocol.md", "running.md", "states.md"}
     for page in generator.pages():
         text = page.read_text()
         assert text == generator.renewed(text), f"run `python docs/generate.py`: {page.name} is not up to date"

@@ -66,7 +66,7 @@ class StoreQuestions:
 
     # ---- for those who ask -----------------------------------------------------------------------------------------
     def offers(self, standalone: bool, deadline: float) -> StoreOffers | None:
-        """The stores that there are; `standalone`: no directory of an agent can be used from here. None if no answer comes in time.
+        """The stores that there are; `standalone`: no agent's directory can be used from here. None: no answer in time.
 
         One thread at a time. Blocks; raises `ForkedClient`, `ConnectionFailed`.
         """
