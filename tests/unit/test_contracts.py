@@ -120,6 +120,31 @@ def test_a_schedulers_process_loads_nothing_that_pickles() -> None:
     assert loaded <= {"pickle", "_pickle", "_compat_pickle"}
 
 
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("core/admission.py", "def planted(batch):\n    batch.place[0] = 2"),
+        ("core/planted.py", "def planted(batch):\n    column = batch.place\n    column[0:3] = column[3:6]"),
+        ("server.py", "def planted(batches):\n    batches[7].place.pop()"),
+    ],
+)
+def test_nobody_but_transitions_moves_a_row(copy: Path, plant: Plant, module: str, text: str) -> None:
+    assert broken(copy, "places") == ""
+    plant(f"scaler/scheduler/{module}", text)
+    name = f"scaler.scheduler.{module.removesuffix('.py').replace('/', '.')}"
+    assert f"{name} changes .place in line" in broken(copy, "places")
+
+
+def test_who_moves_rows_must_be_there(copy: Path) -> None:
+    path = copy / "scaler" / "scheduler" / "state" / "transitions.py"
+    before = path.read_text()
+    path.write_text(before.replace(".place", ".elsewhere"))
+    try:
+        assert "scaler.scheduler.state.transitions does not change .place: has it moved?" in broken(copy, "places")
+    finally:
+        path.write_text(before)
+
+
 WRITES = {
     "a cell": "batch.place[3] = 1",
     "a slice": "batch.place[lo:hi] = u32([1])",

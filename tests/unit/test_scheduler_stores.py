@@ -259,6 +259,20 @@ def test_a_lost_intermediate_is_computed_again_with_what_it_needs_in_turn(two: A
     assert not fake.core.state.clients[client].values.objects.keys() - {1}
 
 
+def test_a_value_that_is_small_when_it_is_computed_again_is_made_for_good(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, graph(10, [[], [0], [0]], [1, 2]))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.lose(first)
+    fake.report(second, client, result(10, 0, 1, VALUES_EACH))
+    fake.report(second, client, result(10, 1, 3))
+    assert [(lo, hi) for _, lo, hi, _ in ended(fake, client)] == [(1, 2), (2, 3)]
+    record = fake.core.state.clients[client]
+    assert not record.batches
+    assert not record.remembered, "nothing of it can be lost any more"
+    assert not record.values.objects.keys() - {1}
+
+
 def test_small_values_are_not_computed_again(two: Any) -> None:
     fake, first, second, client = two
     fake.say(client, graph(10, [[], [0], [1]], [2]))
