@@ -188,6 +188,20 @@ def test_a_client_reads_by_way_of_the_agent_on_its_host(one: Any) -> None:
     assert (answer.ids.tolist(), answer.outcomes.tolist(), answer.agent) == ([10], [0], agent)
 
 
+def test_only_the_agent_that_was_asked_says_where_an_object_can_be_read(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, task(10, 1))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.say(client, names(0, 10, cls=ObjectRequest))
+    assert fake.heard(first, ObjectFetch)
+    for outcome, reason in ((0, ""), (1, "it is not here")):
+        fake.say(second, ObjectResponse(u32([client]), u64([10]), u8([outcome]), second, reason))
+    assert fake.heard(client, ObjectResponse) == []
+    fake.say(first, ObjectResponse(u32([client]), u64([10]), u8([0]), first))
+    (answer,) = fake.heard(client, ObjectResponse)
+    assert (answer.outcomes.tolist(), answer.agent) == ([0], first)
+
+
 def test_a_client_elsewhere_reads_by_way_of_the_store_beside_the_scheduler() -> None:
     fake = FakeScheduler(1)
     (agent,) = fake.agents
