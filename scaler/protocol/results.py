@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from scaler.protocol.messages import SIZE, STORED, VALUES_EACH, VALUES_LIST, Frame, TaskResult, sizes_of, u32
-from scaler.protocol.value_list import each_value, parts_of_list
+from scaler.protocol.value_list import cut_list, each_value
 
 NO_SIZES = u32()
 
@@ -70,14 +70,14 @@ def stored_sizes(span: SpanResult) -> Iterator[int]:
         yield size
 
 
-def parts_of(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult]:
+def cut(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult]:
     """The rows [lo, hi) of a span for each of these runs, in ascending order, without what its other rows took.
 
     ProtocolError for a list of values that is none.
     """
     batch, first, last, outcome, _, _, sizes, body = span
     if outcome == VALUES_LIST:
-        lists = parts_of_list(body, last - first, [(lo - first, hi - first) for lo, hi in runs])
+        lists = cut_list(body, last - first, [(lo - first, hi - first) for lo, hi in runs])
         return [
             SpanResult(batch, lo, hi, outcome, 0, 0, u32([len(part)]), part)
             for (lo, hi), part in zip(runs, lists, strict=True)
@@ -95,7 +95,7 @@ def parts_of(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResu
 
 
 def each_of(span: SpanResult) -> SpanResult:
-    """The span of a list with a payload for each row instead; others as they are. ProtocolError as `parts_of`."""
+    """The span of a list with a payload for each row instead; others as they are. ProtocolError as `cut`."""
     if span.outcome != VALUES_LIST:
         return span
     values = each_value(span.body, span.hi - span.lo)

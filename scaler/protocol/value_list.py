@@ -94,7 +94,7 @@ def each_value(body: bytes | memoryview, rows: int) -> list[bytes]:
     return [_BEGIN + code + _END for code in _values(bytes(body), rows)]
 
 
-def parts_of_list(body: bytes | memoryview, rows: int, runs: Sequence[tuple[int, int]]) -> list[bytes]:
+def cut_list(body: bytes | memoryview, rows: int, runs: Sequence[tuple[int, int]]) -> list[bytes]:
     """Of the list of `rows` values in `body`, the list of those in [lo, hi) for each run. Raises ProtocolError."""
     values = _values(bytes(body), rows)
     return [b"".join((_BEGIN, _LIST, b"(", *values[lo:hi], b"e", _END)) for lo, hi in runs]

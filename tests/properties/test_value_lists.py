@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import STORED, VALUES_EACH, VALUES_LIST, u32
-from scaler.protocol.results import SpanResult, each_of, parts_of, rows_of, values_of
-from scaler.protocol.value_list import OPCODES, each_value, parts_of_list
+from scaler.protocol.results import SpanResult, cut, each_of, rows_of, values_of
+from scaler.protocol.value_list import OPCODES, cut_list, each_value
 from scaler.serialize.payload import PROTOCOL, SCALARS
 
 CAREFULLY = settings(max_examples=300, deadline=None)
@@ -57,7 +57,7 @@ def span_of(values: list[Any], lo: int = 7, protocol: int = PROTOCOL) -> SpanRes
 def test_a_part_of_a_list_is_the_slice_of_its_values(values: list[Any], data: st.DataObject, protocol: int) -> None:
     bounds = sorted(data.draw(st.lists(st.integers(0, len(values)), min_size=2, max_size=6, unique=True)))
     runs = [(7 + lo, 7 + hi) for lo, hi in zip(bounds[::2], bounds[1::2], strict=False)]
-    parts = parts_of(span_of(values, protocol=protocol), runs)
+    parts = cut(span_of(values, protocol=protocol), runs)
     assert [(part.lo, part.hi) for part in parts] == runs
     for part in parts:
         assert part.sizes.tolist() == [len(part.body)]
@@ -78,14 +78,14 @@ def test_each_value_of_a_list_stands_by_itself(values: list[Any]) -> None:
 @CAREFULLY
 @given(values=LISTS)
 def test_a_part_of_a_part_is_a_part(values: list[Any]) -> None:
-    (part,) = parts_of_list(pickle.dumps(values, PROTOCOL), len(values), [(0, len(values))])
+    (part,) = cut_list(pickle.dumps(values, PROTOCOL), len(values), [(0, len(values))])
     assert all_same([pickle.loads(value) for value in each_value(part, len(values))], values)
 
 
 def attempt(data: bytes, rows: int) -> None:
     """Cut; what is cut has to be a list of as many plain values, anything but that and a ProtocolError fails."""
     try:
-        (part,) = parts_of_list(data, rows, [(0, rows)])
+        (part,) = cut_list(data, rows, [(0, rows)])
     except ProtocolError as error:
         said = str(error)
         assert "\n" not in said
@@ -160,6 +160,6 @@ def test_parts_of_other_spans_have_the_payloads_of_their_rows(sizes: list[int], 
     outcome = data.draw(st.sampled_from([VALUES_EACH, STORED]))
     span = SpanResult(10, 0, len(sizes), outcome, 1, 2, u32(sizes), b"".join(payloads))
     bounds = sorted(data.draw(st.lists(st.integers(0, len(sizes)), max_size=8, unique=True)))
-    for part in parts_of(span, list(zip(bounds[::2], bounds[1::2], strict=False))):
+    for part in cut(span, list(zip(bounds[::2], bounds[1::2], strict=False))):
         assert [bytes(value) for value in values_of(part)] == payloads[part.lo : part.hi]
     assert [bytes(row.body) for row in rows_of(span)] == payloads

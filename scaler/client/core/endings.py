@@ -22,7 +22,7 @@ from scaler.protocol.messages import (
     TaskRunning,
     u32,
 )
-from scaler.protocol.results import SpanResult, parts_of, spans_of
+from scaler.protocol.results import SpanResult, cut, spans_of
 
 
 class RowEndings:
@@ -117,7 +117,7 @@ class RowEndings:
 def _parts(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult]:
     """These rows of a span; as failed ones where they can't be told apart."""
     try:
-        return parts_of(span, runs)
+        return cut(span, runs)
     except ProtocolError as problem:
         record = failures.results_damaged(str(problem)).encode()
         size = u32([len(record)])

@@ -1,9 +1,9 @@
 """The messages of the protocol as plain data; `scaler.capnp` says the same for other languages.
 
-    handshake       how a session begins            row_control     rows taken out, claimed, given back
-    liveness        who is still there              object_places   objects and where they are
-    tasks           rows to be run                  leaving         goodbyes
-    outcomes        how they ended                  columns, message   what all are made of
+    handshake       how a session begins                row_control     rows taken out, claimed, given back
+    presence        who is there, and goodbyes          object_places   objects and where they are
+    tasks           rows to be run                      columns         what has many things at once
+    outcomes        how they ended                      message         what all messages have in common
 
 `bodies` of a message are payload frames, never copied into the header. `validate` says what a well-formed message is;
 the codec calls it on everything that comes from outside.
@@ -47,15 +47,6 @@ from scaler.protocol.codes import (
 )
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
 from scaler.protocol.messages.handshake import Ack, Hello, Refused, Welcome
-from scaler.protocol.messages.leaving import (
-    ClientClear,
-    ClientDeparture,
-    ClientShutdown,
-    DisconnectRequest,
-    DisconnectResponse,
-    ShutdownResponse,
-)
-from scaler.protocol.messages.liveness import Heartbeat, HeartbeatEcho
 from scaler.protocol.messages.message import Malformed, Message
 from scaler.protocol.messages.object_places import (
     Neighbours,
@@ -71,6 +62,16 @@ from scaler.protocol.messages.object_places import (
     StoreRequest,
 )
 from scaler.protocol.messages.outcomes import TaskOutput, TaskResult
+from scaler.protocol.messages.presence import (
+    ClientClear,
+    ClientDeparture,
+    ClientShutdown,
+    DisconnectRequest,
+    DisconnectResponse,
+    Heartbeat,
+    HeartbeatEcho,
+    ShutdownResponse,
+)
 from scaler.protocol.messages.row_control import (
     BalanceRequest,
     BalanceResponse,
