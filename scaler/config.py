@@ -171,6 +171,7 @@ class AgentConfig:
     max_message_bytes: MaxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("connect without keys and in the clear")] = False
+    validate: Validate = False
     log_level: LogLevel = "INFO"
     log_path: LogPath = DEFAULT_LOG_PATH
 

@@ -19,7 +19,9 @@ from scaler.agent.core.events import Event, FromScheduler, Welcomed
 from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell, log_output
 from scaler.agent.store import HostStore, store_context
+from scaler.agent.validating import ValidatingCore
 from scaler.agent.workers import Zygote
+from scaler.common.findings import InvalidState
 from scaler.common.loop import make_loop
 from scaler.config import AgentConfig
 from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError
@@ -61,7 +63,8 @@ class Daemon:
             **store_context(store, limits, workers),
         }  # fmt: skip
         core = AgentCore(workers, limits)
-        self._shell = AgentShell(core, zygote, store, self.loop, context, log_output)
+        watched = ValidatingCore(core) if config.validate else core
+        self._shell = AgentShell(watched, zygote, store, self.loop, context, log_output)
         self.loop.on_signal(signal.SIGUSR1, self._shell.log_holdings)
         self._connection: Connection | None = None
         #: a connection that was made and waits for the loop's attention
@@ -209,7 +212,11 @@ def run(config: AgentConfig) -> int:
         raise
     gc.freeze()
     gc.set_threshold(50_000)
-    daemon.run()
+    try:
+        daemon.run()
+    except InvalidState as error:
+        logger.critical("ClusterProcess: a defect, the agent's state does not add up %s", error)
+        return 1
     if daemon.failure is not None:
         logger.error("%s", daemon.failure)
         return 1

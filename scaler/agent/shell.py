@@ -31,6 +31,7 @@ from scaler.agent.core.events import (
 )
 from scaler.agent.store import HostStore
 from scaler.agent.usage import Usage
+from scaler.agent.validating import ValidatingCore
 from scaler.agent.workers import Exited, WorkerProcess, Zygote
 from scaler.common.loop import Loop
 from scaler.protocol.codes import STDOUT
@@ -50,7 +51,7 @@ class AgentShell:
 
     def __init__(
         self,
-        core: AgentCore,
+        core: AgentCore | ValidatingCore,
         zygote: Zygote | None,
         store: HostStore,
         loop: Loop,

@@ -16,6 +16,7 @@ from scaler.agent.core.events import Output
 from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell
 from scaler.agent.store import HostStore, store_context
+from scaler.agent.validating import ValidatingCore
 from scaler.agent.workers import Zygote
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines
@@ -57,7 +58,9 @@ def main(fd: int) -> None:
     }  # fmt: skip
 
     workers = agent_config.worker_count
-    shell = AgentShell(AgentCore(workers, limits), zygote, store, server.loop, context, print_output)
+    core = AgentCore(workers, limits)
+    watched = ValidatingCore(core) if agent_config.validate else core
+    shell = AgentShell(watched, zygote, store, server.loop, context, print_output)
     capabilities = agent_config.capabilities
     hello = hello_of(Role.AGENT, "local", LOCAL_AGENT, workers, capabilities, shell.store, packages())
     server.host_agent(LocalAgentShell(shell), hello)

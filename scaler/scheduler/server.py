@@ -8,6 +8,7 @@ import time
 from heapq import nlargest
 from typing import Protocol
 
+from scaler.common.findings import InvalidState
 from scaler.common.loop import make_loop
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerError
@@ -19,7 +20,7 @@ from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, L
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
-from scaler.scheduler.validating import InvalidState, ValidatingCore
+from scaler.scheduler.validating import ValidatingCore
 from scaler.scheduler.views.snapshot import snapshot
 from scaler.transport import Listener, Security, listen, security_of
 from scaler.version import __version__

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
+from scaler.common.findings import complain
 from scaler.scheduler.core.events import Effect, Event
 from scaler.scheduler.core.scheduler_core import SchedulerCore
 from scaler.scheduler.state.validate import validate
-
-#: findings that are named
-NAMED = 10
-
-
-class InvalidState(Exception):
-    """The state does not add up: a defect of the scheduler."""
 
 
 class ValidatingCore:
@@ -31,9 +25,5 @@ class ValidatingCore:
     def handle(self, events: list[Event], now: float) -> list[Effect]:
         """Take what happened, and look at what became of the state."""
         effects = self._core.handle(events, now)
-        findings = validate(self._core.state)
-        if findings:
-            said = ", ".join(type(event).__name__ for event in events) or "time"
-            more = f" and {len(findings) - NAMED} more" if len(findings) > NAMED else ""
-            raise InvalidState(f"after {said}: {'; '.join(finding.what for finding in findings[:NAMED])}{more}")
+        complain(events, validate(self._core.state))
         return effects

@@ -220,3 +220,19 @@ def test_a_task_that_writes_to_its_workers_sockets_costs_that_worker_alone(start
     assert "which ran" in line
     assert "scribble" in line
     assert "its length would be" in line
+
+
+def test_an_agent_that_looks_at_itself_after_each_step_goes_on_through_losses(daemons):
+    def large(x):
+        return b"x" * 200_000 * x
+
+    daemons.start_scheduler("--validate")
+    agent = daemons.start_agent(2, "--validate")
+    client = daemons.client()
+    futures = [client.submit(work, x) for x in range(200)]
+    os.kill(workers_of(agent.pid)[0], signal.SIGKILL)
+    assert_right(futures)
+    assert [len(value) for value in client.map(large, range(8))] == [200_000 * x for x in range(8)]
+    agent.signal(signal.SIGTERM)
+    assert agent.ends(10) == 0
+    assert "a defect" not in agent.text

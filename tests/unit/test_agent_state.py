@@ -26,6 +26,8 @@ from scaler.agent.state.validate import validate
 from scaler.agent.state.withdrawals import Withdrawal
 from scaler.agent.state.worker_moves import WORKER_TRANSITIONS, IllegalWorkerMove
 from scaler.agent.state.workers import HISTORY, WorkerState
+from scaler.agent.validating import ValidatingCore
+from scaler.common.findings import InvalidState
 from scaler.protocol.messages import LOST, VALUES_LIST, ClientDeparture, Neighbours, ObjectGone, u32
 from scaler.worker_protocol import messages as wm
 
@@ -247,10 +249,6 @@ def spoil_worker_state(state: HostState) -> None:
     state.workers.records[a_worker(state, WorkerState.BUSY)].state = WorkerState.IDLE
 
 
-def spoil_dispatch(state: HostState) -> None:
-    state.workers.records[a_worker(state, WorkerState.BUSY)].first.left.clear()
-
-
 def spoil_pins(state: HostState) -> None:
     state.objects.index.pin((C, 20))
 
@@ -315,3 +313,12 @@ def test_each_thing_that_does_not_hold_is_found(spoil: Callable[[HostState], Non
     state = prepared()
     spoil(state)
     assert validate(state), f"{spoil.__name__} was not found"
+
+
+def test_a_core_that_validates_goes_on_while_all_is_well_and_names_what_is_not() -> None:
+    fake = FakeAgent(1)
+    core = ValidatingCore(fake.core)
+    core.handle([ev.Tick()], 1.0)
+    fake.core.state.waiting.rows += 1
+    with pytest.raises(InvalidState, match="after Tick: counts 1 rows queued, and has 0"):
+        core.handle([ev.Tick()], 1.1)

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import pytest
 from simulator.scripted import FakeScheduler, graph, result, task
 
+from scaler.common.findings import InvalidState
 from scaler.protocol.messages import STORED
 from scaler.scheduler.core.events import Tick
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.validate import validate
-from scaler.scheduler.validating import InvalidState, ValidatingCore
+from scaler.scheduler.validating import ValidatingCore
 
 
 def busy_cluster() -> tuple[FakeScheduler, int]:

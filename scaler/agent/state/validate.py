@@ -5,26 +5,18 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from scaler.agent.state.host import HostState
 from scaler.agent.state.object_moves import PLACES
 from scaler.agent.state.objects import ObjectRecord, ObjectState
 from scaler.agent.state.workers import BUSY, GONE, IDLE
+from scaler.common.findings import Finding
 from scaler.store.layout import Key
 
 #: in these states an object is on its way to become a file, since somebody wants it to
 _COMING = (ObjectState.PUBLISHING, ObjectState.RESTORING, ObjectState.FETCHING, ObjectState.BACKING_OFF)
 #: bytes of room for results from on which rows are not held back for lack of it
 _PLENTY = 1 << 30
-
-
-class Finding(NamedTuple):
-    """Something that does not hold."""
-
-    what: str
-    #: id of the batch or object it is about; 0 if it is about neither
-    id: int = 0
 
 
 def validate(state: HostState) -> list[Finding]:
@@ -44,9 +36,6 @@ def quick(state: HostState) -> Iterator[Finding]:
         is_free = worker.state is IDLE and not worker.blocked and not worker.recalling
         if is_free and worker.kill_reason is None and has_room and state.ready.general.rows and not pool.ending:
             yield Finding(f"{state.ready.general.rows} rows wait while worker {slot} idles")
-        for number, dispatch in worker.dispatches.items():
-            if not dispatch.left:
-                yield Finding(f"dispatch {number} at worker {slot} has no rows", dispatch.origin.task.batch)
     for slot, queue in state.ready.local.items():
         if slot not in pool.records or not queue.rows:
             yield Finding(f"{queue.rows} rows are for worker {slot}, which may not be there")

@@ -69,7 +69,7 @@ class Dispatch:
     """Rows that were handed to a worker."""
 
     origin: RowRange
-    #: spans that have not been reported, ascending
+    #: spans that have not been reported, ascending; empty until the worker has said that it has done with it
     left: list[tuple[int, int]]
     #: what all of it should take, microseconds; None while the function is unknown
     expected: float | None

@@ -7,19 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
+from scaler.common.findings import Finding
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-
-
-class Finding(NamedTuple):
-    """Something that does not hold."""
-
-    what: str
-    #: id of the batch or object it is about; 0 if it is about neither
-    id: int = 0
 
 
 def validate(state: ClusterState) -> list[Finding]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FLUSH_INTERVAL = 0.002
 #: share of tasks that keep the interpreter to themselves
 DEAF = 0.1
+#: chance that a row is told of before the worker knows whether it was the last one of its dispatch
+EARLY_FLUSH = 0.05
 
 
 class Assigned:
@@ -241,6 +243,8 @@ class SimWorker:
             self._report(assigned, row, -1, mix(spec, values), spec[1])
         self.nested = None
         self.current = None
+        if self.world.random.random() < EARLY_FLUSH:
+            self._flush()
         unheard, self._unheard = self._unheard, None
         for data in unheard or ():
             self._hear(data, True)
