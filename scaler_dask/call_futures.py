@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from dask.base import tokenize
@@ -11,8 +12,8 @@ from dask.utils import funcname
 
 from scaler import Client as Engine
 from scaler.extension import Future as EngineFuture
-from scaler_dask.future_arguments import states_in, submit_call
-from scaler_dask.future_state import FutureState, Rerun
+from scaler_dask.future_arguments import FoundFutures, find_futures, submit_call, submit_call_of_futures
+from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future, registered
 from scaler_dask.plugins import Plugins
 from scaler_dask.registry import Registry
@@ -34,12 +35,27 @@ class CallFutures:
         if known is not None and known.status != "cancelled":
             return Future(known, self._registry.owner)
 
-        def submit() -> EngineFuture:
-            wrap = self._plugins.wrap
-            return submit_call(session, key, wrap(function) if wrap is not None else function, args, kwargs)
+        found = find_futures(args, kwargs)
+        submit = partial(_submit, self._plugins, session, key, function, args, kwargs, found)
+        arguments = () if found is None else found.states
+        return registered(self._registry, FutureState(key, TaskValue(submit()), submit, arguments))
 
-        rerun = Rerun(submit, states_in([*args, *kwargs.values()]))
-        return registered(self._registry, FutureState(key, TaskValue(submit()), rerun))
+
+def _submit(
+    plugins: Plugins,
+    session: Engine,
+    key: Any,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    found: FoundFutures | None,
+) -> EngineFuture:
+    wrap = plugins.wrap
+    if wrap is not None:
+        function = wrap(function)
+    if found is None:
+        return submit_call(session, function, args, kwargs)
+    return submit_call_of_futures(session, key, function, found)
 
 
 def key_of_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], pure: bool) -> str:

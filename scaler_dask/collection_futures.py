@@ -15,7 +15,7 @@ from dask.delayed import single_key
 from scaler.extension import Future as EngineFuture
 from scaler.extension import collector_paused
 from scaler_dask.dask_versions import base, has_expressions
-from scaler_dask.future_state import FutureState, Rerun
+from scaler_dask.future_state import FutureState
 from scaler_dask.get import flatten
 from scaler_dask.graph_session import GraphSession
 from scaler_dask.keyed_future import Future, as_parts, registered
@@ -48,7 +48,7 @@ class CollectionFutures:
         for key, future in zip(wanted, submitted.futures, strict=True):
             state = self._registry.get(key) if future in submitted.borrowed else None
             if state is None:
-                state = FutureState(key, TaskValue(future), Rerun(partial(submit_again, key)))
+                state = FutureState(key, TaskValue(future), partial(submit_again, key))
             made[key] = registered(self._registry, state)
         return _nested(keys, made)
 

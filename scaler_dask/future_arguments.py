@@ -5,9 +5,9 @@ What the engine is given in their places are its own futures, as arguments of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from scaler import Client as Engine
 from scaler.extension import Future as EngineFuture
@@ -29,36 +29,54 @@ from scaler_dask.worker_functions import fail
 _KEYWORDS_OF_ENGINE = frozenset({"profiling", "stream_output"})
 
 
-def submit_call(
-    session: Engine, key: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> EngineFuture:
-    """Submit a call in whose arguments futures stand for their values. Blocks and raises like the engine's `submit`."""
-    if own := _KEYWORDS_OF_ENGINE & kwargs.keys():
-        function = partial(function, **{name: kwargs[name] for name in own})
-        kwargs = {name: value for name, value in kwargs.items() if name not in own}
+class FoundFutures(NamedTuple):
+    """A call's arguments that were looked through."""
+
+    #: by their keys
+    futures: dict[Any, Future]
+    #: what each argument means: a KeyReference for a future, a NestedCall for a container of some, or the value itself
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+    @property
+    def states(self) -> tuple[FutureState, ...]:
+        """What the futures stand for."""
+        return tuple(future.state for future in self.futures.values())
+
+
+def find_futures(args: tuple[Any, ...], kwargs: dict[str, Any]) -> FoundFutures | None:
+    """The futures among a call's arguments, also inside lists, tuples, sets and dicts; None if there are none."""
     found: dict[Any, Future] = {}
     read = [_read(value, found) for value in args]
-    read_kwargs = {name: _read(value, found) for name, value in kwargs.items()}
-    if not found:
-        return session.submit(function, *args, **kwargs)
-    if not any(type(value) is NestedCall for value in (*read, *read_kwargs.values())):
-        plain = [found[value.key].state.argument if type(value) is KeyReference else value for value in read]
-        plain_kwargs = {
-            name: found[value.key].state.argument if type(value) is KeyReference else value
-            for name, value in read_kwargs.items()
-        }
-        return session.submit(function, *plain, **plain_kwargs)
-    nodes: dict[Any, Node] = {name: node_of(future.state) for name, future in found.items()}
-    nodes[key] = build_call(NestedCall(function, read, read_kwargs))
+    read_kwargs = {name: _read(value, found) for name, value in kwargs.items()} if kwargs else kwargs
+    return FoundFutures(found, read, read_kwargs) if found else None
+
+
+def submit_call(
+    session: Engine, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> EngineFuture:
+    """Submit a call without futures, whatever its keywords are. Blocks and raises like the engine's `submit`."""
+    if kwargs and (own := _KEYWORDS_OF_ENGINE & kwargs.keys()):
+        function = partial(function, **{name: kwargs[name] for name in own})
+        kwargs = {name: value for name, value in kwargs.items() if name not in own}
+    return session.submit(function, *args, **kwargs)
+
+
+def submit_call_of_futures(
+    session: Engine, key: Any, function: Callable[..., Any], found: FoundFutures
+) -> EngineFuture:
+    """Submit a call in whose arguments futures stand for their values. Blocks and raises like the engine's `submit`."""
+    is_nested = any(type(value) is NestedCall for value in (*found.args, *found.kwargs.values()))
+    if not is_nested and not _KEYWORDS_OF_ENGINE & found.kwargs.keys():
+
+        def known(value: Any) -> Any:
+            return found.futures[value.key].state.argument if type(value) is KeyReference else value
+
+        kwargs = {name: known(value) for name, value in found.kwargs.items()}
+        return session.submit(function, *[known(value) for value in found.args], **kwargs)
+    nodes: dict[Any, Node] = {name: node_of(future.state) for name, future in found.futures.items()}
+    nodes[key] = build_call(NestedCall(function, found.args, found.kwargs))
     return session.submit_nodes(nodes, [key])[0]
-
-
-def states_in(values: Iterable[Any]) -> tuple[FutureState, ...]:
-    """What the futures in these arguments stand for."""
-    found: dict[Any, Future] = {}
-    for value in values:
-        _read(value, found)
-    return tuple(future.state for future in found.values())
 
 
 def node_of(state: FutureState) -> Node:
@@ -70,7 +88,7 @@ def node_of(state: FutureState) -> Node:
 
 
 def _read(value: Any, found: dict[Any, Future]) -> Any:
-    """What an argument means: a KeyReference for a future, a NestedCall for a container of some, or the value."""
+    """What an argument means, as `FoundFutures` says; the futures in it are added to `found`."""
     if isinstance(value, Future):
         found[value.key] = value
         return KeyReference(value.key)

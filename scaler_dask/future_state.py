@@ -5,19 +5,10 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from scaler.extension import Future as EngineFuture
 from scaler_dask.sources import NoValue, Source, TaskValue
-
-
-class Rerun(NamedTuple):
-    """What it takes to run a task again that has failed."""
-
-    #: submits the same call
-    submit: Callable[[], EngineFuture]
-    #: those that its arguments stand for
-    arguments: tuple[FutureState, ...] = ()
 
 
 class FutureState:
@@ -26,19 +17,27 @@ class FutureState:
     Any thread may call the methods.
     """
 
-    __slots__ = ("__weakref__", "_rerun", "_source", "_watched", "_watchers", "key")
+    __slots__ = ("__weakref__", "_arguments", "_source", "_submit_again", "_watched", "_watchers", "key")
 
-    def __init__(self, key: Any, source: Source, rerun: Rerun | None = None) -> None:
+    def __init__(
+        self,
+        key: Any,
+        source: Source,
+        submit_again: Callable[[], EngineFuture] | None = None,
+        arguments: tuple[FutureState, ...] = (),
+    ) -> None:
         self.key = key
         #: another one after `cancel` and `retry`
         self._source = source
-        #: kept until it is known that the task has succeeded
-        self._rerun = rerun
+        #: makes the same call; kept until it is known that the task has succeeded
+        self._submit_again = submit_again
+        #: what its arguments stand for; kept as long
+        self._arguments = arguments
         #: to be called when it has ended; taken out by who calls them
         self._watchers: list[Callable[[], None]] = []
         #: the source that has been told to call them
         self._watched: Source | None = None
-        if rerun is not None and rerun.arguments:  # a chain of states would keep all its values
+        if arguments:  # a chain of states would keep all its values
             known = weakref.ref(self)
             source.call_when_done(lambda: _look_at(known()))
 
@@ -57,7 +56,7 @@ class FutureState:
         """One of pending, finished, error, cancelled. Does not block."""
         status = self._source.status
         if status == "finished":
-            self._rerun = None
+            self._submit_again, self._arguments = None, ()
         return status
 
     @property
@@ -68,7 +67,7 @@ class FutureState:
     def value(self, timeout: float | None = None) -> Any:
         """The value, which nobody else has; blocks, and raises like `result` of the engine's futures."""
         value = self._source.value(timeout)
-        self._rerun = None
+        self._submit_again, self._arguments = None, ()
         return value
 
     def error(self, timeout: float | None = None) -> BaseException | None:
@@ -101,9 +100,9 @@ class FutureState:
         Raises ValueError if it is not known any more what to call.
         """
         for state in self._failed_first():
-            if state._rerun is None:
+            if state._submit_again is None:
                 raise ValueError(f"{state.key!r} can't be run again: its call is not known any more; submit it anew")
-            state._source = TaskValue(state._rerun.submit())
+            state._source = TaskValue(state._submit_again())
 
     def _failed_first(self) -> list[FutureState]:
         """Those that failed, of this and of its arguments, each after its own arguments."""
@@ -114,7 +113,7 @@ class FutureState:
             if state.status == "error":
                 found.pop(state, None)
                 found[state] = None
-                stack += state._rerun.arguments if state._rerun is not None else ()
+                stack += state._arguments
         return list(reversed(found))
 
 

@@ -56,7 +56,7 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
     ) -> None:
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
         self._address = address
-        self._given = client
+        self._given_client = client
         self._initializer = _for_workers(initializer, initargs)
         self._lock = threading.Lock()
         #: of the `Parallel` that it works for now
@@ -149,17 +149,17 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
     def _another(self, nesting_level: int | None = None) -> ScalerBackend:
         return ScalerBackend(
             self._address,
-            client=self._given,
+            client=self._given_client,
             nesting_level=self.nesting_level if nesting_level is None else nesting_level,
             inner_max_num_threads=self.inner_max_num_threads,
             initializer=self._initializer,
         )
 
     def _client(self) -> FoundClient:
-        return FoundClient(self._given, False) if self._given is not None else find_client(self._address)
+        return FoundClient(self._given_client, False) if self._given_client is not None else find_client(self._address)
 
     def __reduce__(self) -> Any:
-        return _unpickled, (self._address, self._given, self.nesting_level, self.inner_max_num_threads)
+        return _unpickled, (self._address, self._given_client, self.nesting_level, self.inner_max_num_threads)
 
 
 def _unpickled(
