@@ -13,7 +13,7 @@ from typing import Any
 from dask.delayed import single_key
 
 from scaler.extension import Future as EngineFuture
-from scaler.extension import collector_paused
+from scaler.graph import collector_paused
 from scaler_dask.dask_versions import base, has_expressions
 from scaler_dask.future_state import FutureState
 from scaler_dask.get import flatten

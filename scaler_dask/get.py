@@ -12,7 +12,8 @@ from dask.local import nested_get
 from dask.order import order
 
 from scaler import Client as Engine
-from scaler.extension import collector_paused, find_client
+from scaler.extension import find_client
+from scaler.graph import collector_paused
 from scaler_dask.callbacks import CallbackRun
 from scaler_dask.frames import leave_out_our_frames, with_frames
 from scaler_dask.graph_session import GraphSession, SubmittedGraph, with_functions_wrapped

@@ -6,7 +6,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     find_client, shared_client, surrounding_address, is_inside_task     where the client comes from
     submit_map, fail_future, with_warnings_kept, issue_warnings         clients and futures, beyond what users do
     Future, MapJob                                                      what `submit` and `submit_map` return
-    CallbackThread, collector_paused                                    threads, and planning without interruptions
+    CallbackThread                                                      for callbacks that may block
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
     name_of, pickled_if_small, SCALAR_TYPES                             functions and values, as the engine sees them
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from scaler.client import Future
     from scaler.client.waiting.map_job import MapJob
     from scaler.common.callback_thread import CallbackThread
-    from scaler.common.collector import collector_paused
     from scaler.extension.clients import FoundClient, find_client, is_inside_task, shared_client, surrounding_address
     from scaler.extension.in_worker import forget_run, run_once, worker_slot_lent
     from scaler.extension.submitting import fail_future, issue_warnings, submit_map, with_warnings_kept
@@ -36,7 +35,6 @@ __all__ = [
     "FoundClient",
     "Future",
     "MapJob",
-    "collector_paused",
     "fail_future",
     "find_client",
     "forget_run",
@@ -59,7 +57,6 @@ _HOMES = {
     "Future": "scaler.client",
     "MapJob": "scaler.client.waiting.map_job",
     "SCALAR_TYPES": "scaler.extension.values",
-    "collector_paused": "scaler.common.collector",
     "fail_future": "scaler.extension.submitting",
     "find_client": "scaler.extension.clients",
     "forget_run": "scaler.extension.in_worker",
