@@ -263,3 +263,9 @@ def test_a_large_array_is_not_blown_up():
 
 def test_the_default_serializer_is_this_one():
     assert Serializer.deserialize(Serializer.serialize(Point(3))).x == 3
+
+
+@pytest.mark.parametrize("sent", [[1, 2], [1, 2, 3, 4], (1, 2, 3), "abc", None])
+def test_a_list_of_results_that_is_not_of_its_rows_is_refused_by_name(sent):
+    with pytest.raises(SerializationError, match="as the list of the results of 3 rows"):
+        payload.loads_list(payload.dumps(sent), 3)
