@@ -1,7 +1,6 @@
 """What `make check` asks of the code beyond import-linter's own contracts; `setup.cfg` uses both.
 
-`no_circles`: no module imports itself through others, not even for its types or inside a function. `still` names the
-packages with circles inside that have to go: exactly those, so that what has gone can't come back.
+`no_circles`: no module imports itself through others, not even for its types or inside a function.
 
 `sole_writer`: of all `modules` only `writer` changes the attribute `attribute`, whatever object it is an attribute of:
 assigns it or to a part of it, deletes it, or calls one of its methods that change a column.
@@ -66,28 +65,16 @@ class NoCircles(Contract):
     """No module imports itself through others."""
 
     type_name = "no_circles"
-    #: packages with circles inside, still
-    still = fields.SetField(subfield=fields.StringField(), required=False)
 
     def check(self, graph: grimp.ImportGraph, verbose: bool) -> ContractCheck:
-        """All circles of the packages, against those that are still allowed."""
-        roots = sorted(module for module in graph.modules if "." not in module and not graph.is_module_squashed(module))
-        graph = grimp.build_graph(*roots, cache_dir=None)  # with imports for types; two graphs must not share a cache
-        gone: set[str] = set(self.still or ())
-        new = []
-        for circle in circles(graph):
-            at = {package for package in self.still or () if all(f"{m}.".startswith(f"{package}.") for m in circle)}
-            gone -= at
-            if not at:
-                new.append(_shortest(graph, circle))
-        return ContractCheck(kept=not new and not gone, metadata={"new": new, "gone": sorted(gone)})
+        """All circles of the packages."""
+        found = [_shortest(graph, circle) for circle in circles(graph)]
+        return ContractCheck(kept=not found, metadata={"circles": found})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        """Each circle by its shortest way, and the packages without any."""
-        for way in check.metadata["new"]:
+        """Each circle by its shortest way."""
+        for way in check.metadata["circles"]:
             output.print_error(f"A circle: {' -> '.join(way)}")
-        for package in check.metadata["gone"]:
-            output.print_error(f"{package} has no circle any more: take it off the list in setup.cfg")
 
 
 def writes(source: str, attribute: str) -> list[int]:
