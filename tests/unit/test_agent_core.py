@@ -349,6 +349,15 @@ def test_queued_rows_are_given_back_from_the_end() -> None:
     assert list(fake.heard(BalanceResponse)[0]) == [(C, 10, 3, 5)]
 
 
+def test_the_least_urgent_rows_are_given_back() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 2)
+    fake.give(30, 0, 2, priority=1)
+    fake.tell(BalanceRequest(1))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 20, 1, 2)]
+
+
 def test_an_agent_with_nothing_to_give_says_so() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 1)

@@ -6,6 +6,7 @@ from scaler.agent.core import events as ev
 from scaler.agent.core.bringing import MAX_TRIES, RETRY_SECONDS
 from scaler.agent.core.spilling import PAUSE
 from scaler.agent.state.memory import HARD, SOFT
+from scaler.agent.state.objects import ObjectState
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -144,6 +145,25 @@ def test_rows_that_use_values_go_before_older_ones_that_make_more() -> None:
     assert fake.running(0) == [(20, 1, 2), (30, 0, 1)]
 
 
+def test_rows_for_a_worker_that_dies_keep_their_order() -> None:
+    fake = FakeAgent(2)
+    value = made(fake, 0, 10, live=True, size=900 * MB)
+    for batch, slot in ((20, 0), (21, 1)):  # both are busy, for as long as the last took
+        fake.core.state.workers.records[1 - slot].blocked = True
+        fake.give(batch, 0, 1, name="long")
+        fake.core.state.workers.records[1 - slot].blocked = False
+    for batch in (30, 31, 32, 33):
+        fake.give_dependents(batch, [[value]], size=900 * MB)
+    fetch(fake, value)
+    fake.worker(0, wm.Published([wm.PublishedValue((C, value), 900 * MB, None)]))
+    ready = fake.core.state.ready
+    before = [origin.task.batch for origin, _, _ in ready.local[0]]
+    fake.dies(0)
+    after = [origin.task.batch for origin, _, _ in ready.general if origin.task.batch in before]
+    assert len(after) > 1
+    assert after == [batch for batch in before if batch in after], "the other worker took some"
+
+
 def test_rows_for_a_worker_that_blocks_go_elsewhere() -> None:
     fake = FakeAgent(1)
     value = made(fake, 0, 10, live=True)
@@ -224,6 +244,32 @@ def test_an_object_that_cannot_be_read_from_disk_is_gone_after_some_tries() -> N
     assert fake.asked(ev.DropObject) == [(C, value)]
 
 
+def test_an_object_that_could_not_be_read_is_tried_again_in_time() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    value = made(fake, 0, 10, size=6 * MB)
+    fake.handle(ev.Spilled((C, value)))
+    fetch(fake, value)
+    fake.asked(ev.Restore)
+    assert fake.wake > fake.now + RETRY_SECONDS
+    fake.handle(ev.Restored((C, value), "the disk is broken"))
+    assert fake.wake <= fake.now + RETRY_SECONDS
+    fake.now = fake.wake
+    fake.handle(ev.Tick())
+    assert fake.asked(ev.Restore) == [(C, value)]
+
+
+def test_only_the_worker_that_has_a_value_says_that_it_can_not_be_written() -> None:
+    fake = FakeAgent(2)
+    value = made(fake, 0, 10, live=True)
+    made(fake, 1, 10, live=True)  # once more, and now it is this worker's
+    fetch(fake, value)
+    assert fake.told(1, wm.Publish) == [(C, value)]
+    fake.worker(0, wm.Published([wm.PublishedValue((C, value), MB, "it is not here")]))
+    assert fake.core.state.objects.records[C, value].state is ObjectState.PUBLISHING
+    fake.worker(1, wm.Published([wm.PublishedValue((C, value), MB, None)]))
+    assert [list(answer.outcomes) for answer in fake.heard(ObjectResponse)] == [[0]]
+
+
 def test_an_object_that_finds_no_room_makes_others_leave_and_comes_as_soon_as_it_fits() -> None:
     fake = FakeAgent(1, total=100 * MB)
     first, second, third = (made(fake, 0, batch, size=20 * MB) for batch in (10, 20, 30))
@@ -257,6 +303,20 @@ def test_the_scheduler_is_answered_when_an_object_is_a_file() -> None:
     fetch(fake, value)
     answers = fake.heard(ObjectResponse)
     assert [(list(answer.outcomes), answer.agent) for answer in answers] == [([0], OWN), ([0], OWN)]
+
+
+def test_the_scheduler_is_answered_once() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    value = made(fake, 0, 10, live=True, size=6 * MB)
+    fetch(fake, value)
+    fake.worker(0, wm.Published([wm.PublishedValue((C, value), 6 * MB, None)]))
+    assert len(fake.heard(ObjectResponse)) == 1
+    assert fake.asked(ev.Spill) == [(C, value)]
+    fake.handle(ev.Spilled((C, value)))
+    fake.give_dependents(30, [[value]], size=6 * MB)
+    fake.handle(ev.Restored((C, value)))
+    assert fake.running(0) == [(30, 0, 1)]
+    assert fake.heard(ObjectResponse) == []
 
 
 def test_or_cannot_be_one() -> None:

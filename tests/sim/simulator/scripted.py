@@ -1,5 +1,6 @@
 """One core at a time, with everybody else played by the test: for tables of what a core does when told something."""
 
+import math
 import pickle
 from array import array
 from collections.abc import Iterable
@@ -209,6 +210,8 @@ class FakeAgent:
         self.started: list[int] = []
         self.killed: list[int] = []
         self.looks: list[int] = []
+        #: when it wants to be woken
+        self.wake = math.inf
         #: lines of the log
         self.logged: list[str] = []
         #: what the store was told to do
@@ -235,7 +238,9 @@ class FakeAgent:
                 self.looks.append(effect.slot)
             elif isinstance(effect, ae.Log):
                 self.logged.append(effect.text)
-            elif not isinstance(effect, (ae.ToWorker, ae.WakeAt, ae.Output)):
+            elif isinstance(effect, ae.WakeAt):
+                self.wake = effect.when
+            elif not isinstance(effect, (ae.ToWorker, ae.Output)):
                 self.store.append(effect)
 
     def asked(self, kind: type[ae.Effect]) -> list[Any]:
