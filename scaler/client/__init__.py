@@ -1,4 +1,4 @@
-"""The user's side: clients, futures, references, and the planning of graphs."""
+"""The user's side: clients, futures, references."""
 
 from scaler.client.client import Client
 from scaler.client.future import Future

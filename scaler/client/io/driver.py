@@ -141,8 +141,11 @@ class SessionDriver:
             self._handle(())
 
     def receive(self) -> None:
-        """Take in what has come."""
-        self._take(self._line.receive())
+        """Take in what has come; what no scheduler says ends the session: the I/O thread sees to that."""
+        try:
+            self._take(self._line.receive())
+        except Exception as error:
+            self._line.give_up(error)
 
     def establish(self, connection: Connection, established: Established, arrived: list[list[Frame]]) -> None:
         """The session goes on over this connection, or begins; `arrived` came behind the scheduler's welcome."""

@@ -140,9 +140,14 @@ class IOThread:
             return driver.take_effects()
 
     def _mend(self) -> bool:
-        """Make a lost connection anew; False when nothing is wanted any more. Blocks; raises like `reconnect`."""
+        """Make a lost connection anew; False when nothing is wanted any more. Blocks.
+
+        Raises like `Connector.reconnect`, and what came that no scheduler says.
+        """
         if self._is_closing:
             return False
+        if self._line.error is not None:
+            raise self._line.error
         if self._line.is_lost:
             if self._reply.is_to_goodbye:
                 self._reply.arrive(None)

@@ -20,6 +20,8 @@ class Line:
         self._initiator = Initiator(hello_of(Role.CLIENT, name, new_number(), packages=packages()))
         #: the one in use, or that was in use last; None before the first. May be looked at without the lock
         self.connection: Connection | None = None
+        #: what came over it was nothing that a scheduler says: no other connection would mend that
+        self.error: Exception | None = None
 
     @property
     def welcome(self) -> Welcome:
@@ -86,6 +88,11 @@ class Line:
     def is_lost(self) -> bool:
         """The connection is of no use any more."""
         return self.connection is None or self.connection.is_closed or not self._initiator.is_open
+
+    def give_up(self, error: Exception) -> None:
+        """What came can't be dealt with."""
+        self.error = error
+        self.close(0)
 
     def close(self, linger: float) -> None:
         """Close the connection; blocks for at most `linger` seconds."""

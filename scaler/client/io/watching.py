@@ -5,6 +5,7 @@ That saves waking the I/O thread, and waking the thread from there.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import sys
 import time
@@ -23,6 +24,8 @@ IDLE = 0.5
 SPIN = 0.001
 #: only epoll can be changed by one thread while another waits in it
 IS_POSSIBLE = sys.platform == "linux"
+#: raised where a connection was closed meanwhile: the I/O thread sees to that
+_CLOSED = (OSError, ValueError, KeyError)
 
 
 class QuickEffects(Protocol):
@@ -54,8 +57,8 @@ class Watcher:
         Returns when `is_done()`, after `timeout` seconds, or when the I/O thread should go on: the caller then waits
         as usual.
         """
-        driver, connection = self._driver, self._line.connection
-        if not IS_POSSIBLE or connection is None or not driver.is_lone:
+        connection = self._line.connection
+        if not IS_POSSIBLE or connection is None or not self._driver.is_lone:
             return
         began = time.monotonic()
         deadline = None if timeout is None else began + timeout
@@ -63,19 +66,23 @@ class Watcher:
             fd = connection.fileno()
             if not self._poller.borrow(fd):
                 return
-            try:
-                self._watch(connection, is_done, deadline)
-            finally:
-                self._was_quick = time.monotonic() - began < SPIN
+        except _CLOSED:
+            return
+        try:
+            self._watch(connection, is_done, deadline)
+        finally:
+            self._was_quick = time.monotonic() - began < SPIN
+            with contextlib.suppress(*_CLOSED):
                 self._poller.give_back(fd)
-        except (OSError, ValueError, KeyError):
-            pass  # the connection was closed meanwhile: the I/O thread sees to that
 
     def _watch(self, connection: Connection, is_done: Callable[[], bool], deadline: float | None) -> None:
         nudge = self._poller.nudge
         poll = select.poll()
-        poll.register(connection.fileno(), select.POLLIN)
-        poll.register(nudge.fileno(), select.POLLIN)
+        try:
+            poll.register(connection.fileno(), select.POLLIN)
+            poll.register(nudge.fileno(), select.POLLIN)
+        except _CLOSED:
+            return
         while not is_done() and self._line.connection is connection:
             left = IDLE if deadline is None else min(IDLE, deadline - time.monotonic())
             if left <= 0:
@@ -94,6 +101,8 @@ class Watcher:
                     driver.wake()
                     return
             self._quick_effects.carry_out(effects)
+            if connection.is_closed:
+                driver.wake()
             if connection.is_closed or driver.is_queued:
                 return
 
