@@ -134,12 +134,12 @@ def test_a_value_is_held_for_as_long_as_anybody_else_has_it(make):
     value = make()
     before = Content(pack(value))
     reference = reference_to(value)
-    assert before.is_held(reference)
+    assert before.is_referenced(reference)
     other = [value]
     del value
-    assert before.is_held(reference)
+    assert before.is_referenced(reference)
     other.clear()
-    assert not before.is_held(reference)
+    assert not before.is_referenced(reference)
 
 
 def test_memory_outlives_what_it_was_wrapped_in():
@@ -148,7 +148,7 @@ def test_memory_outlives_what_it_was_wrapped_in():
     before = Content(pack(wrapped))
     reference = reference_to(wrapped)
     del wrapped
-    assert not before.is_held(reference)
+    assert not before.is_referenced(reference)
     assert before.has_owners
     del array
     assert not before.has_owners
@@ -182,13 +182,13 @@ def test_a_watched_buffer_is_compared_only_after_it_was_written_to(monkeypatch):
     assert before.is_same(pack(array), copies)  # it was written to, with what was there
     assert before.is_same(pack(array), never)
     reference = reference_to(array)
-    assert before.is_held(reference)
+    assert before.is_referenced(reference)
     other, _ = sent([array])
     assert other.is_same(pack([array]), copies)
     assert len(watches) == 2, "values that share memory share what watches it"
     watches.clear()
     del array
-    assert not before.is_held(reference)
+    assert not before.is_referenced(reference)
     assert not before.has_owners
 
 
@@ -239,4 +239,4 @@ def test_the_kernel_tells_what_was_written_to():
     assert not before.is_same(pack(array), copies)
     reference = reference_to(array)
     del array
-    assert not before.is_held(reference)
+    assert not before.is_referenced(reference)

@@ -97,7 +97,7 @@ class Content:
             )
         )
 
-    def is_held(self, value: Callable[[], Any], ours: int = 0) -> bool:
+    def is_referenced(self, value: Callable[[], Any], ours: int = 0) -> bool:
         """Whether anybody but this, and `ours` references, still has the value."""
         return _others(value, ours + self._references()[id(value())]) > 0
 

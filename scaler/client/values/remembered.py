@@ -144,7 +144,7 @@ class RememberedValues:
                         dropped.append(self._entries.pop(key))
                     elif sent.id in self._needed:
                         entry.used = now
-                    elif not sent.content.is_held(entry.value):
+                    elif not sent.content.is_referenced(entry.value):
                         values.append(entry.value)
                         entry.value = _nothing  # it may be all that keeps the memory
                         if now - entry.used < LINGER and sent.content.has_owners:
