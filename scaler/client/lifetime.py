@@ -7,8 +7,8 @@ import contextlib
 import weakref
 from collections.abc import Callable
 
+from scaler.client.callbacks import callbacks_collected
 from scaler.client.core import events as ev
-from scaler.client.future import callbacks_collected
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.io_thread import IOThread
 from scaler.client.io.reply import Reply

@@ -6,7 +6,8 @@ import threading
 from typing import Any
 from unittest.mock import Mock
 
-from scaler.client.future import Future, callbacks_collected, fulfil_all
+from scaler.client.callbacks import callbacks_collected
+from scaler.client.future import Future, fulfil_all
 
 
 class Gate:

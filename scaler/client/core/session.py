@@ -58,17 +58,22 @@ class SessionCore:
     """One client's session. Not thread-safe."""
 
     def __init__(self) -> None:
+        #: what is waited for
         self.pending = PendingBatches()
+        #: what the scheduler was told of, and asks for
         self.objects = ObjectTable()
+        #: what was asked about single rows
         self._unanswered = UnansweredRequests()
         endings = RowEndings(self.pending, self.objects, self._unanswered)
         #: how many schedulers this session has been told to anew
         self.generation = 0
         #: a goodbye was said
         self._is_leaving = False
+        #: of objects and rows, which are numbered together
         self._next_id = 1
         #: seconds between heartbeats; None until the scheduler has said
         self._heartbeat: float | None = None
+        #: when the next one is due, seconds
         self._next_heartbeat = 0.0
         #: number of workers in the cluster, as last heard
         self.workers = 0

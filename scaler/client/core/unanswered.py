@@ -14,7 +14,9 @@ class UnansweredRequests:
     """By the `id()` of the token they are about, so that they can be said again."""
 
     def __init__(self) -> None:
+        #: each of one token
         self.cancels: dict[int, Cancel] = {}
+        #: the tasks that ask wait for their tokens
         self.claims: dict[int, Claim] = {}
 
     def add_cancel(self, event: Cancel, pending: PendingBatches) -> None:

@@ -12,8 +12,8 @@ import threading
 import time
 from typing import Any, Protocol
 
+from scaler.client.callbacks import callbacks_collected
 from scaler.client.core import events as ev
-from scaler.client.future import callbacks_collected
 from scaler.client.io.connector import Connector
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.line import Line

@@ -1,0 +1,38 @@
+"""Callbacks of futures that end together: they are called when all of these have ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class _CallbackCollector(threading.local):
+    """`with callbacks_collected:` callbacks of futures that the calling thread ends are called at the block's end.
+
+    So whatever they wait for is not what this thread was just about to end. May be nested.
+    """
+
+    def __init__(self) -> None:
+        #: blocks that the thread is in
+        self._inside = 0
+        self._calls: list[Callable[[], None]] = []
+
+    def call(self, call: Callable[[], None]) -> None:
+        """Call this at the end of the block that the thread is in, or now if it is in none."""
+        if self._inside:
+            self._calls.append(call)
+        else:
+            call()
+
+    def __enter__(self) -> None:
+        self._inside += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._inside -= 1
+        if not self._inside and self._calls:
+            calls, self._calls = self._calls, []
+            for call in calls:
+                call()
+
+
+callbacks_collected = _CallbackCollector()
