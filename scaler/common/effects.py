@@ -1,21 +1,21 @@
 """What the cores of scheduler and agent have in common: an event and three effects that concern their shells alone."""
 
-from dataclasses import dataclass
+from scaler.common.records import record
 
 
-@dataclass(slots=True)
+@record
 class Tick:
     """An event: the time asked for by `WakeAt` has come."""
 
 
-@dataclass(slots=True)
+@record
 class WakeAt:
     """Hand in a `Tick` at this time; replaces an earlier one."""
 
     when: float
 
 
-@dataclass(slots=True)
+@record
 class Log:
     """A line for the log."""
 
@@ -23,6 +23,6 @@ class Log:
     text: str
 
 
-@dataclass(slots=True)
+@record
 class Stop:
     """End this process: the cluster is shut down."""

@@ -6,15 +6,15 @@ Nothing here recurses over the graph: a chain may be as long as memory allows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from scaler.common.records import record
 from scaler.errors import CycleError
 from scaler.graph.nodes import Alias, Call, Constant, Key, Node
 from scaler.serialize.entry import call_node
 
 
-@dataclass(slots=True)
+@record
 class NeededCalls:
     """The calls that are needed, each after those it depends on; lists with an item for each."""
 

@@ -18,10 +18,10 @@ Nothing here recurses over the graph: a chain may be as long as memory allows. P
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from scaler.common.collector import collector_paused
+from scaler.common.records import record
 from scaler.graph import sparse
 from scaler.graph.binding import Binder
 from scaler.graph.culling import NeededCalls, depth_first, needed_calls
@@ -37,7 +37,7 @@ Order = Mapping[Any, Any] | Callable[[], Mapping[Any, Any]]
 ASK = 10_000
 
 
-@dataclass(slots=True)
+@record
 class Run:
     """Consecutive rows that travel as one batch."""
 
@@ -62,7 +62,7 @@ class Run:
         return ", ".join(functions)
 
 
-@dataclass(slots=True)
+@record
 class Plan:
     """What to send for a graph, and where the wanted values will be."""
 

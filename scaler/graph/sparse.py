@@ -14,9 +14,9 @@ from __future__ import annotations
 import importlib.util
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from scaler.common.records import record
 from scaler.graph.nodes import Alias, Call, Constant, Key, Node
 
 #: nodes from which a survey takes less time than a walk, with the import of python-graphblas, which takes 0.3 s
@@ -28,7 +28,7 @@ DEEPEST = 1_000
 _KNOWN = frozenset({Alias, Call, Constant})
 
 
-@dataclass(slots=True)
+@record
 class Survey:
     """What wanted keys need, themselves included."""
 

@@ -6,9 +6,10 @@ A session outlives its connection for as long as the core keeps the peer, so a c
 where it was.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from scaler.common.records import record
 from scaler.protocol.channel import Channel, Envelope, Gap
 from scaler.protocol.compatibility import Compatibility
 from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
@@ -45,7 +46,7 @@ class Lost(NamedTuple):
     reason: str
 
 
-@dataclass(slots=True)
+@record
 class Terms:
     """What a scheduler tells each peer in `Welcome`, and what it asks of it."""
 
@@ -62,7 +63,7 @@ class Terms:
     limit: int
 
 
-@dataclass(slots=True)
+@record
 class _Session:
     #: the peer's number at this scheduler
     number: int

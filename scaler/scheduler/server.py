@@ -21,7 +21,6 @@ from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
 from scaler.scheduler.validating import ValidatingCore
-from scaler.scheduler.views.snapshot import snapshot
 from scaler.transport import Listener, Security, listen, security_of
 from scaler.version import __version__
 
@@ -77,6 +76,10 @@ class Server:
 
     def _log_holdings(self) -> None:
         """Say in a line what is here, and in another what is expected; asked for with `kill -USR1`."""
+        from scaler.scheduler.views.snapshot import (
+            snapshot,  # here, as nothing else in a scheduler's first second needs it
+        )
+
         seen = snapshot(self._core.state)
         logger.info(
             "Scheduler: holds %d clients, %d agents, %d rows, %d queued, %d at agents, %d objects",

@@ -27,7 +27,7 @@ KEEP_BYTES = 1 << 30
 _KEEP_SECONDS, _LOOK_SECONDS = 2.0, 0.5
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Mapping:
     memory: mmap.mmap
     #: of the same file, to see whether it was removed

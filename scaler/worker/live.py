@@ -22,7 +22,7 @@ from scaler.store.layout import Key, file_name, size_of
 from scaler.worker_protocol.messages import PublishedValue
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Live:
     """A value that stayed."""
 

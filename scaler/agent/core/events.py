@@ -1,24 +1,23 @@
 """What an agent's core hears, and what it answers."""
 
-from dataclasses import dataclass
-
 from scaler.common.effects import Log as Log
 from scaler.common.effects import Stop as Stop
 from scaler.common.effects import Tick as Tick
 from scaler.common.effects import WakeAt as WakeAt
+from scaler.common.records import record
 from scaler.protocol.messages import Message
 from scaler.store.layout import Key
 from scaler.worker_protocol import messages as worker_messages
 
 
-@dataclass(slots=True)
+@record
 class FromScheduler:
     """A message of the scheduler."""
 
     message: Message
 
 
-@dataclass(slots=True)
+@record
 class FromWorker:
     """A message of a worker."""
 
@@ -26,7 +25,7 @@ class FromWorker:
     message: worker_messages.FromWorker
 
 
-@dataclass(slots=True)
+@record
 class Garbled:
     """A worker sent bytes that are no message; nothing more is heard of it but its end."""
 
@@ -35,7 +34,7 @@ class Garbled:
     reason: str
 
 
-@dataclass(slots=True)
+@record
 class WorkerExited:
     """A worker's process ended; `begun` is the (dispatch, row) it had begun last, row -1 for none."""
 
@@ -45,7 +44,7 @@ class WorkerExited:
     begun: tuple[int, int]
 
 
-@dataclass(slots=True)
+@record
 class Welcomed:
     """The scheduler accepted this agent; `resumed` if it remembers what the agent holds."""
 
@@ -55,7 +54,7 @@ class Welcomed:
     number: int = 1
 
 
-@dataclass(slots=True)
+@record
 class Spilled:
     """An object is on disk now, and not in the store any more; or not, and why."""
 
@@ -63,7 +62,7 @@ class Spilled:
     error: str | None = None
 
 
-@dataclass(slots=True)
+@record
 class Restored:
     """An object that was on disk is in the store now; or not, and why."""
 
@@ -71,7 +70,7 @@ class Restored:
     error: str | None = None
 
 
-@dataclass(slots=True)
+@record
 class Fetched:
     """An object of another agent is in the store now; or it could not be had, and why."""
 
@@ -79,14 +78,14 @@ class Fetched:
     error: str | None = None
 
 
-@dataclass(slots=True)
+@record
 class Requested:
     """Another agent or a client wants to have an object that is no file here now; to be answered with `Serve`."""
 
     key: Key
 
 
-@dataclass(slots=True)
+@record
 class Put:
     """A client on another host has put an object of so many bytes into the store."""
 
@@ -94,7 +93,7 @@ class Put:
     size: int
 
 
-@dataclass(slots=True)
+@record
 class Looked:
     """What a worker is seen to do, without its help: answers `LookAt`."""
 
@@ -103,7 +102,7 @@ class Looked:
     begun: tuple[int, int]
 
 
-@dataclass(slots=True)
+@record
 class Sampled:
     """What the host is busy with."""
 
@@ -132,14 +131,14 @@ Event = (
 )
 
 
-@dataclass(slots=True)
+@record
 class ToScheduler:
     """Send this message to the scheduler."""
 
     message: Message
 
 
-@dataclass(slots=True)
+@record
 class ToWorker:
     """Send this to a worker; with `control` to the thread that listens while user code runs."""
 
@@ -148,28 +147,28 @@ class ToWorker:
     control: bool = False
 
 
-@dataclass(slots=True)
+@record
 class StartWorker:
     """Fork a worker for this slot."""
 
     slot: int
 
 
-@dataclass(slots=True)
+@record
 class KillWorker:
     """End a worker's process at once; `WorkerExited` follows."""
 
     slot: int
 
 
-@dataclass(slots=True)
+@record
 class LookAt:
     """See what a worker does that gives no answer; `Looked` follows."""
 
     slot: int
 
 
-@dataclass(slots=True)
+@record
 class Output:
     """A task printed this."""
 
@@ -179,21 +178,21 @@ class Output:
     text: str
 
 
-@dataclass(slots=True)
+@record
 class Spill:
     """Move an object from the store to disk; `Spilled` follows."""
 
     key: Key
 
 
-@dataclass(slots=True)
+@record
 class Restore:
     """Move an object from disk to the store; `Restored` follows."""
 
     key: Key
 
 
-@dataclass(slots=True)
+@record
 class Fetch:
     """Copy an object from one of these addresses into the store; `Fetched` follows, unless it is dropped before."""
 
@@ -203,7 +202,7 @@ class Fetch:
     addresses: list[str]
 
 
-@dataclass(slots=True)
+@record
 class Serve:
     """An object that was `Requested` is a file now; or it will not be, and why."""
 
@@ -211,14 +210,14 @@ class Serve:
     error: str | None = None
 
 
-@dataclass(slots=True)
+@record
 class DropObject:
     """Remove an object from the store and from disk, and fetch it no longer."""
 
     key: Key
 
 
-@dataclass(slots=True)
+@record
 class DropClient:
     """Remove all that a client has in the store; what is known of it was dropped before.
 

@@ -11,7 +11,7 @@ _WEIGHT = 0.3
 _LEAST = 0.05
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Estimates:
     """Averages that follow the last figures; functions of which nothing was seen are not in them."""
 

@@ -16,7 +16,7 @@ from scaler.common.facts import Facts
 from scaler.store.layout import Key
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class FollowUps:
     """What events of this step have left for its phases to do. Empty between two steps."""
 
@@ -32,7 +32,7 @@ class FollowUps:
     disorder: dict[int | Key, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Pulse:
     """What the scheduler hears now and then, and when."""
 
@@ -51,7 +51,7 @@ class Pulse:
             self.next = now
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class HostState:
     """All that an agent knows."""
 

@@ -7,6 +7,7 @@
 
 from dataclasses import dataclass
 
+from scaler.common.records import record
 from scaler.store.index import StoreIndex
 
 #: shares of the memory limit, in percent: objects go to disk from SOFT on, there is no new work from HARD on
@@ -41,7 +42,7 @@ class AgentLimits:
         return StoreIndex(self.objects_soft, self.objects_hard)
 
 
-@dataclass(slots=True)
+@record
 class MemoryState:
     """How memory is, apart from what the index of objects says."""
 

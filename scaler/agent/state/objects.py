@@ -35,7 +35,7 @@ class ObjectState(StrEnum):
     BACKING_OFF = "backing off"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ObjectRecord:
     """A stored object that is here, or of which it is known who has it."""
 
@@ -57,7 +57,7 @@ class ObjectRecord:
     retry_at: float = 0.0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ObjectTable:
     """All objects of an agent."""
 

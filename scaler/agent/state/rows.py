@@ -10,7 +10,7 @@ from scaler.store.layout import Key
 NOTHING: frozenset[int] = frozenset()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class RowRange:
     """Consecutive rows of one batch, as one message of the scheduler brought them. Never changes."""
 

@@ -12,7 +12,7 @@ from scaler.agent.state.rows import RowRange
 from scaler.store.layout import Key
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class WaitingSpan:
     """Rows that wait for the same objects."""
 

@@ -18,7 +18,7 @@ class Withdrawal(StrEnum):
     FORCE = "force"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class WithdrawalTable:
     """What workers were asked for."""
 

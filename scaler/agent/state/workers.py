@@ -64,7 +64,7 @@ class KillReason(NamedTuple):
 WorkerMove = tuple[float, WorkerState, WorkerState, str]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Dispatch:
     """Rows that were handed to a worker."""
 
@@ -95,7 +95,7 @@ class Dispatch:
         return False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class WorkerRecord:
     """A worker process."""
 
@@ -177,7 +177,7 @@ class WorkerRecord:
         return sum(dispatch.rows for dispatch in self.dispatches.values())
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class WorkerPool:
     """The workers of an agent, those that are to be started, and those that are still to end."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from scaler.client.core.events import Announce, Submit
 from scaler.client.core.task_template import TaskTemplate
+from scaler.common.records import record
 from scaler.protocol.messages import EACH, TOGETHER, u32, u64
 
 #: rows taken from the outbox for one round of messages
@@ -24,7 +24,7 @@ ROUND = 8_192
 BATCH_BYTES = 4 << 20
 
 
-@dataclass(slots=True)
+@record
 class QueuedCall:
     """One row with its own payload."""
 

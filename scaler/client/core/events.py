@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scaler.common.records import record
 from scaler.protocol.messages import (
     FAILED,
     INLINE,
@@ -25,7 +26,7 @@ from scaler.protocol.results import SpanResult
 
 
 # ---- events --------------------------------------------------------------------------------------------------------
-@dataclass(slots=True)
+@record
 class Submit:
     """Send this batch; its id and the ids in `objects` were made by `SessionCore.take_ids`.
 
@@ -44,7 +45,7 @@ class Submit:
     group: "BatchGroup | None" = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class BatchGroup:
     """The batches of one graph, or a batch by itself: they end together."""
 
@@ -58,7 +59,7 @@ class BatchGroup:
     keep: dict[int, Any] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@record
 class Announce:
     """Send an object, which is kept by the scheduler until released; or answer `ProvideObject`."""
 
@@ -80,7 +81,7 @@ class Announce:
         return STORED_OBJECT if self.stored else FAILED if self.failed else INLINE
 
 
-@dataclass(slots=True)
+@record
 class Restored:
     """The answer to `RestoreObjects`: an object as it was stored again; None if that can't be."""
 
@@ -88,14 +89,14 @@ class Restored:
     announce: Announce | None
 
 
-@dataclass(slots=True)
+@record
 class Release:
     """Objects that nothing here refers to any more."""
 
     ids: Sequence[int]
 
 
-@dataclass(slots=True)
+@record
 class Cancel:
     """Cancel the rows of these tokens."""
 
@@ -104,28 +105,28 @@ class Cancel:
     force: bool
 
 
-@dataclass(slots=True)
+@record
 class Claim:
     """The caller waits for this token inside a task: offer to run its rows here, half of them if there are many."""
 
     token: Any
 
 
-@dataclass(slots=True)
+@record
 class Request:
     """Send a message that is not kept: a goodbye, a shutdown, a clear, a question about stores."""
 
     message: DisconnectRequest | ClientShutdown | ClientClear | StoreRequest | ObjectRequest
 
 
-@dataclass(slots=True)
+@record
 class Arrived:
     """A message of the scheduler."""
 
     message: Message
 
 
-@dataclass(slots=True)
+@record
 class Welcomed:
     """The scheduler accepted this client; unless `resumed`, it knows nothing of it."""
 
@@ -140,14 +141,14 @@ Event = Submit | Announce | Restored | Release | Cancel | Claim | Request | Arri
 
 
 # ---- effects -------------------------------------------------------------------------------------------------------
-@dataclass(slots=True)
+@record
 class Transmit:
     """Send this to the scheduler."""
 
     message: Message
 
 
-@dataclass(slots=True)
+@record
 class Resolve:
     """The rows of these tokens ended; a token of None is nobody's."""
 
@@ -156,14 +157,14 @@ class Resolve:
     task: Task
 
 
-@dataclass(slots=True)
+@record
 class CancelRefused:
     """A cancellation was refused: the rows of these tokens run."""
 
     tokens: Sequence[Any]
 
 
-@dataclass(slots=True)
+@record
 class ClaimGranted:
     """This row is the claimer's to run; nothing more will come for it."""
 
@@ -175,40 +176,40 @@ class ClaimGranted:
     template: Any
 
 
-@dataclass(slots=True)
+@record
 class ClaimRefused:
     """The rows of these tokens run elsewhere, or have ended."""
 
     tokens: Sequence[Any]
 
 
-@dataclass(slots=True)
+@record
 class ProvideObject:
     """The scheduler needs the value of a row that ended here, or an object: answer with `Announce`."""
 
     id: int
 
 
-@dataclass(slots=True)
+@record
 class RestoreObjects:
     """The stores are new ones: write these objects again, from their sources, and answer each with `Restored`."""
 
     objects: Sequence[Announce]
 
 
-@dataclass(slots=True)
+@record
 class StoresRenewed:
     """The scheduler and its stores are new ones: what was asked about stores has to be asked again."""
 
 
-@dataclass(slots=True)
+@record
 class StoreAnswered:
     """An answer about stores came."""
 
     message: StoreOffers | ObjectResponse
 
 
-@dataclass(slots=True)
+@record
 class Printed:
     """A task of this client printed something."""
 
@@ -220,7 +221,7 @@ class Printed:
     text: str
 
 
-@dataclass(slots=True)
+@record
 class RequestAnswered:
     """The answer to a goodbye or a shutdown came."""
 

@@ -9,7 +9,7 @@ from scaler.client.core.events import BatchGroup, Submit
 from scaler.protocol.messages import Task
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class PendingBatch:
     """A batch whose wanted rows, or those of its graph, have not all ended."""
 

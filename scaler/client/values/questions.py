@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from scaler.client.core import events as ev
 from scaler.client.io.driver import SessionDriver
 from scaler.client.liveness import Liveness
+from scaler.common.records import record
 from scaler.protocol.messages import ObjectRequest, ObjectResponse, StoreOffers, StoreRequest, u32, u64
 
 A = TypeVar("A")
 
 
-@dataclass(slots=True)
+@record
 class _Question:
     """Where an object can be read."""
 

@@ -1,14 +1,14 @@
 """How a session begins: who is there, and whether it may be."""
 
 from array import array
-from dataclasses import dataclass
 
+from scaler.common.records import record
 from scaler.protocol.codes import Role
 from scaler.protocol.messages.columns import column, u8
 from scaler.protocol.messages.message import Message, require
 
 
-@dataclass(slots=True)
+@record
 class Hello(Message):
     """The first message on every connection."""
 
@@ -37,7 +37,7 @@ class Hello(Message):
         require(self.workers <= 100_000, "more than 100,000 workers in an agent")
 
 
-@dataclass(slots=True)
+@record
 class Welcome(Message):
     """The scheduler's answer to `Hello`."""
 
@@ -52,13 +52,13 @@ class Welcome(Message):
     limit: int
 
 
-@dataclass(slots=True)
+@record
 class Refused(Message):
     """The scheduler's other answer to `Hello`, or its last word to a peer that broke the protocol."""
 
     reason: str
 
 
-@dataclass(slots=True)
+@record
 class Ack(Message):
     """Nothing but the header's `ack`."""

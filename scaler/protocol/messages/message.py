@@ -1,15 +1,16 @@
 """What all messages have in common, and what a well-formed one is."""
 
 from array import array
-from dataclasses import dataclass
 from typing import ClassVar
+
+from scaler.common.records import record
 
 
 class Malformed(Exception):
     """A message contradicts itself; the codec turns it into a ProtocolError."""
 
 
-@dataclass(slots=True)
+@record
 class Message:
     """Base of all messages."""
 

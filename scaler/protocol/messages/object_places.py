@@ -2,16 +2,17 @@
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from scaler.common.records import record
 from scaler.protocol.codes import PLACE, STORED_OBJECT, Frame
 from scaler.protocol.messages.columns import column, u8, u32, u64
 from scaler.protocol.messages.message import Message, check_holders, require
 from scaler.protocol.messages.row_control import Spans
 
 
-@dataclass(slots=True)
+@record
 class ObjectAnnounce(Message):
     """Objects of a client, a frame each: the payload, the error record it failed with, or where it is stored.
 
@@ -31,7 +32,7 @@ class ObjectAnnounce(Message):
             require(kind != STORED_OBJECT or len(body) == PLACE.size, "a size and an agent for a stored object")
 
 
-@dataclass(slots=True)
+@record
 class Objects(Message):
     """Names of objects."""
 
@@ -71,7 +72,7 @@ class ObjectGone(Objects):
     __slots__ = ()
 
 
-@dataclass(slots=True)
+@record
 class ObjectMissing(Message):
     """An agent could not get these objects from those that have them; the rows that need them come back."""
 
@@ -83,7 +84,7 @@ class ObjectMissing(Message):
         self.rows.validate()
 
 
-@dataclass(slots=True)
+@record
 class ObjectFetch(Message):
     """An agent is to have these as files in its store, from wherever they are; it answers with `ObjectResponse`."""
 
@@ -98,7 +99,7 @@ class ObjectFetch(Message):
         check_holders(self.ids, self.sizes, self.holder_counts, self.holders)
 
 
-@dataclass(slots=True)
+@record
 class ObjectResponse(Message):
     """Whether objects that were asked for are files in this agent's store now: 0 yes, 1 no, and then why."""
 
@@ -112,7 +113,7 @@ class ObjectResponse(Message):
         require(len(self.clients) == len(self.ids) == len(self.outcomes), "columns of one length")
 
 
-@dataclass(slots=True)
+@record
 class Neighbours(Message):
     """Where agents can be asked for objects."""
 
@@ -123,14 +124,14 @@ class Neighbours(Message):
         require(len(self.numbers) == len(self.addresses), "columns of one length")
 
 
-@dataclass(slots=True)
+@record
 class StoreRequest(Message):
     """A client looks for a store that it can use; `standalone`: it can't use the directory of any agent."""
 
     standalone: bool = False
 
 
-@dataclass(slots=True)
+@record
 class StoreOffers(Message):
     """Stores, to be tried in this order: a directory with the proof that it is the same, or an address."""
 

@@ -1,15 +1,16 @@
 """How rows ended, and what they said meanwhile."""
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from scaler.common.records import record
 from scaler.protocol.codes import ERROR, LOST, SIZE, STORED, Frame, sizes_of
 from scaler.protocol.messages.columns import column, u8, u32, u64
 from scaler.protocol.messages.message import Message, require, rows_in
 
 
-@dataclass(slots=True)
+@record
 class TaskResult(Message):
     """How spans of one client's rows ended, agent to scheduler to client."""
 
@@ -40,7 +41,7 @@ class TaskResult(Message):
         require(len(self.bodies) == 1 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
 
 
-@dataclass(slots=True)
+@record
 class TaskOutput(Message):
     """Text that a row printed, or a warning that it issued: [module, class, text, file, line] as JSON."""
 

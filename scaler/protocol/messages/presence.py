@@ -1,11 +1,10 @@
 """Who is still there and how busy; and goodbyes: of clients, of all that a client has, of the cluster."""
 
-from dataclasses import dataclass
-
+from scaler.common.records import record
 from scaler.protocol.messages.message import Message
 
 
-@dataclass(slots=True)
+@record
 class Heartbeat(Message):
     """Alive, and how busy."""
 
@@ -22,7 +21,7 @@ class Heartbeat(Message):
     bandwidth: float = 0.0
 
 
-@dataclass(slots=True)
+@record
 class HeartbeatEcho(Message):
     """The scheduler is alive too; `workers` is the whole cluster's."""
 
@@ -30,7 +29,7 @@ class HeartbeatEcho(Message):
     workers: int
 
 
-@dataclass(slots=True)
+@record
 class ClientDeparture(Message):
     """A client is gone, or wants to begin anew and `stays`: agents drop what they hold of it."""
 
@@ -38,22 +37,22 @@ class ClientDeparture(Message):
     stays: bool = False
 
 
-@dataclass(slots=True)
+@record
 class DisconnectRequest(Message):
     """A client's orderly goodbye."""
 
 
-@dataclass(slots=True)
+@record
 class DisconnectResponse(Message):
     """Everything of the client is dropped."""
 
 
-@dataclass(slots=True)
+@record
 class ClientShutdown(Message):
     """A client asks the whole cluster to end; an agent is told so by the scheduler."""
 
 
-@dataclass(slots=True)
+@record
 class ShutdownResponse(Message):
     """Whether the scheduler will."""
 
@@ -61,6 +60,6 @@ class ShutdownResponse(Message):
     reason: str
 
 
-@dataclass(slots=True)
+@record
 class ClientClear(Message):
     """Drop all tasks and objects of this client."""

@@ -2,13 +2,13 @@
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from scaler.common.records import record
 from scaler.protocol.messages.columns import column, u32, u64
 from scaler.protocol.messages.message import Message, require, rows_in
 
 
-@dataclass(slots=True)
+@record
 class Spans(Message):
     """A list of spans of any clients' batches."""
 
@@ -40,7 +40,7 @@ class TaskRunning(Spans):
     __slots__ = ()
 
 
-@dataclass(slots=True)
+@record
 class TaskCancel(Message):
     """Take these rows out; with `force` even if they run."""
 
@@ -57,7 +57,7 @@ class TaskClaim(Spans):
     __slots__ = ()
 
 
-@dataclass(slots=True)
+@record
 class TaskClaimResponse(Message):
     """Granted rows are the claimer's to run, refused ones have begun or ended elsewhere."""
 
@@ -69,7 +69,7 @@ class TaskClaimResponse(Message):
         self.refused.validate()
 
 
-@dataclass(slots=True)
+@record
 class BalanceRequest(Message):
     """Give back this many rows that have not begun."""
 

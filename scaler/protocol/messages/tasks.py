@@ -1,15 +1,16 @@
 """Rows to be run."""
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from scaler.common.records import record
 from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, TOGETHER, Encoding, Frame
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
 from scaler.protocol.messages.message import Message, check_holders, require, rows_in
 
 
-@dataclass(slots=True)
+@record
 class Task(Message):
     """Rows of one batch to be run, client to scheduler or scheduler to agent."""
 

@@ -1,11 +1,10 @@
 """What the scheduler's core hears, and what it answers: its one door is `handle(events, now) -> effects`."""
 
-from dataclasses import dataclass
-
 from scaler.common.effects import Log as Log
 from scaler.common.effects import Stop as Stop
 from scaler.common.effects import Tick as Tick
 from scaler.common.effects import WakeAt as WakeAt
+from scaler.common.records import record
 from scaler.protocol.acceptor import Joined as Joined
 from scaler.protocol.acceptor import Lost as Lost
 from scaler.protocol.acceptor import Received as Received
@@ -14,7 +13,7 @@ from scaler.protocol.messages import Message
 Event = Joined | Received | Lost | Tick
 
 
-@dataclass(slots=True)
+@record
 class Send:
     """Send this message to a peer."""
 
@@ -22,7 +21,7 @@ class Send:
     message: Message
 
 
-@dataclass(slots=True)
+@record
 class Forget:
     """The peer's session is over: what still comes from it is refused."""
 
@@ -30,7 +29,7 @@ class Forget:
     reason: str
 
 
-@dataclass(slots=True)
+@record
 class StartStore:
     """Start the standalone store: a client needs it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from scaler.common.records import record
 from scaler.scheduler.state.batch_records import Batch
 
 
@@ -21,7 +22,7 @@ class Host(NamedTuple):
     data: str
 
 
-@dataclass(slots=True)
+@record
 class Load:
     """How busy an agent is. `outstanding` is written by `transitions.py` alone, the rest by placement."""
 
@@ -40,7 +41,7 @@ class Load:
     is_unyielding: bool = False
 
 
-@dataclass(slots=True)
+@record
 class Holdings:
     """What an agent has of objects."""
 
@@ -66,7 +67,7 @@ class Withdrawal(NamedTuple):
     hi: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class AgentRecord:
     """A host's agent as the scheduler sees it."""
 

@@ -11,6 +11,7 @@ from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from scaler.common.records import record
 from scaler.protocol.messages import KEEP, Task, u32
 from scaler.scheduler.state.function_records import FunctionRecord
 
@@ -35,7 +36,7 @@ def place_name(place: int) -> str:
     return Place(min(place, AGENT)).name.lower()
 
 
-@dataclass(slots=True)
+@record
 class Attempts:
     """What went wrong with rows before."""
 
@@ -47,7 +48,7 @@ class Attempts:
     returns: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@record
 class Lineage:
     """What it takes to compute values of a batch again, and which rows are being computed again."""
 
@@ -63,7 +64,7 @@ class Lineage:
     required_zones: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Batch:
     """The rows of one `Task` message, until all of them have ended, and longer if their values may be lost."""
 

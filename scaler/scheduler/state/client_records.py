@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from scaler.common.records import record
 from scaler.protocol.messages import Frame
 from scaler.scheduler.state.batch_records import Batch, Row
 from scaler.scheduler.state.function_records import FunctionRecord
 from scaler.scheduler.state.object_records import ObjectRecord
 
 
-@dataclass(slots=True)
+@record
 class ClientValues:
     """The objects of a client, and the values that are not there: not yet, or not any more."""
 
@@ -52,7 +53,7 @@ class ClientValues:
         return place[0] if place else value
 
 
-@dataclass(slots=True)
+@record
 class ClientReads:
     """Stored objects that a client wants to read."""
 
@@ -66,7 +67,7 @@ class ClientReads:
     wants_local: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ClientRecord:
     """A client and all that is scheduled for it."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from scaler.common.facts import Facts
+from scaler.common.records import record
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch
 from scaler.scheduler.state.client_records import ClientRecord
@@ -13,7 +14,7 @@ from scaler.scheduler.state.flavours import Flavour
 from scaler.scheduler.state.ready_queues import ReadyQueues
 
 
-@dataclass(slots=True)
+@record
 class StandaloneStore:
     """The store of a process beside the scheduler's, for clients that share memory with no agent."""
 
@@ -25,7 +26,7 @@ class StandaloneStore:
     waiting: dict[int, None] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@record
 class EndedRows:
     """How many rows ended how."""
 
@@ -39,7 +40,7 @@ class EndedRows:
 BANDWIDTH = 500e6
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class ClusterState:
     """All that the scheduler knows."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from scaler.scheduler.state.agent_records import AgentRecord
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Flavour:
     """The agents with these capabilities. An agent without room for more objects is in none of the sets."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 LEARNING = 0.3
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class FunctionRecord:
     """One function of one client, by its name."""
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from scaler.common.records import record
 from scaler.protocol.messages import Frame
 from scaler.scheduler.state.batch_records import Batch
 
 NOBODY: frozenset[int] = frozenset()
 
 
-@dataclass(slots=True)
+@record
 class ObjectRecord:
     """An immutable value that rows or a client need: its bytes, or in which stores it is."""
 
