@@ -1,4 +1,4 @@
-"""When a connection that was lost is tried again: soon at first, then less often, until patience is over."""
+"""When clients and agents try a lost connection again: soon at first, then less often, until patience is over."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What an agent has: a pure account of objects, where each is, who needs it now, and how much memory they take.
+"""What an agent has: a pure account of objects, where each is, who needs it, and which of them leave memory first.
 
     shm      a file in the store: in memory
     live     a Python object in the worker of a slot: in memory

@@ -1,4 +1,4 @@
-"""Memory for objects: what to move to disk, and when to take no new work.
+"""Memory for objects: when to move some to disk, and when to take no new work; `store/index.py` says which go first.
 
 What is pinned stays. If nothing runs and nothing can leave, work goes on all the same, a row at a time: rather too much
 memory than none of the work.

@@ -1,4 +1,4 @@
-"""A worker has ended: its rows wait for another one, but for the one that it ran, which may end with it."""
+"""A worker has ended: its rows wait for another one; the one that it ran may end with it, as lost or with an error."""
 
 from scaler.agent.core import releasing, staging, withdrawing
 from scaler.agent.core.events import DropObject, WorkerExited

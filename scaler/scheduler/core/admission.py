@@ -44,7 +44,7 @@ def admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
     agent = None if client.values.lost else placement.choose_for_all(state, batch)
     if agent is not None:
         return [Place(batch, 0, batch.rows, agent, Cause.READY)]
-    return [Route(batch, 0, batch.rows, Cause.READY, False)]
+    return [Route(batch, 0, batch.rows, Cause.READY, front=False)]
 
 
 def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:

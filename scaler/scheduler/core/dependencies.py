@@ -36,7 +36,7 @@ def await_needs(state: ClusterState, client: ClientRecord, batch: Batch) -> list
         if ready and lo is None:
             lo = row
         elif not ready and lo is not None:
-            moves.append(Route(batch, lo, row, Cause.READY, False))
+            moves.append(Route(batch, lo, row, Cause.READY, front=False))
             lo = None
     return moves + failures
 
@@ -115,7 +115,7 @@ def fulfil(waiting: list[Row]) -> list[Move]:
         assert missing is not None
         missing[row] -= 1
         if not missing[row] and batch.place[row] == WAITING:
-            moves.append(Route(batch, row, row + 1, Cause.READY, batch.keeps))
+            moves.append(Route(batch, row, row + 1, Cause.READY, front=batch.keeps))
         return moves
     span: tuple[Batch, int, int] | None = None
     for batch, row in reversed(waiting):
@@ -128,10 +128,10 @@ def fulfil(waiting: list[Row]) -> list[Move]:
             span = (batch, row, span[2])
             continue
         if span is not None:
-            moves.append(Route(*span, Cause.READY, span[0].keeps))
+            moves.append(Route(*span, Cause.READY, front=span[0].keeps))
         span = (batch, row, row + 1)
     if span is not None:
-        moves.append(Route(*span, Cause.READY, span[0].keeps))
+        moves.append(Route(*span, Cause.READY, front=span[0].keeps))
     return moves
 
 

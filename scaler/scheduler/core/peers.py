@@ -31,8 +31,10 @@ def join(state: ClusterState, out: Outgoing, number: int, hello: Hello, read_tri
     return moves
 
 
-def lose_agent(state: ClusterState, agent: AgentRecord, reason: str) -> list[Move]:
+def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: str) -> list[Move]:
     """An agent is gone: what becomes of its rows, and of what only it had."""
+    rows = agent.load.outstanding
+    out.log("WARNING", f"agent {agent.number} ({agent.name}) is gone: {reason}; {rows} rows run elsewhere")
     del state.agents[agent.number]
     placement.remove(state, agent)
     state.touched.pop(agent, None)
@@ -67,6 +69,7 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
 
 def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> None:
     """A client is gone, and all of it with it."""
+    out.log("INFO", f"client {client.number} ({client.name}) is gone: {reason}; dropped {client.outstanding} rows")
     forget_work(state, out, client, stays=False)
     out.flush_results(client.number)
     for function in client.functions.values():

@@ -75,7 +75,7 @@ def remake(state: ClusterState, move: Remake) -> list[Move]:
             else:
                 moves += dependencies.await_lost(client, batch, row, need)
     if batch.missing is None or not batch.missing[row]:
-        moves.append(Route(batch, row, row + 1, Cause.READY, False))
+        moves.append(Route(batch, row, row + 1, Cause.READY, front=False))
     return moves
 
 

@@ -24,7 +24,7 @@ def end_reported(
         retries = attempts_of(batch).retries
         if retries.get(row, 0) < batch.task.retries:
             retries[row] = retries.get(row, 0) + 1
-            return [Route(batch, row, span.hi, Cause.RETRIED, True)]
+            return [Route(batch, row, span.hi, Cause.RETRIED, front=True)]
     return finishing.finish(state, out, batch, span, agent)
 
 
@@ -37,7 +37,7 @@ def _lose_row(
     if state.facts.wanted:
         state.facts.tell(WorkerDied(batch.client, batch.id, row, agent.number, how))
     if losses[row] <= retries_on_loss:
-        return [Route(batch, row, row + 1, Cause.WORKER_LOST, True)]
+        return [Route(batch, row, row + 1, Cause.WORKER_LOST, front=True)]
     record = worker_lost(batch.function.name, batch.id + row, how, losses[row]).encode()
     return finishing.finish(state, out, batch, finishing.error_span(batch, row, record, span.duration), None)
 
@@ -55,7 +55,7 @@ def lose_agent(state: ClusterState, agent: AgentRecord) -> list[Move]:
             if batch.attempts is not None:  # rows that were lost with a worker before: hosts that die with it count too
                 losses = batch.attempts.losses
                 losses.update({row: losses[row] + 1 for row in range(lo, hi) if row in losses})
-            moves.append(Route(batch, lo, hi, Cause.AGENT_LOST, True))
+            moves.append(Route(batch, lo, hi, Cause.AGENT_LOST, front=True))
     return moves
 
 
@@ -73,4 +73,4 @@ def return_for_want(
 
 def give_back(batch: Batch, lo: int, hi: int, cause: Cause) -> list[Move]:
     """Rows come back from an agent without having ended."""
-    return [Route(batch, lo, hi, cause, True)]
+    return [Route(batch, lo, hi, cause, front=True)]

@@ -196,13 +196,9 @@ class SchedulerCore:
     def _lost(self, number: int, reason: str) -> None:
         state, client, agent = self.state, self.state.clients.get(number), self.state.agents.get(number)
         if client is not None:
-            rows = client.outstanding
-            self._out.log("INFO", f"client {number} ({client.name}) is gone: {reason}; dropped {rows} rows")
             peers.drop_client(state, self._out, client, reason)
         elif agent is not None:
-            rows = agent.load.outstanding
-            self._out.log("WARNING", f"agent {number} ({agent.name}) is gone: {reason}; {rows} rows run elsewhere")
-            self._run(peers.lose_agent(state, agent, reason))
+            self._run(peers.lose_agent(state, self._out, agent, reason))
             self._run(peers.settle_lost_agent(state, self._out, agent, self._limits.retries_on_loss))
         else:
             return
@@ -273,8 +269,7 @@ class SchedulerCore:
         store_choice.request(self.state, self._out, client, message.standalone)
 
     def _client_leaves(self, client: ClientRecord, message: DisconnectRequest) -> None:
-        self._out.log("INFO", f"client {client.number} ({client.name}) disconnected")
-        peers.drop_client(self.state, self._out, client, "disconnected")
+        peers.drop_client(self.state, self._out, client, "it disconnected")
         self._out.send(client.number, DisconnectResponse())
         self._out.effects.append(Forget(client.number, "disconnected"))
 
