@@ -1,4 +1,4 @@
-"""Looking after rows that workers have: past the time-out the worker is ended, behind a long one they are taken back."""
+"""Looking after rows that workers have: past their time-out the worker is ended; rows behind a long one come back."""
 
 import math
 
