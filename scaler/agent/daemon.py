@@ -16,11 +16,11 @@ import time
 
 from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.core.events import Event, FromScheduler, Welcomed
+from scaler.agent.host_store import HostStore, store_context
 from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell, log_output
-from scaler.agent.store import HostStore, store_context
 from scaler.agent.validating import ValidatingCore
-from scaler.agent.workers import Zygote
+from scaler.agent.worker_processes import Zygote
 from scaler.common.findings import InvalidState
 from scaler.common.loop import make_loop
 from scaler.config import AgentConfig
@@ -41,7 +41,7 @@ OBJECT_RETENTION_SECONDS = 3600
 
 
 class Daemon:
-    """See the module's text."""
+    """An agent that reaches its scheduler over a connection, and makes a new one whenever that is lost. One thread."""
 
     def __init__(
         self, config: AgentConfig, address: Address, security: Security, zygote: Zygote | None, store: HostStore
@@ -69,10 +69,11 @@ class Daemon:
         self._connection: Connection | None = None
         #: a connection that was made and waits for the loop's attention
         self._made: Connection | None = None
-        self._bell, self._rope = os.pipe()
-        self.loop.watch(self._bell, self)
+        self._wake_end, self._waking_end = os.pipe()
+        self.loop.watch(self._wake_end, self)
         self._planned: float | None = None
-        self._told = False
+        #: the log says that the scheduler is not there
+        self._has_complained = False
         #: why the agent can't go on
         self.failure: str | None = None
 
@@ -103,18 +104,18 @@ class Daemon:
                 if isinstance(error, HandshakeRefused) and self._initiator.welcome is None:
                     self.failure = str(error)
                     break  # one that had welcomed us may seem to refuse while it is ending
-                if not self._told:
-                    self._told = True
+                if not self._has_complained:
+                    self._has_complained = True
                     logger.warning("%s; trying until it is there", error)
                 time.sleep(attempts.next_pause())
         with contextlib.suppress(OSError):
-            os.write(self._rope, b"x")
+            os.write(self._waking_end, b"x")
 
     def _take_connection(self) -> None:
         made, self._made = self._made, None
         if made is None:
             return
-        os.read(self._bell, 4096)
+        os.read(self._wake_end, 4096)
         self._connection = made
         self._shell.introduced()
         self._send(self._initiator.greet(time.monotonic()))
@@ -124,7 +125,7 @@ class Daemon:
         connection, self._connection = self._connection, None
         if connection is not None:
             logger.warning("the connection to the scheduler at %s is lost: %s", self._address, reason)
-            self._told = False
+            self._has_complained = False
             self._initiator.disconnect(reason)
             self.loop.forget(connection.fileno())
             connection.close(0)
@@ -205,7 +206,7 @@ def run(config: AgentConfig) -> int:
     security = security_of(config.key_file, config.insecure)
     store = HostStore(limits_of(config).objects_soft, config.spill_directory)
     try:
-        store.open(security, address, beside=False)
+        store.open(security, address, on_its_host=False)
         daemon = Daemon(config, address, security, zygote, store)
     except BaseException:
         store.close()

@@ -20,7 +20,7 @@ from scaler.agent.core.events import (
     Log,
     LookAt,
     Looked,
-    Output,
+    ShowOutput,
     StartWorker,
     Stop,
     Tick,
@@ -29,10 +29,10 @@ from scaler.agent.core.events import (
     WakeAt,
     WorkerExited,
 )
-from scaler.agent.store import HostStore
+from scaler.agent.host_store import HostStore
 from scaler.agent.usage import Usage
 from scaler.agent.validating import ValidatingCore
-from scaler.agent.workers import Exited, WorkerProcess, Zygote
+from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
 from scaler.common.loop import Loop
 from scaler.protocol.codes import STDOUT
 from scaler.protocol.messages import Message
@@ -47,7 +47,7 @@ EXTRA_SLOTS = 600
 
 
 class AgentShell:
-    """See the module's text."""
+    """The hands of an agent's core: worker processes, the store, the log. Used by one thread."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class AgentShell:
         store: HostStore,
         loop: Loop,
         context: dict[str, Any],
-        print_output: Callable[[Output], None],
+        print_output: Callable[[ShowOutput], None],
     ) -> None:
         """Without a zygote there are no workers."""
         self.core = core
@@ -125,8 +125,7 @@ class AgentShell:
         if now >= self._usage.due and self._workers:
             pids = {slot: worker.pid for slot, worker in self._workers.items() if worker.pid is not None}
             events.append(self._usage.sample(pids, bool(self.core.state.running), now, self._store.directory.path))
-        self._store.tick(now)
-        self._store.sweep(self.core.state.objects.index, now)
+        self._store.tidy(self.core.state.objects.index, now)
         return events
 
     def _heard(self, worker: WorkerProcess) -> list[Event]:
@@ -192,7 +191,7 @@ class AgentShell:
                 if self._zygote is not None:
                     self._seen.append(Looked(effect.slot, self._zygote.progress(effect.slot)))
                     self._loop.soon()
-            elif isinstance(effect, Output):
+            elif isinstance(effect, ShowOutput):
                 self._print_output(effect)
             elif isinstance(effect, Log):
                 logger.log(getattr(logging, effect.level), "%s", effect.text)
@@ -234,7 +233,7 @@ class AgentShell:
             self._store.close()
 
 
-def log_output(output: Output) -> None:
+def log_output(output: ShowOutput) -> None:
     """Put what a task printed into the log, with the task's name."""
     level = logging.INFO if output.stream == STDOUT else logging.WARNING
     for line in output.text.splitlines():

@@ -24,7 +24,7 @@ from typing import NoReturn
 
 from scaler.store.directory import clean_up_dead
 from scaler.store.spill import SPILL_PREFIX
-from scaler.worker import main
+from scaler.worker import worker_process
 from scaler.worker_protocol.progress import PAGE_CELLS
 
 #: agent to zygote: what, slot; a FORK brings two file descriptors (task, control)
@@ -64,21 +64,21 @@ class _Zygote:
         self._slots: dict[int, int] = {}
         self._pid = os.getpid()
         self._die_with_parent = _find_prctl()
-        self._bell, self._ring = os.pipe()
-        for descriptor in (self._bell, self._ring):
+        self._child_ended, self._waking_end = os.pipe()
+        for descriptor in (self._child_ended, self._waking_end):
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._ring, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._waking_end, warn_on_full_buffer=False)
 
     def run(self) -> NoReturn:
         poll = select.poll()
         poll.register(self._agent, select.POLLIN)
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._child_ended, select.POLLIN)
         while True:
             for descriptor, _ in poll.poll():
-                if descriptor == self._bell:
+                if descriptor == self._child_ended:
                     with contextlib.suppress(BlockingIOError):
-                        os.read(self._bell, 4096)
+                        os.read(self._child_ended, 4096)
                     self._reap()
                 else:
                     self._obey()
@@ -124,15 +124,15 @@ class _Zygote:
                 if os.getppid() != self._pid:
                     os._exit(1)
             signal.set_wakeup_fd(-1)
-            os.close(self._bell)
-            os.close(self._ring)
+            os.close(self._child_ended)
+            os.close(self._waking_end)
             self._agent.close()
             begin = slot * PAGE_CELLS
             cells = memoryview(self._page).cast("Q")[begin : begin + PAGE_CELLS]
             sockets = [socket.socket(fileno=descriptor) for descriptor in (task, control)]
             for sock in sockets:
                 sock.set_inheritable(False)
-            main.serve(slot, sockets[0], sockets[1], cells)
+            worker_process.serve(slot, sockets[0], sockets[1], cells)
         finally:
             os._exit(1)
 

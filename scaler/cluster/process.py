@@ -12,12 +12,12 @@ import sys
 from typing import Any
 
 from scaler.agent.core.agent_core import AgentCore
-from scaler.agent.core.events import Output
+from scaler.agent.core.events import ShowOutput
+from scaler.agent.host_store import HostStore, store_context
 from scaler.agent.limits import limits_of
 from scaler.agent.shell import EXTRA_SLOTS, AgentShell
-from scaler.agent.store import HostStore, store_context
 from scaler.agent.validating import ValidatingCore
-from scaler.agent.workers import Zygote
+from scaler.agent.worker_processes import Zygote
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines
 from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
@@ -47,7 +47,7 @@ def main(fd: int) -> None:
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
         limits = limits_of(agent_config)
         store = HostStore(limits.objects_soft, agent_config.spill_directory)
-        store.open(security, listener.address, beside=True)
+        store.open(security, listener.address, on_its_host=True)
     except Exception as error:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
         return
@@ -72,7 +72,7 @@ def main(fd: int) -> None:
     server.run()
 
 
-def print_output(output: Output) -> None:
+def print_output(output: ShowOutput) -> None:
     """What a task prints appears where the program's own output does."""
     stream: Any = sys.stdout if output.stream == STDOUT else sys.stderr
     try:

@@ -39,7 +39,8 @@ class StandaloneStoreProcess:
             "max_message_bytes": self._limit,
             "log_level": self._log_level,
         }
-        program = f"import sys; sys.path[:] = {sys.path!r}; from scaler.agent.beside import main; main({options!r})"
+        start = f"from scaler.agent.standalone_store import main; main({options!r})"
+        program = f"import sys; sys.path[:] = {sys.path!r}; {start}"
         environment = {**os.environ, **self._security.to_env()}
         self._process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, env=environment)
         logger.info("Scheduler: started the standalone store, process %d", self._process.pid)

@@ -14,7 +14,7 @@ from typing import Any
 
 from scaler.protocol.codes import INLINE_LIMIT
 from scaler.worker_protocol.messages import Blocked, FromWorker, Unblocked
-from scaler.worker_protocol.stream import LARGEST_PAYLOAD
+from scaler.worker_protocol.socketpair import LARGEST_PAYLOAD
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,11 +37,18 @@ class TaskContext:
 class _Worker:
     """The worker that this process is."""
 
-    def __init__(self, task: Callable[[], TaskContext | None], send: Callable[[FromWorker], None]) -> None:
+    def __init__(
+        self,
+        task: Callable[[], TaskContext | None],
+        send: Callable[[FromWorker], None],
+        give_back: Callable[[], None],
+    ) -> None:
         self.main = threading.get_ident()
         #: the row that the main thread runs for the agent
         self.task = task
         self.send = send
+        #: gives back all rows that have not begun
+        self.give_back = give_back
         #: rows that run inside the wait of another one, innermost last
         self.inline: list[TaskContext] = []
         self.lock = threading.Lock()
@@ -53,10 +60,16 @@ _worker: _Worker | None = None
 _surroundings: Mapping[str, Any] | None = None
 
 
-def install(task: Callable[[], TaskContext | None], send: Callable[[FromWorker], None]) -> None:
-    """Make this process a worker whose main thread is the calling one."""
+def install(
+    task: Callable[[], TaskContext | None], send: Callable[[FromWorker], None], give_back: Callable[[], None]
+) -> None:
+    """Make this process a worker whose main thread is the calling one.
+
+    `task` says which row it runs for the agent, `send` tells the agent something, `give_back` gives it the rows that
+    have not begun.
+    """
     global _worker
-    _worker = _Worker(task, send)
+    _worker = _Worker(task, send, give_back)
 
 
 def uninstall() -> None:
@@ -127,6 +140,15 @@ def blocked() -> None:
 def unblocked() -> None:
     """Take back one `blocked`; the last one tells the agent."""
     _count(-1)
+
+
+def give_back_unbegun() -> None:
+    """Give back all rows this worker was handed and has not begun, since the task that runs is going to wait.
+
+    The agent gets a `Returned` that it has not asked for. Does nothing outside of workers.
+    """
+    if _worker is not None:
+        _worker.give_back()
 
 
 def _count(change: int) -> None:

@@ -21,8 +21,8 @@ from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import exception_record
 from scaler.worker import context, peak
 from scaler.worker.assignment import Assignment
-from scaler.worker.objects import Failed
-from scaler.worker_protocol.messages import EndedRows
+from scaler.worker.inputs import Failed
+from scaler.worker_protocol.messages import EndedSpan
 from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, ROW_CELL
 
 Clock = Callable[[], int]
@@ -44,7 +44,7 @@ class Ledger:
         self.kind = VALUES_LIST
         #: their values: builtin scalars of a VALUES_LIST, otherwise the payload of each
         self.values: list[Any] = []
-        self._results: list[EndedRows] = []
+        self._results: list[EndedSpan] = []
         self._done: list[int] = []
 
     def open(self, assignment: Assignment) -> None:
@@ -131,7 +131,7 @@ class Ledger:
             begun = assignment.next_row()
             return (assignment.run.dispatch, begun - 1) if self._start + len(self.values) < begun else None
 
-    def take(self) -> tuple[list[EndedRows], list[int]]:
+    def take(self) -> tuple[list[EndedSpan], list[int]]:
         """Return the results not sent yet, and the dispatches that are finished since the last call."""
         with self.lock:
             self.cut()
@@ -145,7 +145,7 @@ class Ledger:
         microseconds = max(0, now - self._since) // 1000
         self._since = now
         self._results.append(
-            EndedRows(run.dispatch, run.client, run.batch, lo, hi, outcome, microseconds, peak_bytes, sizes, body)
+            EndedSpan(run.dispatch, run.client, run.batch, lo, hi, outcome, microseconds, peak_bytes, sizes, body)
         )
 
 

@@ -15,10 +15,10 @@ from scaler.serialize.payload import SCALARS
 from scaler.serialize.record import exception_record
 from scaler.worker import peak
 from scaler.worker.assignment import Assignment
-from scaler.worker.calls import caller, failing
+from scaler.worker.inputs import Failed, Inputs
 from scaler.worker.ledger import Clock, Ledger
-from scaler.worker.objects import Failed, Objects
-from scaler.worker.results import Encode, ResultWriter
+from scaler.worker.result_writer import Encode, ResultWriter
+from scaler.worker.row_calls import caller, failing
 from scaler.worker_protocol.progress import BEGUN_CELL, ROW_CELL
 
 #: Results are sent when they take this many bytes.
@@ -46,20 +46,20 @@ class Loops:
         #: a row that begins after this time sends the results before it, ns
         self.flush_at = 0
 
-    def of(self, assignment: Assignment, objects: Objects) -> Callable[[], None]:
+    def of(self, assignment: Assignment, inputs: Inputs) -> Callable[[], None]:
         """Return what runs the rows of an assignment until it raises."""
         run = assignment.run
         try:
-            function, serializer = objects.function(run)
+            function, serializer = inputs.function(run)
             encode = self._results.encoder(assignment, serializer)
             if serializer is not None:
                 self._ledger.collect(VALUES_EACH)
             if run.form == TOGETHER:
-                items = objects.arguments(run)
+                items = inputs.arguments(run)
                 if not run.flags & PROFILE:
                     spread = bool(run.flags & SPREAD)
                     return lambda: self._together(assignment, function, items, spread, encode)
-            call = caller(assignment, objects, function, serializer)
+            call = caller(assignment, inputs, function, serializer)
         except BaseException as error:
             record = error.record if isinstance(error, Failed) else exception_record(error, run.name)
             call, encode = failing(record), self._results.encoder(assignment, None)

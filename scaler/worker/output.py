@@ -16,7 +16,7 @@ from scaler.worker.context import TaskContext, innermost, is_logged
 from scaler.worker_protocol import messages
 
 
-class Output(io.TextIOBase):
+class OutputStream(io.TextIOBase):
     """One of the two streams."""
 
     def __init__(self, plain: TextIO, number: int, send: Callable[[messages.FromWorker], None]) -> None:
@@ -118,9 +118,9 @@ class Output(io.TextIOBase):
 
 
 class _Binary(io.BufferedIOBase):
-    """Takes bytes for an Output."""
+    """Takes bytes for an OutputStream."""
 
-    def __init__(self, text: Output, plain: TextIO) -> None:
+    def __init__(self, text: OutputStream, plain: TextIO) -> None:
         self._text = text
         self._plain = plain
         self._decoder = codecs.getincrementaldecoder(plain.encoding or "utf-8")("replace")

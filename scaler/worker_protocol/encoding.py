@@ -29,7 +29,7 @@ from scaler.protocol.codes import (
 from scaler.worker_protocol.messages import (
     Blocked,
     Drop,
-    EndedRows,
+    EndedSpan,
     Flush,
     FromWorker,
     Output,
@@ -41,7 +41,7 @@ from scaler.worker_protocol.messages import (
     Recall,
     Results,
     Returned,
-    ReturnedRows,
+    ReturnedSpan,
     Run,
     Surroundings,
     ToWorker,
@@ -187,7 +187,7 @@ def _read_results(data: Bytes, at: int) -> Read:
         if outcome >= ERROR:
             _check(outcome, hi - lo, sizes, body)
         fields = dispatch, client, batch, lo, hi, outcome, duration, peak, sizes, body
-        ended.append(tuple.__new__(EndedRows, fields))  # half the price of a call of the class
+        ended.append(tuple.__new__(EndedSpan, fields))  # half the price of a call of the class
     return Results(ended, done), at
 
 
@@ -204,7 +204,7 @@ def _read_returned(data: Bytes, at: int) -> Read:
     at += _RETURNED_HEAD.size
     rows = []
     for _ in range(count):
-        rows.append(ReturnedRows._make(_RETURNED_ROWS.unpack_from(data, at)))
+        rows.append(ReturnedSpan._make(_RETURNED_ROWS.unpack_from(data, at)))
         _require(rows[-1].lo < rows[-1].hi, "it gives back no rows")
         at += _RETURNED_ROWS.size
     return Returned(token, rows, (dispatch, row) if runs else None), at

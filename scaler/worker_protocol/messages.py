@@ -98,7 +98,7 @@ class Ready(NamedTuple):
     pid: int
 
 
-class EndedRows(NamedTuple):
+class EndedSpan(NamedTuple):
     """How the rows [lo, hi) of a batch have ended."""
 
     dispatch: int
@@ -120,12 +120,12 @@ class EndedRows(NamedTuple):
 class Results(NamedTuple):
     """Rows have ended."""
 
-    ended: list[EndedRows]
+    ended: list[EndedSpan]
     #: dispatches of which the worker has no rows any more
     done: list[int]
 
 
-class ReturnedRows(NamedTuple):
+class ReturnedSpan(NamedTuple):
     """The rows [lo, hi) of a batch have not begun and are the agent's again."""
 
     dispatch: int
@@ -140,7 +140,7 @@ class Returned(NamedTuple):
 
     #: of the `Recall` that this answers; 0: it was not asked for
     token: int
-    rows: list[ReturnedRows]
+    rows: list[ReturnedSpan]
     #: (dispatch, row) that runs; None while nothing does
     running: tuple[int, int] | None
 

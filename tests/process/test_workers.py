@@ -16,7 +16,7 @@ import psutil
 import pytest
 from support import until
 
-from scaler.agent.workers import Exited, Started, WorkerOptions, WorkerProcess, Zygote
+from scaler.agent.worker_processes import Exited, Started, WorkerOptions, WorkerProcess, Zygote
 from scaler.common.exits import describe_exit
 from scaler.protocol.messages import ERROR, GRAPH, KEEP, LIVE, SIZE, STREAM, TOGETHER, VALUES_LIST
 from scaler.serialize import payload
@@ -351,7 +351,7 @@ def test_rows_come_back_while_user_code_runs(host: Host, tmp_path: Path) -> None
     host.workers[0].control(wm.Recall(77, 2))
     (returned,) = host.until(lambda: [message for message in host.messages[0] if isinstance(message, wm.Returned)])
     assert returned == wm.Returned(
-        77, [wm.ReturnedRows(5, CLIENT, BATCH, 0, 3), wm.ReturnedRows(4, CLIENT, BATCH, 4, 6)], (4, 2)
+        77, [wm.ReturnedSpan(5, CLIENT, BATCH, 0, 3), wm.ReturnedSpan(4, CLIENT, BATCH, 4, 6)], (4, 2)
     )
     assert host.results() == [0, 1]
     Path(gate).write_text("go on")
@@ -474,7 +474,7 @@ def test_an_interrupt_from_the_terminal_reaches_neither_zygote_nor_workers(host:
 
 AGENT = """
     import os, sys
-    from scaler.agent.workers import Zygote
+    from scaler.agent.worker_processes import Zygote
     from scaler.serialize.call import encode_function
     from scaler.serialize import payload
     from scaler.worker_protocol.messages import Run
@@ -520,21 +520,21 @@ def test_a_worker_whose_agent_has_closed_its_sockets_ends(host: Host) -> None:
 
 def test_messages_larger_than_the_socket_buffers_pass_in_both_directions() -> None:
     from scaler.worker_protocol.encoding import read_by_worker
-    from scaler.worker_protocol.stream import Incoming, Outgoing
+    from scaler.worker_protocol.socketpair import QueuingSender, Receiver
 
     ours, its = socket.socketpair()
     with ours, its:
-        outgoing, incoming = Outgoing(ours), Incoming(its, read_by_worker)
+        sender, receiver = QueuingSender(ours), Receiver(its, read_by_worker)
         sizes = (0, 3_000_000, 1, 300_000)
         sent = [wm.Surroundings({"value": bytes(size)}) for size in sizes]
         for message in sent:
-            outgoing.send(message)
+            sender.send(message)
         received = []
         while len(received) < len(sent):
-            outgoing.flush()
-            received += incoming.read()
+            sender.flush()
+            received += receiver.read()
         assert received == sent
-        assert not outgoing
+        assert not sender
         ours.close()
         with pytest.raises(EOFError):
-            incoming.read()
+            receiver.read()

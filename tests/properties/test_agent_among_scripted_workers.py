@@ -30,12 +30,12 @@ Row = tuple[int, int, int]
 
 
 class FakeWorker:
-    """Hand-outs in order; what it said and the agent has not heard yet."""
+    """Dispatches in order; what it said and the agent has not heard yet."""
 
     def __init__(self) -> None:
         #: [number, client, batch, next row, end]
-        self.handouts: list[list[int]] = []
-        #: the first row of the first hand-out has begun
+        self.dispatches: list[list[int]] = []
+        #: the first row of the first dispatch has begun
         self.said: list[wm.FromWorker] = []
         self.recalls: list[int] = []
         self.dying = False
@@ -81,7 +81,7 @@ class Agent(RuleBasedStateMachine):
                 return  # it has ended just now
             if isinstance(message, wm.Run):
                 assert not worker.quits
-                worker.handouts.append([message.dispatch, message.client, message.batch, message.lo, message.hi])
+                worker.dispatches.append([message.dispatch, message.client, message.batch, message.lo, message.hi])
             elif isinstance(message, wm.Recall):
                 worker.recalls.append(message.token)
             elif isinstance(message, wm.Quit):
@@ -197,21 +197,21 @@ class Agent(RuleBasedStateMachine):
     @rule(data=st.data(), n=st.integers(1, 9), us=st.sampled_from([1, 100, 5_000, 10**6]), error=st.booleans())
     def works(self, data: st.DataObject, n: int, us: int, error: bool) -> None:
         """Rows end in a worker; the agent hears of it later."""
-        slots = [slot for slot, worker in sorted(self.workers.items()) if worker.handouts]
+        slots = [slot for slot, worker in sorted(self.workers.items()) if worker.dispatches]
         if not slots:
             return
         worker = self.workers[data.draw(st.sampled_from(slots))]
-        handout = worker.handouts[0]
-        number, client, batch, lo, end = handout
+        dispatch = worker.dispatches[0]
+        number, client, batch, lo, end = dispatch
         hi = min(end, lo + n)
-        handout[3] = hi
+        dispatch[3] = hi
         done = []
         if hi == end:
-            worker.handouts.pop(0)
+            worker.dispatches.pop(0)
             done.append(number)
         spans_ = [(lo, hi)] if not error else [(row, row + 1) for row in range(lo, hi)]
         results = [
-            wm.EndedRows(number, client, batch, a, b, 2 if error else 0, us * (b - a), 0, u32([4]), b"data")
+            wm.EndedSpan(number, client, batch, a, b, 2 if error else 0, us * (b - a), 0, u32([4]), b"data")
             for a, b in spans_
         ]
         worker.said.append(wm.Results(results, done))
@@ -226,20 +226,20 @@ class Agent(RuleBasedStateMachine):
             return
         worker = self.workers[data.draw(st.sampled_from(slots))]
         returned = []
-        for i, handout in reversed(list(enumerate(worker.handouts))):
-            lo = handout[3] + (i == 0)
-            if lo < handout[4]:
-                returned.append(wm.ReturnedRows(handout[0], handout[1], handout[2], lo, handout[4]))
-                handout[4] = lo
-        emptied = [h[0] for h in worker.handouts if h[3] >= h[4]]
-        worker.handouts = [h for h in worker.handouts if h[3] < h[4]]
+        for i, dispatch in reversed(list(enumerate(worker.dispatches))):
+            lo = dispatch[3] + (i == 0)
+            if lo < dispatch[4]:
+                returned.append(wm.ReturnedSpan(dispatch[0], dispatch[1], dispatch[2], lo, dispatch[4]))
+                dispatch[4] = lo
+        emptied = [h[0] for h in worker.dispatches if h[3] >= h[4]]
+        worker.dispatches = [h for h in worker.dispatches if h[3] < h[4]]
         worker.said.append(wm.Returned(worker.recalls.pop(0) if asked else 0, returned, None))
         if emptied:
             worker.said.append(wm.Results([], emptied))
 
     @rule(data=st.data(), blocked=st.booleans())
     def waits(self, data: st.DataObject, blocked: bool) -> None:
-        slots = [slot for slot, worker in sorted(self.workers.items()) if worker.handouts]
+        slots = [slot for slot, worker in sorted(self.workers.items()) if worker.dispatches]
         if slots:
             self.workers[data.draw(st.sampled_from(slots))].said.append(wm.Blocked() if blocked else wm.Unblocked())
 
@@ -258,12 +258,12 @@ class Agent(RuleBasedStateMachine):
         slots = [
             slot
             for slot, worker in sorted(self.workers.items())
-            if hard or worker.dying or (worker.quits and not worker.handouts)
+            if hard or worker.dying or (worker.quits and not worker.dispatches)
         ]
         if slots:
             slot = data.draw(st.sampled_from(slots))
             worker = self.workers.pop(slot)
-            begun = (worker.handouts[0][0], worker.handouts[0][3]) if worker.handouts else (0, -1)
+            begun = (worker.dispatches[0][0], worker.dispatches[0][3]) if worker.dispatches else (0, -1)
             said = [ae.FromWorker(slot, message) for message in worker.said]
             self._handle(*said, ae.WorkerExited(slot, 1, 9, begun))
 
@@ -287,9 +287,9 @@ class Agent(RuleBasedStateMachine):
             for slot, worker in sorted(self.workers.items()):
                 if self.workers.get(slot) is not worker:
                     continue
-                if worker.dying or (worker.quits and not worker.handouts and not worker.said):
+                if worker.dying or (worker.quits and not worker.dispatches and not worker.said):
                     said = [ae.FromWorker(slot, message) for message in worker.said]
-                    begun = (worker.handouts[0][0], worker.handouts[0][3]) if worker.handouts else (0, -1)
+                    begun = (worker.dispatches[0][0], worker.dispatches[0][3]) if worker.dispatches else (0, -1)
                     del self.workers[slot]
                     self._handle(*said, ae.WorkerExited(slot, 1, 9, begun))
                     continue
@@ -299,10 +299,10 @@ class Agent(RuleBasedStateMachine):
                 worker.said.append(wm.Unblocked())
                 while worker.recalls:
                     worker.said.append(wm.Returned(worker.recalls.pop(0), [], None))
-                for number, client, batch, lo, hi in worker.handouts:
-                    results = [wm.EndedRows(number, client, batch, lo, hi, 0, 100, 0, u32([4]), b"data")]
+                for number, client, batch, lo, hi in worker.dispatches:
+                    results = [wm.EndedSpan(number, client, batch, lo, hi, 0, 100, 0, u32([4]), b"data")]
                     worker.said.append(wm.Results(results, [number]))
-                worker.handouts = []
+                worker.dispatches = []
                 said, worker.said = worker.said, []
                 self._handle(*[ae.FromWorker(slot, message) for message in said])
             self.fake.now += 0.5

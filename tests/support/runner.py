@@ -10,8 +10,8 @@ from scaler.serialize import payload
 from scaler.serialize.call import encode_function
 from scaler.serialize.record import decode_error
 from scaler.store.layout import Key
-from scaler.worker import context, run
-from scaler.worker.run import Runner
+from scaler.worker import context
+from scaler.worker.row_runner import RowRunner
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.progress import PAGE_CELLS
 
@@ -33,11 +33,10 @@ class Agent:
         self.sent: list[wm.FromWorker] = []
         self.inbox: list[wm.ToWorker] = []
         self.page = memoryview(bytearray(PAGE_CELLS * 8)).cast("Q")
-        self.runner = Runner(self.sent.append, self._read, self.page)
+        self.runner = RowRunner(self.sent.append, self._read, self.page)
         #: what to do when the runner has nothing to do
         self.when_idle: Callable[[], None] = self.quit
-        context.install(self.runner.task, self.sent.append)
-        run.install(self.runner)
+        context.install(self.runner.task, self.sent.append, lambda: self.runner.recall(0, 0))
 
     def _read(self) -> list[wm.ToWorker]:
         messages, self.inbox = self.inbox, []
@@ -65,7 +64,7 @@ class Agent:
         wanted: bytes | None = None,
         stale: tuple[Key, ...] = (),
     ) -> None:
-        """Write a hand-out of rows; the function is its payload or something to make one of, None: it is there."""
+        """Write a dispatch of rows; the function is its payload or something to make one of, None: it is there."""
         there = list(objects)
         if function is not None:
             there.append((FUNCTION, function if isinstance(function, bytes) else encode_function(function)))
@@ -80,7 +79,7 @@ class Agent:
                    "mod.fn", sizes, body, deps, there, list(stale), wanted)
         )  # fmt: skip
 
-    def spans(self) -> list[wm.EndedRows]:
+    def spans(self) -> list[wm.EndedSpan]:
         return [ended for message in self.sent if isinstance(message, wm.Results) for ended in message.ended]
 
     def done(self) -> list[int]:

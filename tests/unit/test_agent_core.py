@@ -9,7 +9,7 @@ from scaler.agent.core import events as ev
 from scaler.agent.core.dispatching import DISPATCH_US
 from scaler.agent.core.withdrawing import FORCE_PATIENCE
 from scaler.agent.core.worker_lifecycle import SPARE
-from scaler.agent.state.workers import QUIET_SECONDS
+from scaler.agent.state.worker_records import QUIET_SECONDS
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -445,10 +445,10 @@ def test_output_is_told_to_clients_that_want_it() -> None:
 
 
 # ---- workers that are not to be believed -----------------------------------------------------------------------------
-def ended(fake: FakeAgent, slot: int = 0, **other: int) -> wm.EndedRows:
+def ended(fake: FakeAgent, slot: int = 0, **other: int) -> wm.EndedSpan:
     """How the rows of a worker's oldest dispatch ended, or others."""
     run = fake.runs[slot][0]
-    whole = wm.EndedRows(run.dispatch, run.client, run.batch, run.lo, run.hi, VALUES_LIST, 1, 0, u32([4]), b"data")
+    whole = wm.EndedSpan(run.dispatch, run.client, run.batch, run.lo, run.hi, VALUES_LIST, 1, 0, u32([4]), b"data")
     return whole._replace(**other)
 
 
@@ -481,8 +481,8 @@ def test_a_worker_that_sends_no_message_is_replaced_and_its_row_is_lost() -> Non
         lambda fake: wm.Results([ended(fake, dispatch=99)], []),
         lambda fake: wm.Results([ended(fake, lo=0, hi=1)] * 2, []),
         lambda fake: wm.Results([], [fake.runs[0][0].dispatch]),
-        lambda fake: wm.Returned(0, [wm.ReturnedRows(fake.runs[0][0].dispatch, C, 10, 4, 6)], None),
-        lambda fake: wm.Returned(0, [wm.ReturnedRows(99, C, 10, 4, 5)], None),
+        lambda fake: wm.Returned(0, [wm.ReturnedSpan(fake.runs[0][0].dispatch, C, 10, 4, 6)], None),
+        lambda fake: wm.Returned(0, [wm.ReturnedSpan(99, C, 10, 4, 5)], None),
         lambda fake: wm.Ready(1),
     ],
 )

@@ -11,8 +11,9 @@ import pytest
 from support import until
 
 from scaler.agent.core import events as ev
+from scaler.agent.host_store import HostStore
 from scaler.agent.limits import available_memory, limits_of, live_limit
-from scaler.agent.store import SWEEP_SECONDS, HostStore
+from scaler.agent.store_cleaning import SWEEP_SECONDS
 from scaler.agent.usage import private_memory
 from scaler.config import AgentConfig
 from scaler.store import segments
@@ -135,5 +136,5 @@ def test_files_that_nobody_knows_are_removed_after_a_while(store: HostStore) -> 
         segments.write(store.path, (7, number), b"x")
     for number in (1, 2):
         os.utime(os.path.join(store.path, f"7-{number}"), (1, 1))
-    store.sweep(index, SWEEP_SECONDS)
+    store.tidy(index, SWEEP_SECONDS)
     assert names(store) == {"7-1", "7-3"}

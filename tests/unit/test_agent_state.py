@@ -21,11 +21,11 @@ from scaler.agent.state.agent_facts import (
 )
 from scaler.agent.state.host import HostState
 from scaler.agent.state.object_moves import OBJECT_TRANSITIONS, IllegalObjectMove
-from scaler.agent.state.objects import ObjectState
+from scaler.agent.state.object_records import ObjectState
 from scaler.agent.state.validate import validate
 from scaler.agent.state.withdrawals import Withdrawal
 from scaler.agent.state.worker_moves import WORKER_TRANSITIONS, IllegalWorkerMove
-from scaler.agent.state.workers import HISTORY, WorkerState
+from scaler.agent.state.worker_records import HISTORY, WorkerState
 from scaler.agent.validating import ValidatingCore
 from scaler.common.findings import InvalidState
 from scaler.protocol.messages import LOST, VALUES_LIST, ClientDeparture, Neighbours, ObjectGone, u32

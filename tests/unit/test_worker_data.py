@@ -29,8 +29,8 @@ from scaler.serialize.outofband import pack, unpack
 from scaler.store import segments
 from scaler.store.directory import StoreDirectory
 from scaler.store.layout import Key, file_name
-from scaler.worker import context, objects, run
-from scaler.worker.live import LiveValues
+from scaler.worker import context, inputs
+from scaler.worker.live_values import LiveValues
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
 
@@ -53,7 +53,6 @@ def agent(store: str) -> Iterator[Agent]:
     yield made
     context._surroundings = None
     context.uninstall()
-    run.install(None)
 
 
 def key_of(row: int) -> Key:
@@ -90,7 +89,7 @@ def ones(count: int) -> Any:
 
 def give_functions(agent: Agent, *functions: Callable[..., Any]) -> None:
     """Have the graph's rows call these very functions."""
-    agent.runner._objects._functions[FUNCTION] = ([Entry((row, each)) for row, each in enumerate(functions)], None)
+    agent.runner._inputs._functions[FUNCTION] = ([Entry((row, each)) for row, each in enumerate(functions)], None)
 
 
 def hand_out_graph(
@@ -118,7 +117,7 @@ def hand_out_graph(
 )
 def test_a_large_result_is_a_file_that_is_complete_when_it_is_reported(agent: Agent, store: str, value: Any) -> None:
     agent.hand_out(1, None, range(3, 4), arguments=[()] * 4)
-    agent.runner._objects._functions[FUNCTION] = (lambda: value, None)
+    agent.runner._inputs._functions[FUNCTION] = (lambda: value, None)
     agent.run()
     path = Path(store, file_name(key_of(3)))
     if isinstance(value, int):  # builtin numbers travel in messages
@@ -140,7 +139,7 @@ def test_a_large_result_is_a_file_that_is_complete_when_it_is_reported(agent: Ag
 def test_small_results_travel_in_messages_and_spans_have_one_outcome(
     agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scaler.worker.run.FLUSH_INTERVAL", 1 << 60)  # all results together
+    monkeypatch.setattr("scaler.worker.row_runner.FLUSH_INTERVAL", 1 << 60)  # all results together
 
     def make(x: int) -> Any:
         return {0: 5, 1: [1], 2: ones(1), 3: ones(1), 4: "text", 5: np.arange(3000), 6: 7}[x]
@@ -269,7 +268,7 @@ def test_an_array_of_a_file_is_not_copied_and_can_be_written_to(agent: Agent, st
         array[:] = 7
         return isinstance(owner_of_memory(array), mmap.mmap)
 
-    agent.runner._objects._functions[FUNCTION] = (change, None)
+    agent.runner._inputs._functions[FUNCTION] = (change, None)
     calls = [encode_call((Slot(0),), {})] * 2
     agent.hand_out(1, None, range(2), form=EACH, calls=calls, deps=[[(OTHER, -1)]] * 2)
     agent.run()
@@ -281,7 +280,7 @@ def test_what_could_not_be_changed_before_cannot_be_changed_there(agent: Agent, 
     array = ones(1)
     array.flags.writeable = False
     put(store, OTHER, array)
-    agent.runner._objects._functions[FUNCTION] = (lambda array: array.flags.writeable, None)
+    agent.runner._inputs._functions[FUNCTION] = (lambda array: array.flags.writeable, None)
     agent.hand_out(1, None, range(1), form=EACH, calls=[encode_call((Slot(0),), {})], deps=[[(OTHER, -1)]])
     agent.run()
     assert agent.outcomes() == {0: False}
@@ -323,7 +322,7 @@ def test_constants_of_a_graph_are_mapped(agent: Agent, store: str) -> None:
 
 def test_lists_of_arguments_are_mapped(agent: Agent, store: str) -> None:
     put(store, ARGUMENTS, [(ones(1),), (ones(1),)])
-    agent.runner._objects.drop([ARGUMENTS])
+    agent.runner._inputs.drop([ARGUMENTS])
     agent.hand_out(1, is_mapped, range(2), arguments=[])
     run = agent.inbox[-1]
     assert isinstance(run, wm.Run)
@@ -349,7 +348,7 @@ def test_a_missing_function_is_told_as_a_missing_object_for_each_row(agent: Agen
 
 def test_files_are_not_mapped_any_more_after_the_row(agent: Agent, store: str) -> None:
     put(store, OTHER, ones(2))
-    agent.runner._objects._functions[FUNCTION] = (len, None)
+    agent.runner._inputs._functions[FUNCTION] = (len, None)
     calls = [encode_call((Slot(0),), {})]
     agent.hand_out(1, None, range(1), form=EACH, calls=calls, deps=[[(OTHER, -1)]])
     recycled = []
@@ -399,7 +398,7 @@ def test_small_values_of_graphs_travel_in_messages(agent: Agent) -> None:
     assert agent.outcomes() == {0: [1, 2]}
 
 
-def test_wanted_is_said_of_the_rows_of_the_handout(agent: Agent) -> None:
+def test_wanted_is_said_of_the_rows_of_the_dispatch(agent: Agent) -> None:
     give_functions(agent, *[lambda: ones(1)] * 6)
     hand_out_graph(agent, range(3, 6), [[], [], []], b"\0\1\0")
     agent.run()
@@ -639,7 +638,7 @@ def test_arguments_and_results_are_freed_when_their_row_has_ended(agent: Agent, 
             raise ValueError("the second row")
         return result
 
-    agent.runner._objects._functions[FUNCTION] = (follow, None)
+    agent.runner._inputs._functions[FUNCTION] = (follow, None)
     calls = [encode_call((Slot(0),), {})] * 3
     agent.hand_out(1, None, range(3), form=EACH, calls=calls, deps=[[(OTHER, -1)]] * 3)
 
@@ -668,7 +667,7 @@ def test_profiled_rows_free_their_results_too(agent: Agent) -> None:
         seen.append(weakref.ref(result))
         return result
 
-    agent.runner._objects._functions[FUNCTION] = (make, None)
+    agent.runner._inputs._functions[FUNCTION] = (make, None)
     agent.hand_out(1, None, range(3), arguments=[(), (), ()], flags=PROFILE)
     agent.run()
     assert left == [0, 0, 0]
@@ -712,15 +711,15 @@ def test_what_was_decoded_is_kept_unless_it_was_dropped_meanwhile(
     monkeypatch: pytest.MonkeyPatch, dropped: list[Any], kept: bool
 ) -> None:
     """Messages come all the time: a function that takes long to load would be loaded for every row."""
-    known = objects.Objects(LiveValues(lambda told: None))
+    known = inputs.Inputs(LiveValues(lambda told: None))
     known.add([((1, 7), encode_function(abs))])
-    decode = objects.decode_function
+    decode = inputs.decode_function
 
     def decode_while_messages_come(*parts: Any) -> Any:
         known.drop(dropped)
         return decode(*parts)
 
-    monkeypatch.setattr(objects, "decode_function", decode_while_messages_come)
-    handout: Any = SimpleNamespace(function=(1, 7), name="abs")
-    assert known.function(handout)[0] is abs
-    assert known.knows(handout) is kept
+    monkeypatch.setattr(inputs, "decode_function", decode_while_messages_come)
+    dispatch: Any = SimpleNamespace(function=(1, 7), name="abs")
+    assert known.function(dispatch)[0] is abs
+    assert known.knows(dispatch) is kept

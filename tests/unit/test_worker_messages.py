@@ -16,7 +16,7 @@ from scaler.worker_protocol.encoding import (
     read_by_worker,
     to_worker,
 )
-from scaler.worker_protocol.stream import LARGEST_MESSAGE, Incoming
+from scaler.worker_protocol.socketpair import LARGEST_MESSAGE, Receiver
 
 RUN = wm.Run(
     1, 7, 100, 2, 4, 1, (7, 1), (7, 2), 5, -3, "f", b"\1\0\0\0" * 2, b"xy", [[((7, 9), -1)], []],
@@ -26,10 +26,10 @@ RUN = wm.Run(
 
 def ended(
     outcome: int = VALUES_LIST, rows: int = 1, sizes: list[int] | None = None, body: bytes = b"data"
-) -> wm.EndedRows:
+) -> wm.EndedSpan:
     """How rows ended; the sizes fit unless others are given."""
     parts = array("I", [len(body)] if sizes is None else sizes)
-    return wm.EndedRows(1, 7, 100, 2, 2 + rows, outcome, 10, 0, parts, body)
+    return wm.EndedSpan(1, 7, 100, 2, 2 + rows, outcome, 10, 0, parts, body)
 
 
 SAID: list[wm.FromWorker] = [
@@ -38,7 +38,7 @@ SAID: list[wm.FromWorker] = [
     wm.Results([ended(), ended(VALUES_EACH, 2, [1, 3]), ended(ERROR)], [1, 2]),
     wm.Results([ended(STORED, 2, [8, 8], SIZE.pack(10) + SIZE.pack(1 << 40)), ended(LIVE, 1, [8], SIZE.pack(0))], []),
     wm.Returned(0, [], None),
-    wm.Returned(9, [wm.ReturnedRows(1, 7, 100, 2, 4)], (1, 1)),
+    wm.Returned(9, [wm.ReturnedSpan(1, 7, 100, 2, 4)], (1, 1)),
     wm.Published([wm.PublishedValue((7, 1 << 60), 10, None), wm.PublishedValue((7, 2), 0, "disk full: é")]),
     wm.Output(7, 102, "f", 1, "ein Gruß\n"),
     wm.Blocked(),
@@ -79,7 +79,7 @@ def test_text_that_is_no_text_is_told_with_what_can_be_written_of_it() -> None:
         wm.Results([ended(VALUES_EACH, 2, [4])], []),
         wm.Results([ended(STORED, 1, [4])], []),
         wm.Results([ended(STORED, 1, [8], SIZE.pack(LARGEST_VALUE + 1))], []),
-        wm.Returned(1, [wm.ReturnedRows(1, 7, 100, 4, 4)], None),
+        wm.Returned(1, [wm.ReturnedSpan(1, 7, 100, 4, 4)], None),
         wm.Published([wm.PublishedValue((7, 1), LARGEST_VALUE + 1, None)]),
         wm.Output(7, 1, "f", 9, "text"),
     ],
@@ -116,25 +116,25 @@ def test_counts_that_lie_cost_no_memory() -> None:
 def test_what_was_said_before_the_garbage_is_read_and_nothing_after_it() -> None:
     ours, its = socket.socketpair()
     with ours, its:
-        incoming = Incoming(its, read_by_agent)
+        receiver = Receiver(its, read_by_agent)
         good = [from_worker(message) for message in SAID]
         for data in (*good, b"\xffgarbage", good[0]):
             ours.sendall(struct.pack("=Q", len(data)) + data)
-        assert incoming.read() == SAID
-        assert incoming.broken == "it begins with 255"
+        assert receiver.read() == SAID
+        assert receiver.broken == "it begins with 255"
 
 
 def test_a_length_that_lies_costs_no_memory() -> None:
     ours, its = socket.socketpair()
     with ours, its:
-        incoming = Incoming(its, read_by_agent)
+        receiver = Receiver(its, read_by_agent)
         ours.sendall(struct.pack("=Q", LARGEST_MESSAGE) + b"x" * 100)
-        assert incoming.read() == []
-        assert incoming.broken is None
-        assert len(incoming._buffer) < 1 << 20
+        assert receiver.read() == []
+        assert receiver.broken is None
+        assert len(receiver._buffer) < 1 << 20
     ours, its = socket.socketpair()
     with ours, its:
-        incoming = Incoming(its, read_by_agent)
+        receiver = Receiver(its, read_by_agent)
         ours.sendall(struct.pack("=Q", LARGEST_MESSAGE + 1) + b"x" * 100)
-        assert incoming.read() == []
-        assert "its length" in str(incoming.broken)
+        assert receiver.read() == []
+        assert "its length" in str(receiver.broken)

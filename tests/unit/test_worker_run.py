@@ -16,7 +16,7 @@ from scaler.serialize import payload
 from scaler.serialize.call import encode_call, encode_entries, encode_function
 from scaler.serialize.record import decode_error
 from scaler.serialize.serializer import Serializer
-from scaler.worker import context, run
+from scaler.worker import context, inline
 from scaler.worker.context import TaskContext
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
@@ -27,7 +27,6 @@ from scaler.worker_protocol.progress import BEGUN_CELL, ROW_CELL
 def agent() -> Iterator[Agent]:
     yield Agent()
     context.uninstall()
-    run.install(None)
 
 
 def double(x: int) -> int:
@@ -104,14 +103,14 @@ def test_kept_results_come_one_by_one(agent: Agent) -> None:
     assert {span[5] for span in agent.spans()} == {VALUES_EACH}
 
 
-def test_large_results_are_sent_before_the_handout_ends(agent: Agent) -> None:
+def test_large_results_are_sent_before_the_dispatch_ends(agent: Agent) -> None:
     sent_before: list[int] = []
 
     def large(x: int) -> bytearray:
         sent_before.append(len(agent.sent))
         return bytearray(1 << 20)
 
-    agent.runner._objects._functions[FUNCTION] = (large, None)
+    agent.runner._inputs._functions[FUNCTION] = (large, None)
     agent.hand_out(1, b"", range(3), arguments=[(i,) for i in range(3)])
     agent.run()
     assert sent_before == [0, 1, 2]
@@ -248,7 +247,7 @@ def test_the_context_is_of_the_row_that_runs_and_of_the_main_thread_alone(agent:
         thread.start()
         thread.join()
 
-    agent.runner._objects._functions[FUNCTION] = (look, None)
+    agent.runner._inputs._functions[FUNCTION] = (look, None)
     agent.hand_out(1, b"", range(1, 2), arguments=[(0,), (1,)], priority=-3)
     agent.run()
     assert seen == [TaskContext(CLIENT, BATCH + 1, "mod.fn", -3), None]
@@ -266,13 +265,13 @@ def test_an_inline_row_runs_as_its_own_task(agent: Agent) -> None:
         return 5
 
     def outer(_: int) -> None:
-        outcome, body = run.run_inline(inner, look, (False,))
+        outcome, body = inline.run_inline(inner, look, (False,))
         seen.append((outcome, pickle.loads(body)))
-        outcome, body = run.run_inline(inner, look, kwargs={"fail": True})
+        outcome, body = inline.run_inline(inner, look, kwargs={"fail": True})
         seen.append((outcome, type(decode_error(body, "x"))))
         seen.append(context.current())
 
-    agent.runner._objects._functions[FUNCTION] = (outer, None)
+    agent.runner._inputs._functions[FUNCTION] = (outer, None)
     agent.hand_out(1, b"", range(1), arguments=[(0,)])
     agent.run()
     deeper = TaskContext(CLIENT, 77, "inner", 0, 1)
@@ -296,7 +295,7 @@ def in_row(agent: Agent, row: int, act: Callable[[], None]) -> Callable[[int], i
             act()
         return x
 
-    agent.runner._objects._functions[FUNCTION] = (function, None)
+    agent.runner._inputs._functions[FUNCTION] = (function, None)
     return function
 
 
@@ -315,7 +314,7 @@ def test_a_recall_inside_a_row_sends_what_is_finished_and_returns_the_rest(agent
     agent.run()
     assert list(map(type, agent.sent)) == [wm.Results, wm.Returned, wm.Results]
     assert [span[3:5] for span in agent.spans()[:1]] == [(0, 3)]
-    assert agent.returned() == [wm.Returned(9, [wm.ReturnedRows(1, CLIENT, BATCH, 5, 10)], (1, 3))]
+    assert agent.returned() == [wm.Returned(9, [wm.ReturnedSpan(1, CLIENT, BATCH, 5, 10)], (1, 3))]
     assert sorted(agent.outcomes()) == list(range(5))
     assert agent.done() == [1]
 
@@ -334,11 +333,11 @@ def test_a_recall_while_the_function_is_loaded_leaves_the_first_row_if_it_shall(
     monkeypatch.setattr(loops, "of", decode_slowly)
     agent.hand_out(1, double, range(4), arguments=[(i,) for i in range(4)])
     agent.run()
-    assert agent.returned()[0] == wm.Returned(1, [wm.ReturnedRows(1, CLIENT, BATCH, keep, 4)], None)
+    assert agent.returned()[0] == wm.Returned(1, [wm.ReturnedSpan(1, CLIENT, BATCH, keep, 4)], None)
     assert sorted(agent.outcomes()) == list(range(keep))
 
 
-def test_a_recall_reaches_handouts_that_were_not_read_yet(agent: Agent) -> None:
+def test_a_recall_reaches_dispatches_that_were_not_read_yet(agent: Agent) -> None:
     def act() -> None:
         agent.hand_out(2, b"", range(50, 60), arguments=[(i,) for i in range(60)])
         agent.runner.recall(1, 0)
@@ -347,7 +346,7 @@ def test_a_recall_reaches_handouts_that_were_not_read_yet(agent: Agent) -> None:
     agent.hand_out(1, b"", range(5), arguments=[(i,) for i in range(60)])
     agent.run()
     assert agent.returned() == [
-        wm.Returned(1, [wm.ReturnedRows(2, CLIENT, BATCH, 50, 60), wm.ReturnedRows(1, CLIENT, BATCH, 2, 5)], (1, 1)),
+        wm.Returned(1, [wm.ReturnedSpan(2, CLIENT, BATCH, 50, 60), wm.ReturnedSpan(1, CLIENT, BATCH, 2, 5)], (1, 1)),
     ]
     assert sorted(agent.done()) == [1, 2]
 
@@ -358,10 +357,10 @@ def test_a_recall_is_answered_when_nothing_can_be_returned(agent: Agent) -> None
 
 
 def test_a_waiting_task_gives_back_the_rows_behind_it(agent: Agent) -> None:
-    in_row(agent, 0, run.give_back_unbegun)
+    in_row(agent, 0, context.give_back_unbegun)
     agent.hand_out(1, b"", range(3), arguments=[(i,) for i in range(3)])
     agent.run()
-    assert agent.returned() == [wm.Returned(0, [wm.ReturnedRows(1, CLIENT, BATCH, 1, 3)], (1, 0))]
+    assert agent.returned() == [wm.Returned(0, [wm.ReturnedSpan(1, CLIENT, BATCH, 1, 3)], (1, 0))]
     assert agent.outcomes() == {0: 0}
 
 
@@ -400,7 +399,7 @@ def test_the_first_result_after_a_silence_is_sent_before_the_next_row(
         told.append(len(agent.outcomes()))
         return x
 
-    agent.runner._objects._functions[FUNCTION] = (look, None)
+    agent.runner._inputs._functions[FUNCTION] = (look, None)
     monkeypatch.setattr(loops, "of", decode_slowly)
     agent.hand_out(1, b"", range(3), arguments=[(i,) for i in range(3)])
     agent.run()
@@ -423,7 +422,7 @@ def test_an_exception_of_a_signal_handler_between_rows_harms_no_row(
         agent.runner._loops.flush_at = 0
         return x
 
-    agent.runner._objects._functions[FUNCTION] = (always_flush, None)
+    agent.runner._inputs._functions[FUNCTION] = (always_flush, None)
     agent.hand_out(1, b"", range(6), arguments=[(i,) for i in range(6)])
     agent.run()
     outcomes = agent.outcomes()
@@ -437,7 +436,7 @@ def test_the_progress_page_names_the_row_that_runs(agent: Agent) -> None:
     def look(x: int) -> None:
         seen.append(agent.page.tolist()[:2])
 
-    agent.runner._objects._functions[FUNCTION] = (look, None)
+    agent.runner._inputs._functions[FUNCTION] = (look, None)
     agent.hand_out(5, b"", range(1, 3), arguments=[(0,), (1,), (2,)])
     agent.run()
     assert seen == [[5, 2], [5, 3]]
@@ -487,7 +486,7 @@ class Switches:
 @pytest.mark.parametrize("seed", range(3))
 def test_every_row_is_reported_exactly_once_whatever_the_interleaving(agent: Agent, seed: int) -> None:
     rng = random.Random(seed)
-    handouts, rows = 100, 40
+    dispatches, rows = 100, 40
     given = 0
     over = threading.Event()
     switches = Switches(agent, seed)
@@ -498,12 +497,12 @@ def test_every_row_is_reported_exactly_once_whatever_the_interleaving(agent: Age
             raise ValueError(x)
         return [x] if x % 7 == 3 else x
 
-    agent.runner._objects._functions[FUNCTION] = (function, None)
-    arguments = payload.dumps([(i,) for i in range(handouts * rows)])
+    agent.runner._inputs._functions[FUNCTION] = (function, None)
+    arguments = payload.dumps([(i,) for i in range(dispatches * rows)])
 
     def read() -> list[wm.ToWorker]:
         nonlocal given
-        if given == handouts:
+        if given == dispatches:
             return [wm.Quit()]
         if rng.random() < 0.5:
             return []
@@ -540,8 +539,8 @@ def test_every_row_is_reported_exactly_once_whatever_the_interleaving(agent: Age
     back = Counter(row for message in agent.returned() for span in message.rows for row in range(span.lo, span.hi))
     assert set(back.values()) == {1}
     assert not back.keys() & outcomes.keys()
-    assert back.keys() | outcomes.keys() == set(range(handouts * rows))
-    assert sorted(agent.done()) == list(range(1, handouts + 1))
+    assert back.keys() | outcomes.keys() == set(range(dispatches * rows))
+    assert sorted(agent.done()) == list(range(1, dispatches + 1))
     for row, value in outcomes.items():
         if row % 13 == 5:
             assert isinstance(value, ValueError)

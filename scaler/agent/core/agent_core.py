@@ -47,7 +47,7 @@ from scaler.agent.state.host import new_host
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.state.rows import row_ranges_of
 from scaler.agent.state.withdrawals import Withdrawal
-from scaler.agent.state.workers import WorkerRecord
+from scaler.agent.state.worker_records import WorkerRecord
 from scaler.protocol.messages import (
     BalanceRequest,
     ClientDeparture,

@@ -12,8 +12,8 @@ from scaler.agent.core.events import DropObject, Fetch, Restore, Serve
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import object_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.objects import ObjectRecord, ObjectState
-from scaler.agent.state.workers import WorkerRecord
+from scaler.agent.state.object_records import ObjectRecord, ObjectState
+from scaler.agent.state.worker_records import WorkerRecord
 from scaler.store.layout import Key
 
 #: seconds until a value that could not be written or read is tried again (memory or disk may be full), and how often

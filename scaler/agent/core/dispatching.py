@@ -12,7 +12,7 @@ from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
-from scaler.agent.state.workers import BUSY, IDLE, WorkerRecord
+from scaler.agent.state.worker_records import BUSY, IDLE, WorkerRecord
 from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Need, Run
 

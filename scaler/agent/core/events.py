@@ -169,7 +169,7 @@ class LookAt:
 
 
 @record
-class Output:
+class ShowOutput:
     """A task printed this."""
 
     name: str
@@ -240,7 +240,7 @@ Effect = (
     | DropObject
     | DropClient
     | WakeAt
-    | Output
+    | ShowOutput
     | Stop
     | Log
 )

@@ -4,7 +4,7 @@ from scaler.agent.core import releasing, staging, worker_commands
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.workers import KillKind
+from scaler.agent.state.worker_records import KillKind
 from scaler.protocol.messages import ClientDeparture
 from scaler.worker_protocol.messages import Drop
 

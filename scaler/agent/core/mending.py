@@ -6,7 +6,7 @@ The log says what was about to happen. Rows and objects are then lost or made ag
 from scaler.agent.core import bringing, worker_commands
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
-from scaler.agent.state.objects import ObjectState
+from scaler.agent.state.object_records import ObjectState
 from scaler.store.layout import Key
 
 

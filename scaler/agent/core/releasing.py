@@ -5,7 +5,7 @@ from scaler.agent.core.events import DropClient
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import object_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.objects import ObjectState
+from scaler.agent.state.object_records import ObjectState
 from scaler.store.layout import Key
 
 

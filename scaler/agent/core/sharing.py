@@ -4,7 +4,7 @@ from scaler.agent.core import bringing, releasing
 from scaler.agent.core.events import Serve
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
-from scaler.agent.state.objects import ObjectState
+from scaler.agent.state.object_records import ObjectState
 from scaler.protocol.messages import Neighbours, ObjectFetch, Task
 from scaler.store.layout import Key
 

@@ -10,7 +10,7 @@ from scaler.agent.core.events import Spill
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import object_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.objects import ObjectState
+from scaler.agent.state.object_records import ObjectState
 
 #: bytes on their way to disk at once, at most
 SPILL_AHEAD = 64 << 20

@@ -3,7 +3,7 @@
 from scaler.agent.core import staging, worker_commands
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
-from scaler.agent.state.workers import BUSY, WorkerRecord
+from scaler.agent.state.worker_records import BUSY, WorkerRecord
 
 #: rows behind a running one are taken back when that would save an idle worker this much, microseconds
 WORTH_RECALLING_US = 1_000.0

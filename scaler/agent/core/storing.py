@@ -5,8 +5,8 @@ from scaler.agent.core.events import DropObject
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import object_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.objects import ObjectState
-from scaler.agent.state.workers import WorkerRecord
+from scaler.agent.state.object_records import ObjectState
+from scaler.agent.state.worker_records import WorkerRecord
 from scaler.protocol.messages import PLACE, STORED_OBJECT, ObjectAnnounce
 from scaler.store.layout import Key
 

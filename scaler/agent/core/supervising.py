@@ -6,7 +6,7 @@ from scaler.agent.core import stealing, withdrawing, worker_commands
 from scaler.agent.core.events import LookAt
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
-from scaler.agent.state.workers import BUSY, IDLE, KillKind, WorkerRecord
+from scaler.agent.state.worker_records import BUSY, IDLE, KillKind, WorkerRecord
 
 #: seconds between looks at rows that are for busy workers, while others idle
 STEAL_SECONDS = 0.005

@@ -14,7 +14,7 @@ from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.withdrawals import Withdrawal
-from scaler.agent.state.workers import IDLE, KillKind, WorkerRecord
+from scaler.agent.state.worker_records import IDLE, KillKind, WorkerRecord
 from scaler.protocol.messages import (
     CANCELLED,
     BalanceRequest,

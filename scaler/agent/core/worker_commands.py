@@ -4,7 +4,7 @@ from scaler.agent.core.events import KillWorker, ToWorker
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.agent_facts import WorkerRejected
 from scaler.agent.state.host import HostState
-from scaler.agent.state.workers import KillKind, KillReason, WorkerRecord
+from scaler.agent.state.worker_records import KillKind, KillReason, WorkerRecord
 from scaler.store.layout import Key
 from scaler.worker_protocol import messages as worker_messages
 from scaler.worker_protocol.messages import Drop, Recall

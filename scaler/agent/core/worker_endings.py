@@ -5,7 +5,7 @@ from scaler.agent.core.events import DropObject, WorkerExited
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.workers import GONE, STARTING, Dispatch, KillKind, WorkerRecord
+from scaler.agent.state.worker_records import GONE, STARTING, Dispatch, KillKind, WorkerRecord
 from scaler.common.exits import describe_exit
 from scaler.protocol import failures
 from scaler.protocol.messages import ERROR, LOST, u32

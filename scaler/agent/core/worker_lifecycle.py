@@ -11,7 +11,7 @@ from scaler.agent.core.events import Sampled, StartWorker
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import worker_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.workers import BUSY, IDLE, PARKED, STARTING, KillKind, KillReason, WorkerRecord
+from scaler.agent.state.worker_records import BUSY, IDLE, PARKED, STARTING, KillKind, KillReason, WorkerRecord
 from scaler.protocol import failures
 from scaler.worker_protocol.messages import Quit
 

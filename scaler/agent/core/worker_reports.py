@@ -1,16 +1,16 @@
 """What workers say of their rows: how they ended, which come back, what they print, what they have written."""
 
 from scaler.agent.core import storing, withdrawing, worker_commands
-from scaler.agent.core.events import Looked, Output
+from scaler.agent.core.events import Looked, ShowOutput
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.workers import BUSY, IDLE, PARKED, Dispatch, KillKind, WorkerRecord
+from scaler.agent.state.worker_records import BUSY, IDLE, PARKED, Dispatch, KillKind, WorkerRecord
 from scaler.protocol.messages import LIVE, SIZE, STORED, STREAM, WARN, WARNINGS, TaskOutput
 from scaler.protocol.results import SpanResult
 from scaler.store.layout import Key
 from scaler.worker_protocol import messages as worker_messages
-from scaler.worker_protocol.messages import EndedRows, Flush, Published, Results, Returned
+from scaler.worker_protocol.messages import EndedSpan, Flush, Published, Results, Returned
 
 
 def take_results(state: HostState, out: Outgoing, worker: WorkerRecord, message: Results) -> None:
@@ -31,7 +31,7 @@ def take_results(state: HostState, out: Outgoing, worker: WorkerRecord, message:
     _note_heard(state, worker)
 
 
-def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedRows) -> None:
+def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedSpan) -> None:
     number, client, batch, lo, hi, outcome, duration, peak, sizes, body = ended
     dispatch = worker.dispatches.get(number)
     is_its_own = dispatch is not None and dispatch.origin.key == (client, batch)
@@ -60,7 +60,7 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
     estimates.note_duration(function, duration / (hi - lo))
 
 
-def _take_stored(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedRows) -> None:
+def _take_stored(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedSpan) -> None:
     for row, (size,) in enumerate(SIZE.iter_unpack(ended.body), ended.batch + ended.lo):
         if ended.outcome == LIVE:
             storing.take_live(state, out, (ended.client, row), size, worker)
@@ -68,7 +68,7 @@ def _take_stored(state: HostState, out: Outgoing, worker: WorkerRecord, ended: E
             storing.take_file(state, out, (ended.client, row), size)
 
 
-def _drop_values(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedRows) -> None:
+def _drop_values(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedSpan) -> None:
     """Nobody is told of these rows: what they have left in the store or in the worker goes."""
     if ended.outcome >= STORED:
         for row in range(ended.lo, ended.hi):
@@ -131,7 +131,7 @@ def take_output(state: HostState, out: Outgoing, worker: WorkerRecord, message: 
     """A task has printed or warned: it goes to the log, and to its client if that wants it."""
     client, row, name, stream, text = message
     if stream != WARNINGS:
-        out.add(Output(name, row, stream, text))
+        out.add(ShowOutput(name, row, stream, text))
     wanted = WARN if stream == WARNINGS else STREAM
     if any(_shows(dispatch, client, wanted) for dispatch in worker.dispatches.values()):
         out.say(TaskOutput(client, row, name, stream, text))

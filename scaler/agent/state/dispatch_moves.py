@@ -3,7 +3,7 @@
 from scaler.agent.state.agent_facts import RowsDispatched, RowsEnded, RowsForgotten, RowsReturned
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
-from scaler.agent.state.workers import Dispatch, WorkerRecord
+from scaler.agent.state.worker_records import Dispatch, WorkerRecord
 
 
 def open_dispatch(

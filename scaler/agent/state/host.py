@@ -7,11 +7,11 @@ from scaler.agent.state.agent_facts import Fact
 from scaler.agent.state.bandwidth import Bandwidth
 from scaler.agent.state.estimates import Estimates
 from scaler.agent.state.memory import AgentLimits, MemoryState
-from scaler.agent.state.objects import ObjectTable
+from scaler.agent.state.object_records import ObjectTable
 from scaler.agent.state.ready_rows import ReadyRows
 from scaler.agent.state.waiting_rows import WaitingRows
 from scaler.agent.state.withdrawals import WithdrawalTable
-from scaler.agent.state.workers import WorkerPool
+from scaler.agent.state.worker_records import WorkerPool
 from scaler.common.facts import Facts
 from scaler.store.layout import Key
 

@@ -2,7 +2,7 @@
 
 from scaler.agent.state.agent_facts import ObjectMoved
 from scaler.agent.state.host import HostState
-from scaler.agent.state.objects import ObjectRecord, ObjectState
+from scaler.agent.state.object_records import ObjectRecord, ObjectState
 from scaler.store.index import Place
 from scaler.store.layout import Key
 

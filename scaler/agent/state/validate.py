@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from scaler.agent.state.host import HostState
 from scaler.agent.state.object_moves import PLACES
-from scaler.agent.state.objects import ObjectRecord, ObjectState
-from scaler.agent.state.workers import BUSY, GONE, IDLE
+from scaler.agent.state.object_records import ObjectRecord, ObjectState
+from scaler.agent.state.worker_records import BUSY, GONE, IDLE
 from scaler.common.findings import Finding
 from scaler.store.layout import Key
 

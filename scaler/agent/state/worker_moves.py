@@ -2,7 +2,7 @@
 
 from scaler.agent.state.agent_facts import WorkerMoved
 from scaler.agent.state.host import HostState
-from scaler.agent.state.workers import BUSY, GONE, IDLE, PARKED, STARTING, WorkerRecord, WorkerState
+from scaler.agent.state.worker_records import BUSY, GONE, IDLE, PARKED, STARTING, WorkerRecord, WorkerState
 
 #: which moves a worker makes, with what causes them; anything else is a defect
 WORKER_TRANSITIONS: dict[tuple[WorkerState, WorkerState], str] = {

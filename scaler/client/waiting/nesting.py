@@ -24,7 +24,7 @@ from scaler.client.waiting.resolving import Resolver
 from scaler.protocol.messages import ERROR, VALUES_EACH, u32
 from scaler.protocol.results import SpanResult
 from scaler.serialize.record import exception_record
-from scaler.worker import context, run
+from scaler.worker import context, inline
 from scaler.worker.context import TaskContext
 
 #: rows run inside each other's waits, at most; beyond, a waiting worker gives its slot away
@@ -60,7 +60,7 @@ class NestedWaits:
         if task is None:
             return timeout
         deadline = None if timeout is None else time.monotonic() + timeout
-        run.give_back_unbegun()
+        context.give_back_unbegun()
         claim = self._claims.open(token)
         claim.is_refused = task.depth >= MAX_DEPTH
         is_blocked = False
@@ -101,7 +101,7 @@ class NestedWaits:
         inner = TaskContext(outer.client, task.batch + row, task.name, task.priority, 0, outer.stream)
         try:
             args, kwargs = self._claimed_rows.call_of(claimed)
-            outcome, body = run.run_inline(inner, claimed.template.function, args, kwargs, self._codec.serializer)
+            outcome, body = inline.run_inline(inner, claimed.template.function, args, kwargs, self._codec.serializer)
         except BaseException as error:
             outcome, body = ERROR, exception_record(error, task.name)
         if outcome != ERROR:

@@ -190,9 +190,9 @@ class FakeScheduler:
         self.say(client, spans(TaskClaim, client, *rows))
 
 
-def ended(run: wm.Run, lo: int, hi: int, outcome: int, us: int, sizes: "array[int]", body: bytes) -> wm.EndedRows:
+def ended(run: wm.Run, lo: int, hi: int, outcome: int, us: int, sizes: "array[int]", body: bytes) -> wm.EndedSpan:
     """How rows of a dispatch ended that took so many microseconds each."""
-    return wm.EndedRows(run.dispatch, run.client, run.batch, lo, hi, outcome, us * (hi - lo), 0, sizes, body)
+    return wm.EndedSpan(run.dispatch, run.client, run.batch, lo, hi, outcome, us * (hi - lo), 0, sizes, body)
 
 
 class FakeAgent:
@@ -240,7 +240,7 @@ class FakeAgent:
                 self.logged.append(effect.text)
             elif isinstance(effect, ae.WakeAt):
                 self.wake = effect.when
-            elif not isinstance(effect, (ae.ToWorker, ae.Output)):
+            elif not isinstance(effect, (ae.ToWorker, ae.ShowOutput)):
                 self.store.append(effect)
 
     def asked(self, kind: type[ae.Effect]) -> list[Any]:
@@ -256,7 +256,7 @@ class FakeAgent:
         return [key for keys in found for key in keys]
 
     def makes(self, slot: int, live: bool = False, size: int = 1_000_000, us: int = 100) -> list[tuple[int, int]]:
-        """A worker finishes its oldest hand-out with stored values; their names."""
+        """A worker finishes its oldest dispatch with stored values; their names."""
         run = self.runs[slot].pop(0)
         rows = run.hi - run.lo
         body, sizes = SIZE.pack(size) * rows, u32([SIZE.size] * rows)
@@ -313,7 +313,7 @@ class FakeAgent:
         return [(run.batch, run.lo, run.hi) for run in self.runs.get(slot, [])]
 
     def finish(self, slot: int, rows: int | None = None, us: int = 100) -> None:
-        """A worker finishes its oldest hand-out, or that many rows of it."""
+        """A worker finishes its oldest dispatch, or that many rows of it."""
         run = self.runs[slot][0]
         end = run.hi if rows is None else run.lo + rows
         if end == run.hi:
@@ -324,12 +324,12 @@ class FakeAgent:
         self.worker(slot, wm.Results([ended(run, run.lo, end, VALUES_LIST, us, u32([4]), b"list")], done))
 
     def give_back(self, slot: int, token: int, keep: int = 0) -> None:
-        """A worker answers a recall: all but the first row of its oldest hand-out."""
+        """A worker answers a recall: all but the first row of its oldest dispatch."""
         returned = []
         for i, run in reversed(list(enumerate(self.runs.get(slot, [])))):
             lo = run.lo + (i == 0) + (keep if i == 0 else 0)
             if lo < run.hi:
-                returned.append(wm.ReturnedRows(run.dispatch, run.client, run.batch, lo, run.hi))
+                returned.append(wm.ReturnedSpan(run.dispatch, run.client, run.batch, lo, run.hi))
             if i:
                 self.runs[slot].pop(i)
             elif lo < run.hi:

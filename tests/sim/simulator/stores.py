@@ -1,4 +1,4 @@
-"""The store of a simulated host: what `scaler.agent.store` does with files and other hosts, in virtual time."""
+"""The store of a simulated host: what `scaler.agent.host_store` does with files and other hosts, in virtual time."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -139,7 +139,7 @@ class SimWorker:
                 for _ in range(n):
                     assigned.rows.pop()
                 run = assigned.run
-                spans.append(wm.ReturnedRows(run.dispatch, run.client, run.batch, hi - n, hi))
+                spans.append(wm.ReturnedSpan(run.dispatch, run.client, run.batch, hi - n, hi))
                 excess -= n
         running = (self.current[0].run.dispatch, self.current[1]) if self.current else None
         self._say(wm.Returned(token, spans, running))
@@ -285,7 +285,7 @@ class SimWorker:
             bodies = [pickle.dumps(payloads)] if outcome == VALUES_LIST else payloads
             run, sizes = assigned.run, array("I", map(len, bodies))
             results.append(
-                wm.EndedRows(run.dispatch, run.client, run.batch, lo, hi, outcome, us, 0, sizes, b"".join(bodies))
+                wm.EndedSpan(run.dispatch, run.client, run.batch, lo, hi, outcome, us, 0, sizes, b"".join(bodies))
             )
         self._results, done, self._done = [], self._done, []
         self._say(wm.Results(results, done))

@@ -15,21 +15,18 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
-from scaler.protocol.codes import ERROR, STREAM, VALUES_EACH, WARN
-from scaler.serialize.call import AnySerializer
-from scaler.serialize.record import exception_record
+from scaler.protocol.codes import STREAM, WARN
 from scaler.store.layout import Key
 from scaler.worker import context
 from scaler.worker.assignment import Assignment
 from scaler.worker.context import TaskContext
+from scaler.worker.forwarded_warnings import passed_on
+from scaler.worker.inputs import Inputs
 from scaler.worker.ledger import Clock, Ledger
-from scaler.worker.live import LiveValues
+from scaler.worker.live_values import LiveValues
 from scaler.worker.loops import Loops
-from scaler.worker.objects import Failed, Objects
-from scaler.worker.results import ResultWriter, in_message
-from scaler.worker.warned import passed_on
+from scaler.worker.result_writer import ResultWriter
 from scaler.worker_protocol.messages import (
     Drop,
     FromWorker,
@@ -38,7 +35,7 @@ from scaler.worker_protocol.messages import (
     Quit,
     Results,
     Returned,
-    ReturnedRows,
+    ReturnedSpan,
     Run,
     Surroundings,
     ToWorker,
@@ -53,7 +50,7 @@ SHARED_MS = 1_000
 Read = Callable[[], list[ToWorker]]
 
 
-class Runner:
+class RowRunner:
     """The rows of one worker. `run` belongs to the main thread; all else may be called by any."""
 
     def __init__(
@@ -71,7 +68,7 @@ class Runner:
         self._ledger = Ledger(page, clock)
         self._lock = self._ledger.lock
         self._live = LiveValues(self._published)
-        self._objects = Objects(self._live)
+        self._inputs = Inputs(self._live)
         self._results = ResultWriter(self._live)
         #: those that are not finished; the first one runs
         self._assignments: deque[Assignment] = deque()
@@ -107,7 +104,7 @@ class Runner:
                 lo, hi = assignment.take_back(max(assignment.lo, assignment.end - excess))
                 if lo < hi:
                     run = assignment.run
-                    returned.append(ReturnedRows(run.dispatch, run.client, run.batch, lo, hi))
+                    returned.append(ReturnedSpan(run.dispatch, run.client, run.batch, lo, hi))
                     excess -= hi - lo
             self._send(Returned(token, returned, running))
 
@@ -120,7 +117,7 @@ class Runner:
 
     def drop(self, keys: list[Key]) -> None:
         """Forget objects and values at once."""
-        self._objects.drop(keys)
+        self._inputs.drop(keys)
 
     def _published(self, value: PublishedValue) -> None:
         """Report a value that was published unasked, after the result that says it was here."""
@@ -166,8 +163,8 @@ class Runner:
             if not self._idle:
                 return True
             try:
-                if not self._objects.shares or not wait(SHARED_MS):
-                    self._objects.settle()
+                if not self._inputs.shares or not wait(SHARED_MS):
+                    self._inputs.settle()
                     wait()
             except BaseException:  # by a signal handler of the user's
                 traceback.print_exc()
@@ -180,11 +177,11 @@ class Runner:
         """Take in the messages that have come."""
         for message in self._read():
             if isinstance(message, Run):
-                self._objects.drop(message.stale)
-                self._objects.add(message.objects)
+                self._inputs.drop(message.stale)
+                self._inputs.add(message.objects)
                 self._assignments.append(Assignment(message))
             elif isinstance(message, Drop):
-                self._objects.drop(message.keys)
+                self._inputs.drop(message.keys)
             elif isinstance(message, Surroundings):
                 context.set_surroundings(message.about)
             elif isinstance(message, Quit):
@@ -209,10 +206,10 @@ class Runner:
     def _run_assignment(self, assignment: Assignment) -> None:
         ledger, failed = self._ledger, False
         if assignment.rows:
-            if not self._objects.knows(assignment.run):
+            if not self._inputs.knows(assignment.run):
                 self.flush()  # importing the function's modules may take long
             ledger.open(assignment)
-            loop = self._loops.of(assignment, self._objects)
+            loop = self._loops.of(assignment, self._inputs)
             if assignment.run.flags & WARN:
                 with passed_on(self._send, self.task):
                     failed = self._work(assignment, loop)
@@ -221,48 +218,7 @@ class Runner:
         else:
             ledger.open(assignment)
         if failed:
-            self._objects.decode_anew(assignment.run)
+            self._inputs.decode_anew(assignment.run)
         with self._lock:
             ledger.close()
             self._assignments.popleft()
-
-
-def run_inline(
-    task: TaskContext,
-    function: Callable[..., Any],
-    args: tuple[Any, ...] = (),
-    kwargs: dict[str, Any] | None = None,
-    serializer: AnySerializer | None = None,
-) -> tuple[int, bytes]:
-    """Run one row inside the calling thread, for a task that waits for it; return (outcome, payload).
-
-    The outcome is VALUES_EACH with the pickled value, or ERROR with the error record. For a graph row the function is
-    `entry.run` and the only argument its list of values. Meanwhile `context.current()` is `task`, one level deeper.
-    Raises nothing, whatever the function raises; blocks as long as it runs.
-    """
-    with context.entered(task):
-        try:
-            return VALUES_EACH, in_message(task.name, serializer)(function(*args, **(kwargs or {})))
-        except Failed as failed:
-            return ERROR, failed.record
-        except BaseException as error:
-            return ERROR, exception_record(error, task.name)
-
-
-#: the runner of this process, when it is a worker
-_runner: Runner | None = None
-
-
-def install(runner: Runner | None) -> None:
-    """Make `runner` the one of this process."""
-    global _runner
-    _runner = runner
-
-
-def give_back_unbegun() -> None:
-    """Give back all rows this worker was handed and has not begun, since the task that runs is going to wait.
-
-    The agent gets a `Returned` that it has not asked for. Does nothing outside of workers.
-    """
-    if _runner is not None:
-        _runner.recall(0, 0)

@@ -25,7 +25,7 @@ from scaler.agent.zygote import COMMAND, FORK, KILL, REPORT, STARTED, WorkerOpti
 from scaler.worker_protocol.encoding import read_by_agent
 from scaler.worker_protocol.messages import FromWorker, Quit, ToWorker
 from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, PAGE_CELLS, ROW_CELL
-from scaler.worker_protocol.stream import Incoming, Outgoing
+from scaler.worker_protocol.socketpair import QueuingSender, Receiver
 
 __all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 
@@ -62,9 +62,9 @@ class WorkerProcess:
         self._zygote = zygote
         self._task = task
         self._control = control
-        self._incoming = Incoming(task, read_by_agent)
-        self._tasks_out = Outgoing(task)
-        self._control_out = Outgoing(control)
+        self._receiver = Receiver(task, read_by_agent)
+        self._tasks_out = QueuingSender(task)
+        self._control_out = QueuingSender(control)
 
     def fileno(self) -> int:
         """Return the task socket, readable when there are messages or the worker has ended."""
@@ -73,14 +73,14 @@ class WorkerProcess:
     @property
     def broken(self) -> str | None:
         """Why nothing more can be read of what it says: bytes came that are no message."""
-        return self._incoming.broken
+        return self._receiver.broken
 
     def receive(self) -> list[FromWorker]:
         """Return all complete messages there are; when the worker has ended, the last ones and then none."""
         if self.ended:
             return []
         try:
-            return self._incoming.read()
+            return self._receiver.read()
         except (EOFError, OSError):
             self.ended = True
             return []

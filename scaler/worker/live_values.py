@@ -23,7 +23,7 @@ from scaler.worker_protocol.messages import PublishedValue
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Live:
+class LiveValue:
     """A value that stayed."""
 
     value: Any
@@ -36,10 +36,10 @@ class Live:
     published: bool = False
 
 
-def live(value: Any, packed: Packed) -> Live:
+def live_value(value: Any, packed: Packed) -> LiveValue:
     """Return a value as it can stay."""
     size = size_of(len(packed.inband), [buffer.nbytes for buffer in packed.buffers])
-    return Live(value, packed, size, size + len(packed.inband))
+    return LiveValue(value, packed, size, size + len(packed.inband))
 
 
 class LiveValues:
@@ -52,11 +52,11 @@ class LiveValues:
         self._lock = threading.Lock()
         #: held by whoever writes a value to the store
         self._writing = threading.Lock()
-        self._values: OrderedDict[Key, Live] = OrderedDict()
+        self._values: OrderedDict[Key, LiveValue] = OrderedDict()
         #: bytes that all values take
         self.memory = 0
 
-    def get(self, key: Key) -> Live | None:
+    def get(self, key: Key) -> LiveValue | None:
         """Return a value to be used now, or None if it is not here."""
         with self._lock:
             found = self._values.get(key)
@@ -64,7 +64,7 @@ class LiveValues:
                 self._values.move_to_end(key)
             return found
 
-    def add(self, key: Key, value: Live) -> None:
+    def add(self, key: Key, value: LiveValue) -> None:
         """Let a value stay; another one of the same key goes."""
         with self._lock:
             old = self._values.pop(key, None)
@@ -117,7 +117,7 @@ class LiveValues:
             self._tell(PublishedValue(key, found.size, None))
             del found
 
-    def _write(self, store: str, key: Key, value: Live) -> bool:
+    def _write(self, store: str, key: Key, value: LiveValue) -> bool:
         """Write a value to the store; say False, and leave nothing, if it was dropped meanwhile."""
         segments.write(store, key, value.packed.inband, value.packed.buffers)
         with self._lock:

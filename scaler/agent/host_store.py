@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
-import time
 from collections import Counter
 from typing import Any
 
@@ -31,6 +29,7 @@ from scaler.agent.core.events import (
 )
 from scaler.agent.limits import live_limit
 from scaler.agent.state.memory import AgentLimits
+from scaler.agent.store_cleaning import FreedMemory, Sweeper, remove_older
 from scaler.common.loop import Loop
 from scaler.errors import ConnectionFailed
 from scaler.protocol.messages import INLINE_LIMIT
@@ -42,15 +41,9 @@ from scaler.store.spill import Spiller
 from scaler.store.transfer import Transfer
 from scaler.transport import Address, Security
 
-#: memory of freed objects is kept for the next ones for so many seconds, and in all at most this share of the limit for
-#: objects in memory
-KEEP_SECONDS, KEEP_PART = 2.0, 8
-#: seconds after which a file that nobody knows is removed, and between two looks for such
-SWEEP_SECONDS = 120.0
-
 
 class HostStore:
-    """See the module's text. One thread."""
+    """The directory of a host's objects, and the threads that move objects to it and from it. One thread calls it."""
 
     def __init__(self, limit: int, spill_root: str | None = None) -> None:
         """Make a store for `limit` bytes in memory; remove those of dead agents. Raises OSError."""
@@ -58,7 +51,6 @@ class HostStore:
         if spill_root is not None:
             os.makedirs(spill_root, exist_ok=True)
         self.directory = StoreDirectory.create()
-        self._keep = limit // KEEP_PART
         try:
             self._spiller = Spiller(self.directory.path, spill_root)
         except BaseException:
@@ -76,14 +68,10 @@ class HostStore:
         self._stale_fetches: Counter[Key] = Counter()
         #: objects that are or may be on disk
         self._on_disk: set[Key] = set()
-        self._sweep_at = 0.0
         #: when the agent introduced itself to the scheduler, as files have it: nanoseconds
         self._introduced = 0
-        #: bytes that were freed and are kept, at most
-        self._kept = 0
-        self._trimmer: threading.Thread | None = None
-        #: when memory that was freed is looked at next, seconds; None if there is none
-        self._trim_at: float | None = None
+        self._freed = FreedMemory(self.directory.path, limit)
+        self._sweeper = Sweeper(self.directory.path)
 
     @property
     def path(self) -> str:
@@ -100,18 +88,18 @@ class HostStore:
         """What `Hello` says of it: directory, token, address."""
         return self.directory.path, self.directory.token, self.address
 
-    def open(self, security: Security, scheduler: Address, beside: bool) -> None:
-        """Let others fetch objects, and fetch theirs. `beside`: this process is on the scheduler's host, or is it.
+    def open(self, security: Security, scheduler: Address, on_its_host: bool) -> None:
+        """Let others fetch objects, and fetch theirs. `on_its_host`: this process is on the scheduler's own host.
 
         Listens where others can reach it that can reach the scheduler. Raises `AddressInUse`, `AddressError`.
         """
         host = scheduler.host
-        if not beside:
+        if not on_its_host:
             host = _own_address(scheduler)
             self._scheduler_host = scheduler.host
-        bind = Address(host, 0) if beside or Address(host, 0).is_loopback else Address("0.0.0.0", 0)
+        bind = Address(host, 0) if on_its_host or Address(host, 0).is_loopback else Address("0.0.0.0", 0)
         self._transfer = Transfer(self.directory.path, security, bind.url, on_demand=True, also=self._spiller.path)
-        self._address = Address(bind.for_client().host if beside else host, self._transfer.address.port).url
+        self._address = Address(bind.for_client().host if on_its_host else host, self._transfer.address.port).url
         self._transfer.advertise(self._address)
 
     def watch(self, loop: Loop) -> None:
@@ -194,11 +182,7 @@ class HostStore:
     def _drop(self, key: Key, now: float) -> None:
         self._drop_incomplete(key)
         with contextlib.suppress(OSError):
-            self._kept += segments.free(self.path, key)
-            if self._kept > self._keep and self._counted() > self._keep:
-                self._trim_at = now
-            elif self._trim_at is None:
-                self._trim_at = now + KEEP_SECONDS / 4
+            self._freed.note_freed(segments.free(self.path, key), now)
 
     def _drop_incomplete(self, key: Key) -> None:
         """Give up what is to bring an object here, and what is of it on disk."""
@@ -220,20 +204,10 @@ class HostStore:
         self._introduced = os.stat(token).st_ctime_ns  # the clock that files have lags behind `time.time`
 
     def _drop_all(self) -> None:
-        """Remove all objects that the scheduler can't know of. A file that is written or renamed gets a new time."""
+        """Remove all objects that the scheduler can't know of."""
         for key in {*self._fetches, *self._on_disk}:
             self._drop_incomplete(key)
-        for name in os.listdir(self.path):
-            path = os.path.join(self.path, name)
-            with contextlib.suppress(FileNotFoundError):
-                if name.lstrip(".")[:1].isdigit() and os.stat(path).st_ctime_ns < self._introduced:
-                    os.unlink(path)
-
-    def _counted(self) -> int:
-        """Bytes of memory that nobody uses just now: what was freed, but for what writers took."""
-        names = os.listdir(os.path.join(self.path, segments.FREE))
-        self._kept = sum(int(name.partition("-")[0]) for name in names)
-        return self._kept
+        remove_older(self.path, self._introduced)
 
     def _fetch(self, effect: Fetch) -> None:
         self._fetches.add(effect.key)
@@ -254,33 +228,13 @@ class HostStore:
 
     @property
     def wake(self) -> float | None:
-        """When `tick` has to be called."""
-        return self._trim_at
+        """When `tidy` has to be called though nothing happens, seconds; None: it hasn't."""
+        return self._freed.wake
 
-    def sweep(self, known: StoreIndex, now: float) -> None:
-        """Remove files that nobody has told of for a long time: who wrote them has died, or has a new scheduler."""
-        if now < self._sweep_at:
-            return
-        self._sweep_at = now + SWEEP_SECONDS
-        before = time.time() - SWEEP_SECONDS
-        for entry in os.scandir(self.path):
-            client, _, number = entry.name.lstrip(".").partition(".")[0].partition("-")
-            with contextlib.suppress(OSError, ValueError):
-                if (int(client), int(number, 16)) not in known and entry.stat().st_mtime < before:
-                    os.unlink(entry.path)
-
-    def tick(self, now: float) -> None:
-        """Give back memory that was freed and that no new object took."""
-        if self._trim_at is not None and now >= self._trim_at:
-            empty = not os.listdir(os.path.join(self.path, segments.FREE))
-            self._trim_at = None if empty else now + KEEP_SECONDS / 4
-            if not empty and not (self._trimmer is not None and self._trimmer.is_alive()):
-                self._trimmer = threading.Thread(target=self._trim, name="scaler-trim", daemon=True)
-                self._trimmer.start()  # giving back much memory takes a while
-
-    def _trim(self) -> None:
-        with contextlib.suppress(OSError):
-            segments.trim(self.path, KEEP_SECONDS, self._keep)
+    def tidy(self, known: StoreIndex, now: float) -> None:
+        """Give back memory that no new object took; remove files that are not in the index and that nobody told of."""
+        self._freed.give_back(now)
+        self._sweeper.sweep(known, now)
 
     def close(self) -> None:
         """End the threads, and remove everything. Blocks for a second or so at most."""

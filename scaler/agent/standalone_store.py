@@ -1,4 +1,4 @@
-"""The program of the store beside a scheduler: an agent without workers that ends with the process that started it."""
+"""The program of the standalone store: an agent without workers that ends with the scheduler that started it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from scaler.agent.daemon import Daemon
+from scaler.agent.host_store import HostStore
 from scaler.agent.limits import available_memory, limits_of
-from scaler.agent.store import HostStore
 from scaler.common import log_lines
 from scaler.config import AgentConfig
 from scaler.transport import Address, Security, load_or_create
@@ -37,7 +37,7 @@ def main(options: dict[str, Any]) -> None:
     security = Security.from_env(os.environ) or load_or_create()
     store = HostStore(limits_of(config).objects_soft)
     try:
-        store.open(security, Address(options["bind"], 0), beside=True)
+        store.open(security, Address(options["bind"], 0), on_its_host=True)
         daemon = Daemon(config, Address.parse(config.address), security, None, store)
     except BaseException:
         store.close()

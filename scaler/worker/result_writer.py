@@ -2,7 +2,7 @@
 
 small                           VALUES_EACH   its pickle
 large                           STORED        its size, when the file is complete
-large, only its graph needs it  LIVE          its size; the value stays in this worker (see live.py)
+large, only its graph needs it  LIVE          its size; the value stays in this worker (see live_values.py)
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from scaler.store import StoreFull, segments
 from scaler.store.layout import Key
 from scaler.worker import context
 from scaler.worker.assignment import Assignment
+from scaler.worker.inputs import Failed
 from scaler.worker.ledger import too_large
-from scaler.worker.live import LiveValues, live
-from scaler.worker.objects import Failed
+from scaler.worker.live_values import LiveValues, live_value
 from scaler.worker_protocol.messages import Run
 
 #: seconds for which room in a full store is waited for
@@ -122,7 +122,7 @@ class ResultWriter:
         self._unreported = key
         try:
             if may_live:
-                stays, limit = live(value, packed), context.live_limit()
+                stays, limit = live_value(value, packed), context.live_limit()
                 if stays.memory <= limit:
                     self._live.make_room(store, stays.memory, limit)
                     self._live.add(key, stays)

@@ -21,12 +21,12 @@ import threading
 import traceback
 from typing import NoReturn, TextIO
 
-from scaler.worker import context, run
-from scaler.worker.output import Output
-from scaler.worker.run import Runner
+from scaler.worker import context
+from scaler.worker.output import OutputStream
+from scaler.worker.row_runner import Read, RowRunner
 from scaler.worker_protocol.encoding import read_by_worker
 from scaler.worker_protocol.messages import Drop, Flush, Publish, Ready, Recall, ToWorker
-from scaler.worker_protocol.stream import Incoming, Speaker
+from scaler.worker_protocol.socketpair import BlockingSender, Receiver
 
 #: Python ignores the first two in every program; nobody can change the others.
 _LEFT_ALONE = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP}
@@ -37,11 +37,10 @@ def serve(slot: int, task: socket.socket, control: socket.socket, page: memoryvi
     code = 1
     try:
         _become_a_usual_process(f"ScalerWorker-{slot}")
-        speaker = Speaker(task)
-        runner = Runner(speaker.send, _reader(task), page)
-        outputs = _replace_outputs(speaker)
-        context.install(runner.task, speaker.send)
-        run.install(runner)
+        sender = BlockingSender(task)
+        runner = RowRunner(sender.send, _reader(task), page)
+        outputs = _replace_outputs(sender)
+        context.install(runner.task, sender.send, lambda: runner.recall(0, 0))
 
         def flush_outputs() -> None:
             for output in outputs:
@@ -52,7 +51,7 @@ def serve(slot: int, task: socket.socket, control: socket.socket, page: memoryvi
         runner.before_flush = flush_outputs
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
         threading.Thread(target=_obey, args=(control, runner), name="scaler-control", daemon=True).start()
-        speaker.send(Ready(os.getpid()))
+        sender.send(Ready(os.getpid()))
         poll = select.poll()
         poll.register(task, select.POLLIN)
         runner.run(poll.poll)
@@ -67,27 +66,27 @@ def serve(slot: int, task: socket.socket, control: socket.socket, page: memoryvi
         os._exit(code)
 
 
-def _reader(task: socket.socket) -> run.Read:
-    incoming = Incoming(task, read_by_worker)
+def _reader(task: socket.socket) -> Read:
+    receiver = Receiver(task, read_by_worker)
 
     def read() -> list[ToWorker]:
         try:
-            return incoming.read()
+            return receiver.read()
         except EOFError:
             os._exit(0)
 
     return read
 
 
-def _obey(control: socket.socket, runner: Runner) -> None:
+def _obey(control: socket.socket, runner: RowRunner) -> None:
     """Do what the agent says on the control socket."""
     try:
-        incoming = Incoming(control, read_by_worker)
+        receiver = Receiver(control, read_by_worker)
         poll = select.poll()
         poll.register(control, select.POLLIN)
         while True:
             poll.poll()
-            for message in incoming.read():
+            for message in receiver.read():
                 if isinstance(message, Recall):
                     runner.recall(message.token, message.keep)
                 elif isinstance(message, Flush):
@@ -121,12 +120,12 @@ def _end_as_a_usual_process() -> None:
     atexit._run_exitfuncs()
 
 
-def _replace_outputs(speaker: Speaker) -> list[Output]:
+def _replace_outputs(sender: BlockingSender) -> list[OutputStream]:
     outputs = []
     for number, name in ((1, "stdout"), (2, "stderr")):
         plain = _plain(number, getattr(sys, name))
         setattr(sys, f"__{name}__", plain)
-        output = Output(plain, number, speaker.send)
+        output = OutputStream(plain, number, sender.send)
         setattr(sys, name, output)
         outputs.append(output)
     faulthandler.enable(file=2)
@@ -140,10 +139,9 @@ def _plain(number: int, old: TextIO | None) -> TextIO:
     return open(number, "w", buffering=1, encoding=encoding, errors=errors, closefd=False)
 
 
-def _leave(runner: Runner, outputs: list[Output], task: socket.socket, control: socket.socket) -> None:
+def _leave(runner: RowRunner, outputs: list[OutputStream], task: socket.socket, control: socket.socket) -> None:
     """Stop being a worker: this is a process that a task has just forked."""
     context.uninstall()
-    run.install(None)
     runner.abandon()
     for output in outputs:
         output.detach_from_agent()

@@ -17,7 +17,7 @@ from scaler.store import ObjectMissing
 from scaler.store.layout import Key
 from scaler.store.segments import open_object
 from scaler.worker import context
-from scaler.worker.live import LiveValues
+from scaler.worker.live_values import LiveValues
 from scaler.worker_protocol.messages import Need, Run
 
 Value = TypeVar("Value")
@@ -43,7 +43,7 @@ def undecodable(what: str, name: str, error: BaseException) -> Failed:
     return Failed(failures.undecodable(what, name, socket.gethostname(), words, missing, install, lines).encode())
 
 
-class Objects:
+class Inputs:
     """What rows need: bytes by key until they are dropped, values that stayed here, and files in the store.
 
     Functions, argument lists and lists of results are decoded once. The main thread uses objects; any may drop them.

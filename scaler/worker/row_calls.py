@@ -8,25 +8,25 @@ from typing import Any
 from scaler.protocol.codes import GRAPH, SPREAD, TOGETHER
 from scaler.serialize.call import AnySerializer, decode_call
 from scaler.worker.assignment import Assignment
-from scaler.worker.objects import Failed, Objects, undecodable
+from scaler.worker.inputs import Failed, Inputs, undecodable
 
 
 def caller(
-    assignment: Assignment, objects: Objects, function: Any, serializer: AnySerializer | None
+    assignment: Assignment, inputs: Inputs, function: Any, serializer: AnySerializer | None
 ) -> Callable[[int], Any]:
     """Return what calls the function for one row. Raises Failed."""
     run, name, needs = assignment.run, assignment.run.name, assignment.needs
     if run.form == TOGETHER:
-        items = objects.arguments(run)
+        items = inputs.arguments(run)
         if run.flags & SPREAD:
             return lambda row: function(items[row])
         return lambda row: function(*items[row])
     if run.form == GRAPH:
-        return lambda row: function[row].run(objects.shared_values(needs(row), name))
+        return lambda row: function[row].run(inputs.shared_values(needs(row), name))
 
     def call(row: int) -> Any:
         try:
-            values = objects.values(needs(row), serializer, name) if run.needs else ()
+            values = inputs.values(needs(row), serializer, name) if run.needs else ()
             args, kwargs = decode_call(assignment.payload(row), values, serializer)
         except Failed:
             raise

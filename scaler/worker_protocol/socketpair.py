@@ -33,7 +33,7 @@ def framed(body: bytes) -> tuple[bytes, ...]:
     return (length + body,) if len(body) < _CHUNK else (length, body)
 
 
-class Incoming(Generic[M]):
+class Receiver(Generic[M]):
     """Takes messages from a socket without blocking; to be used by one thread at a time."""
 
     def __init__(self, sock: socket.socket, decode: Callable[[memoryview], M]) -> None:
@@ -101,7 +101,7 @@ class Incoming(Generic[M]):
         return wanted
 
 
-class Outgoing:
+class QueuingSender:
     """Sends messages without blocking: what the socket does not take waits here (the agent's side)."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -135,7 +135,7 @@ class Outgoing:
                 waiting.popleft()
 
 
-class Speaker:
+class BlockingSender:
     """Sends messages from any thread, blocking while the agent does not read (the worker's side).
 
     A message is sent whole or the process ends: when the agent is gone, there is nobody to work for; when a signal

@@ -1,0 +1,90 @@
+"""What a host's store has and needs no more: memory of freed objects, and files that nobody has told of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+
+from scaler.store import segments
+from scaler.store.index import StoreIndex
+
+#: memory of freed objects is kept for the next ones for so many seconds, and in all at most this share of the limit for
+#: objects in memory
+KEEP_SECONDS, KEEP_PART = 2.0, 8
+#: seconds after which a file that nobody knows is removed, and between two looks for such
+SWEEP_SECONDS = 120.0
+
+
+class FreedMemory:
+    """Memory of freed objects, kept for a while: taking it again is faster than asking the system. One thread."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        """`path` of the store's directory, and how many bytes of objects it may have in memory."""
+        self._path = path
+        #: bytes that are kept at most, and at least those that are kept
+        self._keep = limit // KEEP_PART
+        self._kept = 0
+        self._trimmer: threading.Thread | None = None
+        #: when memory that was freed is looked at next, seconds; None if there is none
+        self.wake: float | None = None
+
+    def note_freed(self, size: int, now: float) -> None:
+        """So many bytes were freed."""
+        self._kept += size
+        if self._kept > self._keep and self._counted() > self._keep:
+            self.wake = now
+        elif self.wake is None:
+            self.wake = now + KEEP_SECONDS / 4
+
+    def give_back(self, now: float) -> None:
+        """Give back memory that was freed a while ago and that no new object took, if it is time to look."""
+        if self.wake is None or now < self.wake:
+            return
+        is_empty = not os.listdir(os.path.join(self._path, segments.FREE))
+        self.wake = None if is_empty else now + KEEP_SECONDS / 4
+        if not is_empty and not (self._trimmer is not None and self._trimmer.is_alive()):
+            self._trimmer = threading.Thread(target=self._trim, name="scaler-trim", daemon=True)
+            self._trimmer.start()  # giving back much memory takes a while
+
+    def _counted(self) -> int:
+        """Bytes of memory that nobody uses just now: what was freed, but for what writers took."""
+        names = os.listdir(os.path.join(self._path, segments.FREE))
+        self._kept = sum(int(name.partition("-")[0]) for name in names)
+        return self._kept
+
+    def _trim(self) -> None:
+        with contextlib.suppress(OSError):
+            segments.trim(self._path, KEEP_SECONDS, self._keep)
+
+
+class Sweeper:
+    """Removes files of which nobody has told for a long time: who wrote them has died, or has a new scheduler."""
+
+    def __init__(self, path: str) -> None:
+        """`path` of the store's directory."""
+        self._path = path
+        #: when to look next, seconds
+        self._due = 0.0
+
+    def sweep(self, known: StoreIndex, now: float) -> None:
+        """Look, if it is time to; what is in the index stays."""
+        if now < self._due:
+            return
+        self._due = now + SWEEP_SECONDS
+        before = time.time() - SWEEP_SECONDS
+        for entry in os.scandir(self._path):
+            client, _, number = entry.name.lstrip(".").partition(".")[0].partition("-")
+            with contextlib.suppress(OSError, ValueError):
+                if (int(client), int(number, 16)) not in known and entry.stat().st_mtime < before:
+                    os.unlink(entry.path)
+
+
+def remove_older(path: str, nanoseconds: int) -> None:
+    """Remove all objects whose files are older. A file that is written or renamed gets a new time."""
+    for name in os.listdir(path):
+        file = os.path.join(path, name)
+        with contextlib.suppress(FileNotFoundError):
+            if name.lstrip(".")[:1].isdigit() and os.stat(file).st_ctime_ns < nanoseconds:
+                os.unlink(file)
