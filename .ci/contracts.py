@@ -115,24 +115,28 @@ def _names_of(function: ast.AST, attribute: str) -> Iterator[str]:
 
 
 class SoleWriter(Contract):
-    """One module alone changes an attribute."""
+    """One module alone changes an attribute; several, if records of several kinds have one of this name."""
 
     type_name = "sole_writer"
     modules = fields.StringField()
-    writer = fields.StringField()
+    writer = fields.SetField(subfield=fields.StringField())
     attribute = fields.StringField()
 
     def check(self, graph: grimp.ImportGraph, verbose: bool) -> ContractCheck:
         """The lines of other modules that change it; the writer has to be one of the modules."""
         within: str = self.modules  # type: ignore[assignment]
         modules = {within, *graph.find_descendants(within)}
+        writers: set[str] = set(self.writer)  # type: ignore[call-overload]
         found = [
-            f"{module} changes .{self.attribute} in line {line}; only {self.writer} may"
-            for module in sorted(modules - {self.writer})
+            f"{module} changes .{self.attribute} in line {line}; only {' and '.join(sorted(writers))} may"
+            for module in sorted(modules - writers)
             for line in writes(_source(module), str(self.attribute))
         ]
-        if self.writer not in modules or not any(writes(_source(str(self.writer)), str(self.attribute))):
-            found.append(f"{self.writer} does not change .{self.attribute}: has it moved?")
+        found += [
+            f"{writer} does not change .{self.attribute}: has it moved?"
+            for writer in sorted(writers)
+            if writer not in modules or not any(writes(_source(writer), str(self.attribute)))
+        ]
         return ContractCheck(kept=not found, metadata={"found": found})
 
     def render_broken_contract(self, check: ContractCheck) -> None:

@@ -6,7 +6,7 @@ from scaler.agent.core import events as ev
 from scaler.agent.core.bringing import MAX_TRIES, RETRY_SECONDS
 from scaler.agent.core.spilling import PAUSE
 from scaler.agent.state.memory import HARD, SOFT
-from scaler.agent.state.objects import ObjectState
+from scaler.agent.state.object_records import ObjectState
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,

@@ -121,6 +121,21 @@ def test_nobody_but_transitions_moves_a_row(copy: Path, plant: Plant, module: st
     assert f"{name} changes .place in line" in broken(copy, "places")
 
 
+@pytest.mark.parametrize(
+    ("contract", "text", "words"),
+    [
+        ("agent_moves", "def planted(worker):\n    worker.state = 2", "changes .state in line"),
+        ("dispatches", "def planted(worker):\n    worker.dispatches.pop(1)", "changes .dispatches in line"),
+    ],
+)
+def test_at_an_agent_workers_objects_and_their_rows_move_in_one_place(
+    copy: Path, plant: Plant, contract: str, text: str, words: str
+) -> None:
+    assert broken(copy, contract) == ""
+    plant("scaler/agent/core/dispatching.py", text)
+    assert f"scaler.agent.core.dispatching {words}" in broken(copy, contract)
+
+
 def test_who_moves_rows_must_be_there(copy: Path) -> None:
     path = copy / "scaler" / "scheduler" / "state" / "transitions.py"
     before = path.read_text()

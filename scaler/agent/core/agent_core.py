@@ -43,7 +43,7 @@ from scaler.agent.core.events import (
 )
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.core.phases import PHASES, next_wake
-from scaler.agent.state.host import new_host
+from scaler.agent.state.host import HostState, new_host
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.state.rows import row_ranges_of
 from scaler.agent.state.withdrawals import Withdrawal
@@ -80,7 +80,7 @@ class AgentCore:
     """
 
     def __init__(self, workers: int, limits: AgentLimits = UNLIMITED, strict: bool = False) -> None:
-        self.state = state = new_host(workers, limits, strict)
+        self._state = state = new_host(workers, limits, strict)
         self.out = out = Outgoing()
         #: when the last `WakeAt` asked for a tick
         self._wake = math.inf
@@ -122,10 +122,15 @@ class AgentCore:
             Unblocked: lambda worker, message: worker_lifecycle.take_unblocked(state, worker),
         }
 
+    @property
+    def state(self) -> HostState:
+        """All that the agent knows."""
+        return self._state
+
     # ---- the door --------------------------------------------------------------------------------------------------
     def handle(self, events: Iterable[Event], now: float) -> list[Effect]:
         """Take what happened, in order; what is to be done about it."""
-        state, out, of_event = self.state, self.out, self._of_event
+        state, out, of_event = self._state, self.out, self._of_event
         state.now = now
         for event in events:
             of_event[type(event)](event)
@@ -148,7 +153,7 @@ class AgentCore:
 
     # ---- what happens on the host ----------------------------------------------------------------------------------
     def _welcomed(self, event: Welcomed) -> None:
-        state = self.state
+        state = self._state
         state.pulse.interval = event.heartbeat
         state.pulse.next = state.now
         state.number = event.number
@@ -156,32 +161,32 @@ class AgentCore:
             forgetting.forget_everything(state, self.out)
 
     def _garbled(self, event: Garbled) -> None:
-        worker = self.state.workers.records.get(event.slot)
+        worker = self._state.workers.records.get(event.slot)
         if worker is not None:
-            worker_commands.reject(self.state, self.out, worker, f"sent what is no message ({event.reason})")
+            worker_commands.reject(self._state, self.out, worker, f"sent what is no message ({event.reason})")
 
     def _looked(self, event: Looked) -> None:
-        withdrawing.take_look(self.state, self.out, event)
-        worker_reports.take_look(self.state, self.out, event)
+        withdrawing.take_look(self._state, self.out, event)
+        worker_reports.take_look(self._state, self.out, event)
 
     def _sampled(self, event: Sampled) -> None:
-        self.state.pulse.cpu = event.cpu
-        worker_lifecycle.take_sample(self.state, self.out, event)
-        spilling.note_short(self.state, event.short)
+        self._state.pulse.cpu = event.cpu
+        worker_lifecycle.take_sample(self._state, self.out, event)
+        spilling.note_short(self._state, event.short)
 
     def _spilled(self, event: Spilled) -> None:
-        storing.take_spilled(self.state, self.out, event.key, event.error)
+        storing.take_spilled(self._state, self.out, event.key, event.error)
         if event.error is not None:
-            spilling.note_failure(self.state, self.out, event.error)
+            spilling.note_failure(self._state, self.out, event.error)
 
     def _restored(self, event: Restored) -> None:
         if event.error is not None:
-            spilling.note_no_room(self.state, self.state.objects.size(event.key))
-        storing.take_restored(self.state, self.out, event.key, event.error)
+            spilling.note_no_room(self._state, self._state.objects.size(event.key))
+        storing.take_restored(self._state, self.out, event.key, event.error)
 
     # ---- what workers and the scheduler say ------------------------------------------------------------------------
     def _from_worker(self, event: FromWorker) -> None:
-        worker = self.state.workers.records.get(event.slot)
+        worker = self._state.workers.records.get(event.slot)
         kind = type(event.message)
         if worker is not None and (worker.kill_reason is None or (kind in LAST_WORDS and not worker.is_rejected)):
             self._of_worker[kind](worker, event.message)
@@ -190,10 +195,10 @@ class AgentCore:
         self._of_scheduler[type(event.message)](event.message)
 
     def _task(self, task: Task) -> None:
-        sharing.learn_from_task(self.state, task)
+        sharing.learn_from_task(self._state, task)
         for origin in row_ranges_of(task):
-            staging.admit(self.state, self.out, origin, origin.lo, origin.hi)
+            staging.admit(self._state, self.out, origin, origin.lo, origin.hi)
 
     def _cancel(self, message: TaskCancel) -> None:
         what = Withdrawal.FORCE if message.force else Withdrawal.CANCEL
-        withdrawing.withdraw(self.state, self.out, message.spans, what)
+        withdrawing.withdraw(self._state, self.out, message.spans, what)
