@@ -144,9 +144,8 @@ class Ledger:
         run = self._assignment.run
         microseconds = max(0, now - self._since) // 1000
         self._since = now
-        self._results.append(
-            EndedSpan(run.dispatch, run.client, run.batch, lo, hi, outcome, microseconds, peak_bytes, sizes, body)
-        )
+        fields = run.dispatch, run.client, run.batch, lo, hi, outcome, microseconds, peak_bytes, sizes, body
+        self._results.append(tuple.__new__(EndedSpan, fields))  # half the price of a call of the class
 
 
 def too_large(size: int) -> Failed:
