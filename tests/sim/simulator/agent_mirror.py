@@ -87,7 +87,7 @@ class AgentMirror:
             (slot, number): {(*dispatch.origin.key, row) for lo, hi in dispatch.left for row in range(lo, hi)}
             for slot, worker in state.workers.records.items()
             for number, dispatch in worker.dispatches.items()
-            if not dispatch.unwanted
+            if dispatch.left and not dispatch.unwanted
         }
         if rows != self.rows:
             yield f"facts say that workers have {self.rows}, the state {rows}"
