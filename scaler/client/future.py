@@ -261,8 +261,11 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         except BaseException as error:  # the user's classes may do anything while they are unpickled
             error.add_note("(raised on the client, while a task's result was unpickled)")
             self.fail(error)
-        else:
-            self._finish()
+            return
+        if self._state is not FINISHED:  # it may have failed meanwhile
+            self._state = FINISHED
+            if self._watched:
+                self._announce()
 
     def fulfil_stored(self, stored: StoredValue) -> None:
         """The task has returned; its value is in a store."""

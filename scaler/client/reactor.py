@@ -39,7 +39,6 @@ class Reactor:
         self._reply = reply
         self._background = background
         self._handlers: dict[type, Callable[[Any], None]] = {
-            ev.Resolve: lambda effect: resolver.resolve(effect.tokens, effect.span, effect.task),
             ev.CancelRefused: lambda effect: resolver.refuse_cancel(effect.tokens),
             ev.ClaimGranted: self._grant,
             ev.ClaimRefused: lambda effect: claims.refuse(effect.tokens),
@@ -53,8 +52,12 @@ class Reactor:
 
     def carry_out(self, effects: list[ev.Effect]) -> None:
         """Do what these say, in order."""
+        resolve = self._resolver.resolve
         for effect in effects:
-            self._handlers[type(effect)](effect)
+            if type(effect) is ev.Resolve:  # most are: without a detour
+                resolve(effect.tokens, effect.span, effect.task)
+            else:
+                self._handlers[type(effect)](effect)
 
     def tidy(self) -> None:
         """Let go of what is not needed; called about twice a second."""

@@ -24,6 +24,9 @@ from scaler.protocol.messages import (
 )
 from scaler.protocol.results import SpanResult, cut, spans_of
 
+#: outcomes of rows that have no value
+_WITHOUT_VALUE = frozenset({ERROR, CANCELLED, LOST})
+
 
 class RowEndings:
     """What the scheduler says of rows, applied to the tables of the session."""
@@ -36,8 +39,9 @@ class RowEndings:
     def take_results(self, message: TaskResult) -> list[Effect]:
         """Rows ended."""
         effects: list[Effect] = []
+        by_id = self._pending.by_id
         for span in spans_of(message):
-            pending = self._pending.by_id.get(span.batch)
+            pending = by_id.get(span.batch)
             if pending is None or span.hi > pending.task.rows:
                 continue
             lo, hi = span.lo, span.hi
@@ -48,16 +52,18 @@ class RowEndings:
                     effects += self._release_doubles(span, new)
             else:
                 parts = [span]
+            group = pending.group
             for part in parts:
-                lo, hi = part.lo, part.hi
+                lo, hi, outcome = part.lo, part.hi, part.outcome
                 pending.done[lo:hi] = b"\x01" * (hi - lo)
-                pending.group.left -= hi - lo
-                pending.group.failed |= part.outcome in (ERROR, CANCELLED, LOST)
-                if part.outcome == STORED:
+                group.left -= hi - lo
+                if outcome in _WITHOUT_VALUE:
+                    group.failed = True
+                elif outcome == STORED:
                     self._objects.referenced.update(range(span.batch + lo, span.batch + hi))
                 effects.append(Resolve(pending.tokens_of(lo, hi), part, pending.task))
-                if not pending.group.left:
-                    effects += self._end(pending.group)
+                if not group.left:
+                    effects += self._end(group)
         return effects
 
     def _release_doubles(self, span: SpanResult, new: list[int]) -> list[Effect]:

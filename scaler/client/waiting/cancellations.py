@@ -34,18 +34,21 @@ class Cancellations:
 
     def __init__(self, driver: SessionDriver) -> None:
         self._driver = driver
-        self._waits: list[_Wait] = []
+        #: held by threads that begin to wait
+        self._lock = threading.Lock()
+        #: those that have not ended, or not long ago
+        self.waits: list[_Wait] = []
 
     def cancel(self, futures: Iterable[Future], force: bool) -> None:
         """Take back the tasks of these futures, with `force` also those that run. Blocks until that is answered."""
-        self._waits = [wait for wait in self._waits if wait.left]
         wait = _Wait(futures)
-        self._waits.append(wait)
+        with self._lock:
+            self.waits = [*(other for other in self.waits if other.left), wait]
         wait.end([future for future in wait.left.copy().values() if future.done()])
         self._driver.tell(ev.Cancel(list(futures), force))
         wait.is_over.wait(2 * ANSWER_TIMEOUT if force else ANSWER_TIMEOUT)
 
     def answer(self, tokens: Iterable[Any]) -> None:
         """These have ended, or are known to run."""
-        for wait in self._waits:
+        for wait in self.waits:
             wait.end(tokens)

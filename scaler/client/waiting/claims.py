@@ -26,22 +26,22 @@ class Claims:
     """The open claims of one client. Tasks open and close them; the I/O thread brings the answers."""
 
     def __init__(self) -> None:
-        #: by the `id()` of the token
-        self._open: dict[int, Claim] = {}
+        #: those that are open, by the `id()` of their token
+        self.by_token: dict[int, Claim] = {}
 
     def open(self, token: Any) -> Claim:
         """Begin to wait for a token inside a task."""
-        claim = self._open[id(token)] = Claim()
+        claim = self.by_token[id(token)] = Claim()
         return claim
 
     def close(self, token: Any) -> list[ev.ClaimGranted]:
         """Stop waiting; what was granted and not run."""
-        claim = self._open.pop(id(token), None)
+        claim = self.by_token.pop(id(token), None)
         return claim.granted if claim is not None else []
 
     def grant(self, effect: ev.ClaimGranted) -> bool:
         """A row is a claim's to run; False if nobody waits any more."""
-        claim = self._open.get(id(effect.token))
+        claim = self.by_token.get(id(effect.token))
         if claim is None:
             return False
         with claim.changed:
@@ -53,7 +53,7 @@ class Claims:
     def refuse(self, tokens: Iterable[Any]) -> None:
         """The rows of these tokens run elsewhere, or have ended."""
         for token in tokens:
-            claim = self._open.get(id(token))
+            claim = self.by_token.get(id(token))
             if claim is not None:
                 with claim.changed:
                     claim.is_asked = False
@@ -62,6 +62,6 @@ class Claims:
 
     def notify(self) -> None:
         """Some rows have ended: those that wait look again."""
-        for claim in list(self._open.values()):
+        for claim in list(self.by_token.values()):
             with claim.changed:
                 claim.changed.notify_all()

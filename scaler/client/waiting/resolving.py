@@ -22,14 +22,17 @@ class Resolver:
     """Any thread, without the session's lock."""
 
     def __init__(self, delivery: ResultDelivery, cancellations: Cancellations, claims: Claims) -> None:
-        self._delivery = delivery
+        self._deliver = delivery.deliver
         self._cancellations = cancellations
         self._claims = claims
 
     def resolve(self, tokens: Sequence[Any], span: SpanResult, task: Task) -> None:
         """Rows ended."""
-        self._delivery.deliver(tokens, span, task)
-        self._tell_waiting(tokens)
+        self._deliver(tokens, span, task)
+        if self._cancellations.waits:
+            self._cancellations.answer(tokens)
+        if self._claims.by_token:
+            self._claims.notify()
 
     def is_quick(self, effect: ev.Effect) -> bool:
         """Whether it takes little time, and calls nothing of the user's."""
