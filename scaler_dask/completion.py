@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from dask.utils import parse_timedelta
 
+from scaler_dask.end_watching import until_ended, wake, watch_all
 from scaler_dask.gathering import futures_of
 from scaler_dask.keyed_future import CancelledError, Future
-from scaler_dask.watching import until_ended, wake, watch_all
 
 
 class DoneAndNotDoneFutures(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any
 from dask import _task_spec as spec
 from dask.base import is_dask_collection
 
+from scaler_dask.end_watching import until_ended
 from scaler_dask.keyed_future import CancelledError, Future
 from scaler_dask.registry import find
-from scaler_dask.watching import until_ended
 
 
 def futures_of(value: Any, client: Any = None) -> list[Future]:

@@ -17,11 +17,11 @@ from dask import _task_spec as spec
 from dask.utils import parse_timedelta
 
 from scaler.extension import CallbackThread
+from scaler_dask.end_watching import until_ended
 from scaler_dask.frames import with_frames
 from scaler_dask.future_state import FutureState
 from scaler_dask.registry import FutureOwner, Registry
 from scaler_dask.sources import LocalValue
-from scaler_dask.watching import until_ended
 
 CancelledError = concurrent.futures.CancelledError
 
