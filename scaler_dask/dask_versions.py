@@ -24,7 +24,7 @@ def is_called_by_persist() -> bool:
     """Whether the caller of the caller is `dask.persist`, which wants futures where `dask.compute` wants values.
 
     Only in older versions of dask. New ones call the `persist` of the scheduler's owner, and never come here. Old ones
-    do that for a client of dask.distributed alone, by its class; any other scheduler they call just as for computing:
+    do that for what dask.distributed says is its default client, and call any other scheduler just as for computing:
     `schedule(graph, keys, **keywords)`. The keywords are the user's. The keys are flat, not nested as for computing,
     but so they are for dask's own functions that want values (`compute_as_if_collection`, as in storing arrays). And
     what they take for the scheduler is the same object for both. So there is nothing to go by but who calls. Returning
