@@ -51,13 +51,13 @@ def fault_of(patch: Path) -> str:
 
 
 def copy_to(place: Path) -> None:
-    """The code as it is in this checkout, committed or not."""
+    """The code as it is in this checkout, committed or not; but for the mutants, which apply to it alone."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
     for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
+        if (ROOT / name).is_file() and not name.endswith(".patch"):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, place / name)
     (place / ".plugin").mkdir(parents=True)
