@@ -49,7 +49,7 @@ def forget_rows(state: HostState, worker: WorkerRecord, number: int) -> None:
     dispatch = worker.dispatches[number]
     if not dispatch.unwanted:
         dispatch.unwanted = True
-        if state.facts.wanted:
+        if dispatch.left and state.facts.wanted:
             state.facts.tell(RowsForgotten(worker.slot, number))
 
 
