@@ -75,7 +75,8 @@ def failures(place: Path, tests: list[str]) -> list[str]:
     told = place / ".plugin" / "failed"
     told.unlink(missing_ok=True)
     path = os.pathsep.join((str(place), str(place / ".plugin")))
-    env = {**os.environ, "PYTHONPATH": path, "FAILURES": str(told), "HYPOTHESIS_STORAGE_DIRECTORY": str(place / ".h")}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    env = {**ours, "PYTHONPATH": path, "FAILURES": str(told), "HYPOTHESIS_STORAGE_DIRECTORY": str(place / ".h")}
     run = subprocess.Popen(
         [sys.executable, "-m", "pytest", *ARGUMENTS, *tests],
         cwd=place, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
