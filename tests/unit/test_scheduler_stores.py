@@ -35,6 +35,7 @@ from scaler.protocol.messages import (
 )
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.core.events import Forget, StartStore
+from scaler.scheduler.state.validate import thorough
 from scaler.serialize.record import decode_error
 
 MIB = 1 << 20
@@ -285,6 +286,24 @@ def test_a_value_that_is_small_when_it_is_computed_again_is_made_for_good(two: A
     assert not record.batches
     assert not record.remembered, "nothing of it can be lost any more"
     assert not record.values.objects.keys() - {1}
+
+
+def test_a_row_that_is_cancelled_while_it_waits_to_be_computed_again_waits_anew(two: Any) -> None:
+    fake, first, second, client = two
+    fake.say(client, graph(10, [[], [0]], [1]))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.report(first, client, result(10, 1, 2, STORED))
+    fake.lose(first)
+    fake.say(client, names(0, 11, cls=ObjectRequest))
+    assert fake.placed(second) == [(10, 0, 1)], "it is computed again for the row that made what the client reads"
+    fake.cancel(client, (10, 1, 2))
+    fake.report(second, client, result(10, 0, 1, STORED))
+    assert fake.placed(second) == [(10, 1, 2)]
+    fake.report(second, client, result(10, 1, 2, STORED))
+    assert list(thorough(fake.core.state)) == []
+    fake.say(client, names(0, 11, cls=ObjectRelease))
+    assert not fake.core.state.clients[client].values.objects.keys() - {1}
+    assert not fake.core.state.clients[client].remembered
 
 
 def test_small_values_are_not_computed_again(two: Any) -> None:

@@ -94,6 +94,17 @@ def await_lost(client: ClientRecord, batch: Batch, row: int, value: int) -> list
     return [Remake(client, value, batch)]
 
 
+def stop_waiting(client: ClientRecord, batch: Batch, row: int) -> None:
+    """A row that waits for lost values ends without them; should it wait again, it counts anew."""
+    if batch.missing is None or not batch.missing[row]:
+        return
+    batch.missing[row] = 0
+    remaking = client.values.remaking
+    for value in {batch.task.function, batch.task.arguments, *(batch.needs[row] if batch.needs is not None else ())}:
+        if value in remaking:
+            remaking[value] = [(b, r) for b, r in remaking[value] if b is not batch or r != row]
+
+
 def count_references(waiting: list[Row], value: int, uses: int | None) -> int:
     """How many references a new value begins with: rows of its graph, if counted beforehand, and the rows that wait."""
     if uses is None:

@@ -152,8 +152,9 @@ def fail_row(state: ClusterState, batch: Batch, row: int, record: Frame) -> list
 
 
 def settle(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -> None:
-    """A row that was computed again is done with: let go of what it needed for that."""
+    """A row that was computed again is done with: let go of what it needed for that, or still waits for."""
     record = lineage_of(batch)
+    dependencies.stop_waiting(client, batch, row)
     record.recomputing.discard(row)
     record.required_zones.pop(row, None)
     if batch.needs is not None:
