@@ -4,7 +4,8 @@
 
 A part stands between `<!-- generated: NAME -->` and `<!-- end -->`, on lines of their own. A figure that is a constant
 in the code stands in its line between `<!-- value: MODULE.NAME UNIT -->` and `<!-- end -->`: KiB or MiB of a number of
-bytes; s, ms or µs of a number of seconds or, if its name ends with _US, of microseconds; without a unit as it is.
+bytes; s, ms or µs of a number of seconds, of microseconds if its name ends with _US, of nanoseconds with _NS; as it
+is without a unit.
 """
 
 import ast
@@ -28,6 +29,8 @@ PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 VALUE = re.compile(r"(<!-- value: ([\w.]+) ?(\S*) -->)[^\n]*?(<!-- end -->)")
 #: how many bytes or seconds a unit is
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
+#: how many seconds the unit is that a constant's name ends with
+SCALES = {"_US": 1e-6, "_NS": 1e-9}
 
 
 def states(transitions: dict[tuple[str, str], str], first: str) -> str:
@@ -141,7 +144,7 @@ def value(name: str, unit: str) -> str:
     found = getattr(importlib.import_module(module), constant)
     if not unit:
         return f"{found:,}"
-    number = found * (1e-6 if constant.endswith("_US") else 1) / UNITS[unit]
+    number = found * SCALES.get(constant[-3:], 1) / UNITS[unit]
     return f"{round(number, 6):,g} {unit}"
 
 

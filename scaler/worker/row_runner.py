@@ -43,7 +43,7 @@ from scaler.worker_protocol.messages import (
 from scaler.worker_protocol.progress import ROW_CELL
 
 #: Results wait for company at most this long while further rows are there, ns.
-FLUSH_INTERVAL = 4_000_000
+FLUSH_NS = 4_000_000
 #: What rows of graphs were given is kept for others at most this long while there are none, ms.
 SHARED_MS = 1_000
 
@@ -131,7 +131,7 @@ class RowRunner:
             results, done = self._ledger.take()
             if results or done:
                 self._send(Results(results, done))
-                self._loops.flush_at = self._clock() + FLUSH_INTERVAL
+                self._loops.flush_at = self._clock() + FLUSH_NS
 
     def task(self) -> TaskContext | None:
         """Return the row that the main thread runs, or ran last in the assignment it is in."""
@@ -171,7 +171,7 @@ class RowRunner:
             with self._lock:
                 self._idle = False
                 self._pull()
-                self._loops.flush_at = self._clock() + FLUSH_INTERVAL
+                self._loops.flush_at = self._clock() + FLUSH_NS
 
     def _pull(self) -> None:
         """Take in the messages that have come."""

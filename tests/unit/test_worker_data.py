@@ -139,7 +139,7 @@ def test_a_large_result_is_a_file_that_is_complete_when_it_is_reported(agent: Ag
 def test_small_results_travel_in_messages_and_spans_have_one_outcome(
     agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scaler.worker.row_runner.FLUSH_INTERVAL", 1 << 60)  # all results together
+    monkeypatch.setattr("scaler.worker.row_runner.FLUSH_NS", 1 << 60)  # all results together
 
     def make(x: int) -> Any:
         return {0: 5, 1: [1], 2: ones(1), 3: ones(1), 4: "text", 5: np.arange(3000), 6: 7}[x]

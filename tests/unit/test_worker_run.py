@@ -81,7 +81,7 @@ def test_no_exception_of_a_task_ends_the_worker(agent: Agent, kind: type[BaseExc
 
 
 def test_mutable_results_are_pickled_at_once(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.worker.row_runner.FLUSH_INTERVAL", 1 << 60)  # all results together
+    monkeypatch.setattr("scaler.worker.row_runner.FLUSH_NS", 1 << 60)  # all results together
     shared: list[int] = []
 
     def grow(x: int) -> Any:

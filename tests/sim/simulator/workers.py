@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scaler.protocol import failures
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import ERROR, GRAPH, KEEP, LIVE, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
+from scaler.worker.row_runner import FLUSH_NS
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
 from simulator.jobs import Job, mix
@@ -16,7 +17,8 @@ from simulator.jobs import Job, mix
 if TYPE_CHECKING:
     from simulator.hosts import Host
 
-FLUSH_INTERVAL = 0.002
+#: seconds for which results wait for company while further rows are there
+FLUSH_SECONDS = FLUSH_NS * 1e-9
 #: share of tasks that keep the interpreter to themselves
 DEAF = 0.1
 #: chance that a row is told of before the worker knows whether it was the last one of its dispatch
@@ -76,7 +78,7 @@ class SimWorker:
         message = read_by_worker(data)
         if isinstance(message, wm.Run):
             if self.current is None and not self._assigned:
-                self._flush_at = self.world.now + FLUSH_INTERVAL
+                self._flush_at = self.world.now + FLUSH_SECONDS
             self._drop(message.stale)
             for key, payload in message.objects:
                 self._objects[key] = bytes(payload)
@@ -279,7 +281,7 @@ class SimWorker:
     def _flush(self) -> None:
         if not self._results and not self._done:
             return
-        self._flush_at = self.world.now + FLUSH_INTERVAL
+        self._flush_at = self.world.now + FLUSH_SECONDS
         results = []
         for assigned, lo, hi, outcome, us, payloads in self._results:
             bodies = [pickle.dumps(payloads)] if outcome == VALUES_LIST else payloads
