@@ -63,8 +63,6 @@ def execute(plan: Plan, say: Callable[[str], None]) -> Run:
         # a key of our own: the daemons and their clients find it, and nothing is made in the user's home
         environment = {**os.environ, "SCALER_KEY_FILE": f"{folder}/key"}
         environment.pop("SCALER_ADDRESS", None)
-        # a worker has one core: numpy's threads in it would take the others' (distributed sees to that by itself)
-        environment |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         for number, (turn, case, engine) in enumerate(plan.steps()):
             if (case, engine) in failed:

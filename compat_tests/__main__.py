@@ -9,6 +9,7 @@ the lists of expected failures say.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -21,11 +22,15 @@ SUITES: dict[str, tuple[list[str], list[str]]] = {
     "compat_tests.joblib": (["--backends", "scaler", "loky"], []),
     "compat_tests.programs": (["--engines", "scaler,threads"], ["--engines", "all"]),
     "compat_tests.oldest": ([], []),
+    "compat_tests.newest_python": ([], []),
+    "compat_tests.companions": ([], []),
 }
 
 
 def main() -> int:
     """Run all suites, one after the other; the exit code."""
+    # A shell has what runs in the background ignore Ctrl-C, and who was started so hands it on: tests of it would hang.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     wrong = 0
     for module, (some, everything) in SUITES.items():
         began = time.monotonic()

@@ -27,6 +27,10 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 VALUE = re.compile(r"(<!-- value: ([\w.]+) ?(\S*) -->)[^\n]*?(<!-- end -->)")
+#: a constant of a module that is a number, or several, and the comment before it
+FIGURE = re.compile(
+    r"^((?:#:.*\n)+)(_?[A-Z][A-Z0-9_]*(?:, _?[A-Z][A-Z0-9_]*)*(?:: Final)? = [-+*/<>()\d._e, ]+)$", re.MULTILINE
+)
 #: how many bytes or seconds a unit is
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
 #: how many seconds the unit is that a constant's name ends with
@@ -73,7 +77,7 @@ def _option(setting: Setting) -> str:
         flag, default = setting.name.upper(), ""
     else:
         flag = f"--{setting.name.replace('_', '-')}"
-        flag = f"{setting.option.short}, {flag}" if setting.option.short else flag
+        flag = ", ".join([*(other for other in setting.option.others if len(other) == 2), flag])
         default = "" if setting.default in (None, ()) else f"`{setting.default}`"
     choices = f" ({', '.join(setting.choices)})" if setting.choices else ""
     return f"| `{flag}` | `{setting.env_name}` | {default} | {setting.option.help}{choices} |"
@@ -148,6 +152,17 @@ def value(name: str, unit: str) -> str:
     return f"{round(number, 6):,g} {unit}"
 
 
+def figures() -> str:
+    """A table of the constants that are numbers, with what the line before each says of it."""
+    lines = ["| what | figure | where |", "|---|---|---|"]
+    for path in sorted([*ROOT.glob("scaler/**/*.py"), *ROOT.glob("scaler_dask/**/*.py")]):
+        text = path.read_text()
+        for found in FIGURE.finditer(text):
+            said = " ".join(line.removeprefix("#:").strip() for line in found[1].splitlines()).replace("|", "\\|")
+            lines.append(f"| {said} | `{found[2]}` | `{path.relative_to(ROOT)}` |")
+    return "\n".join(lines)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "rows": lambda: states(
         {move: "; ".join(c.words for c in causes) for move, causes in TRANSITIONS.items()}, "waiting"
@@ -167,6 +182,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "encodings": lambda: members(codes.Encoding),
     "opcodes": opcodes,
     "modules": modules,
+    "figures": figures,
 }
 
 

@@ -8,12 +8,14 @@ Python work, which threads cannot do in parallel and processes can.
 """
 
 import ast
+import contextlib
 import sys
 import sysconfig
+import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +63,29 @@ def describe(counts: Counter[str]) -> str:
     )
 
 
+@contextlib.contextmanager
+def dots() -> Iterator[None]:
+    """Prints a dot for each second that this takes."""
+    is_over = threading.Event()
+
+    def tick() -> None:
+        while not is_over.wait(1.0):
+            print(".", end="", flush=True)
+
+    ticking = threading.Thread(target=tick)
+    ticking.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        ticking.join()
+
+
 def timed(scheduler: Any, collection: Any) -> tuple[Counter[str], float]:
     """The collection's value and the seconds it took."""
     start = time.perf_counter()
-    (value,) = dask.compute(collection, scheduler=scheduler)
+    with dots():
+        (value,) = dask.compute(collection, scheduler=scheduler)
     return value, time.perf_counter() - start
 
 
@@ -83,12 +104,14 @@ def main() -> int:
     runs: dict[str, Callable[..., Any] | str] = {"dask's threads": "threads", "scaler_get": scaler_get}
     answers = {}
     for name, scheduler in runs.items():
+        print(f"{name:>15}: ", end="", flush=True)
         answers[name], seconds = timed(scheduler, parts[0])
-        print(f"{name:>15}: {seconds:6.2f} s")
+        print(f" {seconds:.2f} s")
 
     first, second = answers.values()
     print(describe(second))
     print(f"both answers agree: {first == second}")
+    print("next: your own dask code with dask.compute(..., scheduler=scaler_get); docs/index.md leads on")
     return 0 if first == second else 1
 
 

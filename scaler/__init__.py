@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # type checkers know the name; importing it from typing w
 
 if TYPE_CHECKING:
     from scaler.client import Client, ObjectRef
+    from scaler.client.future import ScalerFuture
     from scaler.cluster import SchedulerClusterCombo
     from scaler.errors import (
         AddressError,
@@ -60,6 +61,7 @@ __all__ = [
     "ProtocolError",
     "RemoteTraceback",
     "ScalerError",
+    "ScalerFuture",
     "SchedulerClusterCombo",
     "SerializationError",
     "Serializer",
@@ -78,7 +80,8 @@ _HOMES = {
     "Client": "scaler.client",
     "Executor": "scaler.executor",
     "ObjectRef": "scaler.client",
-    "SchedulerClusterCombo": "scaler.cluster",
+    "ScalerFuture": "scaler.client.future",
+    "SchedulerClusterCombo": "scaler.cluster.combo",
     "Serializer": "scaler.serialize",
     "__version__": "scaler.version",
 }

@@ -2,8 +2,8 @@
 
 Each option is written once, as a field here: its name is the key in a configuration file, `--its-name` the flag and
 `SCALER_ITS_NAME` the environment variable; its `Option` holds the help text and the limits. `scaler.cli` derives the
-command lines from these classes, and Python code makes them directly, so both are checked by the same lines. Whoever
-else needs a default reads it from the class, as `SchedulerConfig.client_timeout`.
+command lines from these classes, and Python code makes them directly, so both are checked by the same lines. Defaults
+that others show too stand in `scaler.defaults`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,8 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-#: of options that both programs have
-DEFAULT_HEARTBEAT_INTERVAL = 1.0
-DEFAULT_MAX_MESSAGE_BYTES = 1 << 30
-DEFAULT_LOG_PATH = "/dev/stdout"
-#: percent of the memory that the host has or its container allows which an agent uses by default
-DEFAULT_MEMORY_PERCENT = 60
-#: of a local cluster, whose log appears between what its program prints
-LOCAL_LOG_LEVEL = "WARNING"
+from scaler import defaults
+from scaler.common.call_text import CallText
 
 
 class OptionError(ValueError):
@@ -43,8 +37,8 @@ class Option:
     help: str
     #: least value, inclusive; None for no limit
     minimum: float | None = None
-    #: the one-letter flag, with its dash
-    short: str | None = None
+    #: other flags for the same, with their dashes: of one letter, or the original's
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,9 +65,12 @@ class Setting:
 
 
 EventLoop = Annotated[
-    Literal["auto", "builtin", "uvloop"], Option("event loop to run on; auto is builtin, the faster one")
+    Literal["auto", "builtin", "uvloop"],
+    Option("event loop to run on; auto is builtin, the faster one", others=("-e", "-el")),
 ]
-HeartbeatInterval = Annotated[float, Option("seconds between two heartbeats", minimum=0.01)]
+HeartbeatInterval = Annotated[
+    float, Option("seconds between two heartbeats", minimum=0.01, others=("-hi", "--heartbeat-interval-seconds"))
+]
 MaxMessageBytes = Annotated[int, Option("largest message accepted from a peer, in bytes", minimum=1 << 16)]
 KeyFile = Annotated[
     str | None, Option("file with the key pair that lets programs talk to each other; the user's own by default")
@@ -81,8 +78,11 @@ KeyFile = Annotated[
 Validate = Annotated[
     bool, Option("look after each step whether the state adds up, and end if it does not; slow, for finding defects")
 ]
-LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], Option("least important kind of line to log")]
-LogPath = Annotated[str, Option("file to append the log to")]
+LogLevel = Annotated[
+    Literal["DEBUG", "INFO", "WARNING", "ERROR"],
+    Option("least important kind of line to log", others=("-ll", "--logging-level")),
+]
+LogPath = Annotated[str, Option("file to append the log to", others=("-lp", "--logging-paths"))]
 
 
 class Config(Protocol):
@@ -100,26 +100,37 @@ class SchedulerConfig:
 
     address: Annotated[str, Option("where to listen, as tcp://host:port; port 0 takes a free one")]
     _: KW_ONLY
-    protected: Annotated[bool, Option("refuse to be shut down by a client")] = True
-    event_loop: EventLoop = "auto"
-    heartbeat_interval: HeartbeatInterval = DEFAULT_HEARTBEAT_INTERVAL
-    client_timeout: Annotated[float, Option("seconds of silence after which a client counts as gone", minimum=0.05)] = (
-        10.0
-    )
+    protected: Annotated[bool, Option("refuse to be shut down by a client", others=("-p",))] = defaults.PROTECTED
+    event_loop: EventLoop = defaults.EVENT_LOOP
+    heartbeat_interval: HeartbeatInterval = defaults.HEARTBEAT_INTERVAL
+    client_timeout: Annotated[
+        float,
+        Option("seconds of silence after which a client counts as gone", 0.05, ("-ct", "--client-timeout-seconds")),
+    ] = defaults.CLIENT_TIMEOUT
     agent_timeout: Annotated[
-        float, Option("seconds of silence after which a host counts as gone and its tasks run elsewhere", minimum=0.05)
-    ] = 10.0
-    retries_on_loss: Annotated[int, Option("how often a task runs again after its worker or host died", minimum=0)] = 3
-    max_message_bytes: MaxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES
+        float,
+        Option(
+            "seconds of silence after which a host counts as gone and its tasks run elsewhere",
+            minimum=0.05,
+            others=("-wt", "--worker-timeout-seconds"),
+        ),
+    ] = defaults.AGENT_TIMEOUT
+    retries_on_loss: Annotated[int, Option("how often a task runs again after its worker or host died", minimum=0)] = (
+        defaults.RETRIES_ON_LOSS
+    )
+    max_message_bytes: MaxMessageBytes = defaults.MAX_MESSAGE_BYTES
     monitor_address: Annotated[
         str | None,
-        Option("where monitors will connect (nothing is there yet); ipc:///tmp/HOST_PORT_monitor by default"),
+        Option(
+            "where monitors will connect (nothing is there yet); ipc:///tmp/HOST_PORT_monitor by default",
+            others=("-ma",),
+        ),
     ] = None
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("accept anybody, without keys and in the clear")] = False
     validate: Validate = False
-    log_level: LogLevel = "INFO"
-    log_path: LogPath = DEFAULT_LOG_PATH
+    log_level: LogLevel = defaults.LOG_LEVEL
+    log_path: LogPath = defaults.LOG_PATH
 
     def __post_init__(self) -> None:
         check(self)
@@ -139,8 +150,21 @@ class AgentConfig:
     address: Annotated[str, Option("the scheduler's address, as tcp://host:port")]
     _: KW_ONLY
     workers: Annotated[
-        int | None, Option("number of workers; one for each core this process may use by default", 1, "-n")
+        int | None,
+        Option("number of workers; one for each core this process may use by default", 1, ("-n", "--num-of-workers")),
     ] = None
+    worker_threads: Annotated[
+        int | None,
+        Option(
+            "threads that libraries may use in each worker (BLAS, OpenMP, Numba, Arrow, Polars, ...); "
+            "by default the cores divided by the number of workers, or what variables like OMP_NUM_THREADS say",
+            minimum=1,
+        ),
+    ] = None
+    warm_modules: Annotated[
+        tuple[str, ...],
+        Option("modules to load once, in a process that workers are forked from, separated by commas"),
+    ] = ()
     name: Annotated[str | None, Option("what this host is called in logs and monitors; its host name by default")] = (
         None
     )
@@ -150,7 +174,7 @@ class AgentConfig:
     memory_limit: Annotated[
         int | None,
         Option(
-            f"bytes of memory for workers and objects; by default {DEFAULT_MEMORY_PERCENT} % "
+            f"bytes of memory for workers and objects; by default {defaults.MEMORY_PERCENT} % "
             "of what the host has or its container allows",
             minimum=1 << 24,
         ),
@@ -162,26 +186,50 @@ class AgentConfig:
             minimum=0,
         ),
     ] = None
+    preload: Annotated[
+        str | None,
+        Option("what each worker calls once before its first task, as module:function or module:function(1, x='y')"),
+    ] = None
+    death_timeout: Annotated[
+        float | None,
+        Option(
+            "seconds without a scheduler after which this host gives up and ends; by default it waits for one",
+            minimum=0.1,
+            others=("-ds", "--death-timeout-seconds"),
+        ),
+    ] = None
     spill_directory: Annotated[
         str | None,
         Option("where objects go that memory has no room for; the directory for temporary files by default"),
     ] = None
-    event_loop: EventLoop = "auto"
-    heartbeat_interval: HeartbeatInterval = DEFAULT_HEARTBEAT_INTERVAL
-    max_message_bytes: MaxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES
+    event_loop: EventLoop = defaults.EVENT_LOOP
+    heartbeat_interval: HeartbeatInterval = defaults.HEARTBEAT_INTERVAL
+    max_message_bytes: MaxMessageBytes = defaults.MAX_MESSAGE_BYTES
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("connect without keys and in the clear")] = False
     validate: Validate = False
-    log_level: LogLevel = "INFO"
-    log_path: LogPath = DEFAULT_LOG_PATH
+    log_level: LogLevel = defaults.LOG_LEVEL
+    log_path: LogPath = defaults.LOG_PATH
 
     def __post_init__(self) -> None:
         check(self)
+        if self.preload is not None:
+            try:
+                CallText.parse(self.preload)
+            except ValueError as error:
+                raise OptionError("preload", str(error)) from None
 
     @property
     def worker_count(self) -> int:
         """The number of workers to run: `workers`, or one for each core that this process may use."""
         return self.workers if self.workers is not None else available_cores()
+
+    @property
+    def native_threads(self) -> int:
+        """The number of threads for libraries in a worker: `worker_threads`, or its share of the cores, at least 1."""
+        if self.worker_threads is not None:
+            return self.worker_threads
+        return max(1, available_cores() // self.worker_count)
 
 
 def available_cores() -> int:

@@ -19,9 +19,10 @@
     │   ├── FunctionNotFound         its function's module is missing on the worker: install it there
     │   ├── StoreFull                no room for its result or argument: /dev/shm or disk are full
     │   └── ObjectLost               an object it needs is gone with every host that held it: send it again
-    ├── CycleError                   a graph that depends on itself; names the cycle (also ValueError)
+    ├── CycleError                   a graph that depends on itself; names the cycle (also graphlib.CycleError)
     ├── ObjectTooLarge               a value over max_message_bytes (also ValueError)
-    └── ShutdownRefused              the scheduler is protected: start it with --no-protected to allow a shutdown
+    └── ShutdownRefused              the scheduler is protected: start it with --no-protected to allow a shutdown (also
+                                     ValueError)
 
     RemoteTraceback                  not an error: the `__cause__` of a user's exception, showing where it was raised
 
@@ -30,6 +31,7 @@ What a user's function raises comes back as its own type. Every class here pickl
 
 from __future__ import annotations
 
+import graphlib
 import pickle
 
 
@@ -117,15 +119,18 @@ class ObjectLost(TaskFailed):
     """An object that the task needs is gone with every host that held it."""
 
 
-class CycleError(ScalerError, ValueError):
-    """A graph that depends on itself; the message names the cycle."""
+class CycleError(ScalerError, graphlib.CycleError):
+    """A graph that depends on itself; the message names the cycle, and `args[1]` is the list of its keys."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class ObjectTooLarge(ScalerError, ValueError):
     """A value is larger than `max_message_bytes`."""
 
 
-class ShutdownRefused(ScalerError):
+class ShutdownRefused(ScalerError, ValueError):
     """The scheduler is protected and may not be shut down by a client."""
 
 

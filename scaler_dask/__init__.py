@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-from scaler_dask import absent
+from scaler_dask import absent, early_cluster  # noqa: F401 - first, as it does something while the rest is loaded
 from scaler_dask.get import scaler_get
 
 TYPE_CHECKING = False  # as in `scaler`

@@ -12,7 +12,8 @@ from dask.utils import funcname
 
 from scaler import Client as Engine
 from scaler.extension import Future as EngineFuture
-from scaler_dask.future_arguments import FoundFutures, find_futures, submit_call, submit_call_of_futures
+from scaler.extension import submit_call
+from scaler_dask.future_arguments import FoundFutures, find_futures, submit_call_of_futures
 from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future, registered
 from scaler_dask.plugins import Plugins

@@ -29,7 +29,7 @@ from dask.utils import parse_timedelta
 
 from scaler import Client as Engine
 from scaler import Executor, SchedulerClusterCombo
-from scaler.extension import shared_client
+from scaler.extension import serializer_of, shared_client
 from scaler_dask import absent, cluster_info, default_scheduler, every_worker, worker_functions
 from scaler_dask.call_futures import CallFutures, key_of_call, keys_of_map
 from scaler_dask.collection_futures import CollectionFutures, holds_collection
@@ -510,7 +510,7 @@ class Client:
         return self
 
     def __reduce__(self) -> Any:
-        return client_of_process, (self.engine.address,)
+        return client_of_process, (self.engine.address, serializer_of(self.engine))
 
     def __repr__(self) -> str:
         if not self._connection.is_open:
@@ -523,18 +523,19 @@ class Client:
     wait = staticmethod(wait)
 
 
-#: those that all in this process share, by process and address
-_of_process: dict[tuple[int, str], Client] = {}
+#: those that all in this process share, by process, address and serializer
+_of_process: dict[tuple[int, str, Any], Client] = {}
 
 
-def client_of_process(address: str) -> Client:
+def client_of_process(address: str, serializer: Any = None) -> Client:
     """The client of this process that all share who use the scheduler at `address`; it is never closed.
 
     Blocks until there is a connection; raises like `scaler.Client`.
     """
-    client = _of_process.get((os.getpid(), address))
+    key = os.getpid(), address, serializer
+    client = _of_process.get(key)
     if client is None or client.engine.closed:
-        client = _of_process[os.getpid(), address] = Client(shared_client(address), set_as_default=False)
+        client = _of_process[key] = Client(shared_client(address, serializer), set_as_default=False)
     return client
 
 

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 from dask.utils import parse_timedelta
 
+from scaler.extension import wait_in_steps
 from scaler_dask.end_watching import until_ended, wake, watch_all
 from scaler_dask.gathering import futures_of
+from scaler_dask.interrupts import taken_back_at_interrupt
 from scaler_dask.keyed_future import CancelledError, Future
 
 
@@ -47,8 +49,8 @@ def wait(futures: Any, timeout: float | str | None = None, return_when: str = "A
 
     watch = watch_all([handle.state for handle in handles], return_when, announce)
     try:
-        with changed:
-            if not changed.wait_for(lambda: enough, seconds):
+        with taken_back_at_interrupt(lambda: handles), changed:
+            if not wait_in_steps(lambda step: changed.wait_for(lambda: enough, step), seconds):
                 left = sum(not handle.done() for handle in handles)
                 raise TimeoutError(f"{left} of {len(handles)} futures did not end in time")
     finally:
@@ -99,6 +101,8 @@ class as_completed:
         self._changed = threading.Condition()
         #: those that ended and were not given out
         self._ready: deque[Future] = deque()
+        #: those that have not ended, by their `id()`
+        self._pending: dict[int, Future] = {}
         #: those that were not given out
         self._left = 0
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
@@ -110,6 +114,7 @@ class as_completed:
         """Add a future."""
         with self._changed:
             self._left += 1
+            self._pending[id(future)] = future
             generation = self._generation
         future.state.watch(lambda: self._ended(future, generation))
 
@@ -136,6 +141,7 @@ class as_completed:
             self._generation += 1
             self._left = 0
             self._ready.clear()
+            self._pending.clear()
 
     def next_batch(self, block: bool = True) -> list[Any]:
         """All that have ended; with `block` at least one. Raises StopIteration when none is to come."""
@@ -159,6 +165,7 @@ class as_completed:
             if generation != self._generation:
                 return
             self._ready.append(future)
+            self._pending.pop(id(future), None)
             self._changed.notify_all()
             waiters, self._waiters = self._waiters, []
         for loop, waiter in waiters:
@@ -184,6 +191,9 @@ class as_completed:
                 raise
             return future, (type(error), error, error.__traceback__)
 
+    def _wait_for_next(self, seconds: float) -> bool:
+        return bool(self._changed.wait_for(lambda: self._ready or not self._left, seconds))
+
     def _time_left(self) -> float | None:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
@@ -191,8 +201,8 @@ class as_completed:
         return self
 
     def __next__(self) -> Any:
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._ready or not self._left, self._time_left()):
+        with taken_back_at_interrupt(lambda: list(self._pending.values())), self._changed:
+            if not wait_in_steps(self._wait_for_next, self._time_left()):
                 raise TimeoutError(f"{self._left} futures did not end in time")
             if not self._left:
                 raise StopIteration

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from scaler.extension import is_inside_task, surrounding_address
+from scaler.extension import is_inside_task, surrounding_address, surrounding_serializer
 from scaler_dask import default_scheduler
 from scaler_dask.client import Client, client_of_process
 
@@ -20,13 +20,15 @@ def get_client(address: str | None = None, timeout: Any = None, resolve_address:
     With an `address`: the one for that in this process. Waiting for its futures inside a task never deadlocks. Any
     thread; blocks until there is a connection. Raises ValueError if there is no client, and like `scaler.Client`.
     """
+    serializer = None
     if address is None:
         if not is_inside_task() and default_scheduler.current() is not None:
             return Client.current()
         address = surrounding_address()
         if address is None:
             raise ValueError("No global client found and no address provided: make a scaler_dask.Client first")
-    return client_of_process(address)
+        serializer = surrounding_serializer()
+    return client_of_process(address, serializer)
 
 
 def default_client() -> Client:

@@ -6,11 +6,11 @@ What the engine is given in their places are its own futures, as arguments of th
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from scaler import Client as Engine
 from scaler.extension import Future as EngineFuture
+from scaler.extension import submit_call
 from scaler.graph import (
     COLLECTION_BUILDERS,
     Call,
@@ -24,9 +24,6 @@ from scaler.graph import (
 from scaler_dask.future_state import FutureState
 from scaler_dask.keyed_future import Future
 from scaler_dask.worker_functions import fail
-
-#: keywords that the engine's `submit` takes for its own
-_KEYWORDS_OF_ENGINE = frozenset({"profiling", "stream_output"})
 
 
 class FoundFutures(NamedTuple):
@@ -52,28 +49,18 @@ def find_futures(args: tuple[Any, ...], kwargs: dict[str, Any]) -> FoundFutures 
     return FoundFutures(found, read, read_kwargs) if found else None
 
 
-def submit_call(
-    session: Engine, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> EngineFuture:
-    """Submit a call without futures, whatever its keywords are. Blocks and raises like the engine's `submit`."""
-    if kwargs and (own := _KEYWORDS_OF_ENGINE & kwargs.keys()):
-        function = partial(function, **{name: kwargs[name] for name in own})
-        kwargs = {name: value for name, value in kwargs.items() if name not in own}
-    return session.submit(function, *args, **kwargs)
-
-
 def submit_call_of_futures(
     session: Engine, key: Any, function: Callable[..., Any], found: FoundFutures
 ) -> EngineFuture:
     """Submit a call in whose arguments futures stand for their values. Blocks and raises like the engine's `submit`."""
     is_nested = any(type(value) is NestedCall for value in (*found.args, *found.kwargs.values()))
-    if not is_nested and not _KEYWORDS_OF_ENGINE & found.kwargs.keys():
+    if not is_nested:
 
         def known(value: Any) -> Any:
             return found.futures[value.key].state.argument if type(value) is KeyReference else value
 
         kwargs = {name: known(value) for name, value in found.kwargs.items()}
-        return session.submit(function, *[known(value) for value in found.args], **kwargs)
+        return submit_call(session, function, tuple([known(value) for value in found.args]), kwargs)
     nodes: dict[Any, Node] = {name: node_of(future.state) for name, future in found.futures.items()}
     nodes[key] = build_call(NestedCall(function, found.args, found.kwargs))
     return session.submit_nodes(nodes, [key])[0]

@@ -10,6 +10,7 @@ from dask import _task_spec as spec
 from dask.base import is_dask_collection
 
 from scaler_dask.end_watching import until_ended
+from scaler_dask.interrupts import taken_back_at_interrupt
 from scaler_dask.keyed_future import CancelledError, Future
 from scaler_dask.registry import find
 
@@ -75,7 +76,8 @@ def gathered(value: Any, read: Callable[[Future], Any], skip: bool) -> Any:
 
 def gather(value: Any, skip: bool) -> Any:
     """The value with each future in it replaced by its value. Blocks; raises what tasks raised unless `skip`."""
-    return gathered(value, lambda future: future.state.value(), skip)
+    with taken_back_at_interrupt(lambda: futures_of(value)):
+        return gathered(value, lambda future: future.state.value(), skip)
 
 
 async def gather_later(value: Any, skip: bool) -> Any:

@@ -12,7 +12,7 @@ from dask.local import nested_get
 from dask.order import order
 
 from scaler import Client as Engine
-from scaler.extension import find_client
+from scaler.extension import find_client, serializer_of
 from scaler.graph import collector_paused
 from scaler_dask.callbacks import CallbackRun
 from scaler_dask.frames import leave_out_our_frames, with_frames
@@ -26,7 +26,14 @@ _PATIENCE = 0.5
 
 
 def scaler_get(
-    dsk: Any, keys: Any, *, address: str | None = None, client: Any = None, callbacks: Any = None, **kwargs: Any
+    dsk: Any,
+    keys: Any,
+    *,
+    address: str | None = None,
+    client: Any = None,
+    serializer: Any = None,
+    callbacks: Any = None,
+    **kwargs: Any,
 ) -> Any:
     """Compute `keys` of a dask graph; pass it as `scheduler=` to any dask collection, or to `dask.config.set`.
 
@@ -35,7 +42,8 @@ def scaler_get(
 
     The scheduler is the one at `address`, else at dask's `scaler.address` setting, else that of the task around the
     call, else at SCALER_ADDRESS, else one embedded in this process, which starts when it is first needed and ends
-    with it. A `scaler.Client` that is at hand may be given as `client` instead. `initializer`, or dask's
+    with it. A `scaler.Client` that is at hand may be given as `client` instead; otherwise `serializer`, a
+    `scaler.Serializer`, may be. `initializer`, or dask's
     `multiprocessing.initializer` setting, is called once in each worker before its first task. Other keyword arguments
     are those of other schedulers, and are ignored. While dask's callbacks are active the values of all keys come here,
     for them to see.
@@ -47,17 +55,19 @@ def scaler_get(
     >>> scaler_get({"a": 1, "b": (abs, "a")}, [["a"], "b"])  # doctest: +SKIP
     ((1,), 1)
     """
-    session = GraphSession(client or _client_for(address))
+    if client is not None and serializer is not None and serializer is not serializer_of(client):
+        raise ValueError("scaler_get takes `client` or `serializer`: a client was given its own when it was made")
+    session = GraphSession(client or _client_for(address, serializer))
     return computed(session, dsk, keys, callbacks, kwargs.get("initializer"))
 
 
-def _client_for(address: str | None) -> Engine:
+def _client_for(address: str | None, serializer: Any) -> Engine:
     """The client of `address`, of dask's setting, of the surroundings, or of the embedded cluster.
 
     The settings are dask's own: `scaler.address` and `scaler.n-workers`, the latter for the embedded cluster; from the
     environment DASK_SCALER__ADDRESS and DASK_SCALER__N_WORKERS.
     """
-    return find_client(address or dask.config.get("scaler.address", None), _workers_setting).client
+    return find_client(address or dask.config.get("scaler.address", None), _workers_setting, serializer).client
 
 
 def _workers_setting() -> int | None:

@@ -80,7 +80,21 @@ class TaskValue:
         self.future.add_done_callback(lambda _: callback())
 
 
-class SentValue:
+class _Ended:
+    """A source of which it is known how it ends."""
+
+    __slots__ = ()
+    status = "finished"
+    done = True
+
+    def error(self, timeout: float | None) -> BaseException | None:
+        return None
+
+    def call_when_done(self, callback: Callable[[], None]) -> None:
+        callback()
+
+
+class SentValue(_Ended):
     """An object that was sent to the cluster."""
 
     __slots__ = ("_engine", "_reference")
@@ -91,14 +105,6 @@ class SentValue:
         self._reference = reference
 
     @property
-    def status(self) -> str:
-        return "finished"
-
-    @property
-    def done(self) -> bool:
-        return True
-
-    @property
     def argument(self) -> Any:
         return self._reference
 
@@ -106,14 +112,8 @@ class SentValue:
         (read,) = self._engine.submit_graph({"value": self._reference}, ["value"])
         return read.result(timeout)
 
-    def error(self, timeout: float | None) -> BaseException | None:
-        return None
 
-    def call_when_done(self, callback: Callable[[], None]) -> None:
-        callback()
-
-
-class LocalValue:
+class LocalValue(_Ended):
     """A value that is in this process, as that of a future that was pickled."""
 
     __slots__ = ("_value",)
@@ -122,39 +122,18 @@ class LocalValue:
         self._value = value
 
     @property
-    def status(self) -> str:
-        return "finished"
-
-    @property
-    def done(self) -> bool:
-        return True
-
-    @property
     def argument(self) -> Any:
         return self._value
 
     def value(self, timeout: float | None) -> Any:
         return self._value
 
-    def error(self, timeout: float | None) -> BaseException | None:
-        return None
 
-    def call_when_done(self, callback: Callable[[], None]) -> None:
-        callback()
-
-
-class NoValue:
+class NoValue(_Ended):
     """There will be none: it was cancelled."""
 
     __slots__ = ()
-
-    @property
-    def status(self) -> str:
-        return "cancelled"
-
-    @property
-    def done(self) -> bool:
-        return True
+    status = "cancelled"
 
     @property
     def argument(self) -> Any:
@@ -165,6 +144,3 @@ class NoValue:
 
     def error(self, timeout: float | None) -> BaseException | None:
         raise concurrent.futures.CancelledError
-
-    def call_when_done(self, callback: Callable[[], None]) -> None:
-        callback()

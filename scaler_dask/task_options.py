@@ -1,7 +1,8 @@
 """What is said of tasks in dask's words, by `dask.annotate` or as arguments of a client, as options of Scaler's.
 
-Resources become capabilities that the host must have; amounts are ignored. So is what names workers: the engine knows
-hosts, and places by data, which `allow_other_workers` allows anyway.
+`threads` is no word of dask's: `dask.annotate(threads=4)` means what `Client.with_options` does by it. Resources become
+capabilities that the host must have; amounts are ignored. So is what names workers: the engine knows hosts, and places
+by data, which `allow_other_workers` allows anyway.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ def options_of_keys(graph: Any) -> dict[Any, dict[str, Any]]:
     return found
 
 
+def _whole(value: float) -> int:
+    """The engine's whole number for one of dask's: away from 0, so that what is more than the default stays so."""
+    return math.ceil(value) if value > 0 else math.floor(value)
+
+
 def options_of_call(resources: Any, retries: Any, priority: Any) -> dict[str, Any]:
     """What arguments of `Client.submit` and its kin say; of those that are given for each key the highest counts."""
     options: dict[str, Any] = {}
@@ -32,7 +38,7 @@ def options_of_call(resources: Any, retries: Any, priority: Any) -> dict[str, An
     if retries:
         options["retries"] = int(max(retries.values()) if isinstance(retries, Mapping) else retries)
     if priority:
-        options["priority"] = math.floor(max(priority.values()) if isinstance(priority, Mapping) else priority)
+        options["priority"] = _whole(max(priority.values()) if isinstance(priority, Mapping) else priority)
     return options
 
 
@@ -49,7 +55,9 @@ class AnnotatedGraph(dict[Any, Any]):
 
 def _option(kind: str, value: Any) -> tuple[str, Any] | None:
     if kind in ("priority", "retries") and value:
-        return kind, math.ceil(value)
+        return kind, _whole(value)
+    if kind == "threads" and value:
+        return kind, value
     if kind == "resources" and isinstance(value, Mapping) and value:
         return "capabilities", sorted(map(str, value))
     return None

@@ -11,8 +11,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the package `support`
 
-from support import Daemons, Scripts, Traces
+from support import Daemons, Scripts, Terminals, Traces
 from support.namespaces import Network, why_not
+from support.serializers import Prefixed
 from support.traces import MARK
 
 from scaler import Client, SchedulerClusterCombo
@@ -54,6 +55,7 @@ def start_cluster(traces: Traces) -> Iterator[Callable[..., SchedulerClusterComb
     clusters: list[SchedulerClusterCombo] = []
 
     def start(n_workers: int = 2, **options: Any) -> SchedulerClusterCombo:
+        options.setdefault("warm_modules", ())  # what the tests have loaded is nothing that tasks need
         clusters.append(SchedulerClusterCombo(n_workers=n_workers, **options))
         return clusters[-1]
 
@@ -62,13 +64,25 @@ def start_cluster(traces: Traces) -> Iterator[Callable[..., SchedulerClusterComb
         cluster.shutdown()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of modules that say `WITH_SERIALIZERS = True` with each serializer, if they use one."""
+    if "serializer" in metafunc.fixturenames and getattr(metafunc.module, "WITH_SERIALIZERS", False):
+        metafunc.parametrize("serializer", [None, Prefixed], indirect=True, ids=["pickled", "prefixed"])
+
+
 @pytest.fixture
-def connect(start_cluster: Callable[..., SchedulerClusterCombo]) -> Iterator[Callable[..., Client]]:
+def serializer(request: pytest.FixtureRequest) -> Any:
+    """What clients of this test are given."""
+    return getattr(request, "param", None)
+
+
+@pytest.fixture
+def connect(start_cluster: Callable[..., SchedulerClusterCombo], serializer: Any) -> Iterator[Callable[..., Client]]:
     """Makes clients that are disconnected before the test's clusters end."""
     clients: list[Client] = []
 
     def make(cluster: SchedulerClusterCombo, **options: Any) -> Client:
-        clients.append(Client(cluster.address, **options))
+        clients.append(Client(cluster.address, **{"serializer": serializer, **options}))
         return clients[-1]
 
     yield make
@@ -88,6 +102,14 @@ def daemons(traces: Traces, tmp_path: Path) -> Iterator[Daemons]:
 def scripts(traces: Traces, tmp_path: Path) -> Iterator[Scripts]:
     """Programs as a user writes them."""
     made = Scripts(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def terminals(traces: Traces, tmp_path: Path) -> Iterator[Terminals]:
+    """Programs as a user runs them."""
+    made = Terminals(tmp_path)
     yield made
     made.close()
 
@@ -114,7 +136,7 @@ def cluster() -> Iterator[SchedulerClusterCombo]:
 
 
 @pytest.fixture
-def client(cluster: SchedulerClusterCombo) -> Iterator[Client]:
+def client(cluster: SchedulerClusterCombo, serializer: Any) -> Iterator[Client]:
     """A client of the shared cluster."""
-    with Client(cluster.address) as client:
+    with Client(cluster.address, serializer=serializer) as client:
         yield client

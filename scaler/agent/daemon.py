@@ -9,18 +9,19 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import math
 import os
 import signal
 import threading
 import time
 
-from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.core.events import Event, FromScheduler, Welcomed
 from scaler.agent.host_store import HostStore, store_context
+from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
-from scaler.agent.shell import EXTRA_SLOTS, AgentShell, log_output
-from scaler.agent.validating import ValidatingCore
-from scaler.agent.worker_processes import Zygote
+from scaler.agent.shell import AgentShell, core_of, log_output
+from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
+from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.loop import make_loop
 from scaler.config import AgentConfig
@@ -30,7 +31,6 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
-from scaler.protocol.reconnecting import Attempts
 from scaler.serialize.versions import packages
 from scaler.transport import Address, Connection, Security, connect, security_of
 
@@ -60,11 +60,12 @@ class Daemon:
         limits = limits_of(config)
         context = {
             "address": self._address.url, "security": security.to_env(), "limit": self._limit, "log_output": True,
-            **store_context(store, limits, workers),
+            "preload": config.preload, **store_context(store, limits, workers),
         }  # fmt: skip
-        core = AgentCore(workers, limits)
-        watched = ValidatingCore(core) if config.validate else core
-        self._shell = AgentShell(watched, zygote, store, self.loop, context, log_output)
+        #: seconds for which a scheduler is looked for
+        self._patience = math.inf if config.death_timeout is None else config.death_timeout
+        core = core_of(workers, limits, config.validate)
+        self._shell = AgentShell(core, zygote, store, self.loop, context, log_output)
         self.loop.on_signal(signal.SIGUSR1, self._shell.log_holdings)
         self._connection: Connection | None = None
         #: a connection that was made and waits for the loop's attention
@@ -95,7 +96,7 @@ class Daemon:
         threading.Thread(target=self._connect, name="scaler-connect", daemon=True).start()
 
     def _connect(self) -> None:
-        attempts = Attempts(time.monotonic())
+        attempts = Attempts(time.monotonic(), self._patience)
         while self.failure is None:
             try:
                 self._made = connect(self._address, self._security, 5.0, max_message_bytes=self._limit)
@@ -104,6 +105,9 @@ class Daemon:
                 if isinstance(error, HandshakeRefused) and self._initiator.welcome is None:
                     self.failure = str(error)
                     break  # one that had welcomed us may seem to refuse while it is ending
+                if attempts.are_over(time.monotonic()):
+                    self.failure = f"{error}; nobody came within {self._patience:g} s (--death-timeout)"
+                    break
                 if not self._has_complained:
                     self._has_complained = True
                     logger.warning("%s; trying until it is there", error)
@@ -202,7 +206,8 @@ def run(config: AgentConfig) -> int:
         "ClusterProcess: starting %d workers, heartbeat_interval_seconds=%g, object_retention_seconds=%d",
         config.worker_count, config.heartbeat_interval, OBJECT_RETENTION_SECONDS,
     )  # fmt: skip
-    zygote = Zygote.start(config.worker_count + EXTRA_SLOTS)
+    lent = lent_to_workers(config)
+    zygote = Zygote.start(config.worker_count + EXTRA_SLOTS, lent)
     security = security_of(config.key_file, config.insecure)
     store = HostStore(limits_of(config).objects_soft, config.spill_directory)
     try:

@@ -233,8 +233,10 @@ class HostStore:
 
     def tidy(self, known: StoreIndex, now: float) -> None:
         """Give back memory that no new object took; remove files that are not in the index and that nobody told of."""
-        self._freed.give_back(now)
-        self._sweeper.sweep(known, now)
+        if self._freed.wake is not None and now >= self._freed.wake:
+            self._freed.give_back(now)
+        if now >= self._sweeper.due:
+            self._sweeper.sweep(known, now)
 
     def close(self) -> None:
         """End the threads, and remove everything. Blocks for a second or so at most."""

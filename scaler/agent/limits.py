@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from scaler import defaults
 from scaler.agent.state.memory import AgentLimits
-from scaler.config import DEFAULT_MEMORY_PERCENT, AgentConfig
+from scaler.config import AgentConfig
 from scaler.store.directory import default_root
 
 #: values that stay in workers may take this part of the memory limit, all together
@@ -17,7 +18,7 @@ LIVE_PART = 8
 def limits_of(config: AgentConfig) -> AgentLimits:
     """The limits that follow from the options."""
     total = (
-        config.memory_limit if config.memory_limit is not None else available_memory() * DEFAULT_MEMORY_PERCENT // 100
+        config.memory_limit if config.memory_limit is not None else available_memory() * defaults.MEMORY_PERCENT // 100
     )
     worker = config.worker_memory_limit
     return AgentLimits(total, total if worker is None else worker, _size_of(default_root()))

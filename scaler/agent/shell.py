@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.core.events import (
@@ -30,8 +30,9 @@ from scaler.agent.core.events import (
     WorkerExited,
 )
 from scaler.agent.host_store import HostStore
+from scaler.agent.state.host import HostState
+from scaler.agent.state.memory import AgentLimits
 from scaler.agent.usage import Usage
-from scaler.agent.validating import ValidatingCore
 from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
 from scaler.common.loop import Loop
 from scaler.protocol.codes import STDOUT
@@ -42,8 +43,30 @@ logger = logging.getLogger("scaler.agent")
 
 #: where objects are, for the log
 PLACES: tuple[Literal["shm", "live", "disk", "moving"], ...] = ("shm", "live", "disk", "moving")
-#: slots for workers beyond the configured ones, for blocked tasks
-EXTRA_SLOTS = 600
+
+
+class Core(Protocol):
+    """The agent's core."""
+
+    @property
+    def state(self) -> HostState:
+        """All that the agent knows."""
+
+    def handle(self, events: list[Event], now: float) -> list[Effect]:
+        """Take what happened; what is to be done about it."""
+
+    def leave(self) -> list[Effect]:
+        """The last words of an agent that is told to end."""
+
+
+def core_of(workers: int, limits: AgentLimits, validate: bool) -> Core:
+    """The core of an agent with so many workers; with `validate` it looks at its state after each step."""
+    core = AgentCore(workers, limits)
+    if not validate:
+        return core
+    from scaler.agent.validating import ValidatingCore  # here, as few want it and all would load it
+
+    return ValidatingCore(core)
 
 
 class AgentShell:
@@ -51,7 +74,7 @@ class AgentShell:
 
     def __init__(
         self,
-        core: AgentCore | ValidatingCore,
+        core: Core,
         zygote: Zygote | None,
         store: HostStore,
         loop: Loop,
@@ -60,6 +83,7 @@ class AgentShell:
     ) -> None:
         """Without a zygote there are no workers."""
         self.core = core
+        self._state = core.state
         self._store = store
         self._zygote = zygote
         self._loop = loop
@@ -79,7 +103,7 @@ class AgentShell:
 
     def log_holdings(self) -> None:
         """Say in one line what is here; asked for with `kill -USR1`."""
-        state, index = self.core.state, self.core.state.objects.index
+        state, index = self._state, self._state.objects.index
         places = ", ".join(f"{index.bytes_in(place):,} {place}" for place in PLACES)
         logger.info(
             "Agent: holds %d workers, %d queued, %d running, %d objects; bytes of objects: %s; of workers: %s%s",
@@ -91,7 +115,7 @@ class AgentShell:
     @property
     def target(self) -> int:
         """Workers that the host should have at work."""
-        return self.core.state.workers.target
+        return self._state.workers.target
 
     @property
     def store(self) -> tuple[str, str, str]:
@@ -105,8 +129,11 @@ class AgentShell:
     @property
     def wake(self) -> float | None:
         """When `gather` and the core should be called again though nothing happened."""
-        wakes = [self._core_wake, self._store.wake, self._usage.due if self.core.state.running else None]
-        return min((when for when in wakes if when is not None), default=None)
+        wake = self._core_wake
+        for other in (self._store.wake, self._usage.due if self._state.workers.have_rows else None):
+            if other is not None and (wake is None or other < wake):
+                wake = other
+        return wake
 
     def gather(self) -> list[Event]:
         """What workers said and did since the last time; never blocks."""
@@ -124,8 +151,11 @@ class AgentShell:
             events += self._store.gather()
         if now >= self._usage.due and self._workers:
             pids = {slot: worker.pid for slot, worker in self._workers.items() if worker.pid is not None}
-            events.append(self._usage.sample(pids, bool(self.core.state.running), now, self._store.directory.path))
-        self._store.tidy(self.core.state.objects.index, now)
+            zygote = self._zygote
+            begun = {} if zygote is None else {slot: zygote.progress(slot) for slot in pids if zygote.begun(slot)}
+            is_busy = self._state.workers.have_rows
+            events.append(self._usage.sample(pids, begun, is_busy, now, self._store.directory.path))
+        self._store.tidy(self._state.objects.index, now)
         return events
 
     def _heard(self, worker: WorkerProcess) -> list[Event]:
@@ -141,7 +171,7 @@ class AgentShell:
         for report in self._zygote.receive():
             if isinstance(report, Exited):
                 events += self._exited(report)
-            elif report.slot not in self._announced and report.slot < self.core.state.workers.target:
+            elif report.slot not in self._announced and report.slot < self._state.workers.target:
                 self._announced.add(report.slot)
                 logger.info("Worker[%d] started", report.slot)
         if self._zygote.ended and not self.stopped:
@@ -224,7 +254,7 @@ class AgentShell:
         self.stopped = True
         try:
             if self._zygote is not None:
-                records = self.core.state.workers.records
+                records = self._state.workers.records
                 idle = [slot for slot, record in records.items() if record.is_without_task]
                 self._zygote.close([self._workers[slot] for slot in idle if slot in self._workers])
             for worker in self._workers.values():

@@ -39,9 +39,7 @@ class FreedMemory:
             self.wake = now + KEEP_SECONDS / 4
 
     def give_back(self, now: float) -> None:
-        """Give back memory that was freed a while ago and that no new object took, if it is time to look."""
-        if self.wake is None or now < self.wake:
-            return
+        """Give back memory that was freed a while ago and that no new object took; to be called at `wake`."""
         is_empty = not os.listdir(os.path.join(self._path, segments.FREE))
         self.wake = None if is_empty else now + KEEP_SECONDS / 4
         if not is_empty and not (self._trimmer is not None and self._trimmer.is_alive()):
@@ -66,13 +64,11 @@ class Sweeper:
         """`path` of the store's directory."""
         self._path = path
         #: when to look next, seconds
-        self._due = 0.0
+        self.due = 0.0
 
     def sweep(self, known: StoreIndex, now: float) -> None:
-        """Look, if it is time to; what is in the index stays."""
-        if now < self._due:
-            return
-        self._due = now + SWEEP_SECONDS
+        """Look; what is in the index stays. To be called when it is `due`."""
+        self.due = now + SWEEP_SECONDS
         before = time.time() - SWEEP_SECONDS
         for entry in os.scandir(self._path):
             client, _, number = entry.name.lstrip(".").partition(".")[0].partition("-")

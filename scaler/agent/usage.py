@@ -20,24 +20,28 @@ class Usage:
     """Looks at the memory of workers, and now and then at the processors."""
 
     def __init__(self) -> None:
-        self._due = 0.0
+        #: when the next look should be taken, seconds
+        self.due = 0.0
         self._cpu_due = 0.0
         self._cpu = 0.0
         #: clock ticks of all processors: in all, and idle
         self._ticks = (0, 0)
 
-    @property
-    def due(self) -> float:
-        """When the next look should be taken, seconds."""
-        return self._due
-
-    def sample(self, pids: Mapping[int, int], busy: bool, now: float, directory: str) -> Sampled:
-        """Look now; `pids` by slot, and the directory of the store."""
-        self._due = now + (BUSY if busy else QUIET)
+    def sample(
+        self,
+        pids: Mapping[int, int],
+        begun: Mapping[int, tuple[int, int]],
+        is_busy: bool,
+        now: float,
+        directory: str,
+    ) -> Sampled:
+        """Look now; `pids` and what was `begun` by slot, and the directory of the store."""
+        self.due = now + (BUSY if is_busy else QUIET)
         if now >= self._cpu_due:
             self._cpu_due = now + QUIET
             self._look_at_processors()
-        return Sampled({slot: private_memory(pid) for slot, pid in pids.items()}, self._cpu, _short(directory))
+        memory = {slot: private_memory(pid) for slot, pid in pids.items()}
+        return Sampled(memory, self._cpu, _short(directory), begun)
 
     def _look_at_processors(self) -> None:
         try:

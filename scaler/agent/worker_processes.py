@@ -21,7 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from scaler.agent import zygote
-from scaler.agent.zygote import COMMAND, FORK, KILL, REPORT, STARTED, WorkerOptions
+from scaler.agent.orders import COMMAND, FORK, KILL, REPORT, STARTED
+from scaler.agent.settling import WorkerOptions
 from scaler.worker_protocol.encoding import read_by_agent
 from scaler.worker_protocol.messages import FromWorker, Quit, ToWorker
 from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, PAGE_CELLS, ROW_CELL
@@ -30,6 +31,8 @@ from scaler.worker_protocol.socketpair import QueuingSender, Receiver
 __all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 
 _SOCKET_BUFFER = 1 << 20
+#: slots for workers beyond the configured ones, for blocked tasks
+EXTRA_SLOTS = 600
 #: seconds that workers without a task have to end as programs do
 GRACE = 1.0
 
@@ -95,8 +98,10 @@ class WorkerProcess:
 
     def want_write(self) -> list[int]:
         """Return the file descriptors to call `flush` for when one is writable."""
+        if not self._tasks_out.waiting and not self._control_out.waiting:
+            return []
         both = ((self._tasks_out, self._task), (self._control_out, self._control))
-        return [sock.fileno() for out, sock in both if out]
+        return [sock.fileno() for out, sock in both if out.waiting]
 
     def flush(self) -> None:
         """Send what waits, as far as the sockets take it."""
@@ -204,12 +209,15 @@ class Zygote:
             self._unparsed = self._unparsed[whole:]
 
     def progress(self, slot: int) -> tuple[int, int]:
-        """Return (dispatch, row) that the worker of a slot has begun last, also after its death; row -1 for none."""
+        """Return (dispatch, row) that the worker of a slot is at, also after its death; row -1 for none.
+
+        The row has begun, or what it needs is being loaded.
+        """
         begin = slot * PAGE_CELLS
         return self._page[begin + DISPATCH_CELL], self._page[begin + ROW_CELL] - 1
 
     def begun(self, slot: int) -> int:
-        """Return when that row began, in ns of time.monotonic_ns()."""
+        """Return when that row began, in ns of time.monotonic_ns(); 0 if it has not."""
         began: int = self._page[slot * PAGE_CELLS + BEGUN_CELL]
         return began
 

@@ -8,50 +8,35 @@ of the agent and the deaths of its children. When the agent is gone, it kills al
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import gc
 import mmap
 import os
 import select
 import signal
 import socket
-import struct
 import sys
-import time
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from scaler.agent.orders import COMMAND, EXITED, FORK, READY, REPORT, STARTED
+from scaler.agent.settling import WorkerOptions, settle_in
+from scaler.agent.warm_process import can_warm, fork
+from scaler.agent.warm_workers import WarmWorkers, kill_group
 from scaler.store.directory import clean_up_dead
 from scaler.store.spill import SPILL_PREFIX
 from scaler.worker import worker_process
-from scaler.worker_protocol.progress import PAGE_CELLS
-
-#: agent to zygote: what, slot; a FORK brings two file descriptors (task, control)
-COMMAND = struct.Struct("=II")
-FORK, KILL = 1, 2
-
-#: zygote to agent: what, slot, pid, wait status
-REPORT = struct.Struct("=IIiI")
-STARTED, EXITED = 1, 2
+from scaler.worker_protocol.progress import LEFT_CELL, PAGE_CELLS
 
 _PR_SET_PDEATHSIG = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class WorkerOptions:
-    """What a user's program lends its workers; None leaves what the agent has."""
-
-    sys_path: Sequence[str] | None = None
-    cwd: str | None = None
-    environ: Mapping[str, str] | None = None
 
 
 def serve(agent: socket.socket, page: mmap.mmap, options: WorkerOptions) -> NoReturn:
     """Be the zygote until the agent is gone."""
     try:
-        _settle_in(agent, options)
-        _Zygote(agent, page).run()
+        settle_in(agent, options)
+        zygote = _Zygote(agent, page)
+        if options.warm_modules and can_warm():
+            zygote.warm_up(options.warm_modules, options.is_early)
+        zygote.run()
     finally:
         os._exit(1)
 
@@ -62,6 +47,8 @@ class _Zygote:
         self._page = page
         #: slot of each worker that was not reaped yet
         self._slots: dict[int, int] = {}
+        #: there once modules are to be loaded
+        self._warm: WarmWorkers | None = None
         self._pid = os.getpid()
         self._die_with_parent = _find_prctl()
         self._child_ended, self._waking_end = os.pipe()
@@ -70,18 +57,39 @@ class _Zygote:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waking_end, warn_on_full_buffer=False)
 
+    def warm_up(self, names: Sequence[str], is_early: bool) -> None:
+        """Begin to load these modules in a process of their own, from which workers are forked when it has them."""
+
+        def become(its: socket.socket, load: Callable[[], None]) -> NoReturn:
+            self._leave_zygote()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            load()
+            zygote = _Zygote(its, self._page)
+            zygote._report(READY, 0, os.getpid(), 0)
+            zygote.run()
+
+        self._warm = WarmWorkers(names, is_early, become, self._report, self._fork)
+
     def run(self) -> NoReturn:
-        poll = select.poll()
-        poll.register(self._agent, select.POLLIN)
-        poll.register(self._child_ended, select.POLLIN)
         while True:
-            for descriptor, _ in poll.poll():
-                if descriptor == self._child_ended:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(self._child_ended, 4096)
-                    self._reap()
-                else:
-                    self._obey()
+            warm = self._warm
+            heard = [self._agent.fileno(), self._child_ended]
+            if warm is not None and warm.socket is not None:
+                heard.append(warm.socket.fileno())
+            poll = select.poll()
+            for descriptor in heard:
+                poll.register(descriptor, select.POLLIN)
+            ready = [descriptor for descriptor, _ in poll.poll(warm.patience if warm is not None else None)]
+            if warm is not None and any(descriptor in ready for descriptor in heard[2:]):
+                warm.hear()
+            if self._child_ended in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self._child_ended, 4096)
+                self._reap()
+            if self._agent.fileno() in ready:
+                self._obey()
+            if warm is not None:
+                warm.release()
 
     def _obey(self) -> None:
         try:
@@ -92,15 +100,17 @@ class _Zygote:
             self._end()
         command, slot = COMMAND.unpack(data)
         if command == FORK:
-            self._fork(slot, descriptors[0], descriptors[1])
-        else:
-            for pid, its_slot in self._slots.items():
-                if its_slot == slot:
-                    _kill_group(pid)
+            (self._fork if self._warm is None else self._warm.fork)(slot, *descriptors)
+            return
+        for pid, its_slot in self._slots.items():
+            if its_slot == slot:
+                kill_group(pid)
+        if self._warm is not None:
+            self._warm.kill(slot)
 
     def _fork(self, slot: int, task: int, control: int) -> None:
         try:
-            pid = os.fork()
+            pid = fork()
         except OSError as error:
             sys.stderr.write(f"cannot fork a worker: {error}\n")
             sys.stderr.flush()
@@ -119,25 +129,31 @@ class _Zygote:
     def _be_worker(self, slot: int, task: int, control: int) -> NoReturn:
         try:
             os.setpgid(0, 0)
-            if self._die_with_parent is not None:
-                self._die_with_parent(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-                if os.getppid() != self._pid:
-                    os._exit(1)
-            signal.set_wakeup_fd(-1)
-            os.close(self._child_ended)
-            os.close(self._waking_end)
-            self._agent.close()
-            begin = slot * PAGE_CELLS
-            cells = memoryview(self._page).cast("Q")[begin : begin + PAGE_CELLS]
+            self._leave_zygote()
+            promised = self._warm.packages if self._warm is not None else frozenset()
+            cells = self._page_of(slot)
             sockets = [socket.socket(fileno=descriptor) for descriptor in (task, control)]
             for sock in sockets:
                 sock.set_inheritable(False)
-            worker_process.serve(slot, sockets[0], sockets[1], cells)
+            worker_process.serve(slot, sockets[0], sockets[1], cells, promised)
         finally:
             os._exit(1)
 
+    def _leave_zygote(self) -> None:
+        """In a child: die with the zygote, and close what is its alone."""
+        if self._die_with_parent is not None:
+            self._die_with_parent(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != self._pid:
+                os._exit(1)
+        signal.set_wakeup_fd(-1)
+        os.close(self._child_ended)
+        os.close(self._waking_end)
+        self._agent.close()
+        if self._warm is not None:
+            self._warm.close()
+
     def _reap(self) -> None:
-        while self._slots:
+        while self._slots or self._warm is not None:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
@@ -145,9 +161,18 @@ class _Zygote:
             if pid == 0:
                 return
             slot = self._slots.pop(pid, None)
-            if slot is not None:
-                _kill_group(pid)
+            if slot is None:
+                if self._warm is not None:
+                    self._warm.take_end(pid)
+            else:
+                kill_group(pid)
+                if self._warm is not None and self._page_of(slot)[LEFT_CELL]:
+                    self._warm.note_left()
                 self._report(EXITED, slot, pid, status)
+
+    def _page_of(self, slot: int) -> memoryview:
+        begin = slot * PAGE_CELLS
+        return memoryview(self._page).cast("Q")[begin : begin + PAGE_CELLS]
 
     def _report(self, what: int, slot: int, pid: int, status: int) -> None:
         try:
@@ -157,22 +182,18 @@ class _Zygote:
 
     def _end(self) -> NoReturn:
         for pid in self._slots:
-            _kill_group(pid)
+            kill_group(pid)
         for pid in self._slots:
             with contextlib.suppress(OSError):
                 os.waitpid(pid, 0)
+        if self._warm is not None:
+            self._warm.end()
         import tempfile  # here, as it is slow to load
 
         # an agent that was killed has left its store behind
         clean_up_dead()
         clean_up_dead(tempfile.gettempdir(), SPILL_PREFIX)
         os._exit(0)
-
-
-def _kill_group(pid: int) -> None:
-    """Kill a worker and what its tasks have started."""
-    with contextlib.suppress(OSError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def _find_prctl() -> Callable[..., int] | None:
@@ -183,37 +204,3 @@ def _find_prctl() -> Callable[..., int] | None:
 
     prctl: Callable[..., int] = ctypes.CDLL(None).prctl
     return prctl
-
-
-def _settle_in(agent: socket.socket, options: WorkerOptions) -> None:
-    """Leave the agent's session, files and script behind."""
-    os.setsid()
-    signal.set_wakeup_fd(-1)
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
-    os.closerange(3, agent.fileno())
-    os.closerange(agent.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    for number in (1, 2):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.dup2(null, number)
-    if null > 2:
-        os.close(null)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as there are workers
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    if options.environ is not None:
-        os.environ.clear()
-        os.environ.update(options.environ)
-        time.tzset()
-    if options.cwd is not None:
-        with contextlib.suppress(OSError):
-            os.chdir(options.cwd)
-    if options.sys_path is not None:
-        sys.path[:] = options.sys_path
-    # Workers share the memory of what is here now, and nothing here is ever collected.
-    gc.collect()
-    gc.disable()
-    gc.freeze()

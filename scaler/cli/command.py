@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from scaler.cli.file import FileError, read_section, user_file
+from scaler.compatibility.flags import IGNORED
 from scaler.config import Config, OptionError, Setting, settings
 from scaler.errors import AddressError, ScalerError
 
@@ -36,6 +37,7 @@ def names(value: object) -> tuple[str, ...]:
 def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], int]) -> click.Command:
     """A click command that makes a `config` and calls `run` with it; `name` is its section in a configuration file."""
     parameters = [_parameter(setting) for setting in settings(config)]
+    parameters += [_ignored(flags, is_switch) for flags, is_switch in IGNORED[name]]
     arguments = [setting for setting in settings(config) if setting.default is MISSING]
     described = [f"{setting.name.upper()}: {setting.option.help}. [{setting.env_name}]" for setting in arguments]
 
@@ -102,7 +104,7 @@ def _parameter(setting: Setting) -> click.Parameter:
     flag = f"--{setting.name.replace('_', '-')}"
     is_switch = setting.kind is bool
     return click.Option(
-        [setting.name, flag + (f"/--no-{flag[2:]}" if is_switch else ""), *filter(None, [setting.option.short])],
+        [setting.name, flag + (f"/--no-{flag[2:]}" if is_switch else ""), *setting.option.others],
         type=kind,
         default=setting.default,
         envvar=setting.env_name,
@@ -110,6 +112,11 @@ def _parameter(setting: Setting) -> click.Parameter:
         show_default=setting.default not in (None, ()),
         help=setting.option.help,
     )
+
+
+def _ignored(flags: tuple[str, ...], is_switch: bool) -> click.Parameter:
+    """A flag of the original that has no meaning here."""
+    return click.Option(list(flags), is_flag=is_switch, expose_value=False, hidden=True)
 
 
 def _source_of(option: str, context: click.Context) -> str:

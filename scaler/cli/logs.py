@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 
+from scaler import defaults
 from scaler.common import log_lines
-from scaler.config import DEFAULT_LOG_PATH
 from scaler.errors import ScalerError
 
 
@@ -16,7 +16,7 @@ def set_up(level: str, path: str) -> None:
     Raises `ScalerError` when the file cannot be written.
     """
     try:
-        handler = logging.StreamHandler(sys.stdout) if path == DEFAULT_LOG_PATH else logging.FileHandler(path)
+        handler = logging.StreamHandler(sys.stdout) if path == defaults.LOG_PATH else logging.FileHandler(path)
     except OSError as error:
         raise ScalerError(f"cannot write the log to {path}: {error.strerror or error}") from error
     handler.setFormatter(logging.Formatter(log_lines.LINE, log_lines.TIME))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from scaler.client.core.options import Options
 from scaler.client.future import Future
@@ -13,6 +13,8 @@ from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
 from scaler.client.submitting.map_sending import argument_rows
 from scaler.client.surroundings import target_of
+from scaler.compatibility.client_arguments import ClientArguments, reconnect_of
+from scaler.compatibility.signatures import WithOriginals
 from scaler.graph import Node, Order, from_tuples
 from scaler.protocol.messages import PROFILE, STREAM
 from scaler.serialize.call import AnySerializer
@@ -21,16 +23,22 @@ from scaler.worker import context
 
 
 class Client:
-    """A session with the scheduler at `address`. Blocks until it has answered, at most `timeout` seconds.
+    """A session with the scheduler at `address`. Blocks until it has answered.
 
-    Without an address: that of the cluster around the running task, else that in `SCALER_ADDRESS`.
+    Without an address: that of the cluster around the running task, else that in `SCALER_ADDRESS`. With `timeout`,
+    seconds, a scheduler that is not there yet is waited for; without it nobody at the address is an error at once, and
+    one that does not answer after 5 s.
     All methods may be called from any thread. A context manager: leaving it disconnects.
 
-    `serializer`: a `Serializer` class used for functions, arguments and results one by one.
-    `stream_output`: print here what tasks print. `reconnect`: seconds for which a lost scheduler is looked for.
+    `serializer`: a `Serializer` class used for functions, arguments and results one by one. Without an address and a
+    serializer: that of the running task's client.
+    `stream_output`: print here what tasks print. `profiling`: of all tasks, as of those submitted with it. `reconnect`:
+    seconds for which a lost scheduler is looked for. Arguments of the original: `scaler.compatibility`.
 
     Raises `AddressError`, or `ConnectionFailed` (no scheduler there), `ConnectionTimeout`, `HandshakeRefused`.
     """
+
+    __signature__ = WithOriginals("scaler.compatibility.client_arguments", "ClientArguments")
 
     #: shared with all views
     _parts: ClientParts
@@ -40,18 +48,24 @@ class Client:
     def __init__(
         self,
         address: str | None = None,
+        profiling: bool = False,
         *,
         name: str | None = None,
-        timeout: float = 5.0,
+        timeout: float | None = None,
         serializer: AnySerializer | None = None,
         stream_output: bool = False,
         reconnect: float = 10.0,
         security: Security | None = None,
+        **originals: Unpack[ClientArguments],
     ) -> None:
+        reconnect = reconnect_of(originals, reconnect)
         target, security = target_of(address, security)
         task = context.current()
+        if task is not None and address is None and serializer is None:
+            serializer = task.serializer
         # what is submitted inside a task comes before its siblings, so that trees are worked off depth first
-        options = Options.make(priority=task.priority + 1 if task else 0, flags=STREAM if stream_output else 0)
+        flags = (STREAM if stream_output else 0) | (PROFILE if profiling else 0)
+        options = Options.make(priority=task.priority + 1 if task else 0, flags=flags)
         name = name or f"{os.uname().nodename}-{os.getpid()}"
         self._share(connect(target, security, name, timeout, reconnect, serializer), options)
 
@@ -75,45 +89,95 @@ class Client:
 
         Futures and references among the arguments stand for their values. Blocks only while a large argument is written
         to a store; the same one, unchanged, is written once. Raises `SerializationError` and `StoreFull` naming the
-        argument, and `ClientClosed`. To set options use `with_options`.
+        argument, `ClientClosed`, and TypeError for arguments that a Python function can't be called with. To set
+        options use `with_options`.
         """
         if kwargs or profiling or stream_output:
-            flags = self._options.flags | (PROFILE if profiling else 0) | (STREAM if stream_output else 0)
-            options = self._options.replace(flags=flags) if flags != self._options.flags else self._options
-            return self._submit(self._template_of(function, options), args, kwargs)
-        return self._submit(self._template_of(function, self._options), args, None)
+            options = self._options
+            if profiling or stream_output:
+                flags = options.flags | (PROFILE if profiling else 0) | (STREAM if stream_output else 0)
+                options = options.replace(flags=flags) if flags != options.flags else options
+            template = self._template_of(function, options)
+            if len(args) != template.count_before_names or kwargs.keys() != template.names:
+                template.check(args, kwargs)
+            return self._submit(template, args, kwargs)
+        template = self._template_of(function, self._options)
+        if len(args) != template.count:
+            template.check(args, kwargs)
+        return self._submit(template, args, None)
 
-    def map(self, function: Callable[..., Any], *iterables: Iterable[Any], timeout: float | None = None) -> list[Any]:
+    def submit_verbose(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        capabilities: Iterable[str] | None = None,
+        reserialize: bool = False,
+    ) -> Future:
+        """`submit` as the original spells it out; of `capabilities` the names count, as in `with_options`.
+
+        `reserialize` changes nothing: an argument that was changed in place is noticed, and sent as it is now.
+        """
+        client = self if capabilities is None else self.with_options(capabilities=capabilities)
+        return client.submit(function, *args, **kwargs)
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        capabilities: Iterable[str] | None = None,
+    ) -> list[Any]:
         """The results of calling `function` with each item, in order; blocks until all are there.
 
-        With one iterable, items that are tuples are the arguments: `map(f, [(1, 2)])` calls `f(1, 2)`. Several
-        iterables are zipped, and end with the shortest, as with the builtin. Raises what the first failing call raised,
-        and TimeoutError. Items are sent in blocks, and a block that is waiting is divided when a worker has nothing to
-        do.
+        With one iterable, items that are tuples are the arguments: `map(f, [(1, 2)])` calls `f(1, 2)`; those of
+        subclasses, as namedtuples, are one argument each. Several iterables are zipped, and end with the shortest, as
+        with the builtin. Raises what the first failing call raised, with a note of its item, and TimeoutError. Items
+        are sent in blocks, and a block that is waiting is divided when a worker has nothing to do. Ctrl-C
+        takes back all of them, those that run too. `capabilities`: as in `with_options`.
         """
         items, spread = argument_rows(iterables)
-        return self._parts.maps.send(function, self._options, items, spread).results(timeout)
+        options = self._options.changed(capabilities=capabilities)
+        return self._parts.maps.send(function, options, items, spread).results(timeout, items)
 
     def starmap(
-        self, function: Callable[..., Any], iterable: Iterable[Sequence[Any]], *, timeout: float | None = None
+        self,
+        function: Callable[..., Any],
+        iterable: Iterable[Sequence[Any]],
+        *,
+        timeout: float | None = None,
+        capabilities: Iterable[str] | None = None,
     ) -> list[Any]:
         """`map` whose items are sequences of arguments, whatever their type."""
         items = [tuple(item) for item in iterable]
-        return self._parts.maps.send(function, self._options, items, False).results(timeout)
+        options = self._options.changed(capabilities=capabilities)
+        return self._parts.maps.send(function, options, items, False).results(timeout, items)
 
     # ---- graphs ----------------------------------------------------------------------------------------------------
-    def get(self, graph: Mapping[Any, Any], keys: Sequence[Any], block: bool = True) -> dict[Any, Any]:
+    def get(
+        self,
+        graph: Mapping[Any, Any],
+        keys: Sequence[Any],
+        block: bool = True,
+        capabilities: Iterable[str] | None = None,
+    ) -> dict[Any, Any]:
         """The values of these keys of a graph `{"a": 2, "c": (inc, "a")}`; with `block=False` their futures.
 
-        Futures and references stand for their values, as nodes and as arguments of their own.
+        Futures and references stand for their values, as nodes and as arguments of their own. `capabilities`: as in
+        `with_options`, for all tasks.
 
-        Only what the keys need is run. Raises `CycleError` naming the cycle, KeyError for a missing key, and what a
-        task raised.
+        Only what the keys need is run. Ctrl-C takes it back. Raises `CycleError` naming the cycle, KeyError for a
+        missing key, and what a task raised.
         """
-        futures = dict(zip(keys, self.submit_graph(graph, keys), strict=True))
+        client = self if capabilities is None else self.with_options(capabilities=capabilities)
+        futures = dict(zip(keys, client.submit_graph(graph, keys), strict=True))
         if not block:
             return futures
-        return {key: future.result() for key, future in futures.items()}
+        try:
+            return {key: future.result() for key, future in futures.items()}
+        except KeyboardInterrupt:
+            self._parts.owner.abandon(futures.values())
+            raise
 
     def submit_graph(self, graph: Mapping[Any, Any], keys: Sequence[Any]) -> list[Future]:
         """Futures of these keys of a graph, in the keys' order. Does not block; raises like `get`."""
@@ -159,15 +223,19 @@ class Client:
         timeout: float | None = None,
         capabilities: Iterable[str] | None = None,
         pass_warnings: bool = False,
+        threads: int | None = None,
     ) -> Client:
         """A view of this client whose tasks have these options; everything else is shared.
 
         `priority`: larger runs earlier. `retries`: how often a task that raised is run again. `timeout`: seconds a task
         may run before its worker is ended and it fails with `TaskTimeout`. `capabilities`: names that the agent must
         have. `pass_warnings`: warnings of its tasks come here, for `scaler.extension.issue_warnings`, instead of to
-        their workers' log.
+        their workers' log. `threads`: how many of a host's workers a task stands for while it runs, since its libraries
+        use as many threads; it waits until so many are free, and they are left without tasks meanwhile.
         """
-        return _View(self._parts, self._options.changed(priority, retries, timeout, capabilities, pass_warnings))
+        return _View(
+            self._parts, self._options.changed(priority, retries, timeout, capabilities, pass_warnings, threads)
+        )
 
     def cancel(self, futures: Iterable[Future], force: bool = False) -> int:
         """Cancel many futures in one exchange; how many of them are cancelled. Blocks until the scheduler has answered.
@@ -199,6 +267,11 @@ class Client:
         return self._parts.address.url
 
     @property
+    def identity(self) -> bytes:
+        """What no other client of the cluster has, as bytes; views share it."""
+        return self._parts.identity
+
+    @property
     def n_workers(self) -> int:
         """Workers in the cluster, as last heard."""
         return self._parts.driver.session.workers
@@ -211,8 +284,11 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.disconnect()
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            self._parts.lifetime.leave_at_once()
+        else:
+            self.disconnect()
 
     def __repr__(self) -> str:
         return repr(self._parts.owner)

@@ -21,24 +21,26 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scaler.client.callbacks import callbacks_collected
+from scaler.client.waiters import Waiters
+from scaler.common.interrupts import wait_in_steps
 from scaler.errors import ObjectLost
 from scaler.graph import RemoteValue
 from scaler.serialize.payload import SCALARS
 
 _first_look = threading.Lock()
-_LAZY: dict[str, Callable[[], Any]] = {
-    "_condition": threading.Condition,
-    "_waiters": list,
-    "_done_callbacks": list,
-    "_gates": list,
+_LAZY: dict[str, Callable[[Future], Any]] = {
+    "_condition": lambda _: threading.Condition(),
+    "_waiters": lambda future: Waiters(future),
+    "_done_callbacks": lambda _: [],
+    "_gates": lambda _: [],
 }
 
 
 class FutureOwner(Protocol):
     """What a future asks of the client that made it. Any thread."""
 
-    def wait(self, future: Future, timeout: float | None) -> float | None:
-        """Called by a thread that is going to wait, and may do something useful first; what is left of `timeout`."""
+    def wait(self, future: Future, timeout: float | None) -> None:
+        """Wait for a pending future, by something useful or by its `wait_at_gate`. Ctrl-C takes the task back."""
 
     def prepare_to_block(self, future: Future) -> None:
         """Somebody is going to wait for a pending future by its Condition, which nobody can help with."""
@@ -70,15 +72,34 @@ class ProfilingInfo:
 
     #: microseconds in the function
     duration_us: int
-    #: the most memory its worker had while it ran, bytes (sampled; 0 if not measured)
+    #: the most memory its worker had while it ran, bytes; 0 if not measured
     peak_memory: int
+    #: microseconds of processor that its worker took meanwhile, threads of its libraries included
+    cpu_time_us: int = 0
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds in the function."""
+        return self.duration_us / 1e6
+
+    @property
+    def cpu_time_s(self) -> float:
+        """Seconds of processor."""
+        return self.cpu_time_us / 1e6
+
+    @property
+    def memory_peak(self) -> int:
+        """`peak_memory`, as the original calls it."""
+        return self.peak_memory
 
 
 class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     """The result of a task, some time. Everything `concurrent.futures.Future` does, and `await`.
 
     Any thread may use it. `result` and `exception` block, inside a task also: the task's worker then runs the awaited
-    task itself if nobody has begun it, or gives its place to another worker.
+    task itself if nobody has begun it, or gives its place to another worker. Ctrl-C in one of these takes the task
+    back, also if it runs, unless another thread waits for it; so it does in the standard library's `wait` and
+    `as_completed`, for all futures that these wait for.
     """
 
     _state = PENDING
@@ -109,7 +130,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         if make is None:
             raise AttributeError(name)
         with _first_look:
-            made = self.__dict__.setdefault(name, make())
+            made = self.__dict__.setdefault(name, make(self))
             self._watched = True
         if name == "_condition" and self._state in (PENDING, RUNNING):
             self.owner.prepare_to_block(self)
@@ -133,10 +154,14 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         """It has a result, or ended otherwise."""
         return self._state not in (PENDING, RUNNING)
 
+    def running(self) -> bool:
+        """It is known to run: it has done so for a tenth of a second or longer, or could not be cancelled any more."""
+        return self._state is RUNNING
+
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised, or None; blocks like `result`."""
         if self._state is not FINISHED:
-            self._wait(timeout)
+            self.owner.wait(self, timeout)
         if self._unread is not None:
             self._load(timeout)
         return super().exception(0)
@@ -196,19 +221,24 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     def _wait_within(self, timeout: float | None) -> float | None:
         """Wait; what is left of `timeout`."""
         began = time.monotonic()
-        self._wait(timeout)
+        self.owner.wait(self, timeout)
         return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
 
-    def _wait(self, timeout: float | None) -> None:
-        timeout = self.owner.wait(self, timeout)
-        if self._state not in (PENDING, RUNNING):
-            return
+    def wait_at_gate(self, timeout: float | None) -> None:
+        """For the client: wait until it has ended, at most so many seconds."""
         gate = threading.Lock()
         gate.acquire()
         self._gates.append(gate)
-        if self._state in (PENDING, RUNNING):
-            gate.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX))
-        self._gates.remove(gate)
+        try:
+            if self._state in (PENDING, RUNNING):
+                wait_in_steps(lambda seconds: gate.acquire(timeout=seconds), timeout)
+        finally:
+            self._gates.remove(gate)
+
+    def is_awaited(self, waiter: object = None) -> bool:
+        """Some thread waits for it: in `result`, `exception`, or by another waiter of the standard library's."""
+        known = self.__dict__
+        return bool(known.get("_gates")) or any(other is not waiter for other in known.get("_waiters", ()))
 
     def cancel(self, force: bool = False) -> bool:
         """Take the task back; False if it runs or has ended. With `force` a running one is ended with its worker.
@@ -223,7 +253,10 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         return self.cancelled()
 
     def profiling_info(self) -> ProfilingInfo:
-        """Duration and peak memory of a task submitted with `profiling=True`; raises ValueError before it has ended."""
+        """What a task submitted with `profiling=True` took, also one that raised, and in callbacks.
+
+        Raises ValueError before it has ended, and if it never ran or was not to be profiled.
+        """
         if self._profiling is None:
             reason = "is not done yet" if not self.done() else "was not submitted with profiling=True"
             raise ValueError(f"no profiling information: the task {reason}")
@@ -281,9 +314,9 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         if self._watched:
             self._announce()
 
-    def profile(self, duration_us: int, peak_memory: int) -> None:
+    def profile(self, duration_us: int, peak_memory: int, cpu_time_us: int) -> None:
         """What the task took; before it ends."""
-        self._profiling = ProfilingInfo(duration_us, peak_memory)
+        self._profiling = ProfilingInfo(duration_us, peak_memory, cpu_time_us)
 
     @property
     def has_callbacks(self) -> bool:
@@ -362,4 +395,7 @@ def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:
             future._announce()
 
 
-__all__ = ["CancelledError", "Future", "ProfilingInfo", "fulfil_all"]
+#: what the original calls it
+ScalerFuture = Future
+
+__all__ = ["CancelledError", "Future", "ProfilingInfo", "ScalerFuture", "fulfil_all"]

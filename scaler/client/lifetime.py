@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import weakref
 from collections.abc import Callable
+from functools import partial
 
 from scaler.client.callbacks import callbacks_collected
 from scaler.client.core import events as ev
@@ -16,11 +16,14 @@ from scaler.client.liveness import Liveness
 from scaler.client.reactor import Reactor
 from scaler.client.values.stored_results import StoredResults
 from scaler.client.waiting.resolving import Resolver
+from scaler.common import at_exit, interrupts
 from scaler.errors import ClientClosed, ConnectionFailed, ShutdownRefused
 from scaler.protocol.messages import ClientClear, ClientShutdown, DisconnectRequest
 
 #: seconds that `disconnect` and `shutdown` wait for an answer
 ANSWER_TIMEOUT = 5.0
+#: seconds that leaving waits for one if the program was interrupted
+INTERRUPTED_TIMEOUT = 0.5
 #: seconds for which leaving waits for results that nobody has looked at
 FETCH_TIMEOUT = 30.0
 
@@ -55,6 +58,13 @@ class Lifetime:
 
         Blocks until the scheduler has answered, for a few seconds at most, and for as long as fetching takes.
         """
+        self._disconnect(ANSWER_TIMEOUT, is_fetching)
+
+    def leave_at_once(self) -> None:
+        """`disconnect` without the results in stores, and without much patience: somebody has pressed Ctrl-C."""
+        self._disconnect(INTERRUPTED_TIMEOUT, False)
+
+    def _disconnect(self, patience: float, is_fetching: bool) -> None:
         if self._liveness.is_closed or self._liveness.is_forked:
             return
         self._liveness.is_closed = True
@@ -64,7 +74,7 @@ class Lifetime:
                 self._stored_results.fetch_all(FETCH_TIMEOUT)
             self._reply.expect(is_to_goodbye=True)
             self._driver.tell(ev.Request(DisconnectRequest()))
-            self._reply.wait(ANSWER_TIMEOUT)
+            self._reply.wait(patience)
         self._leave()
 
     def shut_down(self, scheduler: str) -> None:
@@ -104,11 +114,14 @@ class Lifetime:
             self._resolver.cancel(self._driver.abandon())
 
 
-def _at_exit() -> None:
+def _take_leave() -> None:
     """Say goodbye, so that schedulers need not find out by themselves that this process is gone."""
+    leave = (
+        Lifetime.leave_at_once if interrupts.has_ended_program() else partial(Lifetime.disconnect, is_fetching=False)
+    )
     for lifetime in list(_lifetimes):
         with contextlib.suppress(Exception):
-            lifetime.disconnect(is_fetching=False)
+            leave(lifetime)
 
 
-atexit.register(_at_exit)
+at_exit.register(at_exit.CLIENTS, _take_leave)

@@ -24,6 +24,11 @@ class Liveness:
         """The calling process is a child of the one that made the client."""
         return os.getpid() != self._pid
 
+    @property
+    def is_lost(self) -> bool:
+        """The client can't be used, for whatever reason: what `check` raises for."""
+        return self.is_closed or self.is_forked or self.failure is not None
+
     def check_process(self) -> None:
         """Raise `ForkedClient` in a child of the process that made the client."""
         if os.getpid() != self._pid:

@@ -52,12 +52,17 @@ from scaler.common.callback_thread import CallbackThread
 from scaler.serialize.call import AnySerializer
 from scaler.transport import Address, Security
 
+#: seconds for which a scheduler is given to answer
+ANSWER = 5.0
+
 
 @dataclass(frozen=True, slots=True)
 class ClientParts:
     """The parts that a `Client` and adapters call; they know the others."""
 
     address: Address
+    #: what no other client has
+    identity: bytes
     serializer: AnySerializer | None
     liveness: Liveness
     driver: SessionDriver
@@ -102,13 +107,14 @@ def connect(
     address: Address,
     security: Security,
     name: str,
-    timeout: float,
+    timeout: float | None,
     patience: float,
     serializer: AnySerializer | None,
 ) -> ClientParts:
     """Connect to the scheduler, and make all parts; the I/O thread runs when this returns.
 
-    Blocks for at most `timeout` seconds; `patience`: those for which a lost scheduler is looked for. Raises
+    Blocks for at most `timeout` seconds, in which it waits for a scheduler that is not there yet; without `timeout` for
+    `ANSWER` seconds, if there is one. `patience`: seconds for which a lost scheduler is looked for. Raises
     `ConnectionFailed`, `ConnectionTimeout`, `HandshakeRefused`.
     """
     wire = _connected(address, security, name, timeout, patience)
@@ -130,6 +136,7 @@ def connect(
     new_job = partial(MapJob, driver=driver, codec=codec, stored_results=stored_results, nested_waits=nested_waits)
     return ClientParts(
         address=address,
+        identity=wire.line.identity,
         serializer=serializer,
         liveness=liveness,
         driver=driver,
@@ -137,7 +144,7 @@ def connect(
         templates=templates,
         submission=submission,
         maps=MapSender(driver, liveness, arguments, templates, submission, new_job),
-        graphs=Graphs(driver, liveness, owner, templates, submission, GraphBatches(driver, arguments)),
+        graphs=Graphs(driver, liveness, owner, templates, submission, GraphBatches(driver, arguments, codec)),
         objects=ObjectSender(driver, liveness, owner, codec, arguments),
         uploads=values.uploads,
         task_warnings=task_warnings,
@@ -145,13 +152,13 @@ def connect(
     )
 
 
-def _connected(address: Address, security: Security, name: str, timeout: float, patience: float) -> _Wire:
+def _connected(address: Address, security: Security, name: str, timeout: float | None, patience: float) -> _Wire:
     wakeup, liveness = Wakeup(), Liveness()
     line, poller = Line(name), ConnectionPoller(wakeup)
     driver = SessionDriver(line, wakeup, liveness)
     connector = Connector(address, security, patience, line, driver, poller)
     try:
-        connector.connect(time.monotonic() + timeout)
+        connector.connect(time.monotonic() + (ANSWER if timeout is None else timeout), waits=timeout is not None)
     except BaseException:
         poller.close()
         raise

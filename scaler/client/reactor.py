@@ -39,6 +39,7 @@ class Reactor:
         self._reply = reply
         self._background = background
         self._handlers: dict[type, Callable[[Any], None]] = {
+            ev.RowsBegun: lambda effect: resolver.note_begun(effect.tokens),
             ev.CancelRefused: lambda effect: resolver.refuse_cancel(effect.tokens),
             ev.ClaimGranted: self._grant,
             ev.ClaimRefused: lambda effect: claims.refuse(effect.tokens),

@@ -8,7 +8,6 @@ reads the end of file and stops.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -17,12 +16,20 @@ import subprocess
 import sys
 import threading
 import weakref
-from typing import Any
 
-from scaler.common import hugepages
-from scaler.config import LOCAL_LOG_LEVEL, AgentConfig, SchedulerConfig, available_cores, plain_values
-from scaler.errors import AddressInUse, ConnectionFailed, ScalerError
-from scaler.transport import Address, Security, load_or_create
+from scaler import defaults
+from scaler.cluster.spawning import spawn
+from scaler.common import at_exit
+from scaler.compatibility.signatures import WithOriginals
+
+TYPE_CHECKING = False  # as in `scaler`
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, Unpack
+
+    from scaler.compatibility.cluster_arguments import ClusterArguments
+    from scaler.transport import Security
 
 #: seconds that a cluster may take to start
 START_TIMEOUT = 30.0
@@ -37,7 +44,10 @@ class SchedulerClusterCombo:
 
     Without an address it takes a free port of the loopback interface; `address` then says which. `protected=False` lets
     clients shut it down, `capabilities` are names that tasks may ask for; these and all other options are those of the
-    programs `scaler_scheduler` and `scaler_cluster`, with their defaults, but for the log, which is quieter.
+    programs `scaler_scheduler` and `scaler_cluster`, with their defaults, but for the log, which is quieter, and
+    `warm_modules`: by default those that the program has loaded and its tasks are likely to need.
+
+    The arguments of the original are taken, too: `scaler.compatibility` says what they mean here.
 
     Blocks until clients can connect. Any thread may make it and call its methods. A context
     manager: leaving it shuts the cluster down; so does the end of the program, whatever ends it. Raises `AddressError`,
@@ -49,31 +59,36 @@ class SchedulerClusterCombo:
     8
     """
 
+    __signature__ = WithOriginals("scaler.compatibility.cluster_arguments", "ClusterArguments")
+
     def __init__(
         self,
-        address: str | None = None,
-        n_workers: int | None = None,
-        event_loop: str = SchedulerConfig.event_loop,
+        address: str | int | None = None,
+        n_workers: int | str | None = None,
+        event_loop: str = defaults.EVENT_LOOP,
         *,
-        protected: bool = SchedulerConfig.protected,
-        capabilities: tuple[str, ...] = AgentConfig.capabilities,
-        client_timeout: float = SchedulerConfig.client_timeout,
-        agent_timeout: float = SchedulerConfig.agent_timeout,
-        retries_on_loss: int = SchedulerConfig.retries_on_loss,
-        heartbeat_interval: float = SchedulerConfig.heartbeat_interval,
-        log_level: str = LOCAL_LOG_LEVEL,
-        max_message_bytes: int = SchedulerConfig.max_message_bytes,
-        memory_limit: int | None = AgentConfig.memory_limit,
-        worker_memory_limit: int | None = AgentConfig.worker_memory_limit,
-        spill_directory: str | None = AgentConfig.spill_directory,
+        protected: bool = defaults.PROTECTED,
+        capabilities: tuple[str, ...] = (),
+        worker_threads: int | None = None,
+        warm_modules: Iterable[str] | None = None,
+        client_timeout: float = defaults.CLIENT_TIMEOUT,
+        agent_timeout: float = defaults.AGENT_TIMEOUT,
+        retries_on_loss: int = defaults.RETRIES_ON_LOSS,
+        heartbeat_interval: float = defaults.HEARTBEAT_INTERVAL,
+        log_level: str = defaults.LOCAL_LOG_LEVEL,
+        max_message_bytes: int = defaults.MAX_MESSAGE_BYTES,
+        memory_limit: int | None = None,
+        worker_memory_limit: int | None = None,
+        spill_directory: str | None = None,
+        preload: str | None = None,
+        **originals: Unpack[ClusterArguments],
     ) -> None:
-        if n_workers is None:
-            n_workers = available_cores()
-        if type(n_workers) is not int or n_workers < 1:
+        if isinstance(address, int):  # as the original has the two
+            address, n_workers = (n_workers if isinstance(n_workers, str) else None), address
+        if n_workers is not None and (type(n_workers) is not int or n_workers < 1):
             raise ValueError(
                 f"n_workers must be 1 or more, not {n_workers!r}: a cluster without workers would run nothing"
             )
-        wanted = Address.parse(address) if address is not None else Address("127.0.0.1", 0)
         of_scheduler: dict[str, Any] = {
             "event_loop": event_loop,
             "protected": protected,
@@ -87,29 +102,67 @@ class SchedulerClusterCombo:
         of_agent: dict[str, Any] = {
             "workers": n_workers,
             "capabilities": tuple(capabilities),
+            "worker_threads": worker_threads,
+            "warm_modules": None if warm_modules is None else tuple(warm_modules),
             "memory_limit": memory_limit,
             "worker_memory_limit": worker_memory_limit,
             "spill_directory": spill_directory,
+            "preload": preload,
         }
-        options = {
-            "scheduler": plain_values(SchedulerConfig(wanted.url, **of_scheduler)),
-            "agent": plain_values(AgentConfig(wanted.url, **of_agent)),
-        }
-        self.n_workers = n_workers
-        self.security: Security = load_or_create()
+        of_log: dict[str, Any] = {}
+        if originals:
+            from scaler.compatibility.cluster_arguments import translated
+
+            for options, translation in zip((of_scheduler, of_agent, of_log), translated(originals), strict=True):
+                options.update(translation)
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._socket, theirs = socket.socketpair()
-        try:
-            self._process = _spawn(theirs, self.security)
-            theirs.close()
-            self._address = Address.parse(self._ask(options))
-        except BaseException:
-            self._socket.close()
-            raise
+        begun = _begun_in_advance()
+        while True:
+            self._socket, self._process = begun or spawn("scaler.cluster.process")
+            try:
+                self._start(address, of_scheduler, of_agent, of_log)
+                break
+            except BaseException as error:
+                from scaler.errors import ConnectionFailed
+
+                self._end_process()
+                if begun is None or not isinstance(error, ConnectionFailed):
+                    raise
+                begun = None  # it has ended meanwhile: a new one will do
         _running.add(self)
 
+    def _start(
+        self,
+        address: str | None,
+        of_scheduler: dict[str, Any],
+        of_agent: dict[str, Any],
+        of_log: dict[str, Any],
+    ) -> None:
+        """Say what is wanted, and wait until it is there."""
+        from scaler.cluster.loaded_modules import needed_by_tasks
+        from scaler.config import AgentConfig, SchedulerConfig, plain_values
+        from scaler.transport import Address, load_or_create
+
+        wanted = Address.parse(address) if address is not None else Address("127.0.0.1", 0)
+        if of_agent["warm_modules"] is None:
+            of_agent["warm_modules"] = tuple(needed_by_tasks())
+        agent = AgentConfig(wanted.url, **of_agent)
+        self.n_workers = agent.worker_count
+        self.security: Security = load_or_create()
+        answer = self._ask(
+            {
+                "scheduler": plain_values(SchedulerConfig(wanted.url, **of_scheduler)),
+                "agent": plain_values(agent),
+                "log": of_log,
+                "environment": self.security.to_env(),
+            }
+        )
+        self._address = Address.parse(answer)
+
     def _ask(self, options: dict[str, dict[str, Any]]) -> str:
+        from scaler.errors import AddressInUse, ConnectionFailed, ScalerError
+
         self._socket.settimeout(START_TIMEOUT)
         try:
             self._socket.sendall(json.dumps(options).encode() + b"\n")
@@ -119,22 +172,30 @@ class SchedulerClusterCombo:
         except OSError:  # it takes too long, or has ended
             line = b""
         if not line:
-            self._process.kill()
-            code = self._process.wait()
+            code = self._end_process()
             raise ConnectionFailed(
                 f"the local cluster's process did not start (exit code {code}); its errors are on standard error"
             )
         answer = json.loads(line)
         if "error" in answer:
-            self._process.wait(STOP_TIMEOUT)
             kind = {"AddressInUse": AddressInUse, "ValueError": ValueError}.get(answer["kind"], ScalerError)
             raise kind(answer["error"])
         return str(answer["address"])
+
+    def _end_process(self) -> int:
+        """Kill the process, unless it has ended; its exit code."""
+        self._socket.close()
+        self._process.kill()
+        return self._process.wait()
 
     @property
     def address(self) -> str:
         """Where clients connect."""
         return self._address.for_client().url
+
+    def get_address(self) -> str:
+        """`address`, as the original spells it."""
+        return self.address
 
     @property
     def pid(self) -> int:
@@ -172,20 +233,15 @@ class SchedulerClusterCombo:
         return f"<SchedulerClusterCombo {self.address}, {self.n_workers} workers, {state}>"
 
 
-def _spawn(theirs: socket.socket, security: Security) -> subprocess.Popen[bytes]:
-    """A fresh interpreter that can import what this one can, with the socket as its standard input's neighbour."""
-    program = (
-        f"import signal, sys; signal.signal(2, signal.SIG_IGN); sys.path[:] = {sys.path!r}; "
-        f"from scaler.cluster.process import main; main({theirs.fileno()})"
-    )
-    environment = {**os.environ, **security.to_env(), **hugepages.environment()}
-    return subprocess.Popen(
-        [sys.executable, "-c", program], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
-    )
+def _begun_in_advance() -> tuple[socket.socket, subprocess.Popen[bytes]] | None:
+    standby = sys.modules.get("scaler.cluster.standby")  # as long as nobody has loaded it there is none
+    return None if standby is None else standby.take()
 
 
-@atexit.register
 def _shut_down_all() -> None:
     for cluster in list(_running):
         with contextlib.suppress(Exception):
             cluster.shutdown()
+
+
+at_exit.register(at_exit.CLUSTERS, _shut_down_all)

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 from scaler.client import Client
 from scaler.cluster.combo import SchedulerClusterCombo
+from scaler.serialize.call import AnySerializer
 
 _lock = threading.Lock()
-_mine: tuple[int, SchedulerClusterCombo, Client] | None = None
+#: the process, its cluster, and the client of each serializer
+_mine: tuple[int, SchedulerClusterCombo, dict[AnySerializer | None, Client]] | None = None
 
 
-def client(n_workers: int | None = None) -> Client:
+def client(n_workers: Callable[[], int | None] = lambda: None, serializer: AnySerializer | None = None) -> Client:
     """A client of this process's own cluster, which is started by the first call and ends with the process.
 
-    A forked child gets a cluster of its own. Any thread may call it; the first call blocks until the cluster is up.
+    There is one for each serializer. A forked child gets a cluster of its own. `n_workers` is asked when the cluster
+    is started. Any thread may call it; the first call blocks until the cluster is up.
     """
     global _mine
     with _lock:
-        if _mine is None or _mine[0] != os.getpid() or _mine[2].closed:
-            cluster = SchedulerClusterCombo(n_workers=n_workers)
-            _mine = os.getpid(), cluster, Client(cluster.address, security=cluster.security)
-        return _mine[2]
+        mine = _mine
+        if mine is None or mine[0] != os.getpid() or any(client.closed for client in mine[2].values()):
+            mine = os.getpid(), SchedulerClusterCombo(n_workers=n_workers()), {}
+        _, cluster, clients = mine
+        if serializer not in clients:
+            clients[serializer] = Client(cluster.address, security=cluster.security, serializer=serializer)
+        _mine = mine
+        return clients[serializer]
 
 
 def _after_fork() -> None:

@@ -10,13 +10,9 @@ class LocalAgentShell:
 
     def __init__(self, shell: AgentShell) -> None:
         self._shell = shell
-        #: what its core has not been told yet
+        #: what its core has not been told yet, and whether there is such
         self._events: list[Event] = []
-
-    @property
-    def has_news(self) -> bool:
-        """Its core has to be told something."""
-        return bool(self._events)
+        self.has_news = False
 
     @property
     def wake(self) -> float | None:
@@ -31,18 +27,23 @@ class LocalAgentShell:
     def welcome(self, heartbeat: float, number: int) -> None:
         """The scheduler has taken it in, and knows nothing of what it had; `heartbeat` in seconds."""
         self._events.append(Welcomed(False, heartbeat, number))
+        self.has_news = True
 
     def hear(self, message: Message) -> None:
         """The scheduler says something."""
         self._events.append(FromScheduler(message))
+        self.has_news = True
 
     def gather(self) -> None:
         """Take in what workers said and did; never blocks."""
-        self._events += self._shell.gather()
+        gathered = self._shell.gather()
+        if gathered:
+            self._events += gathered
+            self.has_news = True
 
     def handle(self, now: float) -> list[Message]:
         """Deal with what it was told; what it says to the scheduler. Without news: time has passed."""
-        events, self._events = self._events, []
+        events, self._events, self.has_news = self._events, [], False
         return self._shell.handle(events, now)
 
     def log_holdings(self) -> None:

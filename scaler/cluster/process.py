@@ -9,15 +9,17 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from scaler.agent.core.agent_core import AgentCore
+from scaler import defaults
 from scaler.agent.core.events import ShowOutput
 from scaler.agent.host_store import HostStore, store_context
+from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
-from scaler.agent.shell import EXTRA_SLOTS, AgentShell
-from scaler.agent.validating import ValidatingCore
-from scaler.agent.worker_processes import Zygote
+from scaler.agent.shell import AgentShell, core_of
+from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
+from scaler.cluster.early_zygote import EarlyZygote
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines
 from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
@@ -34,15 +36,24 @@ def main(fd: int) -> None:
     program = socket.socket(fileno=fd)
     program.set_inheritable(False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
+    serve(program)
+
+
+def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
+    """Serve a program that is going to say what it wants, with a zygote that is there already or another one."""
     with program.makefile("rb") as lines:
         options = json.loads(lines.readline() or b"{}")
     if not options:
         return
     try:
+        os.environ.update(options["environment"])  # for whatever tasks start
         config = from_plain_values(SchedulerConfig, options["scheduler"])
         agent_config = from_plain_values(AgentConfig, options["agent"])
-        logging.basicConfig(level=config.log_level, format=log_lines.LINE, datefmt=log_lines.TIME)
-        zygote = Zygote.start(agent_config.worker_count + EXTRA_SLOTS)
+        set_up_log(config.log_level, **options["log"])
+        lent = lent_to_workers(agent_config)
+        zygote = early.take(agent_config, lent) if early is not None else None
+        if zygote is None:
+            zygote = Zygote.start(agent_config.worker_count + EXTRA_SLOTS, lent)
         security = Security.from_env(os.environ) or load_or_create()
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
         limits = limits_of(agent_config)
@@ -54,13 +65,13 @@ def main(fd: int) -> None:
     server = Server(config, listener, security)
     context = {
         "address": listener.address.for_client().url, "security": security.to_env(),
-        "limit": config.max_message_bytes, **store_context(store, limits, agent_config.worker_count),
+        "limit": config.max_message_bytes, "preload": agent_config.preload,
+        **store_context(store, limits, agent_config.worker_count),
     }  # fmt: skip
 
     workers = agent_config.worker_count
-    core = AgentCore(workers, limits)
-    watched = ValidatingCore(core) if agent_config.validate else core
-    shell = AgentShell(watched, zygote, store, server.loop, context, print_output)
+    core = core_of(workers, limits, agent_config.validate)
+    shell = AgentShell(core, zygote, store, server.loop, context, print_output)
     capabilities = agent_config.capabilities
     hello = hello_of(Role.AGENT, "local", LOCAL_AGENT, workers, capabilities, shell.store, packages())
     server.host_agent(LocalAgentShell(shell), hello)
@@ -70,6 +81,22 @@ def main(fd: int) -> None:
     gc.freeze()
     gc.set_threshold(50_000)
     server.run()
+
+
+def set_up_log(level: str, paths: Sequence[str] = (), config_file: str | None = None) -> None:
+    """The log goes to these files, or where a file of `logging.config` says; to standard error by default.
+
+    Raises OSError, and what `logging.config.fileConfig` raises.
+    """
+    if config_file is not None:
+        from logging import config
+
+        config.fileConfig(config_file, disable_existing_loggers=False)
+        return
+    handlers = [
+        logging.StreamHandler(sys.stdout) if path == defaults.LOG_PATH else logging.FileHandler(path) for path in paths
+    ]
+    logging.basicConfig(level=level, format=log_lines.LINE, datefmt=log_lines.TIME, handlers=handlers or None)
 
 
 def print_output(output: ShowOutput) -> None:

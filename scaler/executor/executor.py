@@ -14,6 +14,7 @@ from scaler.cluster import SchedulerClusterCombo
 from scaler.executor.map_results import chunked, flat, in_order, rest_of
 from scaler.executor.runner import Runner
 from scaler.executor.worker_calls import call_each
+from scaler.extension import is_interrupt
 
 #: a map of more rows than this sends them in blocks, whose results come together
 ROWS_APART = 1_000
@@ -25,7 +26,7 @@ class Executor(concurrent.futures.Executor):
 
     A `concurrent.futures.Executor` whose futures are standard futures. Any thread may make it and call its methods; so
     may a task, in which it runs on the cluster around it if it is given that address. A context manager: leaving it
-    waits for what is under way.
+    waits for what is under way. Ctrl-C inside it, or while it waits, cancels that and waits for nothing.
 
     `initializer(*initargs)` runs once in each worker before its first task; if it raises, all futures that have not
     ended and all further calls raise `InitializerFailed`, a `concurrent.futures.process.BrokenProcessPool`. Other
@@ -115,11 +116,13 @@ class Executor(concurrent.futures.Executor):
         if buffersize is None:
             rows = list(rows)
             if (chunksize > 1 or len(rows) > ROWS_APART) and not self._runner.has_initializer:
-                return rest_of(self._runner.submit_map(fn, rows, len(iterables) == 1, chunksize), deadline)
+                single = len(iterables) == 1
+                items: list[Any] = [item for (item,) in rows] if single else rows
+                return rest_of(self._runner.submit_map(fn, items, single, chunksize), items, deadline)
         if chunksize == 1:
             return in_order(self.client, partial(self.submit, fn), iter(rows), deadline, buffersize)
         chunks = chunked(iter(rows), chunksize)
-        return flat(in_order(self.client, partial(self.submit, call_each, fn), chunks, deadline, buffersize))
+        return flat(in_order(self.client, partial(self.submit, call_each, fn), chunks, deadline, buffersize, True))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; with `wait`, block until those under way have ended; `cancel_futures` those not begun.
@@ -131,3 +134,9 @@ class Executor(concurrent.futures.Executor):
             self._runner.finish()
         else:
             self._runner.finish_in_background()
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if is_interrupt(error):
+            self._runner.abandon()
+        else:
+            self.shutdown()

@@ -1,4 +1,4 @@
-"""The results of `Executor.map`, one after the other."""
+"""The results of an `Executor.map` of few items, whose rows are sent one by one, in order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from scaler.client import Client, Future
-from scaler.extension import MapJob
+from scaler.executor.worker_calls import item_of
+from scaler.extension import MapJob, abandon, note_item
 
 
 def in_order(
@@ -18,20 +19,34 @@ def in_order(
     rows: Iterator[tuple[Any, ...]],
     deadline: float | None,
     ahead: int | None,
+    is_chunked: bool = False,
 ) -> Iterator[Any]:
     """Submit rows, at once or only so many (`ahead`) before the results that were taken; what yields these.
 
-    What has not ended when that ends early is cancelled. Raises TimeoutError after `deadline` (of `time.monotonic`).
+    What has not begun when that ends early is cancelled, after Ctrl-C also what runs. Raises TimeoutError after
+    `deadline` (of `time.monotonic`).
+    An error has a note of its item, unless workers see to that: `is_chunked`.
     """
-    futures = collections.deque(itertools.starmap(submit, itertools.islice(rows, ahead)))
+    first = list(itertools.islice(rows, ahead))
+    futures = collections.deque(itertools.starmap(submit, first))
+    #: the arguments of those, if they matter
+    arguments = collections.deque(first, maxlen=0 if is_chunked else None)
+    del first
 
     def results() -> Iterator[Any]:
+        taken = 0
         try:
             while futures:
                 row = next(rows, None)
                 if row is not None:
                     futures.append(submit(*row))
-                yield _first_of(futures, deadline)
+                    arguments.append(row)
+                del row
+                yield _first_of(futures, arguments, taken, deadline)
+                taken += 1
+        except KeyboardInterrupt:
+            abandon(client, futures)
+            raise
         finally:
             unfinished = [future for future in futures if not future.done()]
             if unfinished and not client.closed:
@@ -40,22 +55,36 @@ def in_order(
     return results()
 
 
-def _first_of(futures: collections.deque[Future], deadline: float | None) -> Any:
+def _first_of(
+    futures: collections.deque[Future],
+    arguments: collections.deque[tuple[Any, ...]],
+    taken: int,
+    deadline: float | None,
+) -> Any:
     """Return the first future's result, and take it out. Nothing keeps it, as a variable of a generator would."""
-    result = futures[0].result(None if deadline is None else max(0.0, deadline - time.monotonic()))
+    try:
+        result = futures[0].result(None if deadline is None else max(0.0, deadline - time.monotonic()))
+    except Exception as error:
+        if arguments and futures[0].done():  # else it is late
+            note_item(error, taken, item_of(arguments[0]))
+        raise
     futures.popleft()
+    if arguments:
+        arguments.popleft()
     return result
 
 
-def rest_of(job: MapJob, deadline: float | None) -> Iterator[Any]:
-    """Yield the results of rows that were sent in blocks."""
-    yield from job.iterate(None if deadline is None else max(0.0, deadline - time.monotonic()))
+def rest_of(job: MapJob, items: list[Any], deadline: float | None) -> Iterator[Any]:
+    """Yield the results of items that were sent in blocks."""
+    yield from job.iterate(None if deadline is None else max(0.0, deadline - time.monotonic()), items)
 
 
-def chunked(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[tuple[list[tuple[Any, ...]]]]:
-    """Yield rows in lists of a length, each as the argument of `call_each`."""
+def chunked(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
+    """Yield rows in lists of a length, each with the number of its first one: the arguments of `call_each`."""
+    first = 0
     while chunk := list(itertools.islice(rows, size)):
-        yield (chunk,)
+        yield chunk, first
+        first += len(chunk)
 
 
 def flat(chunks: Iterator[list[Any]]) -> Iterator[Any]:

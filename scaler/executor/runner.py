@@ -11,7 +11,6 @@ import os
 import threading
 import uuid
 from collections.abc import Callable
-from functools import partial
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -20,13 +19,19 @@ from scaler.cluster import SchedulerClusterCombo
 from scaler.errors import SerializationError
 from scaler.executor.calls_under_way import CallsUnderWay
 from scaler.executor.worker_calls import InitializedCall, InitializerFailed, PickledFunction
-from scaler.extension import MapJob, fail_future, name_of, pickled_if_small, submit_map
+from scaler.extension import (
+    MapJob,
+    fail_future,
+    has_ended_program,
+    leave_at_once,
+    name_of,
+    pickled_if_small,
+    submit_call,
+    submit_map,
+)
 
 #: where the standard executors say that an initializer has failed
 _log = logging.getLogger("concurrent.futures")
-
-#: keywords that the client's `submit` takes for itself
-_KEYWORDS_OF_CLIENT = frozenset({"profiling", "stream_output"})
 
 
 class Runner:
@@ -74,8 +79,6 @@ class Runner:
 
     def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
         """See `Executor.submit`."""
-        if kwargs and (own := _KEYWORDS_OF_CLIENT & kwargs.keys()):
-            fn = partial(fn, **{name: kwargs.pop(name) for name in own})
         if self._initialized_call is None:
             fn = self._without_object(fn)
         else:
@@ -83,7 +86,7 @@ class Runner:
         self._calls.begin_sending()
         future = None
         try:
-            future = self.client.submit(fn, *args, **kwargs)
+            future = submit_call(self.client, fn, args, kwargs)
         finally:
             self._calls.end_sending(future)
         if self._initialized_call is not None:
@@ -92,9 +95,8 @@ class Runner:
                 fail_future(future, self._failure())
         return future
 
-    def submit_map(self, fn: Callable[..., Any], rows: list[tuple[Any, ...]], single: bool, chunksize: int) -> MapJob:
-        """Send the rows of a map in blocks; `single` says that each has one item."""
-        items: list[Any] = [item for (item,) in rows] if single else rows
+    def submit_map(self, fn: Callable[..., Any], items: list[Any], single: bool, chunksize: int) -> MapJob:
+        """Send the items of a map in blocks: arguments if they are `single`, else tuples of arguments."""
         self._calls.begin_sending()
         job = None
         try:
@@ -136,17 +138,34 @@ class Runner:
         with self._closing:
             if self._closed:
                 return
-            self._calls.wait_until_sent()
-            for future in self._calls.futures():
-                if not future.done():
-                    concurrent.futures.wait([future])
-            for job in self._calls.maps():
-                job.wait()
+            try:
+                self._calls.wait_until_sent()
+                for future in self._calls.futures():
+                    if not future.done():
+                        concurrent.futures.wait([future])
+                for job in self._calls.maps():
+                    job.wait()
+            except KeyboardInterrupt:
+                self.abandon()
+                raise
             self._closed = True
             _open.discard(self)
             self.client.disconnect()
             if self._cluster is not None:
                 self._cluster.shutdown()
+
+    def abandon(self) -> None:
+        """The program was interrupted: take no more calls, and wait for none. What is under way is cancelled, and what
+        runs ends with the cluster if that is the executor's own. Blocks for a moment.
+        """
+        if os.getpid() != self._owner or self._closed:
+            return
+        self._closed = self._ended = True
+        _open.discard(self)
+        self.take_no_more()
+        leave_at_once(self.client)
+        if self._cluster is not None:
+            self._cluster.shutdown()
 
     def finish_in_background(self) -> None:
         """Have another thread `finish`. The garbage collector may call it: takes no lock, and makes no `Thread`."""
@@ -195,14 +214,17 @@ _interpreter_ends = False
 
 
 def _wait_for_all() -> None:
-    """Like the standard executors: the interpreter does not end before the calls under way."""
+    """Like the standard executors: the interpreter does not end before the calls under way, unless by Ctrl-C."""
     global _interpreter_ends
     _interpreter_ends = True
     for runner in list(_open):
         runner.take_no_more()
     for runner in list(_open):
         with contextlib.suppress(Exception):
-            runner.finish()
+            if has_ended_program():
+                runner.abandon()
+            else:
+                runner.finish()
 
 
 # The standard executors' place, before any function of `atexit`: those find everything done.

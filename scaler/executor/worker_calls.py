@@ -7,10 +7,11 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from itertools import starmap
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from scaler.extension import name_of, run_once
+from scaler.extension import name_of, note_item, run_once
 
 
 class InitializerFailed(BrokenProcessPool):
@@ -98,6 +99,17 @@ class PickledFunction:
         return pickle.loads, (self._payload,)
 
 
-def call_each(function: Callable[..., Any], rows: list[tuple[Any, ...]]) -> list[Any]:
-    """Call a function, in a worker, with each row of a chunk."""
-    return [function(*row) for row in rows]
+def call_each(function: Callable[..., Any], rows: list[tuple[Any, ...]], first: int) -> list[Any]:
+    """Call a function, in a worker, with each row of a chunk; `first` says where in its map that begins."""
+    results: list[Any] = []
+    try:
+        results.extend(starmap(function, rows))
+    except Exception as error:
+        note_item(error, first + len(results), item_of(rows[len(results)]))
+        raise
+    return results
+
+
+def item_of(row: tuple[Any, ...]) -> Any:
+    """The item of a map that a row of arguments was made of, for messages."""
+    return row[0] if len(row) == 1 else row

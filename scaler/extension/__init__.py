@@ -3,12 +3,18 @@
 A user of Scaler needs none of this. An adapter makes another library's programs run on Scaler, as `scaler_dask`,
 `scaler.Executor` and `scaler.joblib` do; it should need nothing of the engine but these four modules.
 
-    find_client, shared_client, surrounding_address, is_inside_task     where the client comes from
-    submit_map, fail_future, with_warnings_kept, issue_warnings         clients and futures, beyond what users do
+    find_client, shared_client, surrounding_address, is_inside_task     where the client comes from,
+    surrounding_serializer, serializer_of                               and how its values become bytes
+    begin_local_cluster, forget_local_cluster                           the cluster that a script will need, if it does
+    submit_call, submit_map, fail_future, with_warnings_kept,
+    issue_warnings                                                      clients and futures, beyond what users do
+    is_interrupt, has_ended_program, abandon, leave_at_once             what to do when the user presses Ctrl-C
+    wait_in_steps                                                       so that it is heard
     Future, MapJob                                                      what `submit` and `submit_map` return
     CallbackThread                                                      for callbacks that may block
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
     name_of, pickled_if_small, SCALAR_TYPES                             functions and values, as the engine sees them
+    note_item                                                           errors, as the engine tells of them
 
 Each says whether it blocks and who may call it. Names are imported when they are first used (PEP 562): what runs in
 workers comes here for `run_once`, and needs no client.
@@ -24,9 +30,20 @@ if TYPE_CHECKING:
     from scaler.client import Future
     from scaler.client.waiting.map_job import MapJob
     from scaler.common.callback_thread import CallbackThread
-    from scaler.extension.clients import FoundClient, find_client, is_inside_task, shared_client, surrounding_address
+    from scaler.common.item_note import note_item
+    from scaler.extension.clients import (
+        FoundClient,
+        find_client,
+        is_inside_task,
+        serializer_of,
+        shared_client,
+        surrounding_address,
+        surrounding_serializer,
+    )
+    from scaler.extension.clusters import begin_local_cluster, forget_local_cluster
     from scaler.extension.in_worker import forget_run, run_once, worker_slot_lent
-    from scaler.extension.submitting import fail_future, issue_warnings, submit_map, with_warnings_kept
+    from scaler.extension.interrupts import abandon, has_ended_program, is_interrupt, leave_at_once, wait_in_steps
+    from scaler.extension.submitting import fail_future, issue_warnings, submit_call, submit_map, with_warnings_kept
     from scaler.extension.values import SCALAR_TYPES, name_of, pickled_if_small
 
 __all__ = [
@@ -35,17 +52,28 @@ __all__ = [
     "FoundClient",
     "Future",
     "MapJob",
+    "abandon",
+    "begin_local_cluster",
     "fail_future",
     "find_client",
+    "forget_local_cluster",
     "forget_run",
+    "has_ended_program",
     "is_inside_task",
+    "is_interrupt",
     "issue_warnings",
+    "leave_at_once",
     "name_of",
+    "note_item",
     "pickled_if_small",
     "run_once",
+    "serializer_of",
     "shared_client",
+    "submit_call",
     "submit_map",
     "surrounding_address",
+    "surrounding_serializer",
+    "wait_in_steps",
     "with_warnings_kept",
     "worker_slot_lent",
 ]
@@ -57,17 +85,28 @@ _HOMES = {
     "Future": "scaler.client",
     "MapJob": "scaler.client.waiting.map_job",
     "SCALAR_TYPES": "scaler.extension.values",
+    "abandon": "scaler.extension.interrupts",
+    "begin_local_cluster": "scaler.extension.clusters",
     "fail_future": "scaler.extension.submitting",
     "find_client": "scaler.extension.clients",
+    "forget_local_cluster": "scaler.extension.clusters",
     "forget_run": "scaler.extension.in_worker",
+    "has_ended_program": "scaler.extension.interrupts",
     "is_inside_task": "scaler.extension.clients",
+    "is_interrupt": "scaler.extension.interrupts",
     "issue_warnings": "scaler.extension.submitting",
+    "leave_at_once": "scaler.extension.interrupts",
     "name_of": "scaler.extension.values",
+    "note_item": "scaler.common.item_note",
     "pickled_if_small": "scaler.extension.values",
     "run_once": "scaler.extension.in_worker",
+    "serializer_of": "scaler.extension.clients",
     "shared_client": "scaler.extension.clients",
+    "submit_call": "scaler.extension.submitting",
     "submit_map": "scaler.extension.submitting",
     "surrounding_address": "scaler.extension.clients",
+    "surrounding_serializer": "scaler.extension.clients",
+    "wait_in_steps": "scaler.extension.interrupts",
     "with_warnings_kept": "scaler.extension.submitting",
     "worker_slot_lent": "scaler.extension.in_worker",
 }

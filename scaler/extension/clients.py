@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from scaler.client import Client, surroundings
 from scaler.client import client as clients
-from scaler.cluster import embedded
+from scaler.cluster import embedded, standby
+from scaler.serialize.call import AnySerializer
 from scaler.worker import context
 
 
@@ -19,26 +20,34 @@ class FoundClient(NamedTuple):
     is_embedded: bool
 
 
-def find_client(address: str | None = None, n_workers: Callable[[], int | None] = lambda: None) -> FoundClient:
+def find_client(
+    address: str | None = None,
+    n_workers: Callable[[], int | None] = lambda: None,
+    serializer: AnySerializer | None = None,
+) -> FoundClient:
     """The client of `address`, else of `surrounding_address`, else of a local cluster, started when first needed.
 
+    It has this `serializer`, a `scaler.Serializer`; inside a task, without an address: that of the task's client.
     The client is shared by all in this process who ask for it: do not close it. The local cluster ends with the
     process; `n_workers` is asked only when it is started, and says how many workers it has (None: one for each core).
     Any thread may call this. Blocks until there is a connection, and raises like `scaler.Client` and
     `scaler.SchedulerClusterCombo`.
     """
-    address = address or surrounding_address()
+    if not address:
+        serializer = serializer or surrounding_serializer()
+        address = surrounding_address()
     if address is None:
-        return FoundClient(embedded.client(n_workers()), True)
-    return FoundClient(shared_client(address), False)
+        return FoundClient(embedded.client(n_workers, serializer), True)
+    standby.dismiss()
+    return FoundClient(shared_client(address, serializer), False)
 
 
-def shared_client(address: str) -> Client:
+def shared_client(address: str, serializer: AnySerializer | None = None) -> Client:
     """The client of this process that all share who use the scheduler at `address`: do not close it.
 
     Any thread may call this. Blocks until there is a connection, and raises like `scaler.Client`.
     """
-    return clients.shared_client(address)
+    return clients.shared_client(address, serializer)
 
 
 def surrounding_address() -> str | None:
@@ -47,6 +56,18 @@ def surrounding_address() -> str | None:
     Does not block. Raises `AddressError` if the variable holds none.
     """
     return surroundings.surrounding_address()
+
+
+def surrounding_serializer() -> AnySerializer | None:
+    """The serializer of the running task's client; None if it has none, and outside of tasks. Does not block."""
+    task = context.current()
+    return task.serializer if task is not None else None
+
+
+def serializer_of(client: Client) -> AnySerializer | None:
+    """The serializer that a client was given; None if it pickles. Does not block."""
+    parts, _ = clients.parts_of(client)
+    return parts.serializer
 
 
 def is_inside_task() -> bool:

@@ -10,6 +10,16 @@ from scaler.client.client import parts_of
 from scaler.client.waiting.map_job import MapJob
 
 
+def submit_call(client: Client, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
+    """`Client.submit` for adapters: all keywords are the function's.
+
+    Arguments that it can't be called with are the task's failure, as in the standard executors. Otherwise blocks and
+    raises like `Client.submit`.
+    """
+    parts, options = parts_of(client)
+    return parts.submission.submit(parts.templates.of(function, options), args, kwargs)
+
+
 def submit_map(
     client: Client, function: Callable[..., Any], items: list[Any], spread: bool, least_together: int = 1
 ) -> MapJob:

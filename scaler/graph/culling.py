@@ -58,7 +58,9 @@ def depth_first(nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> list[Key]:
                     done[needed] = True
                     sequence.append(needed)
                 elif not state:
-                    raise CycleError(_describe_cycle([open_ for open_, _ in stack], needed))
+                    path = [open_ for open_, _ in stack]
+                    cycle = [*path[path.index(needed) :], needed]
+                    raise CycleError(_describe(cycle), cycle)
             else:
                 done[key] = True
                 sequence.append(key)
@@ -66,8 +68,7 @@ def depth_first(nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> list[Key]:
     return sequence
 
 
-def _describe_cycle(path: list[Key], closing: Key) -> str:
-    cycle = [*path[path.index(closing) :], closing]
+def _describe(cycle: list[Key]) -> str:
     names = [str(key) for key in cycle]
     if len(names) > 20:
         names[10:-9] = ["..."]

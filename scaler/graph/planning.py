@@ -17,7 +17,7 @@ Nothing here recurses over the graph: a chain may be as long as memory allows. P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from scaler.common.collector import collector_paused
@@ -82,12 +82,14 @@ def plan(
     run_length: int = 64,
     workers: int | None = None,
     options: Mapping[Key, Any] | None = None,
+    lone: Container[Key] = (),
 ) -> Plan:
     """Return the plan that computes `keys`; nothing is sent.
 
     Rows are fused as far as that leaves enough for so many `workers`; None: not at all.
 
     `options` has something for some keys: only calls with equal options share a row, or a run, which is given them.
+    The calls of `lone` keys share their row with none.
 
     `order` maps every key that is needed to its priority, the lowest first; one that contradicts the dependencies is
     ignored. A function that returns such a mapping is called only where the best order is not known anyway, and for
@@ -108,8 +110,8 @@ def plan(
         try:
             arranged = _arrange(calls, order)
         except _Contradiction:
-            return plan(nodes, wanted, None, run_length, workers, options)
-        return _number(calls, arranged, wanted, run_length, workers, options or {})
+            return plan(nodes, wanted, None, run_length, workers, options, lone)
+        return _number(calls, arranged, wanted, run_length, workers, options or {}, lone)
 
 
 def _arrange(found: NeededCalls, order: Order | None) -> list[int] | None:
@@ -142,12 +144,13 @@ def _number(
     run_length: int,
     workers: int | None,
     options: Mapping[Key, Any],
+    lone: Container[Key],
 ) -> Plan:
     """Give each call a row of its own, or make it the next link of the chain that it continues; fuse small subtrees."""
     #: of each call, by its place
     rows = [0] * len(found.keys)
     entries: list[tuple[Any, ...]] = []
-    #: of each row, whether the value of its last link so far is needed by one call alone
+    #: of each row, whether the value of its last link so far is needed by one call alone, which may be the next link
     is_needed_once: list[bool] = []
     #: of each row, if there are any
     row_options: list[Any] = []
@@ -171,6 +174,7 @@ def _number(
             and (row := needed[0]) >= 0
             and is_needed_once[row]
             and not (options and options.get(key) != row_options[row])
+            and key not in lone
         ):
             if row not in chains:
                 chains[row] = [entries[row]]
@@ -179,7 +183,7 @@ def _number(
         else:
             row = len(entries)
             entries.append(step)
-            is_needed_once.append(users == 1)
+            is_needed_once.append(users == 1 and key not in lone)
             dependencies.append(needed)
             if options:
                 row_options.append(options.get(key))

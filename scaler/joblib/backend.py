@@ -59,8 +59,8 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         self._given_client = client
         self._initializer = _for_workers(initializer, initargs)
         self._lock = threading.Lock()
-        #: of the `Parallel` that it works for now
-        self._call: ParallelCall | None = None
+        #: of the `Parallel` that it works for now; under the name by which joblib's own programs look for it
+        self._workers: ParallelCall | None = None
         self.parallel: joblib.Parallel | None = None
 
     @property
@@ -93,13 +93,13 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         if n_jobs == 1:
             raise FallbackToBackend(SequentialBackend(nesting_level=self.nesting_level))
         with self._lock:
-            if self._call is not None:  # of another thread, or of a generator that still runs
+            if self._workers is not None:  # of another thread, or of a generator that still runs
                 raise FallbackToBackend(self._another())
             client, is_own = self._client()
             key = ManagerKey(bytes(multiprocessing.current_process().authkey)) if is_own else None
             first = _for_workers(initializer, initargs) or self._initializer
             settings = BatchSettings(key, (self.nesting_level or 0) + 1, n_jobs, self.inner_max_num_threads, first)
-            self._call = ParallelCall(client, n_jobs if n_jobs < _workers_of(client) else None, settings)
+            self._workers = ParallelCall(client, n_jobs if n_jobs < _workers_of(client) else None, settings)
         self.parallel = parallel
         return n_jobs
 
@@ -108,7 +108,7 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
 
         Blocks while a large argument is stored. Raises nothing: what can't be sent is the error of its future.
         """
-        call = self._call
+        call = self._workers
         if call is None:  # the call has been aborted at this very moment
             outcome: concurrent.futures.Future[list[Any]] = concurrent.futures.Future()
             outcome.cancel()
@@ -124,15 +124,15 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         """Take back all batches; those that run are ended with their workers. Blocks until that has happened."""
-        call, self._call = self._call, None
+        call, self._workers = self._workers, None
         if call is not None:
             call.abort()
             if ensure_ready:
-                self._call = call.successor()
+                self._workers = call.successor()
 
     def terminate(self) -> None:
         """The call is over. The cluster and its workers stay for the next one."""
-        call, self._call = self._call, None
+        call, self._workers = self._workers, None
         self.parallel = None
         if call is not None:
             call.close()

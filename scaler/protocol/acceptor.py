@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scaler.common.records import record
 from scaler.protocol.channel import Channel, Envelope, Gap
+from scaler.protocol.codes import Role
 from scaler.protocol.compatibility import Compatibility
 from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
 
@@ -57,8 +58,10 @@ class Terms:
     protected: bool
     #: seconds
     heartbeat: float
-    #: seconds of silence after which a connection is given up
-    timeout: float
+    #: seconds of silence after which it and a client give each other up
+    client_timeout: float
+    #: the same of it and an agent
+    agent_timeout: float
     #: bytes of a message
     limit: int
 
@@ -160,7 +163,7 @@ class Acceptor:
         self._by_connection[connection] = session
         welcome = Welcome(
             terms.epoch, session.number, resumed, session.channel.received, workers, terms.protected,
-            terms.heartbeat, terms.timeout, terms.limit,
+            terms.heartbeat, terms.client_timeout if hello.role == Role.CLIENT else terms.agent_timeout, terms.limit,
         )  # fmt: skip
         self.outgoing.append(Outgoing(connection, 0, session.channel.received, welcome))
         if not resumed:

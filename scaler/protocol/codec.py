@@ -21,6 +21,7 @@ assert sys.byteorder == "little", "columns are little-endian on the wire"
 capnp.remove_import_hook()
 _schema = capnp.load(str(Path(__file__).with_name("scaler.capnp")))
 _Message = _schema.Message
+_VERSION, _SEQ, _ACK = (_Message.schema.fields[name] for name in ("version", "seq", "ack"))
 
 
 #: the union member of each message class
@@ -56,6 +57,7 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.Neighbours: "neighbours",
     m.StoreRequest: "storeRequest",
     m.StoreOffers: "storeOffers",
+    m.TaskBegun: "taskBegun",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
 
@@ -167,7 +169,10 @@ def _read(struct: Any, layout: _Struct) -> dict[str, Any]:
 def encode(message: m.Message, seq: int = 0, ack: int = 0) -> list[m.Frame]:
     """The frames of a message: its header, then its bodies as they are."""
     cls = type(message)
-    root = _Message.new_message(version=m.PROTOCOL_VERSION, seq=seq, ack=ack)
+    root = _Message.new_message()
+    root._set_by_field(_VERSION, m.PROTOCOL_VERSION)
+    root._set_by_field(_SEQ, seq)
+    root._set_by_field(_ACK, ack)
     member = _MEMBERS[cls]
     layout = _LAYOUTS[cls]
     if layout is not None:
@@ -186,12 +191,13 @@ def decode(frames: list[m.Frame]) -> Envelope:
     try:
         header = frames[0]
         with _Message.from_bytes(header if type(header) is bytes else bytes(header)) as root:
-            version = root.version
+            get = root._get_by_field
+            version = get(_VERSION)
             if version != m.PROTOCOL_VERSION:
                 raise ProtocolError(f"a message of protocol version {version}; this is version {m.PROTOCOL_VERSION}")
             cls, member, layout = _CLASSES[root._which_str()]
-            message = cls() if layout is None else cls(**_read(root._get_by_field(member), layout))
-            seq, ack = root.seq, root.ack
+            message = cls() if layout is None else cls(**_read(get(member), layout))
+            seq, ack = get(_SEQ), get(_ACK)
         if cls.has_bodies:
             message.bodies = frames[1:]  # type: ignore[attr-defined]
         elif len(frames) > 1:

@@ -12,6 +12,8 @@ Frame = bytes | memoryview
 
 #: rows in a batch, at most: each takes a few bytes at the scheduler
 MAX_ROWS = 1 << 24
+#: workers of an agent, and so slots that a row may take, at most
+MAX_WORKERS = 100_000
 #: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages
 INLINE_LIMIT = 1 << 17
 #: what stands for a stored object: how many bytes it takes, and the number of the agent that has it

@@ -48,6 +48,8 @@ class ErrorKind(IntEnum):
     FULL = 8
     #: something that it depends on was cancelled
     CANCELLED = 9
+    #: what its worker was to call before all rows has failed
+    PRELOAD = 10
 
 
 class ErrorRecord(NamedTuple):

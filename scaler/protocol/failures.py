@@ -109,6 +109,11 @@ def not_there(name: str, object_id: int, host: str) -> ErrorRecord:
     return ErrorRecord(ErrorKind.OBJECT, f"object {object_id} of {name} is not on {host}", name)
 
 
+def preload_failed(text: str, error: str) -> ErrorRecord:
+    """A worker could not do what it has to before it runs rows."""
+    return ErrorRecord(ErrorKind.PRELOAD, f"--preload {text} failed in a worker: {error}")
+
+
 def object_lost(words: str) -> ErrorRecord:
     """A client can't send an object again, for the reason that these words give."""
     return ErrorRecord(ErrorKind.OBJECT, words)

@@ -23,6 +23,8 @@ class SpanResult(NamedTuple):
     peak: int
     sizes: "array[int]"
     body: Frame
+    #: microseconds of processor, all rows together; 0 when not profiled
+    processor_time: int = 0
 
 
 def spans_of(message: TaskResult) -> Iterator[SpanResult]:
@@ -36,11 +38,13 @@ def spans_of(message: TaskResult) -> Iterator[SpanResult]:
             pairs[1],
             message.outcomes[0],
             message.durations[0],
-            message.peaks[0],
+            message.peaks[0] if message.peaks else 0,
             sizes,
             body,
+            message.processor_times[0] if message.peaks else 0,
         )
         return
+    peaks, processor_times = message.peaks, message.processor_times
     view = memoryview(body)
     at = offset = 0
     for i, batch in enumerate(message.batches):
@@ -49,7 +53,9 @@ def spans_of(message: TaskResult) -> Iterator[SpanResult]:
         part = sizes[at : at + count]
         at += count
         end = offset + (part[0] if count == 1 else sum(part))
-        yield SpanResult(batch, lo, hi, outcome, message.durations[i], message.peaks[i], part, view[offset:end])
+        peak, processor_time = (peaks[i], processor_times[i]) if peaks else (0, 0)
+        duration, piece = message.durations[i], view[offset:end]
+        yield SpanResult(batch, lo, hi, outcome, duration, peak, part, piece, processor_time)
         offset = end
 
 
@@ -75,7 +81,7 @@ def cut(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult]:
 
     ProtocolError for a list of values that is none.
     """
-    batch, first, last, outcome, _, _, sizes, body = span
+    batch, first, last, outcome, _, _, sizes, body, _ = span
     if outcome == VALUES_LIST:
         lists = cut_list(body, last - first, [(lo - first, hi - first) for lo, hi in runs])
         return [
@@ -104,7 +110,7 @@ def each_of(span: SpanResult) -> SpanResult:
 
 def rows_of(span: SpanResult) -> Iterator[SpanResult]:
     """Each row of a span as a span of its own, without what the other rows took; `each_of` says what it raises."""
-    batch, lo, hi, outcome, _, _, sizes, body = span = each_of(span)
+    batch, lo, hi, outcome, _, _, sizes, body, _ = span = each_of(span)
     if hi - lo == 1:
         yield span
         return
@@ -133,14 +139,17 @@ class ResultBuilder:
 
     def add(self, span: SpanResult) -> None:
         """Append a span; one that continues the last is still a span of its own."""
-        batch, lo, hi, outcome, duration, peak, sizes, body = span
+        batch, lo, hi, outcome, duration, peak, sizes, body, processor_time = span
         message = self.message
+        if peak or processor_time or message.peaks:
+            missing = len(message.batches) - len(message.peaks)
+            message.peaks.extend([*[0] * missing, peak])
+            message.processor_times.extend([*[0] * missing, processor_time])
         message.batches.append(batch)
         message.spans.append(lo)
         message.spans.append(hi)
         message.outcomes.append(outcome)
         message.durations.append(duration)
-        message.peaks.append(peak)
         if len(sizes) == 1:
             message.sizes.append(sizes[0])
         else:

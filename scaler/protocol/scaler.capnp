@@ -40,6 +40,7 @@ struct Message {
     neighbours @31 :Neighbours;
     storeRequest @32 :StoreRequest;
     storeOffers @33 :StoreOffers;
+    taskBegun @34 :Spans;
   }
 }
 
@@ -98,6 +99,7 @@ struct Task {
     timeout @2 :Float64;    # seconds a row may run; 0 for no limit
     capabilities @3 :List(Text);
     encoding @4 :UInt8;     # of function, arguments and values: 0 pickle
+    threads @5 :UInt32;     # slots of a host that a row takes; 0 for one
   }
 
   struct Needs {
@@ -123,16 +125,21 @@ struct TaskResult {
   spans @2 :Data;           # u32 pairs lo, hi
   outcomes @3 :Data;        # u8 per span: 0 list, 1 each, 2 error, 3 cancelled, 4 lost, 5 stored
   durations @4 :Data;       # u32 microseconds per span, all its rows together
-  peaks @5 :Data;           # u64 bytes per span, 0 when not profiled
+  profile @5 :Profile;      # absent when no span is profiled
   sizes @6 :Data;           # u32: one for a list, an error or a loss, one per row for each and stored, none for cancelled; payloads in the first frame,
                             # of a stored value its size as u64
+
+  struct Profile {
+    peaks @0 :Data;           # u64 bytes of memory per span, 0 when not profiled
+    processorTimes @1 :Data;  # u64 microseconds of processor per span, 0 when not profiled
+  }
 }
 
 struct Spans { clients @0 :Data; batches @1 :Data; spans @2 :Data; }   # u32, u64, u32 pairs
 struct TaskCancel { spans @0 :Spans; force @1 :Bool; }
 struct TaskClaimResponse { granted @0 :Spans; refused @1 :Spans; }
 struct TaskOutput { client @0 :UInt32; row @1 :UInt64; name @2 :Text; stream @3 :UInt8; text @4 :Text; }
-struct BalanceRequest { rows @0 :UInt32; }
+struct BalanceRequest { rows @0 :UInt32; threads @1 :UInt32; }   # 0 for rows that take one slot
 struct ObjectAnnounce { ids @0 :Data; kinds @1 :Data; client @2 :UInt32; }
 # u64, u8: a frame each follows: 0 payload, 1 error record, 2 stored: u64 size, u32 number of the agent that has it
 struct Objects { clients @0 :Data; ids @1 :Data; }                     # u32, u64

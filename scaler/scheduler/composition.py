@@ -35,9 +35,8 @@ class Core(Protocol):
 class LocalAgent(Protocol):
     """This host's agent, with what carries out its wishes."""
 
-    @property
-    def has_news(self) -> bool:
-        """It was told something, or something happened in it, that it has not dealt with."""
+    #: it was told something, or something happened in it, that it has not dealt with
+    has_news: bool
 
     def welcome(self, heartbeat: float, number: int) -> None:
         """The scheduler has taken it in, and knows nothing of what it had; `heartbeat` in seconds."""
@@ -111,6 +110,9 @@ class Composition:
             if is_due or self._events:
                 events, self._events = self._events, []
                 for effect in self._core.handle(events, now):
+                    if agent is not None and type(effect) is ev.Send and effect.number == LOCAL_AGENT:
+                        agent.hear(effect.message)
+                        continue
                     wish = self._translate(effect)
                     if wish is not None:
                         yield wish
@@ -122,11 +124,8 @@ class Composition:
             is_due = False
 
     def _translate(self, effect: ev.Effect) -> Wish | None:
-        """What the shell has to do about what the core wants; None if nothing."""
+        """What the shell has to do about what the core wants, but for what this host's agent hears; None if nothing."""
         if type(effect) is ev.Send:
-            if effect.number == LOCAL_AGENT and self._agent is not None:
-                self._agent.hear(effect.message)
-                return None
             return self._acceptor.send(effect.number, effect.message)
         if type(effect) is ev.Forget and effect.number == LOCAL_AGENT:
             self._greet()

@@ -16,11 +16,10 @@ from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import new_number
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello
-from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, LocalAgent
+from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
-from scaler.scheduler.validating import ValidatingCore
 from scaler.transport import Listener, Security, listen, security_of
 from scaler.version import __version__
 
@@ -61,9 +60,9 @@ class Server:
         )
         terms = Terms(
             new_number(), PROTOCOL_VERSION, config.protected,
-            config.heartbeat_interval, min(config.client_timeout, config.agent_timeout), config.max_message_bytes,
+            config.heartbeat_interval, config.client_timeout, config.agent_timeout, config.max_message_bytes,
         )  # fmt: skip
-        core = ValidatingCore(self._core) if config.validate else self._core
+        core = _watched(self._core) if config.validate else self._core
         self._composition = Composition(core, Acceptor(terms, first_number=LOCAL_AGENT + 1))
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
@@ -166,6 +165,12 @@ class Server:
                 logger.error("the standalone store can't be started: %s", error)
         elif isinstance(wish, ev.Stop):
             self._stopping = True
+
+
+def _watched(core: SchedulerCore) -> Core:
+    from scaler.scheduler.validating import ValidatingCore  # here, as few want it and all would load it
+
+    return ValidatingCore(core)
 
 
 def run(config: SchedulerConfig) -> int:

@@ -3,6 +3,8 @@
     P   pickle of (args, kwargs), or of a function
     S   marshal of parts that a user's Serializer made one by one; of a function also the Serializer itself
     G   pickle of a list of graph entries, in the place of a function
+    H   marshal of such a list in which numbers stand for functions and arguments: pickles of the Serializer and of the
+        list, and the parts that the Serializer made of them one by one
 
 An argument that is a reference to an object or to another task's result is a `Slot`: its place in the row's list of
 dependencies. Only whole arguments are; nothing looks for them inside other values.
@@ -17,7 +19,7 @@ from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload as pickling
-from scaler.serialize.entry import Entry
+from scaler.serialize.entry import Entry, is_own, with_parts_replaced
 from scaler.serialize.outofband import Packed, pack
 from scaler.serialize.payload import PROTOCOL, SCALARS
 from scaler.serialize.serializer import Serializer
@@ -96,14 +98,14 @@ def pack_function(function: Callable[..., Any], serializer: AnySerializer | None
     return pack(function, b"P") if serializer is None else Packed(encode_function(function, serializer), [])
 
 
-def encode_entries(entries: list[tuple[Any, ...]]) -> bytes:
+def encode_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | None = None) -> bytes:
     """Return the entries of a run of graph rows as bytes, in the place of a function; see `scaler.serialize.entry`."""
-    return pickling.dumps(entries, b"G")
+    return pickling.dumps(entries, b"G") if serializer is None else _encode_entries_in_parts(entries, serializer)
 
 
-def pack_entries(entries: list[tuple[Any, ...]]) -> Packed:
+def pack_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | None = None) -> Packed:
     """Do as `encode_entries`, with the large buffers of constants apart."""
-    return pack(entries, b"G")
+    return pack(entries, b"G") if serializer is None else Packed(encode_entries(entries, serializer), [])
 
 
 def decode_function(payload: bytes | memoryview, buffers: Iterable[Any] = ()) -> tuple[Any, AnySerializer | None]:
@@ -116,6 +118,8 @@ def decode_function(payload: bytes | memoryview, buffers: Iterable[Any] = ()) ->
         return pickle.loads(body, buffers=buffers), None
     if form == 0x47:
         return [Entry(parts) for parts in pickle.loads(body, buffers=buffers)], None
+    if form == 0x48:
+        return _decode_entries_in_parts(body)
     if form != 0x53:
         raise SerializationError(f"a function of an unknown form {bytes(payload[:1])!r}")
     serializer_part, function_part = marshal.loads(body)
@@ -134,6 +138,44 @@ def _encode_parts(args: tuple[Any, ...], kwargs: dict[str, Any], serializer: Any
         for name, arg in kwargs.items()
     }
     return b"S" + marshal.dumps((arg_parts, kwarg_parts))
+
+
+def _encode_entries_in_parts(entries: list[tuple[Any, ...]], serializer: AnySerializer) -> bytes:
+    parts: list[bytes] = []
+    #: by id: what several rows have travels once
+    numbers: dict[int, int] = {}
+
+    def number_of(value: Any, what: str) -> int:
+        number = numbers.get(id(value))
+        if number is None:
+            number = numbers[id(value)] = len(parts)
+            parts.append(_part(value, serializer, what))
+        return number
+
+    numbered = []
+    for entry in entries:
+        where = f"of the graph's {entry[0]!r}"
+
+        def function_for(function: Any, where: str = where) -> Any:
+            return function if is_own(function) else number_of(function, f"a function {where}")
+
+        def value_for(value: Any, where: str = where) -> Any:
+            return number_of(value, f"an argument {where}")
+
+        numbered.append(with_parts_replaced(entry, function_for, value_for))
+    return b"H" + marshal.dumps((pickling.dumps(serializer), pickling.dumps(numbered), parts))
+
+
+def _decode_entries_in_parts(body: memoryview) -> tuple[list[Entry], AnySerializer]:
+    serializer_part, entries_part, parts = marshal.loads(body)
+    serializer: AnySerializer = pickle.loads(serializer_part)
+    values = [serializer.deserialize(part) for part in parts]
+
+    def function_for(function: Any) -> Any:
+        return values[function] if type(function) is int else function
+
+    entries = pickle.loads(entries_part)
+    return [Entry(with_parts_replaced(entry, function_for, values.__getitem__)) for entry in entries], serializer
 
 
 def _part(value: Any, serializer: AnySerializer, what: str) -> bytes:

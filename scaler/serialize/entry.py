@@ -49,6 +49,35 @@ class Entry:
         return _run_step(parts, values)
 
 
+def with_parts_replaced(
+    parts: tuple[Any, ...], function_for: Callable[[Any], Any], value_for: Callable[[Any], Any]
+) -> tuple[Any, ...]:
+    """Return an entry with something else in the place of each function, and of each argument that is written in it."""
+    if parts[1] is None:
+        return parts[0], None, [_replaced_step(step, function_for, value_for) for step in parts[2]], *parts[3:]
+    return _replaced_step(parts, function_for, value_for)
+
+
+def _replaced_step(
+    step: tuple[Any, ...], function_for: Callable[[Any], Any], value_for: Callable[[Any], Any]
+) -> tuple[Any, ...]:
+    if len(step) == 2:
+        return step[0], function_for(step[1])
+    return step[0], *_replaced_call(step[1:], function_for, value_for)
+
+
+def _replaced_call(
+    call: tuple[Any, ...], function_for: Callable[[Any], Any], value_for: Callable[[Any], Any]
+) -> tuple[Any, ...]:
+    function, args, fill, inner = call
+    kept = {*fill[::2], *[place for place, _ in inner]}
+    if function is with_keywords or function is call_node:
+        kept.add(1)  # names of keywords, or keys
+    replaced = tuple([arg if place in kept else value_for(arg) for place, arg in enumerate(args)])
+    calls = tuple([(place, _replaced_call(deeper, function_for, value_for)) for place, deeper in inner])
+    return function_for(function), replaced, fill, calls
+
+
 def fill_in(
     function: Callable[..., Any], args: Sequence[Any], fill: Sequence[int], inner: Any, values: Sequence[Any]
 ) -> Any:
@@ -131,3 +160,11 @@ def with_keywords(function: Callable[..., Any], names: tuple[str, ...], *args: A
 def call_node(node: Callable[[Mapping[Any, Any]], Any], keys: tuple[Any, ...], *values: Any) -> Any:
     """Call a node object with a mapping of its dependencies' values."""
     return node(dict(zip(keys, values, strict=True)))
+
+
+def is_own(function: Any) -> bool:
+    """Whether it is one of these functions."""
+    return any(function is own for own in _OWN)
+
+
+_OWN = (as_list, as_tuple, as_set, as_frozenset, as_dict, itself, with_keywords, call_node)

@@ -24,6 +24,7 @@ from scaler.errors import (
     SerializationError,
     StoreFull,
     TaskError,
+    TaskFailed,
     TaskTimeout,
     WorkerLost,
     WorkerMemoryExceeded,
@@ -44,6 +45,7 @@ _CLASSES: dict[int, type[BaseException]] = {
     ErrorKind.MEMORY: WorkerMemoryExceeded,
     ErrorKind.FULL: StoreFull,
     ErrorKind.CANCELLED: CancelledError,
+    ErrorKind.PRELOAD: TaskFailed,
 }
 
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

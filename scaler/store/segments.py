@@ -1,4 +1,4 @@
-"""Objects in the directory of a store: write once, map privately, free, use the memory again.
+"""The files of objects, in memory and on disk: write once, map privately, free, use the memory again.
 
     .<name>.<pid>.<n>   being written     ──rename──►  <name>           complete, never changed
     free/<size>-<n>     warm memory       ◄──rename──  .free.<pid>.<n>  being freed

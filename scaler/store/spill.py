@@ -1,4 +1,4 @@
-"""Objects between memory and disk, in a thread of its own.
+"""Moving objects between memory and disk, in a thread of its own, when the agent says so.
 
 Files have the same form in both places, and an object is always whole in one of them: it leaves the one when it is
 complete in the other. Restoring goes before spilling, since rows wait for it.

@@ -1,4 +1,4 @@
-"""What stores say to each other: one struct a message, and bytes behind it.
+"""All that stores, and clients without one, say to each other: one struct a message, and an object's bytes behind it.
 
     one that asks                                       one that has
     HELLO   (address where it can be asked, too)

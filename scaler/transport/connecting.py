@@ -6,18 +6,17 @@ exact ("refused", "no route") where ZeroMQ would go on trying in silence.
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 
-from scaler.config import DEFAULT_MAX_MESSAGE_BYTES
+from scaler import defaults
+from scaler.common.attempts import Attempts
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused
 from scaler.transport import unix
 from scaler.transport.address import Address
 from scaler.transport.port import Connection
 from scaler.transport.security import Security
-
-#: Seconds between attempts while nobody listens: the first pause and the longest.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
 
 def connect(
@@ -27,7 +26,7 @@ def connect(
     *,
     retry: bool = False,
     shortcut: bool = True,
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+    max_message_bytes: int = defaults.MAX_MESSAGE_BYTES,
 ) -> Connection:
     """A connection whose handshake is done. Blocks for at most `timeout` seconds (None: no limit); any thread.
 
@@ -36,18 +35,18 @@ def connect(
     has another key or is no scheduler, `ConnectionTimeout` if it says nothing, `AddressError`.
     """
     wanted = Address.parse(address)
-    deadline = None if timeout is None else time.monotonic() + timeout
-    pause = _FIRST_PAUSE
+    began = time.monotonic()
+    deadline = None if timeout is None else began + timeout
+    attempts = Attempts(began, math.inf if timeout is None else timeout)
     while True:
         try:
             return _attempt(wanted, security, deadline, shortcut and unix.AVAILABLE, max_message_bytes)
         except HandshakeRefused:
             raise
         except ConnectionFailed:
-            if not retry or (deadline is not None and time.monotonic() + pause >= deadline):
+            if not retry or attempts.are_over(time.monotonic()):
                 raise
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        time.sleep(attempts.next_pause())
 
 
 def _attempt(wanted: Address, security: Security, deadline: float | None, shortcut: bool, limit: int) -> Connection:

@@ -1,17 +1,26 @@
-"""`listen`: one address, two doors. The tcp port decides who owns the address; the local socket follows it."""
+"""`listen`: one address, two doors. The tcp port decides who owns the address; the local socket follows it.
+
+ZeroMQ is loaded when the first visitor comes to the tcp port: programs of this machine come by the local socket.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
-from scaler.common.poller import new_poller
-from scaler.config import DEFAULT_MAX_MESSAGE_BYTES
-from scaler.transport import unix
+from scaler import defaults
+from scaler.common.poller import Poller, new_poller
+from scaler.transport import tcp_door, unix
 from scaler.transport.address import Address
 from scaler.transport.port import Listener, Message, Sendable
 from scaler.transport.security import Security
+
+if TYPE_CHECKING:
+    from scaler.transport.zeromq import ZeroMQPeers
 
 
 def listen(
@@ -19,7 +28,7 @@ def listen(
     security: Security,
     *,
     shortcut: bool = True,
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+    max_message_bytes: int = defaults.MAX_MESSAGE_BYTES,
 ) -> Listener:
     """Listen at `address` for every user who has the keys, and (`shortcut`) for this user's programs on this machine.
 
@@ -33,21 +42,24 @@ class _Doors:
     """A `Listener` over both transports."""
 
     def __init__(self, address: Address, security: Security, shortcut: bool, limit: int) -> None:
-        from scaler.transport.zeromq import ZeroMQPeers  # here, so that local clients never load ZeroMQ
-
         numeric = address.resolve()[0]
         self._pid = os.getpid()
         self._poller = new_poller()
         numbers = itertools.count(1)
         new_peer = numbers.__next__
-        self._far = ZeroMQPeers(numeric, security, self._poller, new_peer, limit)
-        self.address = address.with_port(self._far.port)
+        #: until somebody comes to the tcp port
+        self._door: socket.socket | None = tcp_door.open_door(numeric)
+        port = self._door.getsockname()[1]
+        self._poller.add(self._door.fileno())
+        self._far_of = partial(_zeromq_peers, numeric.with_port(port), security, self._poller, new_peer, limit)
+        self._far: ZeroMQPeers | None = None
+        self.address = address.with_port(port)
         self._near: unix.UnixPeers | None = None
         if shortcut:
             try:
-                self._near = unix.listen_unix(numeric.with_port(self._far.port), self._poller, new_peer, limit)
+                self._near = unix.listen_unix(numeric.with_port(port), self._poller, new_peer, limit)
             except BaseException:
-                self._far.close(0)
+                self._door.close()
                 self._poller.close()
                 raise
         self._open = True
@@ -61,25 +73,30 @@ class _Doors:
             if self._near is None or not self._near.handle(fd, events, inbox):
                 far = True
         if far:
-            self._far.receive(inbox)
+            if self._door is not None:
+                self._poller.remove(self._door.fileno())
+                self._far, self._door = self._far_of(self._door), None
+            if self._far is not None:
+                self._far.receive(inbox)
         return inbox
 
     def send(self, peer: int, frames: Sequence[Sendable]) -> None:
         """See `port.Listener`."""
-        if self._near is None or not self._near.send(peer, frames):
+        if (self._near is None or not self._near.send(peer, frames)) and self._far is not None:
             self._far.send(peer, frames)
 
     def closed(self) -> list[int]:
         """See `port.Listener`."""
-        gone, self._far.closed = self._far.closed, []
-        if self._near is not None and self._near.closed:
-            gone += self._near.closed
-            self._near.closed = []
+        gone: list[int] = []
+        for peers in (self._far, self._near):
+            if peers is not None and peers.closed:
+                gone += peers.closed
+                peers.closed = []
         return gone
 
     def disconnect(self, peer: int) -> None:
         """See `port.Listener`."""
-        if self._near is None or not self._near.disconnect(peer):
+        if (self._near is None or not self._near.disconnect(peer)) and self._far is not None:
             self._far.disconnect(peer)
 
     def close(self, linger: float = 1.0) -> None:
@@ -89,5 +106,22 @@ class _Doors:
         self._open = False
         if self._near is not None:
             self._near.close(linger)
-        self._far.close(linger)
+        if self._door is not None:
+            self._poller.remove(self._door.fileno())
+            self._door.close()
+        if self._far is not None:
+            self._far.close(linger)
         self._poller.close()
+
+
+def _zeromq_peers(
+    address: Address,
+    security: Security,
+    poller: Poller,
+    new_peer: Callable[[], int],
+    limit: int,
+    door: socket.socket,
+) -> ZeroMQPeers:
+    from scaler.transport.zeromq import ZeroMQPeers  # here, so that what is local never loads ZeroMQ
+
+    return ZeroMQPeers(door, address, security, poller, new_peer, limit)

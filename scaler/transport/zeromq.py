@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -165,12 +166,18 @@ class ZeroMQConnection:
 
 
 class ZeroMQPeers:
-    """The listener's end: binds, admits, and numbers its peers."""
+    """The listener's end: admits, and numbers its peers."""
 
     def __init__(
-        self, address: Address, security: Security, poller: Poller, new_peer: Callable[[], int], limit: int
+        self,
+        door: socket.socket,
+        address: Address,
+        security: Security,
+        poller: Poller,
+        new_peer: Callable[[], int],
+        limit: int,
     ) -> None:
-        """Bind the numeric `address`. Raises `AddressInUse`, `AddressError`."""
+        """Take over a socket that listens at a numeric address."""
         self._new_peer = new_peer
         self._limit = limit
         self._poller = poller
@@ -199,7 +206,7 @@ class ZeroMQPeers:
                 self._router.curve_server = True
                 self._router.curve_publickey = security.public
                 self._router.curve_secretkey = security.secret
-            self.port = bind(self._router, address)
+            bind(self._router, address, door)
         except BaseException:
             close_all(self._context, [self._router], [self._admission, self._monitor], 0)
             self._waker.close()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
+import socket
 import struct
 from collections.abc import Callable, Sequence
 
 import zmq
 
-from scaler.errors import AddressError, AddressInUse
 from scaler.transport.address import Address
 from scaler.transport.framing import LARGE
 from scaler.transport.port import SLACK_BYTES, Message, Sendable
@@ -81,18 +80,10 @@ def drain(via: zmq.Socket[bytes], receive_one: Callable[[], int]) -> bool:
     return True
 
 
-def bind(router: zmq.Socket[bytes], address: Address) -> int:
-    """Bind and return the port. Raises `AddressInUse`, `AddressError`."""
-    try:
-        router.bind(address.url if address.port else f"{address.url[:-1]}*")
-    except zmq.ZMQError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise AddressInUse(f"another program listens at {address.url}: choose another port") from None
-        if error.errno in (errno.EADDRNOTAVAIL, errno.ENODEV):
-            raise AddressError(f"{address.url}: {address.host} is no address of this machine") from None
-        raise AddressError(f"cannot listen at {address.url}: {error}") from None
-    endpoint = str(router.getsockopt_string(zmq.LAST_ENDPOINT))
-    return int(endpoint.rpartition(":")[2])
+def bind(router: zmq.Socket[bytes], address: Address, door: socket.socket) -> None:
+    """Take over a socket that listens at this address, with whoever has come there already."""
+    router.setsockopt(zmq.USE_FD, door.detach())
+    router.bind(address.url)
 
 
 def send_message(via: zmq.Socket[bytes], frames: Sequence[Sendable]) -> None:

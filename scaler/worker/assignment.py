@@ -10,16 +10,19 @@ from array import array
 from collections import deque
 from itertools import accumulate
 
+from scaler.serialize.call import AnySerializer
 from scaler.worker_protocol.messages import Need, Run
 
 
 class Assignment:
     """The rows of one dispatch, and what they have in common."""
 
-    __slots__ = ("_offsets", "end", "lo", "rows", "run")
+    __slots__ = ("_offsets", "end", "lo", "rows", "run", "serializer")
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        #: the user's, that its function was written by; None until that has been decoded
+        self.serializer: AnySerializer | None = None
         #: the first row that was handed
         self.lo = run.lo
         #: one after the last row that was not taken back

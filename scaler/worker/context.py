@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from scaler.protocol.codes import INLINE_LIMIT
+from scaler.serialize.call import AnySerializer
 from scaler.worker_protocol.messages import Blocked, FromWorker, Unblocked
 from scaler.worker_protocol.socketpair import LARGEST_PAYLOAD
 
@@ -32,6 +33,8 @@ class TaskContext:
     depth: int = 0
     #: the client wants to see what is printed
     stream: bool = False
+    #: its client's, if that has one of the user's: clients made inside inherit it
+    serializer: AnySerializer | None = None
 
 
 class _Worker:

@@ -125,15 +125,18 @@ class Inputs:
                 seen[need] = self._value(*need, serializer, name)
         return [seen[need] for need in needed]
 
-    def shared_values(self, needed: list[Need], name: str) -> list[Any]:
+    def shared_values(self, needed: list[Need], serializer: AnySerializer | None, name: str) -> list[Any]:
         """Return the values of dependencies of a graph's row. Raises Failed.
 
         Other rows of graphs that run here soon are given the same objects, so that what an object finds out about
         itself when it is first used, as pandas' indexes do, is not found out again by every row.
         """
-        return [self._shared(key, name) if index < 0 else self._value(key, index, None, name) for key, index in needed]
+        return [
+            self._shared(key, serializer, name) if index < 0 else self._value(key, index, serializer, name)
+            for key, index in needed
+        ]
 
-    def _shared(self, key: Key, name: str) -> Any:
+    def _shared(self, key: Key, serializer: AnySerializer | None, name: str) -> Any:
         found = self._recent.get(key)
         if found is not None:
             return found[0]
@@ -142,7 +145,7 @@ class Inputs:
             return live.value
         self._decoding.add(key)
         try:
-            value, size = self._load(key, None, name)
+            value, size = self._load(key, serializer, name)
         finally:
             is_known = key in self._decoding
             self._decoding.discard(key)

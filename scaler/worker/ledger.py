@@ -19,9 +19,10 @@ from scaler.protocol import failures
 from scaler.protocol.codes import ERROR, KEEP, PROFILE, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import exception_record
-from scaler.worker import context, peak
+from scaler.worker import context, profiling
 from scaler.worker.assignment import Assignment
 from scaler.worker.inputs import Failed
+from scaler.worker.profiling import NOT_PROFILED, Used
 from scaler.worker_protocol.messages import EndedSpan
 from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, ROW_CELL
 
@@ -54,9 +55,10 @@ class Ledger:
             self._start = assignment.lo
             self.kind = VALUES_EACH if assignment.run.flags & KEEP else VALUES_LIST
             self._page[DISPATCH_CELL] = assignment.run.dispatch
-            # While the function is decoded, its first row is at risk.
+            # While the function is decoded, its first row is at risk, but has not begun.
+            self._page[BEGUN_CELL] = 0
             self._page[ROW_CELL] = assignment.lo + 1
-            self._since = self._page[BEGUN_CELL] = self._clock()
+            self._since = self._clock()
 
     def close(self) -> None:
         """End the account of the assignment: all its rows are finished or were taken back."""
@@ -81,8 +83,8 @@ class Ledger:
             self.cut()
             self._since = self._page[BEGUN_CELL] = self._clock()
 
-    def cut(self, peak_bytes: int = 0) -> None:
-        """Make results of all finished rows."""
+    def cut(self, used: Used = NOT_PROFILED) -> None:
+        """Make results of all finished rows, which have used this."""
         with self.lock:
             count = len(self.values)
             if not count:
@@ -96,15 +98,15 @@ class Ledger:
             now: int = self._page[BEGUN_CELL] if begun >= hi else self._clock()
             if self.kind != VALUES_LIST:
                 sizes, body = array("I", map(len, values)), b"".join(values)
-                self._add(lo, hi, self.kind, now, peak_bytes, sizes, body)
+                self._add(lo, hi, self.kind, now, used, sizes, body)
             else:
                 body = pickle.dumps(values, PROTOCOL)  # of scalars: the form that protocol/value_list.py can cut
                 if len(body) > context.largest_result():
                     record = too_large(len(body)).record
                     for row in range(lo, hi):
-                        self._add(row, row + 1, ERROR, now, peak_bytes, array("I", [len(record)]), record)
+                        self._add(row, row + 1, ERROR, now, used, array("I", [len(record)]), record)
                 else:
-                    self._add(lo, hi, VALUES_LIST, now, peak_bytes, array("I", [len(body)]), body)
+                    self._add(lo, hi, VALUES_LIST, now, used, array("I", [len(body)]), body)
 
     def settle(self, error: BaseException) -> bool:
         """Account for the row that was running when `error` came up; say whether there was one."""
@@ -119,7 +121,7 @@ class Ledger:
             row = self._start
             self._start = row + 1
             size = array("I", [len(record)])
-            self._add(row, row + 1, ERROR, self._clock(), peak.read() if profiled else 0, size, record)
+            self._add(row, row + 1, ERROR, self._clock(), profiling.read() if profiled else NOT_PROFILED, size, record)
             return True
 
     def running(self) -> tuple[int, int] | None:
@@ -139,12 +141,13 @@ class Ledger:
             done, self._done = self._done, []
             return results, done
 
-    def _add(self, lo: int, hi: int, outcome: int, now: int, peak_bytes: int, sizes: array[int], body: bytes) -> None:
+    def _add(self, lo: int, hi: int, outcome: int, now: int, used: Used, sizes: array[int], body: bytes) -> None:
         assert self._assignment is not None
         run = self._assignment.run
         microseconds = max(0, now - self._since) // 1000
         self._since = now
-        fields = run.dispatch, run.client, run.batch, lo, hi, outcome, microseconds, peak_bytes, sizes, body
+        peak, processor_time = used
+        fields = run.dispatch, run.client, run.batch, lo, hi, outcome, microseconds, peak, sizes, body, processor_time
         self._results.append(tuple.__new__(EndedSpan, fields))  # half the price of a call of the class
 
 

@@ -13,10 +13,11 @@ from typing import Any
 from scaler.protocol.codes import PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import SCALARS
 from scaler.serialize.record import exception_record
-from scaler.worker import peak
+from scaler.worker import profiling
 from scaler.worker.assignment import Assignment
 from scaler.worker.inputs import Failed, Inputs
 from scaler.worker.ledger import Clock, Ledger
+from scaler.worker.preloading import Preload
 from scaler.worker.result_writer import Encode, ResultWriter
 from scaler.worker.row_calls import caller, failing
 from scaler.worker_protocol.progress import BEGUN_CELL, ROW_CELL
@@ -36,13 +37,20 @@ class Loops:
     """Makes the loop for an assignment."""
 
     def __init__(
-        self, ledger: Ledger, results: ResultWriter, page: memoryview, clock: Clock, flush: Callable[[], None]
+        self,
+        ledger: Ledger,
+        results: ResultWriter,
+        page: memoryview,
+        clock: Clock,
+        flush: Callable[[], None],
+        preload: Preload,
     ) -> None:
         self._ledger = ledger
         self._results = results
         self._page = page
         self._clock = clock
         self._flush = flush
+        self._preload = preload
         #: a row that begins after this time sends the results before it, ns
         self.flush_at = 0
 
@@ -50,7 +58,10 @@ class Loops:
         """Return what runs the rows of an assignment until it raises."""
         run = assignment.run
         try:
+            if self._preload.failure is not None:
+                raise Failed(self._preload.failure)
             function, serializer = inputs.function(run)
+            assignment.serializer = serializer
             encode = self._results.encoder(assignment, serializer)
             if serializer is not None:
                 self._ledger.collect(VALUES_EACH)
@@ -108,7 +119,7 @@ class Loops:
         while True:
             row = pop()
             page[ROW_CELL] = row + 1
-            peak.reset()
+            profiling.begin()
             page[BEGUN_CELL] = now = clock()
             if now > self.flush_at:
                 self._flush()
@@ -118,7 +129,7 @@ class Loops:
                 ledger.collect(kind)
                 ledger.values.append(data)
                 self._results.reported()
-                ledger.cut(peak.read())
+                ledger.cut(profiling.read())
 
     def _plain(self) -> frozenset[object]:
         """Return the types whose values are collected as they are, whatever their size."""

@@ -22,7 +22,7 @@ def caller(
             return lambda row: function(items[row])
         return lambda row: function(*items[row])
     if run.form == GRAPH:
-        return lambda row: function[row].run(inputs.shared_values(needs(row), name))
+        return lambda row: function[row].run(inputs.shared_values(needs(row), serializer, name))
 
     def call(row: int) -> Any:
         try:

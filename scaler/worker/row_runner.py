@@ -26,6 +26,7 @@ from scaler.worker.inputs import Inputs
 from scaler.worker.ledger import Clock, Ledger
 from scaler.worker.live_values import LiveValues
 from scaler.worker.loops import Loops
+from scaler.worker.preloading import Preload
 from scaler.worker.result_writer import ResultWriter
 from scaler.worker_protocol.messages import (
     Drop,
@@ -72,21 +73,32 @@ class RowRunner:
         self._results = ResultWriter(self._live)
         #: those that are not finished; the first one runs
         self._assignments: deque[Assignment] = deque()
-        self._loops = Loops(self._ledger, self._results, page, clock, self.flush)
+        self._preload = Preload()
+        self._loops = Loops(self._ledger, self._results, page, clock, self.flush, self._preload)
         #: the main thread waits for the socket, and reads it itself
         self._idle = False
         #: the agent wants this worker to end after what it has
         self._quitting = False
         #: called before results are sent
         self.before_flush: Callable[[], None] = lambda: None
+        #: called when the first assignment is done
+        self.after_first: Callable[[], None] = lambda: None
 
     def run(self, wait: Callable[..., object]) -> None:
         """Run rows until the agent says quit. Raises EOFError.
 
         `wait` blocks until there is something to read; with milliseconds it returns something false after them.
         """
+        if self._next(wait):
+            self._run_assignment(self._assignments[0])
+            self.after_first()
         while self._next(wait):
             self._run_assignment(self._assignments[0])
+
+    @property
+    def is_fresh(self) -> bool:
+        """Nothing has run before the row that is being loaded; to be asked within the first assignment."""
+        return bool(self._assignments) and self._assignments[0].next_row() <= self._assignments[0].lo + 1
 
     def recall(self, token: int, keep: int) -> None:
         """Send what is finished, and give back rows that have not begun. `keep` rows stay, with the one that runs."""
@@ -136,14 +148,14 @@ class RowRunner:
     def task(self) -> TaskContext | None:
         """Return the row that the main thread runs, or ran last in the assignment it is in."""
         try:
-            run = self._assignments[0].run
+            assignment = self._assignments[0]
         except IndexError:
             return None
-        row = self._page[ROW_CELL] - 1
+        row, run = self._page[ROW_CELL] - 1, assignment.run
         if row < 0:
             return None
         stream = bool(run.flags & STREAM)
-        return TaskContext(run.client, run.batch + row, run.name, run.priority, 0, stream)
+        return TaskContext(run.client, run.batch + row, run.name, run.priority, 0, stream, assignment.serializer)
 
     def abandon(self) -> None:
         """Have nothing to run any more: this is a process that a task forked."""
@@ -154,6 +166,7 @@ class RowRunner:
     def _next(self, wait: Callable[..., object]) -> bool:
         """Wait for an assignment; say False when there will be none."""
         while True:
+            self._preload.run()
             with self._lock:
                 if not self._assignments:
                     self.flush()
@@ -203,7 +216,13 @@ class RowRunner:
                     return failed
                 traceback.print_exc()  # by a signal handler of the user's, between two rows
 
-    def _run_assignment(self, assignment: Assignment) -> None:
+    def _run_assignment(self, assignment: Assignment, is_raised: bool = False) -> None:
+        if assignment.run.threads > 1 and not is_raised:
+            from scaler.worker.native_threads import raised  # few rows need it, and what it loads takes time
+
+            with raised(assignment.run.threads):
+                self._run_assignment(assignment, True)
+            return
         ledger, failed = self._ledger, False
         if assignment.rows:
             if not self._inputs.knows(assignment.run):

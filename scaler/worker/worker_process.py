@@ -23,17 +23,24 @@ from typing import NoReturn, TextIO
 
 from scaler.worker import context
 from scaler.worker.output import OutputStream
+from scaler.worker.promised_modules import PromisedModules
 from scaler.worker.row_runner import Read, RowRunner
 from scaler.worker_protocol.encoding import read_by_worker
-from scaler.worker_protocol.messages import Drop, Flush, Publish, Ready, Recall, ToWorker
+from scaler.worker_protocol.messages import Drop, Flush, Leaving, Publish, Ready, Recall, ToWorker
+from scaler.worker_protocol.progress import LEFT_CELL
 from scaler.worker_protocol.socketpair import BlockingSender, Receiver
 
 #: Python ignores the first two in every program; nobody can change the others.
 _LEFT_ALONE = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP}
 
 
-def serve(slot: int, task: socket.socket, control: socket.socket, page: memoryview) -> NoReturn:
-    """Be worker number `slot` until the process ends; `page` is its part of the progress page."""
+def serve(
+    slot: int, task: socket.socket, control: socket.socket, page: memoryview, promised: frozenset[str] = frozenset()
+) -> NoReturn:
+    """Be worker number `slot` until the process ends; `page` is its part of the progress page.
+
+    Packages that are `promised` a warm process has or will have; see `promised_modules`.
+    """
     code = 1
     try:
         _become_a_usual_process(f"ScalerWorker-{slot}")
@@ -50,6 +57,8 @@ def serve(slot: int, task: socket.socket, control: socket.socket, page: memoryvi
 
         runner.before_flush = flush_outputs
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
+        if promised:
+            runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke
         threading.Thread(target=_obey, args=(control, runner), name="scaler-control", daemon=True).start()
         sender.send(Ready(os.getpid()))
         poll = select.poll()
@@ -64,6 +73,14 @@ def serve(slot: int, task: socket.socket, control: socket.socket, page: memoryvi
             with contextlib.suppress(Exception):
                 stream.flush()
         os._exit(code)
+
+
+def _make_room(runner: RowRunner, sender: BlockingSender, page: memoryview) -> None:
+    """End for the benefit of a worker that has loaded more, unless this one has run something."""
+    if runner.is_fresh:
+        page[LEFT_CELL] = 1
+        sender.send(Leaving())
+        os._exit(0)
 
 
 def _reader(task: socket.socket) -> Read:
@@ -109,9 +126,16 @@ def _become_a_usual_process(name: str) -> None:
         if number not in _LEFT_ALONE and signal.getsignal(number) not in (signal.SIG_DFL, None):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    atexit._clear()
+    _draw_other_numbers()
     multiprocessing.current_process().name = name
     gc.enable()
+
+
+def _draw_other_numbers() -> None:
+    """Other workers, forked off the same process, shall not draw the same random numbers; Python's own they don't."""
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed()
 
 
 def _end_as_a_usual_process() -> None:

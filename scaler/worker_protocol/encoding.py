@@ -32,6 +32,7 @@ from scaler.worker_protocol.messages import (
     EndedSpan,
     Flush,
     FromWorker,
+    Leaving,
     Output,
     Publish,
     Published,
@@ -77,15 +78,17 @@ def read_by_worker(data: memoryview | bytes) -> ToWorker:
 
 
 # ---- worker to agent -------------------------------------------------------------------------------------------------
-_FROM_WORKER: tuple[type[FromWorker], ...] = (Ready, Results, Returned, Published, Output, Blocked, Unblocked)
-_READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED = (bytes([i]) for i in range(len(_FROM_WORKER)))
+_FROM_WORKER: tuple[type[FromWorker], ...] = (Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving)
+_READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING = (
+    bytes([i]) for i in range(len(_FROM_WORKER))
+)
 
 _PID = Struct("=I")
 #: how many spans, how many dispatches
 _COUNTS = Struct("=II")
-#: dispatch, client, batch, lo, hi, outcome, duration, peak, how many sizes, bytes of the body; they follow, but for the
-#: size of a body that is one part
-_ENDED = Struct("=QIQQQBQQIQ")
+#: dispatch, client, batch, lo, hi, outcome, duration, peak, processor time, how many sizes, bytes of the body; they
+#: follow, but for the size of a body that is one part
+_ENDED = Struct("=QIQQQBQQQIQ")
 #: token, how many spans, whether a row runs, and its dispatch and number
 _RETURNED_HEAD = Struct("=QIBQQ")
 _RETURNED_ROWS = Struct("=QIQQQ")
@@ -116,9 +119,9 @@ def from_worker(message: FromWorker) -> bytes:
 def _write_results(message: Results) -> bytes:
     ended, done = message
     pieces: list[bytes | array[int]] = [_RESULTS, _COUNTS.pack(len(ended), len(done)), array("Q", done)]
-    for dispatch, client, batch, lo, hi, outcome, duration, peak, sizes, body in ended:
+    for dispatch, client, batch, lo, hi, outcome, duration, peak, sizes, body, used in ended:
         parts = len(sizes)
-        pieces.append(_ENDED.pack(dispatch, client, batch, lo, hi, outcome, duration, peak, parts, len(body)))
+        pieces.append(_ENDED.pack(dispatch, client, batch, lo, hi, outcome, duration, peak, used, parts, len(body)))
         if parts != 1:
             pieces.append(sizes)
         pieces.append(body)
@@ -153,6 +156,7 @@ _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Output: _write_output,
     Blocked: lambda message: _BLOCKED,
     Unblocked: lambda message: _UNBLOCKED,
+    Leaving: lambda message: _LEAVING,
 }
 
 
@@ -187,7 +191,7 @@ def _read_results(data: Bytes, at: int) -> Read:
     at += 8 * count
     ended = []
     for _ in range(spans):
-        dispatch, client, batch, lo, hi, outcome, duration, peak, parts, size = _ENDED.unpack_from(data, at)
+        dispatch, client, batch, lo, hi, outcome, duration, peak, used, parts, size = _ENDED.unpack_from(data, at)
         begin = at + _ENDED.size
         if lo >= hi or outcome not in _OUTCOMES or parts != (1 if outcome in _IN_ONE else hi - lo):
             raise MalformedMessage("it tells of no rows, or of no outcome")
@@ -207,7 +211,7 @@ def _read_results(data: Bytes, at: int) -> Read:
             raise MalformedMessage("it is cut off")
         if outcome >= ERROR:
             _check(outcome, hi - lo, sizes, body)
-        fields = dispatch, client, batch, lo, hi, outcome, duration, peak, sizes, body
+        fields = dispatch, client, batch, lo, hi, outcome, duration, peak, sizes, body, used
         ended.append(tuple.__new__(EndedSpan, fields))  # half the price of a call of the class
     return tuple.__new__(Results, (ended, done)), at
 
@@ -271,4 +275,5 @@ _READERS: tuple[Callable[[Bytes, int], Read], ...] = (
     _read_output,
     lambda data, at: (Blocked(), at),
     lambda data, at: (Unblocked(), at),
+    lambda data, at: (Leaving(), at),
 )

@@ -2,7 +2,8 @@
 
     agent ──task socket──────► worker     Run, Drop, Surroundings, Quit              read between two rows
     agent ──control socket───► worker     Recall, Flush, Publish, Drop               read while user code runs
-    worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked
+    worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked,
+                                         Leaving
 
 They are plain tuples with names: made and taken apart at the price of a tuple. `encoding.py` says how they travel.
 """
@@ -54,6 +55,8 @@ class Run(NamedTuple):
     stale: list[Key]
     #: for each row 1 if its client wants the value, 0 if only other rows need it; None: it wants all
     wanted: bytes | None
+    #: how many workers it stands for, whose share of native threads it may have
+    threads: int = 1
 
 
 class Drop(NamedTuple):
@@ -115,6 +118,8 @@ class EndedSpan(NamedTuple):
     #: of the parts of the body, u32, as many as the outcome has
     sizes: array[int]
     body: bytes
+    #: microseconds of processor, all rows together; 0 when not profiled
+    processor_time: int = 0
 
 
 class Results(NamedTuple):
@@ -180,5 +185,9 @@ class Unblocked(NamedTuple):
     """The task that runs goes on."""
 
 
+class Leaving(NamedTuple):
+    """The last word of a worker that has begun none of its rows: one that has loaded what they need does better."""
+
+
 ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish
-FromWorker: TypeAlias = Ready | Results | Returned | Published | Output | Blocked | Unblocked
+FromWorker: TypeAlias = Ready | Results | Returned | Published | Output | Blocked | Unblocked | Leaving

@@ -106,20 +106,17 @@ class QueuingSender:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._waiting: deque[memoryview] = deque()
-
-    def __bool__(self) -> bool:
-        """Say whether something waits for the socket to be writable."""
-        return bool(self._waiting)
+        #: pieces that wait for the socket to be writable
+        self.waiting: deque[memoryview] = deque()
 
     def send(self, message: ToWorker) -> None:
         """Send a message now or later; says nothing when the other end is gone."""
-        self._waiting.extend(map(memoryview, framed(to_worker(message))))
+        self.waiting.extend(map(memoryview, framed(to_worker(message))))
         self.flush()
 
     def flush(self) -> None:
         """Send what the socket takes; to be called when it is writable."""
-        waiting = self._waiting
+        waiting = self.waiting
         while waiting:
             data = waiting[0]
             try:

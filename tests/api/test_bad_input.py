@@ -4,10 +4,9 @@ import os
 import pickle
 import socket
 import sys
-import time
 
 import pytest
-from support import Daemons
+from support import Daemons, within
 
 from scaler import (
     AddressError,
@@ -32,9 +31,8 @@ def double(x):
 
 @pytest.fixture(autouse=True)
 def _at_once():
-    began = time.monotonic()
-    yield
-    assert time.monotonic() - began < 5.0  # generous for a loaded machine
+    with within(5.0):
+        yield
 
 
 class Unpicklable:
@@ -57,20 +55,19 @@ def test_no_scheduler_at_the_address():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    began = time.monotonic()
-    with pytest.raises(ConnectionFailed, match=rf"nothing listens at {address}.*scaler_scheduler {address}"):
+    with (
+        within(1.0),
+        pytest.raises(ConnectionFailed, match=rf"nothing listens at {address}.*scaler_scheduler {address}"),
+    ):
         Client(address)
-    assert time.monotonic() - began < 1
 
 
 def test_something_that_never_answers_is_given_up_after_the_timeout():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        began = time.monotonic()
-        with pytest.raises(ConnectionTimeout):
+        with within(1.5), pytest.raises(ConnectionTimeout):
             Client(f"tcp://127.0.0.1:{silent.getsockname()[1]}", timeout=0.5)
-        assert time.monotonic() - began < 1.5
 
 
 def test_no_address_at_all():

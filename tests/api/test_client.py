@@ -2,10 +2,17 @@
 
 import math
 import pickle
+import re
+import signal
+import time
+from typing import NamedTuple
 
 import pytest
 
 from scaler import Client, ClientClosed, Serializer
+from scaler.client.client import parts_of
+
+WITH_SERIALIZERS = True
 
 
 def add(a, b, c=0):
@@ -32,6 +39,76 @@ def test_map_raises_what_the_first_failing_call_raised(client):
     with pytest.raises(ZeroDivisionError):
         client.map(lambda x: 1 / (x - 50), range(100))
     assert client.map(inc, [1]) == [2]
+
+
+def test_only_plain_tuples_are_argument_lists(client):
+    class Point(NamedTuple):
+        x: int
+        y: int
+
+    class Pair(tuple):
+        __slots__ = ()
+
+    points = [Point(1, 2), Point(3, 4)]
+    assert client.map(lambda point: point.x * point.y, points) == [2, 12]
+    assert client.map(lambda *given: len(given), [Point(1, 2), (1, 2), Pair((1, 2)), 5, ()]) == [1, 2, 1, 1, 0]
+    assert client.map(lambda pair: type(pair).__name__, [Pair((1, 2))]) == ["Pair"]
+    assert client.map(lambda a, b: (a.x, b), points, [5, 6]) == [(1, 5), (3, 6)]
+    assert client.starmap(add, points) == [3, 7]
+
+
+class Unshowable:
+    def __repr__(self):
+        raise RuntimeError("not even this")
+
+
+@pytest.mark.parametrize(
+    ("items", "note"),
+    [
+        ([2, 1, 0, 4], r"while mapping item \[2\]: 0"),
+        ([*range(1, 5000), 0], r"while mapping item \[4999\]: 0"),
+        ([(1, 2), (4, 0)], r"while mapping item \[1\]: \(4, 0\)"),
+        ([1, (4, 0)], r"while mapping item \[1\]: \(4, 0\)"),
+        ([1, "x" * 300_000], r"while mapping item \[1\]: 'x+\.\.\.x+'"),
+        ([Unshowable()], r"while mapping item \[0\]: <Unshowable instance at \w+>"),
+        ([list(range(300_000))], r"while mapping item \[0\]: \[0, 1, 2, 3, 4, 5, \.\.\.\]"),
+    ],
+    ids=["few", "many", "arguments", "mixed", "text", "unshowable", "large"],
+)
+def test_an_error_in_a_map_says_which_item(client, items, note):
+    def divide(x, y=None):
+        return 1 / x if y is None else x / y
+
+    with pytest.raises((ZeroDivisionError, TypeError)) as caught:
+        client.map(divide, items)
+    (said,) = [text for text in caught.value.__notes__ if text.startswith("while mapping")]
+    assert len(said) < 250
+    assert re.fullmatch(note, said)
+
+
+def test_a_map_with_a_reference_says_which_item(client):
+    table = client.send_object([1, 0])
+    with pytest.raises(ZeroDivisionError) as caught:
+        client.map(lambda values, i: 1 / values[i], [(table, 0), (table, 1)])
+    assert caught.value.__notes__[-1].startswith("while mapping item [1]: (<ObjectRef")
+
+
+def test_a_map_that_is_late_says_nothing_of_items(client):
+    with pytest.raises(TimeoutError) as caught:
+        client.map(time.sleep, [0.3], timeout=0.01)
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_arguments_that_do_not_fit_are_refused_where_they_are_given(client):
+    for args, kwargs in (((), {}), ((1, 2, 3, 4), {}), ((1,), {"d": 2}), ((1, 2), {"a": 3})):
+        with pytest.raises(TypeError, match=r"test_client\.add\(\) does not take these arguments"):
+            client.submit(add, *args, **kwargs)
+    with pytest.raises(TypeError, match="missing a required argument: 'b'"):
+        client.submit(add, 1, profiling=True)
+    assert client.submit(add, 1, b=2).result(20) == client.submit(add, c=0, b=1, a=2).result(20) == 3
+    assert client.submit(add, client.submit(inc, 1), 1).result(20) == 3
+    with pytest.raises(TypeError):  # by the task
+        client.submit(math.sqrt, 1, 2).result(20)
 
 
 def test_a_graph_gives_what_was_asked_of_it(client):
@@ -130,3 +207,26 @@ def test_views_share_everything_and_pickle_as_their_client(connect, start_cluste
     assert client.closed
     with pytest.raises(ClientClosed):
         client.submit(inc, 1)
+
+
+def test_a_message_that_is_interrupted_is_sent_first(client, monkeypatch):
+    driver = parts_of(client)[0].driver
+    before, sent = driver._line.connection, []
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in jobs in the background
+    flush = driver._flush
+
+    def interrupt():
+        signal.raise_signal(signal.SIGINT)
+        flush()
+        sent.append(True)
+
+    with driver.lock, monkeypatch.context() as patch:
+        patch.setattr(driver, "_flush", interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                driver.tell()
+        finally:
+            signal.signal(signal.SIGINT, handler)
+    assert sent
+    assert client.submit(pow, 2, 3).result(20) == 8
+    assert driver._line.connection is before

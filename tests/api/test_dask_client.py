@@ -785,7 +785,7 @@ def test_keys_that_the_client_has_are_not_computed_again(client, tmp_path):
 
 def test_what_depends_on_a_cancelled_future_is_cancelled(client, gate):
     holding = client.map(gate.pass_through, range(2), pure=False)
-    first = client.submit(gate.pass_through, 1)
+    first = client.submit(inc, holding[0])
     second = client.submit(inc, first)
     client.cancel(first)
     gate.open()

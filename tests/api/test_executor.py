@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import gc
 import itertools
 import os
@@ -15,9 +16,11 @@ from pathlib import Path
 
 import dask
 import pytest
-from support import ROOT, until
+from support import ROOT, until, within
 
 from scaler import Executor, SerializationError
+
+WITH_SERIALIZERS = True
 
 
 def double(x):
@@ -45,13 +48,19 @@ class Thing:
 
 
 @pytest.fixture
-def pool(cluster):
-    with Executor(address=cluster.address) as pool:
+def new_pool(serializer):
+    """Makes executors."""
+    return functools.partial(Executor, serializer=serializer)
+
+
+@pytest.fixture
+def pool(cluster, new_pool):
+    with new_pool(address=cluster.address) as pool:
         yield pool
 
 
-def test_it_starts_a_cluster_of_its_own_and_ends_it(traces):
-    with Executor(2) as pool:
+def test_it_starts_a_cluster_of_its_own_and_ends_it(new_pool, traces):
+    with new_pool(2) as pool:
         assert isinstance(pool, concurrent.futures.Executor)
         assert pool.submit(double, 4).result(20) == 8
         assert len(set(pool.map(lambda _: (time.sleep(0.01), os.getpid())[1], range(50)))) == 2
@@ -79,6 +88,50 @@ def test_map_gives_results_before_one_that_fails(pool):
         next(results)
 
 
+@pytest.mark.parametrize("options", [{}, {"chunksize": 7}, {"buffersize": 2}, {"chunksize": 7, "buffersize": 2}])
+@pytest.mark.parametrize("rows", [60, 2000])
+def test_an_error_of_a_map_says_which_item(pool, options, rows):
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(pool.map(lambda x: 1 // (50 - x), range(rows), **options))
+    assert caught.value.__notes__ == ["while mapping item [50]: 50"]
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(pool.map(divmod, [1] * rows, range(50, 50 - rows, -1), **options))
+    assert caught.value.__notes__ == ["while mapping item [50]: (1, 0)"]
+
+
+def test_an_error_of_a_map_says_which_item_after_an_initializer(new_pool, cluster):
+    with new_pool(address=cluster.address, initializer=double, initargs=(1,)) as pool:
+        for size in (1, 3):
+            with pytest.raises(ZeroDivisionError) as caught:
+                list(pool.map(lambda x: 1 // (5 - x), range(8), chunksize=size))
+            assert caught.value.__notes__ == ["while mapping item [5]: 5"]
+
+
+def test_items_are_not_kept_longer_than_their_results(pool):
+    items = [Thing() for _ in range(20)]
+    seen = [weakref.ref(item) for item in items]
+    for options in ({"chunksize": 5}, {}):
+        results = pool.map(type, iter(items), **options)
+        for _ in range(10):
+            next(results)
+        if options:
+            del items[:]
+            gc.collect()
+            assert [ref() is None for ref in seen[:9]] == [True] * 9
+            items.extend(Thing() for _ in range(20))
+            seen = [weakref.ref(item) for item in items]
+    del items[:]
+    gc.collect()
+    assert [ref() is None for ref in seen[:9]] == [True] * 9
+    results.close()
+
+
+def test_arguments_that_do_not_fit_are_the_futures_error(pool):
+    """As with the standard executors."""
+    with pytest.raises(TypeError, match="positional argument"):
+        pool.submit(double).result(20)
+
+
 def test_map_raises_timeout_error(pool):
     with pytest.raises(TimeoutError):
         list(pool.map(time.sleep, [0.5], timeout=0.05))
@@ -91,26 +144,25 @@ def test_keywords_that_the_client_knows_are_passed_on(pool):
     ]
 
 
-def test_shutdown_waits_for_what_is_under_way(cluster):
-    pool = Executor(address=cluster.address)
+def test_shutdown_waits_for_what_is_under_way(new_pool, cluster):
+    pool = new_pool(address=cluster.address)
     futures = [pool.submit(time.sleep, 0.05) for _ in range(4)]
     pool.shutdown()
     assert all(future.done() and not future.cancelled() for future in futures)
 
 
-def test_shutdown_can_cancel_what_has_not_begun(cluster):
-    pool = Executor(address=cluster.address)
+def test_shutdown_can_cancel_what_has_not_begun(new_pool, cluster):
+    pool = new_pool(address=cluster.address)
     futures = [pool.submit(time.sleep, 0.2) for _ in range(50)]
-    began = time.monotonic()
-    pool.shutdown(cancel_futures=True)
-    assert time.monotonic() - began < 3
+    with within(3.0):
+        pool.shutdown(cancel_futures=True)
     assert all(future.done() for future in futures)
     assert sum(future.cancelled() for future in futures) > 30
 
 
-def test_what_workers_are_there_for_is_not_cancelled(traces):
+def test_what_workers_are_there_for_is_not_cancelled(new_pool, traces):
     for _ in range(5):
-        pool = Executor(2)
+        pool = new_pool(2)
         futures = [pool.submit(time.sleep, 0.01) for _ in range(50)]
         pool.shutdown(cancel_futures=True)
         assert all(future.done() for future in futures)
@@ -118,17 +170,18 @@ def test_what_workers_are_there_for_is_not_cancelled(traces):
         assert sum(future.cancelled() for future in futures) > 20
 
 
-def test_shutdown_without_waiting_lets_the_tasks_end(cluster):
-    pool = Executor(address=cluster.address)
-    future = pool.submit(time.sleep, 0.1)
-    began = time.monotonic()
+def test_shutdown_without_waiting_lets_the_tasks_end(new_pool, cluster, tmp_path):
+    pool = new_pool(address=cluster.address)
+    mark = tmp_path / "mark"
+    future = pool.submit(when, str(mark))
     pool.shutdown(wait=False)
-    assert time.monotonic() - began < 0.1
-    assert future.result(20) is None
+    assert not future.done()
+    mark.touch()
+    assert future.result(20) == str(mark)
 
 
-def test_shutdown_that_waits_comes_after_one_that_does_not(start_cluster, tmp_path):
-    pool = Executor(address=start_cluster(1).address)
+def test_shutdown_that_waits_comes_after_one_that_does_not(new_pool, start_cluster, tmp_path):
+    pool = new_pool(address=start_cluster(1).address)
     future = pool.submit(when, str(tmp_path / "file"))
     pool.shutdown(wait=False)
     threading.Timer(0.1, (tmp_path / "file").touch).start()
@@ -137,8 +190,8 @@ def test_shutdown_that_waits_comes_after_one_that_does_not(start_cluster, tmp_pa
     assert pool.client.closed
 
 
-def test_calls_that_race_with_shutdown_end_or_are_refused(cluster):
-    pool = Executor(address=cluster.address)
+def test_calls_that_race_with_shutdown_end_or_are_refused(new_pool, cluster):
+    pool = new_pool(address=cluster.address)
     taken, refused = [], threading.Event()
 
     def submit():
@@ -154,8 +207,8 @@ def test_calls_that_race_with_shutdown_end_or_are_refused(cluster):
 
 
 # ---- map -------------------------------------------------------------------------------------------------------------
-def test_map_yields_each_result_when_it_is_there(cluster, tmp_path):
-    with Executor(address=cluster.address) as pool:
+def test_map_yields_each_result_when_it_is_there(new_pool, cluster, tmp_path):
+    with new_pool(address=cluster.address) as pool:
         last = str(tmp_path / "last")
         results = pool.map(when, [None] * 20 + [last])
         assert [next(results) for _ in range(20)] == [None] * 20
@@ -163,30 +216,28 @@ def test_map_yields_each_result_when_it_is_there(cluster, tmp_path):
         assert list(results) == [last]
 
 
-def test_the_time_of_map_runs_from_its_call_and_what_is_there_is_yielded(cluster, tmp_path):
-    with Executor(address=cluster.address) as pool:
+def test_the_time_of_map_runs_from_its_call_and_what_is_there_is_yielded(new_pool, cluster, tmp_path):
+    with new_pool(address=cluster.address) as pool:
         results = pool.map(when, [None, None, str(tmp_path / "never")] + [None] * 50, timeout=1.0)
         time.sleep(1.0)
         with contextlib.closing(results):
             assert [next(results), next(results)] == [None, None]
-            began = time.monotonic()
-            with pytest.raises(TimeoutError):
+            with within(0.9), pytest.raises(TimeoutError):
                 next(results)
-            assert time.monotonic() - began < 0.9
         (tmp_path / "never").touch()
 
 
-def test_a_map_that_is_ended_early_cancels_what_has_not_begun(start_cluster, tmp_path):
+def test_a_map_that_is_ended_early_cancels_what_has_not_begun(new_pool, start_cluster, tmp_path):
     log = str(tmp_path / "log")
-    with Executor(address=start_cluster(1).address) as pool:
+    with new_pool(address=start_cluster(1).address) as pool:
         results = pool.map(lambda n: (appended(log, n), time.sleep(0.02)), range(500))
         next(results)
         results.close()
     assert len(Path(log).read_text().split()) < 100
 
 
-def test_map_with_a_buffer_reads_only_so_many_items_ahead(cluster):
-    with Executor(address=cluster.address) as pool:
+def test_map_with_a_buffer_reads_only_so_many_items_ahead(new_pool, cluster):
+    with new_pool(address=cluster.address) as pool:
         numbers = itertools.count()
         results = pool.map(double, numbers, buffersize=4)
         assert next(numbers) == 4
@@ -199,22 +250,22 @@ def test_map_with_a_buffer_reads_only_so_many_items_ahead(cluster):
                 pool.map(double, [1], buffersize=wrong)
 
 
-def test_a_map_keeps_the_executor_that_it_needs(traces):
-    assert list(Executor(1).map(double, range(20), buffersize=2)) == list(range(0, 40, 2))
+def test_a_map_keeps_the_executor_that_it_needs(new_pool, traces):
+    assert list(new_pool(1).map(double, range(20), buffersize=2)) == list(range(0, 40, 2))
     gc.collect()
     traces.check(10.0)
 
 
-def test_many_rows_and_chunks_are_those_of_few(cluster):
-    with Executor(address=cluster.address) as pool:
+def test_many_rows_and_chunks_are_those_of_few(new_pool, cluster):
+    with new_pool(address=cluster.address) as pool:
         rows = range(5000)
         assert list(pool.map(double, rows)) == [2 * n for n in rows]
         assert list(pool.map(divmod, rows, rows[1:], chunksize=77)) == [divmod(n, n + 1) for n in rows[:-1]]
         assert list(pool.map(double, rows, chunksize=77, buffersize=3)) == [2 * n for n in rows]
 
 
-def test_a_chunk_that_fails_comes_after_those_before_it(cluster):
-    with Executor(address=cluster.address) as pool:
+def test_a_chunk_that_fails_comes_after_those_before_it(new_pool, cluster):
+    with new_pool(address=cluster.address) as pool:
         results = pool.map(lambda n: 1 // (25 - n), range(100), chunksize=10, buffersize=2)
         assert len(list(itertools.islice(results, 20))) == 20
         with pytest.raises(ZeroDivisionError):
@@ -222,9 +273,9 @@ def test_a_chunk_that_fails_comes_after_those_before_it(cluster):
 
 
 # ---- the end without shutdown ----------------------------------------------------------------------------------------
-def test_a_forgotten_executor_lets_its_tasks_end_and_goes(traces, tmp_path):
+def test_a_forgotten_executor_lets_its_tasks_end_and_goes(new_pool, traces, tmp_path):
     gate = str(tmp_path / "gate")
-    pool = Executor(1)
+    pool = new_pool(1)
     future, forgotten = pool.submit(when, gate), weakref.ref(pool)
     results = pool.map(double, range(2000))
     del pool
@@ -280,6 +331,7 @@ def test_a_forked_child_does_not_wait_for_its_parents_executor(scripts):
 
 # ---- what is submitted -----------------------------------------------------------------------------------------------
 def test_the_object_of_a_method_is_not_kept(cluster):
+    """A serializer of the user's would have to write what stands for it."""
     with Executor(address=cluster.address) as pool:
         thing = Thing()
         thing.itself = thing
@@ -291,8 +343,8 @@ def test_the_object_of_a_method_is_not_kept(cluster):
         assert gone() is None
 
 
-def test_errors_around_a_method_are_those_of_a_function(cluster):
-    with Executor(address=cluster.address) as pool:
+def test_errors_around_a_method_are_those_of_a_function(new_pool, cluster):
+    with new_pool(address=cluster.address) as pool:
         thing = Thing()
         with pytest.raises(LookupError, match="of a method") as info:
             pool.submit(thing.fail).result(20)
@@ -302,20 +354,20 @@ def test_errors_around_a_method_are_those_of_a_function(cluster):
             pool.submit(thing.fail)
 
 
-def test_a_task_runs_a_method_that_it_submits_and_waits_for(cluster):
+def test_a_task_runs_a_method_that_it_submits_and_waits_for(new_pool, cluster):
     def outer(address):
         with Executor(address=address) as inner:
             return [future.result() for future in [inner.submit(Thing().method, n) for n in range(5)]]
 
-    with Executor(address=cluster.address) as pool:
+    with new_pool(address=cluster.address) as pool:
         assert pool.submit(outer, cluster.address).result(30) == list(range(5))
 
 
 # ---- in other hands --------------------------------------------------------------------------------------------------
-def test_an_event_loop_runs_functions_in_it(cluster):
+def test_an_event_loop_runs_functions_in_it(new_pool, cluster):
     async def main():
         loop = asyncio.get_running_loop()
-        with Executor(address=cluster.address) as pool:
+        with new_pool(address=cluster.address) as pool:
             numbers = [loop.run_in_executor(pool, double, n) for n in range(10)]
             with pytest.raises(ZeroDivisionError):
                 await loop.run_in_executor(pool, divmod, 1, 0)
@@ -324,13 +376,13 @@ def test_an_event_loop_runs_functions_in_it(cluster):
     assert asyncio.run(main()) == list(range(0, 20, 2))
 
 
-def test_dask_computes_in_it(cluster):
-    with Executor(3, address=cluster.address) as pool:
+def test_dask_computes_in_it(new_pool, cluster):
+    with new_pool(3, address=cluster.address) as pool:
         assert pool._max_workers == 3
         parts = [dask.delayed(double)(n) for n in range(20)]
         assert dask.compute(dask.delayed(sum)(parts), scheduler=pool) == (380,)
         assert os.getpid() not in dask.compute(*[dask.delayed(os.getpid)() for _ in range(3)], scheduler=pool)
-    with Executor(address=cluster.address) as pool:
+    with new_pool(address=cluster.address) as pool:
         assert pool._max_workers == 2
 
 
@@ -342,38 +394,38 @@ def test_the_page_for_those_who_come_from_a_process_pool_holds(scripts):
 
 
 # ---- initializers ----------------------------------------------------------------------------------------------------
-def test_the_initializer_runs_once_in_each_worker(traces, tmp_path):
+def test_the_initializer_runs_once_in_each_worker(new_pool, traces, tmp_path):
     log = str(tmp_path / "log")
 
     def note(path, text):
         appended(path, f"{os.getpid()} {text}")
 
-    with Executor(2, initializer=note, initargs=(log, "hello")) as pool:
+    with new_pool(2, initializer=note, initargs=(log, "hello")) as pool:
         pids = set(pool.map(lambda _: (time.sleep(0.005), os.getpid())[1], range(100)))
     with open(log) as file:
         lines = file.read().splitlines()
     assert sorted(lines) == sorted(f"{pid} hello" for pid in pids)
     with pytest.raises(TypeError, match="callable"):
-        Executor(1, initializer="no function")
+        new_pool(1, initializer="no function")
 
 
-def test_each_executor_has_its_own_initializer(start_cluster, tmp_path):
+def test_each_executor_has_its_own_initializer(new_pool, start_cluster, tmp_path):
     log, address = str(tmp_path / "log"), start_cluster(1).address
     for _ in range(2):
-        with Executor(address=address, initializer=appended, initargs=(log, "here")) as pool:
+        with new_pool(address=address, initializer=appended, initargs=(log, "here")) as pool:
             assert [pool.submit(lambda n: n, n).result(20) for n in range(5)] == list(range(5))
             assert list(pool.map(double, range(5), chunksize=2)) == list(range(0, 10, 2))
     assert Path(log).read_text() == "here\n" * 2
 
 
-def test_an_initializer_that_raises_breaks_the_executor(traces, tmp_path, caplog):
+def test_an_initializer_that_raises_breaks_the_executor(new_pool, traces, tmp_path, caplog):
     gate = str(tmp_path / "gate")
 
     def raising(path):
         when(path)
         raise LookupError("not here")
 
-    pool = Executor(2, initializer=raising, initargs=(gate,))
+    pool = new_pool(2, initializer=raising, initargs=(gate,))
     futures = [pool.submit(double, n) for n in range(50)]
     called = []
     futures[-1].add_done_callback(called.append)
@@ -393,7 +445,7 @@ def test_an_initializer_that_raises_breaks_the_executor(traces, tmp_path, caplog
     pool.shutdown()
 
 
-def test_one_worker_that_cannot_be_prepared_ends_the_tasks_of_all(traces, tmp_path):
+def test_one_worker_that_cannot_be_prepared_ends_the_tasks_of_all(new_pool, traces, tmp_path):
     first, gate = str(tmp_path / "first"), str(tmp_path / "gate")
 
     def second_raises(path):
@@ -402,7 +454,7 @@ def test_one_worker_that_cannot_be_prepared_ends_the_tasks_of_all(traces, tmp_pa
         except FileExistsError:
             raise LookupError("second") from None
 
-    pool = Executor(2, initializer=second_raises, initargs=(first,))
+    pool = new_pool(2, initializer=second_raises, initargs=(first,))
     futures = [pool.submit(when, gate) for _ in range(10)]
     done, _ = concurrent.futures.wait(futures, timeout=20)
     assert {type(future.exception()).__name__ for future in done} == {"InitializerFailed"}
@@ -411,7 +463,7 @@ def test_one_worker_that_cannot_be_prepared_ends_the_tasks_of_all(traces, tmp_pa
     pool.shutdown()
 
 
-def test_a_broken_executor_in_a_task_does_not_break_the_one_around_it(cluster):
+def test_a_broken_executor_in_a_task_does_not_break_the_one_around_it(new_pool, cluster):
     def outer(address):
         def raising():
             raise LookupError("inner")
@@ -419,7 +471,7 @@ def test_a_broken_executor_in_a_task_does_not_break_the_one_around_it(cluster):
         with Executor(address=address, initializer=raising) as inner:
             return inner.submit(abs, 1).result()
 
-    with Executor(address=cluster.address, initializer=double, initargs=(1,)) as pool:
+    with new_pool(address=cluster.address, initializer=double, initargs=(1,)) as pool:
         with pytest.raises(BrokenProcessPool, match="inner"):
             pool.submit(outer, cluster.address).result(30)
         assert pool._broken is False

@@ -7,11 +7,14 @@ import os
 import signal
 import threading
 import time
+from contextlib import nullcontext
 
 import pytest
-from support import until
+from support import until, within
 
-from scaler import Client, TaskTimeout, WorkerLost
+from scaler import Client, Executor, TaskTimeout, WorkerLost
+
+WITH_SERIALIZERS = True
 
 
 def double(x):
@@ -92,14 +95,13 @@ def test_futures_can_be_awaited(client):
 def test_a_timeout_bounds_a_wait_and_loses_nothing(client, tmp_path):
     marks, futures = occupy(client, tmp_path)
     waiting = client.submit(double, 3)
-    began = time.monotonic()
-    with pytest.raises(TimeoutError):
-        waiting.result(0.05)
-    with pytest.raises(TimeoutError):
-        waiting.exception(0.05)
-    with pytest.raises(TimeoutError):
-        client.map(double, range(10), timeout=0.05)
-    assert time.monotonic() - began < 2
+    with within(2.0):
+        with pytest.raises(TimeoutError):
+            waiting.result(0.05)
+        with pytest.raises(TimeoutError):
+            waiting.exception(0.05)
+        with pytest.raises(TimeoutError):
+            client.map(double, range(10), timeout=0.05)
     for mark in marks:
         mark.unlink()
     assert waiting.result(20) == 6
@@ -186,12 +188,11 @@ def test_the_users_exception_comes_back_with_the_remote_traceback(client):
 
 
 def test_a_task_over_its_timeout_fails_alone(client):
-    began = time.monotonic()
-    slow = client.with_options(timeout=0.2).submit(time.sleep, 100)
-    quick = [client.submit(double, x) for x in range(20)]
-    with pytest.raises(TaskTimeout, match="sleep"):
-        slow.result(20)
-    assert time.monotonic() - began < 5
+    with within(5.0):
+        slow = client.with_options(timeout=0.2).submit(time.sleep, 100)
+        quick = [client.submit(double, x) for x in range(20)]
+        with pytest.raises(TaskTimeout, match="sleep"):
+            slow.result(20)
     assert [future.result(20) for future in quick] == [2 * x for x in range(20)]
     assert client.with_options(timeout=30).submit(double, 2).result(20) == 4
 
@@ -222,17 +223,30 @@ def test_larger_priorities_run_first(client, tmp_path):
             file.write(text)
 
     futures = [client.with_options(priority=p).submit(note, str(p)) for p in (1, 3, 2, 0) for _ in range(3)]
+    assert client.submit(double, 0).cancel()  # it is answered behind them: all are where they wait
     marks[0].unlink()
     concurrent.futures.wait(futures, timeout=20)
     marks[1].unlink()
     with open(log) as file:
-        assert file.read() == "333222111000"
+        noted = file.read()
+    assert sorted(noted) == sorted("333222111000")
+    # one of a function of which nothing is known may be with the agent before the others have come
+    orders = [noted[:i] + noted[i + 1 :] for i in range(len(noted))]
+    assert any(list(order) == sorted(order, reverse=True) for order in orders), noted
 
 
-@pytest.mark.parametrize("options", [{"retries": -1}, {"timeout": 0}, {"timeout": -1}])
+@pytest.mark.parametrize(
+    "options", [{"retries": -1}, {"timeout": 0}, {"timeout": -1}, {"threads": 0}, {"threads": 1 << 40}]
+)
 def test_options_that_make_no_sense_are_refused(client, options):
     with pytest.raises(ValueError, match=next(iter(options))):
         client.with_options(**options)
+
+
+@pytest.mark.parametrize("threads", [1.5, "4", [2]])
+def test_threads_are_a_whole_number(client, threads):
+    with pytest.raises(TypeError, match="threads must be a whole number"):
+        client.with_options(threads=threads)
 
 
 def test_tasks_are_in_the_main_thread_and_may_use_signals_and_asyncio(client):
@@ -336,3 +350,27 @@ def test_callbacks_that_wait_end_when_the_client_is_closed(client):
     others[0].add_done_callback(lambda _: seen.append([other.cancelled() for other in others]))
     client.disconnect()
     assert seen == [[True] * 20]
+
+
+@pytest.mark.parametrize("of", ["client", "executor"])
+def test_a_task_that_runs_for_a_while_is_known_to_run(of, client, cluster, tmp_path):
+    """A program that polls `running` goes on; short tasks are never said to run."""
+
+    def wait_for(path):
+        while not path.exists():
+            time.sleep(0.01)
+        return 5
+
+    with Executor(address=cluster.address) if of == "executor" else nullcontext(client) as pool:
+        future = pool.submit(wait_for, tmp_path / "go")
+        try:
+            until = time.monotonic() + 20
+            while not future.running():
+                assert time.monotonic() < until, "it is not known to run"
+                time.sleep(0.01)
+            assert not future.done()
+            assert not future.cancel()
+        finally:
+            (tmp_path / "go").touch()
+        assert future.result(20) == 5
+        assert not future.running()

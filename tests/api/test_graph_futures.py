@@ -15,6 +15,8 @@ from support.waiting import until
 from scaler import Client
 from scaler.graph import from_tuples
 
+WITH_SERIALIZERS = True
+
 
 def add(*values):
     return sum(values)

@@ -6,9 +6,16 @@ import time
 from concurrent.futures import FIRST_COMPLETED, wait
 from pathlib import Path
 
+import numpy
 import pytest
+from support.serializers import Prefixed
+
+from scaler import Client
+from scaler.extension import serializer_of
 
 DEADLINE = 20
+
+WITH_SERIALIZERS = True
 
 
 def inc(x):
@@ -85,8 +92,6 @@ def test_results_come_as_they_are_made(client, tmp_path):
 
 
 def test_a_task_builds_a_graph_and_runs_it(cluster, client):
-    from scaler import Client
-
     def build(n):
         graph = {("leaf", i): (inc, i) for i in range(n)}
         graph["sum"] = (sum, list(graph))
@@ -95,6 +100,47 @@ def test_a_task_builds_a_graph_and_runs_it(cluster, client):
 
     graph = {"n": 10, "total": (build, "n"), "more": (inc, "total")}
     assert client.get(graph, ["more"]) == {"more": 56}
+
+
+def test_a_client_made_in_a_task_has_the_serializer_of_the_tasks_client(client, serializer):
+    def look(inner):
+        with Client() as made:
+            one = made.submit(operator.mul, 2, 3)
+            (two,) = made.submit_graph({"a": one, "b": (operator.add, "a", 1)}, ["b"])
+            return [kind and kind.__name__ for kind in map(serializer_of, (made, inner))], two.result(DEADLINE)
+
+    name = serializer and serializer.__name__
+    assert client.submit(look, client).result(DEADLINE) == ([name, name], 7)
+    assert client.get({"seen": (look, client)}, ["seen"]) == {"seen": ([name, name], 7)}
+    assert client.submit(lambda: client.submit(look, client).result()).result(DEADLINE) == ([name, name], 7)
+
+
+def test_a_client_of_another_kind_stays_what_it_is_in_a_task(client, cluster):
+    def look(other):
+        kind = serializer_of(other)
+        return kind and kind.__name__, other.submit(inc, 1).result()
+
+    for kind, name in ((None, None), (Prefixed, "Prefixed")):
+        with Client(cluster.address, serializer=kind) as other:
+            assert client.submit(look, other).result(DEADLINE) == (name, 2)
+
+
+def test_large_values_of_all_kinds_are_in_graphs(client):
+    array, factor = numpy.arange(100_000), bytes(200_000)
+    sent = client.send_object(array)
+    graph = {
+        "constant": array, "sum": (numpy.sum, "constant"), "inside": (numpy.sum, array), "again": (numpy.sum, sent),
+        "closure": (lambda x: x + len(factor), "sum"), "made": (numpy.negative, "constant"), "end": (numpy.sum, "made"),
+        "listed": (sum, [(len, array), "sum", 1]), ("text", 1): "x" * 150_000, "length": (len, ("text", 1)),
+    }  # fmt: skip
+    total = int(array.sum())
+    assert client.get(graph, ["sum", "inside", "again", "closure", "end", "listed", "length"]) == {
+        "sum": total, "inside": total, "again": total, "closure": total + 200_000, "end": -total,
+        "listed": 100_000 + total + 1, "length": 150_000,
+    }  # fmt: skip
+    made, constant = client.submit_graph(graph, ["made", "constant"])
+    assert (made.result(DEADLINE) == -array).all()
+    assert (constant.result(DEADLINE) == array).all()
 
 
 def test_missing_keys_and_cycles_are_named_before_anything_runs(client, tmp_path):
@@ -107,3 +153,21 @@ def test_missing_keys_and_cycles_are_named_before_anything_runs(client, tmp_path
     with pytest.raises(KeyError, match="nowhere"):
         client.get(graph, ["first", "nowhere"])
     assert not os.path.exists(log)
+
+
+def test_the_calls_of_a_chain_are_tried_again_one_by_one(client, tmp_path):
+    """So they have each the time of a timeout, too."""
+    log = tmp_path / "log"
+
+    def first(log=log):
+        with log.open("a") as file:
+            file.write("first ")
+
+    def second(_, log=log):
+        with log.open("a") as file:
+            file.write("second ")
+        if log.read_text().count("second") == 1:
+            raise OSError("not yet")
+
+    client.with_options(retries=1).get({"a": (first,), "b": (second, "a"), "c": (type, "b")}, "c")
+    assert log.read_text() == "first second second "

@@ -136,8 +136,11 @@ def test_memory_that_nobody_needs_any_more_is_let_go_of(client):
 
 
 def test_an_argument_that_cannot_be_pickled_is_named_beside_large_ones(client):
-    with pytest.raises(SerializationError, match=r"argument 'bad' of .*first"):
-        client.submit(first, np.ones(NUMBERS), bad=(number for number in ()))
+    def takes_both(array, bad):
+        return first(array)
+
+    with pytest.raises(SerializationError, match=r"argument 'bad' of .*takes_both"):
+        client.submit(takes_both, np.ones(NUMBERS), bad=(number for number in ()))
 
 
 def test_a_full_store_names_the_argument_its_size_and_the_room(client, monkeypatch):

@@ -8,17 +8,20 @@ import warnings
 from concurrent.futures import Future
 
 import dask
+import dask.array as da
 import numpy
 import pytest
 from dask import _task_spec as spec
 from dask.callbacks import Callback
 from dask.delayed import delayed
+from support.serializers import Prefixed
 
 import scaler.extension
 from scaler.errors import CycleError
+from scaler.extension import serializer_of
 from scaler.graph import plan
 from scaler.serialize.call import decode_function, encode_entries
-from scaler_dask import scaler_get
+from scaler_dask import get_client, scaler_get
 from scaler_dask.translate import translate
 
 
@@ -95,6 +98,28 @@ def add(x, y):
 
 def fail(x):
     raise LookupError(f"no {x}")
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_a_serializer_of_the_users_writes_whole_collections(array):
+    options = {"scheduler": scaler_get, "serializer": Prefixed}
+    if array:
+        x = da.arange(30_000, chunks=10_000)
+        assert int(((x + 1).sum() * 2).compute(**options)) == 2 * sum(range(1, 30_001))
+    else:
+        total = dask.delayed(sum)([dask.delayed(add)(n, y=1) for n in range(20)])
+        assert dask.compute(total, total, **options) == (210, 210)
+
+
+def test_a_task_computes_a_collection_with_the_serializer_of_its_client(cluster):
+    def inner():
+        return dask.delayed(add)(1, 2).compute(scheduler=scaler_get), serializer_of(get_client().engine).__name__
+
+    with scaler.Client(cluster.address, serializer=Prefixed) as client:
+        assert client.submit(inner).result(20) == (3, "Prefixed")
+        assert dask.delayed(inner)().compute(scheduler=scaler_get, client=client) == (3, "Prefixed")
+        with pytest.raises(ValueError, match="`client` or `serializer`"):
+            scaler_get(GRAPH, "x", client=client, serializer=scaler.Serializer)
 
 
 GRAPH = {
@@ -297,14 +322,14 @@ def test_exceptions_end_with_the_frames_of_the_task():
 
 
 def test_annotations_are_options_of_the_tasks_they_are_made_for(fake):
-    with dask.annotate(priority=3, retries=1, resources={"GPU": 1}):
+    with dask.annotate(priority=3, retries=1, resources={"GPU": 1}, threads=4):
         one = delayed(inc)(1)
     with dask.annotate(priority=lambda key: 6.5, retries=0, resources={"disk": 2}, workers=["somewhere"]):
         other = delayed(inc)(2)
     both = delayed(add)(one, other)
     assert both.compute(scheduler=functools.partial(scaler_get, client=fake)) == 5
     assert fake.options == {
-        one.key: {"priority": 3, "retries": 1, "capabilities": ["GPU"]},
+        one.key: {"priority": 3, "retries": 1, "capabilities": ["GPU"], "threads": 4},
         other.key: {"priority": 7, "capabilities": ["disk"]},
     }
     assert len(fake.plans[-1].runs) == 3

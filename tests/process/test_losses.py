@@ -9,7 +9,7 @@ import time
 
 import psutil
 import pytest
-from support import until, workers_of
+from support import until, within, workers_of
 
 from scaler import WorkerLost
 from scaler.extension import submit_map
@@ -62,11 +62,10 @@ def test_a_killed_worker_is_replaced_at_once(start_cluster, connect):
     cluster = start_cluster(1)
     client = connect(cluster)
     pid = client.submit(os.getpid).result(20)
-    began = time.monotonic()
-    os.kill(pid, signal.SIGKILL)
-    new = client.submit(os.getpid)
-    assert new.result(20) != pid or client.submit(os.getpid).result(20) != pid
-    assert time.monotonic() - began < 1.0  # the bench measures; a loaded machine may take its time
+    with within(1.0):
+        os.kill(pid, signal.SIGKILL)
+        new = client.submit(os.getpid)
+        assert new.result(20) != pid or client.submit(os.getpid).result(20) != pid
 
 
 def test_a_task_that_kills_its_worker_every_time_is_given_up_and_harms_no_other(start_cluster, connect):
@@ -101,7 +100,7 @@ def test_a_lost_row_tells_its_story_across_hosts_and_attempts(daemons, tmp_path)
             time.sleep(0.01)
         os._exit(3)
 
-    daemons.start_scheduler(*QUICK, "--retries-on-loss", "1")
+    daemons.start_scheduler(*QUICK, "--retries-on-loss", "2")
     first = daemons.start_agent(1)
     client = daemons.client()
     until(lambda: client.n_workers == 1)
@@ -109,6 +108,7 @@ def test_a_lost_row_tells_its_story_across_hosts_and_attempts(daemons, tmp_path)
     until(lambda: begun.exists() and begun.stat().st_size == 1)
     daemons.start_agent(1)
     until(lambda: client.n_workers == 2)
+    until(lost.running, "it to be known to run: the loss of its host counts then")
     first.signal(signal.SIGKILL)
     with pytest.raises(WorkerLost, match="be_unlucky") as caught:
         lost.result(40)

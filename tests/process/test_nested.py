@@ -5,10 +5,17 @@ import concurrent.futures
 import os
 
 import pytest
+from support.serializers import Prefixed
 
 from scaler import Client
 
-both = pytest.mark.parametrize("n_workers", [1, 4])
+#: on one worker, on more than there are cores, and with bytes that only the client's serializer reads
+both = pytest.mark.parametrize(
+    ("n_workers", "serializer"),
+    [(1, None), (4, None), (2, Prefixed)],
+    indirect=["serializer"],
+    ids=["1", "4", "prefixed"],
+)
 
 
 def fibonacci(client, n):

@@ -9,7 +9,7 @@ import time
 import pytest
 from support import until, workers_of
 
-from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused
+from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused, TaskFailed
 
 
 def double(x):
@@ -193,3 +193,24 @@ def test_large_values_pass_between_processes_on_other_hosts(daemons, monkeypatch
     daemons.start_agent(1)
     data = os.urandom(30_000_000)
     assert daemons.client().submit(lambda x: x[::-1], data).result(30) == data[::-1]
+
+
+def test_each_worker_makes_the_call_it_is_told_to_before_its_first_task(start_cluster, connect):
+    with connect(start_cluster(2, preload="os:putenv('PRELOADED', 'yes')")) as client:
+        assert client.submit(os.system, 'test "$PRELOADED" = yes').result(20) == 0
+
+
+def test_a_call_before_the_first_task_that_fails_is_told_to_clients_in_one_line(start_cluster, connect):
+    with connect(start_cluster(1, preload="math:sqrt(-1)")) as client:
+        with pytest.raises(TaskFailed) as caught:
+            client.submit(abs, 1).result(20)
+        assert str(caught.value).endswith("--preload math:sqrt(-1) failed in a worker: ValueError: math domain error")
+        assert "\n" not in str(caught.value)
+
+
+def test_an_agent_whose_scheduler_is_gone_for_too_long_ends(daemons):
+    daemons.start_scheduler()
+    agent = daemons.start_agent(1, "--death-timeout", "0.3")
+    daemons.scheduler.signal(signal.SIGTERM)
+    assert agent.ends(20.0) == 1
+    assert "nobody came within 0.3 s (--death-timeout)" in agent.text

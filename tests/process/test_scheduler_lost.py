@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from support import alive, until, workers_of
+from support import alive, until, within, workers_of
 
 from scaler import ConnectionFailed
 from scaler.extension import submit_map
@@ -30,19 +30,17 @@ def test_every_future_ends_with_an_error_within_the_time_stated(daemons):
     assert client.submit(double, 1).result(20) == 2
     futures = [client.submit(time.sleep, 1000) for _ in range(1000)]
     graph = client.submit_graph({"a": (time.sleep, 1000), "b": (double, "a")}, ["b"])
-    began = time.monotonic()
-    daemons.scheduler.signal(signal.SIGKILL)
-    for future in [*futures, *graph]:
-        with pytest.raises(ConnectionFailed, match="is gone"):
-            future.result(10)
-    assert time.monotonic() - began < 3.5  # noticed after 1 s at the latest, then looked for during 1 s
+    with within(3.5, "noticed after 1 s at the latest, then looked for during 1 s"):
+        daemons.scheduler.signal(signal.SIGKILL)
+        for future in [*futures, *graph]:
+            with pytest.raises(ConnectionFailed, match="is gone"):
+                future.result(20)
     with pytest.raises(ConnectionFailed):
         client.submit(double, 1)
     with pytest.raises(ConnectionFailed):
         client.map(double, range(10))
-    began = time.monotonic()
-    client.disconnect()
-    assert time.monotonic() - began < 1.0
+    with within(1.0):
+        client.disconnect()
 
 
 @pytest.mark.usefixtures("transport")
@@ -52,9 +50,8 @@ def test_goodbye_does_not_wait_for_a_scheduler_that_is_gone(daemons):
     daemons.scheduler.signal(signal.SIGKILL)
     daemons.scheduler.ends(5)
     pending = client.submit(double, 1)
-    began = time.monotonic()
-    client.disconnect()
-    assert time.monotonic() - began < 6.0
+    with within(6.0):
+        client.disconnect()
     assert pending.done()
 
 

@@ -88,7 +88,8 @@ class Host:
         """Return the values and errors that have come, in the order of rows."""
         rows: dict[int, Any] = {}
         for message in self.messages[slot]:
-            for _, _, _, lo, hi, outcome, _, _, ends, body in message.ended if isinstance(message, wm.Results) else []:
+            for ended in message.ended if isinstance(message, wm.Results) else []:
+                lo, hi, outcome, ends, body = ended.lo, ended.hi, ended.outcome, ended.sizes, ended.body
                 if outcome == VALUES_LIST:
                     rows.update(zip(range(lo, hi), pickle.loads(body), strict=True))
                 elif outcome == ERROR:
@@ -534,7 +535,7 @@ def test_messages_larger_than_the_socket_buffers_pass_in_both_directions() -> No
             sender.flush()
             received += receiver.read()
         assert received == sent
-        assert not sender
+        assert not sender.waiting
         ours.close()
         with pytest.raises(EOFError):
             receiver.read()

@@ -129,13 +129,14 @@ class Agent(RuleBasedStateMachine):
         rows=st.integers(1, 12),
         priority=st.integers(0, 1),
         timeout=st.sampled_from([0.0, 0.0, 0.0, 2.0]),
+        threads=st.sampled_from([0, 0, 0, 2, 9]),
     )
-    def task(self, client: int, rows: int, priority: int, timeout: float) -> None:
+    def task(self, client: int, rows: int, priority: int, timeout: float, threads: int) -> None:
         batch, self.next_batch = self.next_batch, self.next_batch + rows
         self.given |= {(client, batch, row) for row in range(rows)}
         handled = []
         self.fake.tell = lambda message: handled.append(message)  # type: ignore[method-assign,assignment]
-        self.fake.give(batch, 0, rows, client=client, priority=priority, timeout=timeout)
+        self.fake.give(batch, 0, rows, client=client, priority=priority, timeout=timeout, threads=threads)
         self._handle(ae.FromScheduler(handled[0]))
 
     def _span(self, data: st.DataObject) -> Row | None:
@@ -159,10 +160,10 @@ class Agent(RuleBasedStateMachine):
             self._handle(ae.FromScheduler(spans(TaskClaim, client, (batch, row, row + n))))
 
     @precondition(lambda self: not self.balances)
-    @rule(rows=st.integers(1, 10))
-    def balance(self, rows: int) -> None:
+    @rule(rows=st.integers(1, 10), threads=st.sampled_from([0, 0, 2]))
+    def balance(self, rows: int, threads: int) -> None:
         self.balances += 1
-        self._handle(ae.FromScheduler(BalanceRequest(rows)))
+        self._handle(ae.FromScheduler(BalanceRequest(rows, threads)))
 
     @rule(client=st.integers(1, 2))
     def departure(self, client: int) -> None:

@@ -75,6 +75,7 @@ def said() -> st.SearchStrategy[wm.FromWorker]:
         st.builds(wm.Output, client, row, st.just("f"), st.integers(1, 3), st.just("text")),
         st.just(wm.Blocked()),
         st.just(wm.Unblocked()),
+        st.just(wm.Leaving()),
     )
 
 

@@ -197,6 +197,17 @@ class PriorityQueues(RuleBasedStateMachine):
         self._left(*[(batch, a, b) for a, b in found])
         self.ready.remove(batch, lo, lo + n)  # type: ignore[arg-type]
 
+    @precondition(lambda self: self.ready.in_order())
+    @rule(data=st.data())
+    def rotate(self, data: st.DataObject) -> None:
+        before = [key for key, _ in self.ready.in_order()]
+        served = data.draw(st.sampled_from(before))
+        self.ready.rotate(served)  # type: ignore[arg-type]
+        before.remove(served)
+        after = [key for key, _ in self.ready.in_order()]
+        assert [key for key in after if key != served] == before
+        assert all(urgency > served[0] for urgency, _ in after[after.index(served) + 1 :])
+
     @rule(client=st.integers(1, 2))
     def drop(self, client: int) -> None:
         self.rows.drop_client(client)
@@ -209,7 +220,8 @@ class PriorityQueues(RuleBasedStateMachine):
         if self.model:
             assert self.rows.head.priority == max(batch.priority for batch, _ in self.model)  # type: ignore[attr-defined]
         classes = [key for key, queue in self.ready.in_order()]
-        assert classes == sorted({(-batch.priority, batch.capabilities) for batch, _ in self.model})
+        assert sorted(classes) == sorted({(-batch.priority, batch.capabilities) for batch, _ in self.model})
+        assert [urgency for urgency, _ in classes] == sorted(urgency for urgency, _ in classes)
 
 
 TestSpanQueue = SpanQueues.TestCase

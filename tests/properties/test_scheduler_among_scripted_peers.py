@@ -160,10 +160,12 @@ class Scheduler(RuleBasedStateMachine):
         form=st.sampled_from([EACH, TOGETHER]),
         retries=st.integers(0, 1),
         gpu=st.booleans(),
+        threads=st.sampled_from([0, 0, 2, 3]),
     )
-    def submit(self, data: st.DataObject, rows: int, form: int, retries: int, gpu: bool) -> None:
+    def submit(self, data: st.DataObject, rows: int, form: int, retries: int, gpu: bool, threads: int) -> None:
         client = self._client(data)
-        made = task(self._ids(client, rows), rows, form, retries=retries, capabilities=("gpu",) if gpu else ())
+        capabilities = ("gpu",) if gpu else ()
+        made = task(self._ids(client, rows), rows, form, retries=retries, capabilities=capabilities, threads=threads)
         if form == EACH and data.draw(st.booleans()):
             known = range(1, self.next_id[client] - rows)
             needs = [data.draw(st.lists(st.sampled_from(known), max_size=3)) for _ in range(rows)]

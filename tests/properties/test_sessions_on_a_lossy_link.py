@@ -34,7 +34,7 @@ class Pair(RuleBasedStateMachine):
 
     def _acceptor(self) -> Acceptor:
         self.epoch += 1
-        return Acceptor(Terms(self.epoch, 1, True, 1.0, 10.0, 1 << 20))
+        return Acceptor(Terms(self.epoch, 1, True, 1.0, 10.0, 20.0, 1 << 20))
 
     def connect(self) -> None:
         """Anew: what is under way is lost."""

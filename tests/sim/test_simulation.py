@@ -22,6 +22,7 @@ def seeds(first: int, count: int) -> range:
     return range(int(SEED), int(SEED) + 1) if SEED else range(first, first + count)
 
 
+@pytest.mark.timeout(600)  # of computing; beside others' work it takes as much longer
 @pytest.mark.parametrize("mix", MIXES)
 def test_every_row_ends_once_and_rightly_and_nothing_is_left(mix: str) -> None:
     for seed in seeds(0, FEW):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scaler import Client
-from support.waiting import DEADLINE, until
+from support.waiting import DEADLINE, patience, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,7 +67,7 @@ class Program:
     def ends(self, within: float) -> int:
         """Wait for its end and return its exit code."""
         try:
-            return self.process.wait(within)
+            return self.process.wait(patience(within))
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still runs after {within:g} s:\n{self.text[-3000:]}") from None
 

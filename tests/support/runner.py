@@ -94,7 +94,7 @@ class Agent:
     def outcomes(self) -> dict[int, Any]:
         """Return value, exception or `Kept` by row; fails when a row is reported twice."""
         rows: dict[int, Any] = {}
-        for _, client, batch, lo, hi, outcome, _, _, sizes, body in self.spans():
+        for _, client, batch, lo, hi, outcome, _, _, sizes, body, _ in self.spans():
             assert (client, batch) == (CLIENT, BATCH)
             if outcome == VALUES_LIST:
                 values = pickle.loads(body)

@@ -21,6 +21,7 @@ from scaler.protocol.messages import (
     ClientDeparture,
     Heartbeat,
     Spans,
+    TaskBegun,
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
@@ -126,6 +127,18 @@ def test_a_row_that_dies_with_its_worker_is_lost_and_the_others_wait_for_the_nex
     fake.dies(0)
     assert ends(fake) == [(10, 0, 1, LOST)]
     assert fake.core.state.queued == 4
+    assert fake.started == [0, 0]
+
+
+def test_rows_of_a_worker_that_leaves_come_back_and_none_is_lost() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    fake.worker(0, wm.Leaving())
+    fake.give(20, 0, 1)
+    fake.dies(0)
+    assert ends(fake) == []
+    assert fake.core.state.queued == 6
     assert fake.started == [0, 0]
 
 
@@ -507,3 +520,166 @@ def test_a_worker_that_tells_what_cannot_be_is_replaced_and_no_row_is_lost_or_do
         fake.finish(0)
     reported += ends(fake)
     assert sorted(row for _, lo, hi, _ in reported for row in range(lo, hi)) == list(range(5))
+
+
+def test_a_row_that_two_samples_find_running_is_told_as_begun_once() -> None:
+    fake = FakeAgent(2)
+    fake.give(10, 0, 4)
+    (first, *_), (second, *_) = fake.runs[0], fake.runs[1]
+    busy = {0: (first.dispatch, first.lo), 1: (second.dispatch, -1)}
+    for _ in range(4):
+        fake.handle(ev.Sampled({0: 1, 1: 1}, begun=busy))
+    (begun,) = fake.heard(TaskBegun)
+    assert list(begun) == [(FakeAgent.CLIENT, 10, first.lo, first.lo + 1)]
+
+
+def test_a_row_that_ended_between_two_samples_is_not_told_as_begun() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 2)
+    (run, *_) = fake.runs[0]
+    fake.handle(ev.Sampled({0: 1}, begun={0: (run.dispatch, run.lo)}))
+    fake.handle(ev.Sampled({0: 1}, begun={0: (run.dispatch, run.lo + 1)}))
+    assert not fake.heard(TaskBegun)
+
+
+# ---- rows that take several slots ------------------------------------------------------------------------------------
+def begun(fake: FakeAgent) -> dict[int, list[tuple[int, int, int]]]:
+    """What each worker that has rows has."""
+    return {slot: fake.running(slot) for slot in sorted(fake.runs) if fake.runs[slot]}
+
+
+def test_a_row_begins_when_so_many_slots_are_free_and_keeps_them() -> None:
+    fake = FakeAgent(4)
+    fake.give(10, 0, 2, timeout=9.0)
+    fake.give(20, 0, 1, threads=3)
+    fake.give(30, 0, 3, timeout=9.0)
+    assert begun(fake) == {0: [(10, 0, 1)], 1: [(10, 1, 2)]}, "what came later doesn't take what it waits for"
+    fake.finish(0)
+    assert begun(fake) == {0: [(20, 0, 1)], 1: [(10, 1, 2)]}
+    assert fake.runs[0][0].threads == 3
+    fake.finish(1)
+    assert begun(fake) == {0: [(20, 0, 1)], 1: [(30, 0, 1)]}
+    fake.finish(0)
+    assert len(begun(fake)) == 3
+
+
+def test_two_rows_of_half_the_slots_run_at_once() -> None:
+    fake = FakeAgent(4)
+    fake.give(10, 0, 3, threads=2)
+    assert begun(fake) == {0: [(10, 0, 1)], 1: [(10, 1, 2)]}
+    fake.finish(1)
+    assert begun(fake) == {0: [(10, 0, 1)], 1: [(10, 2, 3)]}
+
+
+def test_priority_goes_before_width() -> None:
+    fake = FakeAgent(2)
+    fake.give(10, 0, 2)
+    fake.give(20, 0, 1, threads=2)
+    fake.give(30, 0, 1, priority=1)
+    fake.finish(0)
+    assert begun(fake) == {0: [(30, 0, 1)], 1: [(10, 1, 2)]}
+    fake.give(40, 0, 1, priority=2, threads=2)
+    fake.finish(0)
+    fake.finish(1)
+    assert begun(fake) == {0: [(40, 0, 1)]}
+    fake.finish(0)
+    assert begun(fake) == {0: [(20, 0, 1)]}
+
+
+def test_rows_that_come_later_do_not_overtake_even_if_they_come_without_end() -> None:
+    fake = FakeAgent(2)
+    learnt(fake, us=1)
+    fake.give(10, 0, 100)
+    fake.give(20, 0, 1, threads=2)
+    for batch in range(1_000, 2_000, 100):
+        fake.give(batch, 0, 100)
+        for slot in (0, 1):
+            if fake.running(slot) and not any(run.threads > 1 for run in fake.runs[slot]):
+                fake.finish(slot, us=1)
+        if any(run.threads > 1 for runs in fake.runs.values() for run in runs):
+            break
+    assert [(20, 0, 1)] in begun(fake).values()
+
+
+def test_a_row_that_takes_more_slots_than_there_are_takes_all() -> None:
+    fake = FakeAgent(2)
+    fake.give(10, 0, 1, threads=9)
+    fake.give(20, 0, 1)
+    assert begun(fake) == {0: [(10, 0, 1)]}
+    assert fake.runs[0][0].threads == 2
+
+
+def test_a_task_that_waits_leaves_its_slots_to_others() -> None:
+    fake = FakeAgent(2)
+    fake.give(10, 0, 1, threads=2)
+    fake.give(20, 0, 1, threads=2)
+    fake.worker(0, wm.Blocked())
+    assert begun(fake) == {0: [(10, 0, 1)], 1: [(20, 0, 1)]}
+    fake.now = 1.0
+    fake.handle(ev.Tick())
+    assert fake.heard(Heartbeat)[-1].workers == 4, "what waits takes two slots that the scheduler counts"
+    fake.worker(0, wm.Unblocked())
+    fake.give(30, 0, 1)
+    fake.finish(1)
+    assert begun(fake) == {0: [(10, 0, 1)]}
+    fake.finish(0)
+    assert [(30, 0, 1)] in begun(fake).values()
+
+
+def test_slots_of_a_task_that_waits_are_free_when_it_has_given_back_what_is_behind_it() -> None:
+    fake = FakeAgent(2)
+    learnt(fake, us=1_000)
+    fake.give(10, 0, 8)
+    fake.finish(1)
+    assert len(fake.runs[0]) + len(fake.runs.get(1, [])) >= 2
+    fake.give(20, 0, 1, threads=2, priority=1)
+    fake.worker(0, wm.Blocked())
+    while fake.runs.get(1):
+        fake.finish(1)
+    assert [(20, 0, 1)] not in begun(fake).values(), "a row behind may begin yet"
+    fake.give_back(0, recall(fake))
+    assert [(20, 0, 1)] in begun(fake).values()
+
+
+def test_a_worker_that_dies_leaves_its_slots() -> None:
+    fake = FakeAgent(3)
+    fake.give(10, 0, 1, threads=3)
+    fake.give(20, 0, 2)
+    fake.dies(0)
+    assert ends(fake) == [(10, 0, 1, LOST)]
+    assert begun(fake) == {1: [(20, 0, 1)], 2: [(20, 1, 2)]}
+
+
+def test_a_row_that_waits_for_slots_can_be_cancelled_and_others_go_on() -> None:
+    fake = FakeAgent(2)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 1, threads=2)
+    fake.give(30, 0, 1)
+    assert begun(fake) == {0: [(10, 0, 1)]}
+    cancel(fake, 20, 0, 1)
+    assert ends(fake) == [(20, 0, 1, CANCELLED)]
+    assert begun(fake) == {0: [(10, 0, 1)], 1: [(30, 0, 1)]}
+
+
+def test_the_scheduler_gets_back_rows_of_the_width_that_it_asks_for() -> None:
+    fake = FakeAgent(2)
+    fake.give(10, 0, 1, threads=2)
+    fake.give(20, 0, 4)
+    fake.give(30, 0, 3, threads=2)
+    fake.tell(BalanceRequest(2))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 20, 2, 4)]
+    fake.tell(BalanceRequest(2, 2))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 30, 1, 3)]
+    fake.tell(BalanceRequest(2, 4))
+    assert list(fake.heard(BalanceResponse)[0]) == []
+
+
+def test_rows_beside_one_of_several_slots_are_not_taken_back_for_workers_that_are_left_without() -> None:
+    fake = FakeAgent(4)
+    learnt(fake, us=1_000)
+    fake.give(10, 0, 1, threads=3)
+    fake.give(20, 0, 40)
+    assert len(begun(fake)) == 2
+    fake.now = 0.001
+    fake.handle(ev.Tick())
+    assert not any(isinstance(message, wm.Recall) for _, message in fake.control)

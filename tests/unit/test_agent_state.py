@@ -308,6 +308,18 @@ def spoil_idle(state: HostState) -> None:
     worker.state = WorkerState.IDLE
 
 
+def spoil_wide(state: HostState) -> None:
+    state.workers.wide += 1
+
+
+def spoil_slots(state: HostState) -> None:
+    worker = state.workers.records[a_worker(state, WorkerState.BUSY)]
+    worker.first.origin.slots = 2
+    state.workers.wide += 1
+    other = next(record for record in state.workers.records.values() if record is not worker)
+    other.state, other.dispatches = WorkerState.BUSY, dict(worker.dispatches)
+
+
 @pytest.mark.parametrize("spoil", [value for name, value in sorted(globals().items()) if name.startswith("spoil_")])
 def test_each_thing_that_does_not_hold_is_found(spoil: Callable[[HostState], None]) -> None:
     state = prepared()

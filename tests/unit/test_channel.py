@@ -51,7 +51,7 @@ def test_an_ack_is_owed_after_a_while_of_listening() -> None:
 
 def sessions() -> Acceptor:
     """A scheduler's sessions."""
-    return Acceptor(Terms(5, 1, True, 1.0, 10.0, 1 << 20))
+    return Acceptor(Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20))
 
 
 def arrive(these: Acceptor, connection: int, seq: int, message: Any) -> tuple[list[Any], list[Outgoing]]:

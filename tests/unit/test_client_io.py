@@ -158,7 +158,7 @@ class Session:
         self.reactor = FakeReactor()
         self.watcher = Watcher(self.driver, self.line, self.poller, self.reactor)
 
-    def _connect(self, address: Address, security: Security, timeout: float) -> FakeConnection:
+    def _connect(self, address: Address, security: Security, timeout: float, retry: bool = False) -> FakeConnection:
         if not self.connections:
             raise ConnectionFailed("nobody listens")
         made = self.connections.popleft()
@@ -347,6 +347,18 @@ def test_only_one_thread_watches_and_only_for_a_lone_row(start):
     session.poller.give_back(connection.fileno())
     session.submit(11)
     session.watcher.watch_while_waiting(lambda: False, 20)  # two rows
+
+
+@pytest.mark.skipif(not IS_POSSIBLE, reason="needs epoll")
+def test_a_connection_that_was_borrowed_by_who_was_interrupted_is_given_back(start):
+    connection = FakeConnection(welcome())
+    session = start(connection)
+    assert session.poller.borrow(connection.fileno())
+    session.watcher.recover()
+    assert not session.poller.is_borrowed
+    connection.say(StoreOffers())  # the I/O thread watches again
+    until(lambda: ev.StoreAnswered in session.reactor.kinds)
+    session.watcher.recover()  # nothing to give back
 
 
 def test_closing_ends_the_thread_and_the_connection(start):

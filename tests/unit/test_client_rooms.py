@@ -28,6 +28,7 @@ PUBLIC = {
     "closed",
     "disconnect",
     "get",
+    "identity",
     "map",
     "n_workers",
     "send_object",
@@ -36,6 +37,7 @@ PUBLIC = {
     "submit",
     "submit_graph",
     "submit_nodes",
+    "submit_verbose",
     "with_options",
 }
 

@@ -33,19 +33,18 @@ class Agent:
     def __init__(self) -> None:
         self.heard: list[list[Any]] = []
         self.news: list[Any] = []
-
-    @property
-    def has_news(self) -> bool:
-        return bool(self.news)
+        self.has_news = False
 
     def welcome(self, heartbeat: float, number: int) -> None:
         self.news.append((heartbeat, number))
+        self.has_news = True
 
     def hear(self, message: Message) -> None:
         self.news.append(message)
+        self.has_news = True
 
     def handle(self, now: float) -> list[Message]:
-        news, self.news = self.news, []
+        news, self.news, self.has_news = self.news, [], False
         self.heard.append(news)
         return [Heartbeat(now) for item in news if isinstance(item, Message)]
 
@@ -57,7 +56,7 @@ def core() -> Core:
 
 @pytest.fixture
 def composed(core: Core) -> Composition:
-    return Composition(core, Acceptor(Terms(5, 1, True, 1.0, 10.0, 1 << 20), LOCAL_AGENT + 1))
+    return Composition(core, Acceptor(Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20), LOCAL_AGENT + 1))
 
 
 def meet(composed: Composition, connection: int = 9) -> list[Any]:
@@ -95,6 +94,7 @@ def test_what_happens_in_the_local_agent_reaches_its_core(composed: Composition)
     composed.host(agent, hello("agent", "local"), 1.5)
     list(composed.settle(0.0))
     agent.news.append("a worker ended")
+    agent.has_news = True
     list(composed.settle(0.0))
     assert agent.heard[1:] == [["a worker ended"]]
 

@@ -143,7 +143,7 @@ def test_the_users_own_file_is_read_and_one_in_the_current_directory_is_not(pars
         (["-n", "0", ADDRESS], "workers must be at least 1, not 0"),
         (["-n", "many", ADDRESS], "'many' is not a valid integer"),
         (["--event-loop", "twisted", ADDRESS], "'twisted' is not one of"),
-        (["--wrokers", "1", ADDRESS], "Did you mean '--workers'?"),
+        (["--spill-direktory", "/d", ADDRESS], "Did you mean '--spill-directory'?"),
         (["--config", "/no/such/file", ADDRESS], "there is no configuration file /no/such/file"),
         ([""], "address must not be empty"),
     ],
@@ -289,6 +289,6 @@ def test_a_local_cluster_has_the_defaults_of_the_programs():
     defaults = {
         setting.name: setting.default for config in (AgentConfig, SchedulerConfig) for setting in settings(config)
     }
-    own = {"address": None, "n_workers": None, "log_level": "WARNING"}
+    own = {"address": None, "n_workers": None, "log_level": "WARNING", "warm_modules": None}
     for name, parameter in parameters.items():
         assert parameter.default == own.get(name, defaults.get(name)), name

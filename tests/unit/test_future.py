@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
 
+import pytest
+
 from scaler.client.callbacks import callbacks_collected
 from scaler.client.future import Future, fulfil_all
+from scaler.common.interrupts import LOOK, wait_in_steps
 
 
 class Gate:
@@ -60,3 +65,59 @@ def test_a_future_that_ends_in_a_callback_calls_its_own_at_once() -> None:
     with callbacks_collected:
         first.fulfil(1)
     assert order == ["second", "first"]
+
+
+def interrupt(*args: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "wait", [concurrent.futures.wait, lambda futures: list(concurrent.futures.as_completed(futures))]
+)
+def test_an_interrupted_wait_of_the_standard_library_tells_the_owners_of_all_futures_once(
+    wait: Callable[[list[Any]], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = [Mock(), Mock()]
+    futures = [Future(owner) for owner in (*owners, owners[0])]
+    others: list[Any] = [concurrent.futures.Future()]
+    monkeypatch.setattr(threading.Event, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        wait(futures + others)
+    assert [len(owner.abandon.mock_calls) for owner in owners] == [1, 1]
+    abandoned, waiter = owners[0].abandon.mock_calls[0].args
+    assert set(abandoned) == {futures[0], futures[2]}
+    assert waiter is not None
+
+
+def test_who_is_interrupted_at_the_gate_leaves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    future = Future(Mock())
+    monkeypatch.setattr("scaler.client.future.wait_in_steps", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        future.wait_at_gate(None)
+    assert not future.is_awaited()
+
+
+def test_a_wait_without_a_limit_wakes_now_and_then_to_hear_of_signals() -> None:
+    steps: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        steps.append(seconds)
+        return len(steps) == 3
+
+    assert wait_in_steps(wait, None)
+    assert steps == [LOOK] * 3
+
+
+def test_a_wait_with_a_limit_ends_there() -> None:
+    steps: list[float] = []
+    assert not wait_in_steps(lambda seconds: bool(steps.append(seconds)), 0.0)
+    assert steps == [0.0]
+
+
+def test_who_waits_for_a_future_is_known() -> None:
+    future, mine, other = Future(Mock()), Mock(), Mock()
+    future._waiters.append(mine)
+    assert future.is_awaited()
+    assert not future.is_awaited(mine)
+    future._waiters.append(other)
+    assert future.is_awaited(mine)

@@ -251,6 +251,14 @@ def test_only_calls_of_equal_options_share_a_row_or_a_run():
     assert len(plan(graph, ["d", "e"]).runs) == 1
 
 
+def test_lone_calls_share_their_row_with_none():
+    graph = from_tuples({"a": (abs, -1), "b": (abs, "a"), "c": (abs, "b"), "d": (abs, "c"), "e": (abs, "d")})
+    (run,) = plan(graph, ["e"], lone={"c"}).runs
+    assert run.dependencies == [(), (0,), (1,)]
+    (run,) = plan(graph, ["e"], lone=graph).runs
+    assert len(run.entries) == 5
+
+
 def test_what_is_in_the_cluster_is_shared_unless_it_has_come_here():
     class Here(RemoteValue):
         def value_or_self(self):

@@ -78,6 +78,4 @@ def test_a_mutant_of_other_code_can_not_be_judged(judge: Callable[..., tuple[str
 
 def test_a_test_that_always_fails_catches_nobody(judge: Callable[..., tuple[str, str, bool]], tmp_path: Path) -> None:
     (tmp_path / "tests" / "unit" / "test_sums.py").write_text("def test_no():\n    assert False\n")
-    _, caught_by, is_good = judge("the other way round", "b + a")
-    assert "fails without it, too" in caught_by
-    assert not is_good
+    assert judge("the other way round", "b + a") == ("the other way round", "SURVIVED", False)

@@ -24,10 +24,12 @@ from scaler.protocol.messages import (
     ShutdownResponse,
     Spans,
     Task,
+    TaskBegun,
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
     TaskOutput,
+    TaskResult,
     TaskRunning,
     u8,
     u32,
@@ -128,11 +130,17 @@ def test_an_agent_that_had_nothing_to_give_back_is_not_asked_again_until_it_gets
     client = fake.client()
     learnt(fake, busy, client, us=10_000)
     fake.say(client, task(10, 8))
-    fake.agent(1)
+    other = fake.agent(1)
     assert len(fake.heard(busy, BalanceRequest)) == 1
     for _ in range(5):
         fake.say(busy, BalanceResponse())
     assert fake.heard(busy, BalanceRequest) == []
+    fake.say(client, task(100, 60))
+    fake.report(busy, client, result(10, 0, 6, us=10_000))
+    while given := fake.placed(other):
+        for span in given:
+            fake.report(other, client, result(*span))
+    assert len(fake.heard(busy, BalanceRequest)) == 1, "it has been given rows since"
 
 
 def test_objects_travel_to_an_agent_once() -> None:
@@ -486,3 +494,155 @@ def test_an_unprotected_one_ends_with_its_agents() -> None:
     fake.say(fake.client(), ClientShutdown())
     assert len(fake.heard(fake.agents[0], ClientShutdown)) == 1
     assert any(isinstance(effect, ev.Stop) for effect in fake.effects)
+
+
+def test_rows_that_may_not_run_twice_fail_with_their_host() -> None:
+    fake = FakeScheduler(2, 2, retries_on_loss=0)
+    client = fake.client()
+    fake.say(client, task(10, 4))
+    lost, other = fake.agents
+    mine = fake.holds(lost)
+    fake.lose(lost)
+    assert mine > 0
+    assert fake.holds(other) == fake.core.state.clients[client].outstanding == 4 - mine
+    said = fake.heard(client, TaskResult)
+    assert sum(list(message.outcomes).count(ERROR) for message in said) == mine
+    assert b"its host agent-1 was lost" in b"".join(bytes(message.bodies[0]) for message in said)
+
+
+def test_hosts_that_die_with_a_row_that_had_begun_count() -> None:
+    fake = FakeScheduler(1, retries_on_loss=1)
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    for left in (1, 0):
+        fake.say(fake.agents[-1], spans(TaskBegun, client, (10, 0, 1)))
+        fake.agents.append(fake.agent())
+        fake.lose(fake.agents[-2])
+        assert fake.core.state.clients[client].outstanding == left
+
+
+def test_hosts_that_die_before_a_row_has_begun_do_not_count() -> None:
+    fake = FakeScheduler(1, retries_on_loss=1)
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    for _ in range(5):
+        fake.agents.append(fake.agent())
+        fake.lose(fake.agents[-2])
+    assert fake.core.state.clients[client].outstanding == 1
+
+
+def test_rows_that_wait_for_what_no_agent_has_any_more_are_named_in_the_log() -> None:
+    fake = FakeScheduler(1)
+    gpu = fake.agent(1, ("gpu",))
+    client = fake.client()
+    fake.say(client, task(10, 3, capabilities=("gpu",), name="train"))
+    fake.lose(gpu)
+    said = [effect.text for effect in fake.effects if isinstance(effect, ev.Log)]
+    assert any("3 rows of train need gpu, which no agent has any more" in line for line in said)
+
+
+# ---- rows that take several slots ------------------------------------------------------------------------------------
+def logged(fake: FakeScheduler) -> list[str]:
+    """What was logged in the last step."""
+    return [effect.text for effect in fake.effects if isinstance(effect, ev.Log)]
+
+
+def test_a_row_counts_as_so_many_as_it_takes_slots() -> None:
+    fake = FakeScheduler(4)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1, threads=3), task(20, 1, threads=2))
+    assert fake.holds(agent) == 5
+    fake.say(client, task(30, 10))
+    assert fake.holds(agent) == 8, "two rows a worker while the function is unknown"
+    fake.report(agent, client, result(10, 0, 1))
+    assert fake.core.state.agents[agent].load.rows == fake.holds(agent) - 1
+    fake.lose(client)
+    assert fake.holds(agent) == 0
+    assert not fake.core.state.agents[agent].load.wide
+
+
+def test_rows_go_where_so_many_workers_are_and_rather_where_they_are_free() -> None:
+    fake = FakeScheduler(2, 4, 8)
+    small, middle, large = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1, threads=5))
+    assert fake.placed(large) == [(10, 0, 1)]
+    fake.say(client, task(20, 1, threads=4))
+    assert fake.placed(middle) == [(20, 0, 1)]
+    fake.say(client, task(30, 1, threads=3))
+    assert fake.placed(large) == [(30, 0, 1)]
+    fake.say(client, task(40, 1, threads=3))
+    assert fake.holds(small) == 0
+
+
+def test_rows_that_take_more_slots_than_any_agent_has_are_named_and_wait_for_one_that_has() -> None:
+    fake = FakeScheduler(4, 4)
+    client = fake.client()
+    fake.say(client, task(10, 3, threads=8, name="train"))
+    assert logged(fake) == ["train needs 8 workers of one host (threads=8), which no agent has yet: its rows wait"]
+    fake.say(client, task(20, 2))
+    assert sum(map(fake.holds, fake.agents)) == 2, "others don't wait behind them"
+    small, large = fake.agent(7), fake.agent(8)
+    assert fake.holds(small) == 0
+    assert fake.placed(large) == [(10, 0, 2)]
+    fake.lose(large)
+    assert any("need 8 workers of one host (threads=8), which no agent has any more" in line for line in logged(fake))
+    fake.say(client, task(30, 1, threads=8))
+    assert logged(fake)
+    fake.agent(9)
+    fake.say(client, task(40, 1, threads=8))
+    assert not logged(fake)
+
+
+def test_a_worker_whose_task_waits_makes_no_agent_larger() -> None:
+    fake = FakeScheduler(4)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(agent, Heartbeat(0.0, 5))
+    fake.say(client, task(10, 1, threads=5))
+    assert fake.placed(agent) == []
+    assert logged(fake)
+
+
+def test_rows_of_one_slot_and_of_several_take_turns() -> None:
+    fake = FakeScheduler(4)
+    (agent,) = fake.agents
+    client = fake.client()
+    learnt(fake, agent, client, us=1_000_000)
+    fake.say(client, task(1_000, 400), task(2_000, 40, threads=4))
+    given: list[tuple[int, int, int]] = []
+    for _ in range(40):
+        given += (new := fake.placed(agent))
+        for batch, lo, hi in new:
+            fake.report(agent, client, *[result(batch, row, row + 1, us=1_000_000) for row in range(lo, hi)])
+    batches = [batch for batch, _, _ in given]
+    assert 10 <= batches.count(2_000) <= 30
+    assert all({1_000, 2_000} <= set(batches[at : at + 6]) for at in range(0, 30, 6))
+
+
+def test_only_rows_that_fit_are_taken_back_for_an_agent_that_idles() -> None:
+    fake = FakeScheduler(4)
+    (busy,) = fake.agents
+    client = fake.client()
+    learnt(fake, busy, client, us=100_000)
+    fake.say(client, task(10, 2, threads=4))
+    assert fake.holds(busy) == 8
+    fake.agent(3)
+    requests = fake.heard(busy, BalanceRequest)
+    assert [(request.rows > 0, request.threads) for request in requests] == [(True, 0)]
+    fake.say(busy, BalanceResponse())
+    other = fake.agent(4)
+    assert [(request.rows, request.threads) for request in fake.heard(busy, BalanceRequest)] == [(1, 4)]
+    fake.say(busy, spans(BalanceResponse, client, (10, 1, 2)))
+    assert fake.placed(other) == [(10, 1, 2)]
+
+
+def test_rows_of_several_slots_are_not_claimed() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, task(10, 1, threads=2))
+    fake.claim(client, (10, 0, 1))
+    (answer,) = fake.heard(client, TaskClaimResponse)
+    assert list(answer.refused) == [(client, 10, 0, 1)]
+    assert fake.core.state.queues.rows == 1

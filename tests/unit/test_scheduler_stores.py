@@ -288,6 +288,21 @@ def test_a_value_that_is_small_when_it_is_computed_again_is_made_for_good(two: A
     assert not record.values.objects.keys() - {1}
 
 
+def test_an_agent_drops_what_it_knew_of_a_value_that_comes_inside_a_message_from_now_on(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, graph(10, [[], [0]], [1]))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    missing = ObjectMissing(names(client, 10), spans(Spans, client, (10, 1, 2)))
+    fake.say(agent, names(client, 10, cls=ObjectGone), missing)
+    fake.heard(agent)
+    fake.report(agent, client, result(10, 0, 1, VALUES_EACH))
+    release, again = fake.heard(agent)
+    assert isinstance(release, ObjectRelease)
+    assert list(release.ids) == [10]
+    assert isinstance(again, Task)
+    assert list(again.objects) == [10]
+
+
 def test_a_row_that_is_cancelled_while_it_waits_to_be_computed_again_waits_anew(two: Any) -> None:
     fake, first, second, client = two
     fake.say(client, graph(10, [[], [0]], [1]))

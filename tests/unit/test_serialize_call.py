@@ -13,6 +13,7 @@ from scaler.serialize.call import (
     encode_entries,
     encode_function,
 )
+from scaler.serialize.entry import as_list, with_keywords
 
 
 class Counting(Serializer):
@@ -97,6 +98,47 @@ def test_entries_come_back_ready_to_run():
     assert [entry.key for entry in entries] == ["k", "l"]
     assert entries[0].run([1, 2]) == 3
     assert entries[1].run([1, 2]) == 8
+
+
+def test_functions_and_arguments_of_entries_are_written_one_by_one_by_a_serializer():
+    data, written = [1, 2], []
+
+    class Noting(Counting):
+        @staticmethod
+        def serialize(obj):
+            written.append(obj)
+            return Counting.serialize(obj)
+
+    inner = (as_list, (None, None), (0, 0, 1, 1), ())
+    given = [
+        ("one", add),
+        ("two", None, [("a", add, (None, 5), (0, 0), ()), ("two", add, (None, data), (0, 0), ())]),
+        ("three", None, [("c", sum, (data,), (), ()), ("three", divmod)], [(), (-1, 0)]),
+        ("four", sum, (None,), (), ((0, inner),)),
+        ("five", with_keywords, (add, ("b",), None, 7), (2, 0), ()),
+    ]
+    entries, serializer = decode_function(encode_entries(given, Noting))
+    assert written == [add, 5, data, sum, divmod, 7]  # each once, and none of the engine's own functions
+    assert serializer.__name__ == "Noting"
+    assert [entry.key for entry in entries] == ["one", "two", "three", "four", "five"]
+    assert entries[0].run([1, 2]) == 3
+    with pytest.raises(TypeError):  # a number and a list
+        entries[1].run([1])
+    assert entries[2].run([2]) == (1, 1)
+    assert entries[3].run([3, 4]) == 7
+    assert entries[4].run([3]) == 10
+
+
+def test_the_key_is_named_whose_part_a_serializer_refuses():
+    class Refusing(Serializer):
+        @staticmethod
+        def serialize(obj):
+            raise RuntimeError("not this")
+
+    with pytest.raises(SerializationError, match=r"a function of the graph's 'k', a \w+, cannot .*: not this"):
+        encode_entries([("k", add)], Refusing)
+    with pytest.raises(SerializationError, match=r"an argument of the graph's 'l', a int, cannot"):
+        encode_entries([("l", as_list, (5,), (), ())], Refusing)
 
 
 def test_a_failing_entry_names_its_key():

@@ -3,6 +3,7 @@
 import pickle
 from typing import Any
 
+import pytest
 from simulator.scripted import graph, spans, task
 
 from scaler.client.core import events as ev
@@ -394,6 +395,18 @@ def test_values_that_are_stored_once_more_and_that_nobody_holds_are_released() -
     assert list(released.message.ids) == [10, 12]  # 11 is held, 13 has just come
     assert isinstance(resolve, ev.Resolve)
     assert (resolve.span.lo, resolve.span.hi) == (3, 4)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_a_cancelled_row_of_a_graph_needs_is_cancelled_as_it_was(force: bool) -> None:
+    session = Session()
+    tokens = [None, Token()]
+    session.do(ev.Submit(graph(10, [[], [0]], [1]), tokens, group=ev.BatchGroup(1)))
+    session.do(ev.Cancel([tokens[1]], force))
+    effects = session.hear(ended(10, 1, 2, CANCELLED))
+    (message,) = [effect.message for effect in effects if isinstance(effect, ev.Transmit)]
+    assert isinstance(message, TaskCancel)
+    assert (list(message.spans), message.force) == ([(0, 10, 0, 2)], force)
 
 
 def test_stored_results_are_no_failures_of_a_graph() -> None:

@@ -169,7 +169,7 @@ def test_overlapping_spans_in_one_message_end_each_row_once() -> None:
     (agent,) = fake.agents
     twice = TaskResult(
         client, u64([10, 10]), u32([0, 5, 3, 8]), bodies=[b"l1l2"], sizes=u32([2, 2]), durations=u32([5, 5]),
-        peaks=u64([0, 0]), outcomes=u8([VALUES_LIST] * 2),
+        outcomes=u8([VALUES_LIST] * 2),
     )  # fmt: skip
     fake.say(agent, twice)
     assert fake.holds(agent) == 0

@@ -27,6 +27,10 @@ def _count_wrongly(state: ClusterState) -> None:
     next(iter(state.agents.values())).load.outstanding += 1
 
 
+def _count_wide_rows_wrongly(state: ClusterState) -> None:
+    next(iter(state.agents.values())).load.wide[2] = 1
+
+
 def _lose_a_row(state: ClusterState) -> None:
     (client,) = state.clients.values()
     client.batches[30].left -= 1
@@ -74,7 +78,8 @@ def _lose_without_saying(state: ClusterState) -> None:
 @pytest.mark.parametrize(
     ("disorder", "words"),
     [
-        (_count_wrongly, "rows outstanding"),
+        (_count_wrongly, "slots outstanding"),
+        (_count_wide_rows_wrongly, "rows that take several slots"),
         (_lose_a_row, "rows left"),
         (_forget_a_queued_row, "queued are"),
         (_wait_for_nothing, "waits for nothing"),
@@ -96,5 +101,5 @@ def test_a_core_that_validates_goes_on_while_all_is_well_and_names_what_is_not()
     core = ValidatingCore(fake.core)
     core.handle([Tick()], 1.0)
     _count_wrongly(fake.core.state)
-    with pytest.raises(InvalidState, match=r"after Tick: agent 1: \d rows outstanding"):
+    with pytest.raises(InvalidState, match=r"after Tick: agent 1: \d slots outstanding"):
         core.handle([Tick()], 1.1)

@@ -44,6 +44,7 @@ SAID: list[wm.FromWorker] = [
     wm.Output(7, 102, "f", 1, "ein Gruß\n"),
     wm.Blocked(),
     wm.Unblocked(),
+    wm.Leaving(),
 ]
 
 

@@ -29,6 +29,12 @@ def agent() -> Iterator[Agent]:
     context.uninstall()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results wait for company however long the rows take."""
+    monkeypatch.setattr("scaler.worker.row_runner.FLUSH_NS", 1 << 60)
+
+
 def double(x: int) -> int:
     return 2 * x
 
@@ -43,6 +49,7 @@ def odd_raises(x: int) -> int:
     return x
 
 
+@pytest.mark.usefixtures("patient")
 def test_rows_together_give_one_pickled_list(agent: Agent) -> None:
     agent.hand_out(1, double, range(3, 8), arguments=[(i,) for i in range(8)])
     agent.run()
@@ -80,8 +87,8 @@ def test_no_exception_of_a_task_ends_the_worker(agent: Agent, kind: type[BaseExc
     assert outcomes[1] == 1
 
 
-def test_mutable_results_are_pickled_at_once(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaler.worker.row_runner.FLUSH_NS", 1 << 60)  # all results together
+@pytest.mark.usefixtures("patient")
+def test_mutable_results_are_pickled_at_once(agent: Agent) -> None:
     shared: list[int] = []
 
     def grow(x: int) -> Any:
@@ -227,7 +234,7 @@ def test_a_serializer_of_the_user_writes_and_reads_everything(agent: Agent) -> N
     assert agent.outcomes() == {0: (2, 1)}
 
 
-def test_profiled_rows_are_reported_one_by_one_with_duration_and_peak(agent: Agent) -> None:
+def test_profiled_rows_are_reported_one_by_one_with_what_they_use(agent: Agent) -> None:
     def allocate(size: int) -> int:
         return len(bytearray(size))
 
@@ -237,6 +244,7 @@ def test_profiled_rows_are_reported_one_by_one_with_duration_and_peak(agent: Age
     assert agent.outcomes() == {0: 64 << 20, 1: 1}
     assert first[6] > 0
     assert first[7] > second[7] + (32 << 20)
+    assert first.processor_time > 0
 
 
 def test_the_context_is_of_the_row_that_runs_and_of_the_main_thread_alone(agent: Agent) -> None:
@@ -309,6 +317,7 @@ def in_control_thread(act: Callable[[], None]) -> Callable[[], None]:
     return call
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_recall_inside_a_row_sends_what_is_finished_and_returns_the_rest(agent: Agent) -> None:
     in_row(agent, 3, in_control_thread(lambda: agent.runner.recall(9, 2)))
     agent.hand_out(1, b"", range(10), arguments=[(i,) for i in range(10)])
@@ -443,6 +452,21 @@ def test_the_progress_page_names_the_row_that_runs(agent: Agent) -> None:
     assert seen == [[5, 2], [5, 3]]
     assert agent.page[ROW_CELL] == 0
     assert agent.page[BEGUN_CELL] > 0
+
+
+def test_a_row_whose_function_is_being_loaded_has_not_begun(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[int]] = []
+    decode = agent.runner._loops.of
+
+    def look(part: Any, objects: Any) -> Any:
+        seen.append(agent.page.tolist()[:3])
+        return decode(part, objects)
+
+    monkeypatch.setattr(agent.runner._loops, "of", look)
+    for number in (1, 2):
+        agent.hand_out(number, double, range(1), arguments=[(0,)])
+    agent.run()
+    assert seen == [[1, 1, 0], [2, 1, 0]]
 
 
 def test_messages_of_rows_pass_between_processes(agent: Agent) -> None:

@@ -64,7 +64,7 @@ from scaler.protocol.messages import (
     TaskClaim,
 )
 from scaler.worker_protocol import messages as worker_messages
-from scaler.worker_protocol.messages import Blocked, Published, Ready, Results, Returned, Unblocked
+from scaler.worker_protocol.messages import Blocked, Leaving, Published, Ready, Results, Returned, Unblocked
 
 UNLIMITED = AgentLimits()
 
@@ -120,6 +120,7 @@ class AgentCore:
             worker_messages.Output: partial(worker_reports.take_output, state, out),
             Blocked: lambda worker, message: worker_lifecycle.take_blocked(state, out, worker),
             Unblocked: lambda worker, message: worker_lifecycle.take_unblocked(state, worker),
+            Leaving: lambda worker, message: worker_lifecycle.take_leaving(out, worker),
         }
 
     @property
@@ -135,7 +136,7 @@ class AgentCore:
         for event in events:
             of_event[type(event)](event)
         for _, is_due, run in PHASES:
-            if is_due(state):
+            if is_due is None or is_due(state):
                 run(state, out)
         wake = next_wake(state)
         if wake < self._wake or self._wake <= now:
@@ -196,7 +197,8 @@ class AgentCore:
 
     def _task(self, task: Task) -> None:
         sharing.learn_from_task(self._state, task)
-        for origin in row_ranges_of(task):
+        self._state.arrivals += 1
+        for origin in row_ranges_of(task, self._state.arrivals):
             staging.admit(self._state, self.out, origin, origin.lo, origin.hi)
 
     def _cancel(self, message: TaskCancel) -> None:

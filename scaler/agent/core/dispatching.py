@@ -4,6 +4,9 @@ Rows go to workers by what they should take: one while a function is unknown, ab
 known, and a second dispatch before the first is done, so that a worker never waits for its agent. Rows handed out and
 not begun are taken back when another worker idles. A worker takes those rows first that use what only it has; one with
 nothing to do gets rows that are for a busy one, when moving what they use takes less time than waiting there.
+
+A row that takes n slots is one worker's alone, and n - 1 others are left without rows while it runs. When it is next in
+line and fewer are free, those that become free are kept for it.
 """
 
 from scaler.agent.core import spilling, staging, stealing
@@ -31,6 +34,9 @@ def feed(state: HostState, out: Outgoing) -> None:
     if state.memory.is_full:
         if not spilling.defers_work(state):
             _feed_one(state, out, fed)
+        return
+    if ready.wide.rows or state.workers.wide:
+        _feed_by_slots(state, out, fed)
         return
     idle = 0
     for worker in fed:
@@ -62,19 +68,50 @@ def _feed_idle(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None
 
 def _feed_one(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
     """There is no room, and nothing that runs or leaves will make some: a single row goes on."""
+    free = state.workers.free
     for worker in fed:
-        if worker.state is IDLE and _dispatch(state, out, worker, len(fed), 1):
+        if worker.state is IDLE and _dispatch(state, out, worker, len(fed), 1, free):
             return
 
 
-def _dispatch(state: HostState, out: Outgoing, worker: WorkerRecord, sharers: int, limit: int = DISPATCH_ROWS) -> bool:
-    """Hand rows to a worker; False if there are none for it."""
-    ready, estimates = state.ready, state.estimates
-    while (found := ready.of(worker.slot)) is not None:
+def _feed_by_slots(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
+    """As `feed`, where some rows take several slots: the next in line waits for them, and none overtakes it."""
+    ready, pool = state.ready, state.workers
+    idle, free = 0, pool.free
+    for worker in fed:
+        if worker.state is IDLE:
+            if _dispatch(state, out, worker, len(fed), free=free):
+                free -= pool.slots_of(worker)
+            else:
+                idle += 1
+    if ready.local and min(idle, free) > state.waiting.stolen:
+        stealing.steal(state, out, min(idle, free) - state.waiting.stolen)
+    for worker in fed if free >= 0 else ():
+        if worker.state is BUSY and len(worker.dispatches) == 1 and state.now < worker.due and worker.slots == 1:
+            found = None if worker.first.origin.task.timeout else ready.within(worker.slot, 1, pool.target)
+            if found is not None and found[0] is not ready.wide and not found[0].head.task.timeout:
+                _dispatch(state, out, worker, len(fed), free=1)
+    for worker in fed if idle and free > 0 else ():  # rows that were to be for one worker are for any now
+        if worker.state is IDLE and _dispatch(state, out, worker, len(fed), free=free):
+            free -= pool.slots_of(worker)
+
+
+def _dispatch(
+    state: HostState,
+    out: Outgoing,
+    worker: WorkerRecord,
+    sharers: int,
+    limit: int = DISPATCH_ROWS,
+    free: int | None = None,
+) -> bool:
+    """Hand rows to a worker; False if there are none for it, or too few `free` slots (None: that doesn't matter)."""
+    ready, estimates, slot = state.ready, state.estimates, worker.slot
+    while (found := ready.of(slot) if free is None else ready.within(slot, free, state.workers.target)) is not None:
         queue, whose = found
-        function = queue.head.function
+        head = queue.head
+        function = head.function
         each = estimates.durations.get(function)
-        if each is None or queue.head.task.timeout:
+        if each is None or head.task.timeout or head.slots > 1:
             rows = 1
         else:
             share = queue.rows if whose is not None else -(-queue.rows // sharers)
@@ -118,6 +155,7 @@ def _hand_over(
     number, _ = dispatch_moves.open_dispatch(state, worker, origin, lo, hi, expected)
     if worker.state is IDLE:
         worker.note_heard(state.now)
+        worker.has_waited = False
         worker_moves.move(state, worker, BUSY)
     out.add(ToWorker(worker.slot, _run_message(state, worker, number, origin, lo, hi)))
 
@@ -150,5 +188,6 @@ def _run_message(state: HostState, worker: WorkerRecord, number: int, origin: Ro
     fields = (
         number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority, task.name,
         sizes, body, needs, objects, stale, origin.wanted(lo, hi),
+        1 if origin.slots == 1 else min(origin.slots, state.workers.target),
     )  # fmt: skip
     return tuple.__new__(Run, fields)  # a call of the class costs five times as much

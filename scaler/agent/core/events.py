@@ -1,5 +1,8 @@
 """What an agent's core hears, and what it answers."""
 
+from collections.abc import Mapping
+from dataclasses import field
+
 from scaler.common.effects import Log as Log
 from scaler.common.effects import Stop as Stop
 from scaler.common.effects import Tick as Tick
@@ -112,6 +115,8 @@ class Sampled:
     cpu: float = 0.0
     #: bytes that the store's file system should have free and has not: others use it, or map what was removed
     short: int = 0
+    #: (dispatch, row) that each worker has begun last, row -1 for none, by slot
+    begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 Event = (

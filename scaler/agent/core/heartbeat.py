@@ -1,4 +1,4 @@
-"""What the scheduler hears now and then, and at once when there is no room any more, or some again."""
+"""What the scheduler hears of this host now and then, and at once when there is no room any more, or some again."""
 
 from scaler.agent.core import spilling, worker_commands
 from scaler.agent.core.outgoing import Outgoing
@@ -27,7 +27,7 @@ def beat(state: HostState, out: Outgoing) -> None:
         if worker.stale:
             worker_commands.tell(out, worker, Drop(worker.stale))
             worker.stale = []
-    blocked = sum(worker.blocked for worker in workers)
+    blocked = sum(state.workers.slots_of(worker) for worker in workers if worker.blocked)
     is_full = pulse.said_full = spilling.defers_work(state)
     message = Heartbeat(
         state.now, state.workers.target + blocked, state.queued, state.running, pulse.cpu,

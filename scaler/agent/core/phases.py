@@ -6,6 +6,7 @@ one but by asking to be woken.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import NamedTuple
 
 from scaler.agent.core import (
@@ -26,7 +27,8 @@ class Phase(NamedTuple):
     """One thing that is done at the end of a step, if it is due."""
 
     name: str
-    is_due: Callable[[HostState], object]
+    #: None: it is due in every step. Most are not due in most steps: asking for a field calls no function of Python's
+    is_due: Callable[[HostState], object] | None
     run: Callable[[HostState, Outgoing], None]
 
 
@@ -36,10 +38,10 @@ def _make_room(state: HostState, out: Outgoing) -> None:
 
 
 PHASES = (
-    Phase("mend what is in disorder", lambda state: state.follow_ups.disorder, mending.mend),
-    Phase("start workers", lambda state: state.workers.start_at, worker_lifecycle.start_due),
-    Phase("keep the number of workers", lambda state: state.follow_ups.workers, worker_lifecycle.settle),
-    Phase("try objects again", lambda state: state.objects.backing_off, bringing.retry),
+    Phase("mend what is in disorder", attrgetter("follow_ups.disorder"), mending.mend),
+    Phase("start workers", attrgetter("workers.start_at"), worker_lifecycle.start_due),
+    Phase("keep the number of workers", attrgetter("follow_ups.workers"), worker_lifecycle.settle),
+    Phase("try objects again", attrgetter("objects.backing_off"), bringing.retry),
     Phase("make room", lambda state: state.objects.records or state.memory.is_full, _make_room),
     Phase(
         "stage waiting rows",
@@ -48,11 +50,13 @@ PHASES = (
     ),
     Phase(
         "hand out rows",
-        lambda state: (state.ready.general.rows or state.ready.local) and not state.workers.ending,
+        lambda state: (
+            (state.ready.general.rows or state.ready.local or state.ready.wide.rows) and not state.workers.ending
+        ),
         dispatching.feed,
     ),
     Phase("tell the scheduler", heartbeat.is_due, heartbeat.beat),
-    Phase("attend to workers", lambda state: True, supervising.attend),
+    Phase("attend to workers", None, supervising.attend),
 )
 
 

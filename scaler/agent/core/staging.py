@@ -2,7 +2,8 @@
 
 A row is ready when every stored object that it needs is a file in the store, or live in one and the same worker, which
 then is the one to run it: the one that has most of its input. Everything else is brought first. Rows that take stored
-values go before older ones of their priority, so that values are used up before new ones are made.
+values go before older ones of their priority, so that values are used up before new ones are made. A row that takes
+several slots is for any worker: what is live is written to files for it.
 """
 
 from typing import NamedTuple
@@ -62,7 +63,7 @@ def _choose(
     state: HostState, out: Outgoing, origin: RowRange, lo: int, hi: int, keys: list[Key], choices: list[_Choice]
 ) -> None:
     takes_values = len(keys) > len(origin.stored_common)
-    slot, missing = _look(state, keys, False)
+    slot, missing = _look(state, keys, origin.slots > 1)
     if not missing:
         last = choices[-1] if choices else None
         if last is not None and last.wait is None and last[1:4] == (lo, slot, takes_values):
@@ -98,6 +99,10 @@ def _look(state: HostState, keys: list[Key], anywhere: bool) -> tuple[int | None
     if len(live) > 1:
         missing += [key for key in keys if key in index and index[key].slot in live and index[key].slot != slot]
     return slot, missing
+
+
+def _for_any(wait: WaitingSpan) -> bool:
+    return wait.anywhere or wait.origin.slots > 1
 
 
 # ---- rows go ---------------------------------------------------------------------------------------------------------
@@ -149,14 +154,20 @@ def remove_rows(state: HostState, out: Outgoing, client: int, batch: int, lo: in
     return found
 
 
-def take_last(state: HostState, out: Outgoing, rows: int) -> tuple[RowRange, int, int] | None:
-    """Take at most `rows` rows that no worker has, those that would run last; None if there are none."""
+def take_last(state: HostState, out: Outgoing, rows: int, slots: int = 1) -> tuple[RowRange, int, int] | None:
+    """Take at most `rows` rows that no worker has, those that would run last of those that take so many slots each.
+
+    None if there are none.
+    """
     ready = state.ready
-    if ready.general.rows:
+    if slots > 1:
+        if (taken := ready.take_last_wide(rows, slots)) is not None:
+            return taken
+    elif ready.general.rows:
         return ready.take_last(rows)
     wait = state.waiting.last
-    if wait is None:
-        return ready.take_last(rows) if ready.local else None
+    if wait is None or wait.origin.slots != slots:
+        return ready.take_last(rows) if ready.local and slots == 1 else None
     _end(state, wait)
     lo = max(wait.lo, wait.hi - rows)
     if lo > wait.lo:
@@ -207,12 +218,12 @@ def _begin_some(state: HostState, out: Outgoing) -> None:
 
 
 def _cost(state: HostState, wait: WaitingSpan) -> int:
-    return sum(state.objects.size(key) for key in _look(state, wait.keys, wait.anywhere)[1])
+    return sum(state.objects.size(key) for key in _look(state, wait.keys, _for_any(wait))[1])
 
 
 def _begin(state: HostState, out: Outgoing, wait: WaitingSpan) -> None:
     objects = state.objects
-    _, missing = _look(state, wait.keys, wait.anywhere)
+    _, missing = _look(state, wait.keys, _for_any(wait))
     if not missing:
         state.waiting.remove(wait)
         admit(state, out, wait.origin, wait.lo, wait.hi, front=True)

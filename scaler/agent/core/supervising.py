@@ -38,7 +38,9 @@ def attend(state: HostState, out: Outgoing) -> None:
                     wake = min(wake, due, _look(state, out, worker))
                     crowded.append(worker)
     ready = state.ready
-    if idle and (crowded or ready.local) and not ready.general.rows:
+    if state.workers.wide or ready.wide.rows:
+        idle = min(idle, state.workers.free)  # the others are left without rows
+    if idle > 0 and (crowded or ready.local) and not ready.general.rows:
         wake = min(wake, _help_idle(state, out, idle, crowded))
     if state.withdrawals.withdrawing:
         wake = min(wake, withdrawing.look_at_silent(state, out))

@@ -159,9 +159,10 @@ def is_cancelled(state: HostState, client: int, batch: int, row: int) -> bool:
 # ---- rows that the scheduler wants for others ------------------------------------------------------------------------
 def balance(state: HostState, out: Outgoing, message: BalanceRequest) -> None:
     """The scheduler wants rows that have not begun: now, or when workers have answered."""
-    response = _take_last(state, out, message.rows)
+    slots = message.threads or 1
+    response = _take_last(state, out, message.rows, slots)
     asked = False
-    if message.rows and not response:
+    if message.rows and not response and slots == 1:
         for worker in state.workers.records.values():
             if worker.rows > 1 and worker.kill_reason is None:
                 worker_commands.recall(state, out, worker)
@@ -183,9 +184,9 @@ def return_rows(state: HostState, out: Outgoing) -> None:
     out.say(_take_last(state, out, min(wanted, max(0, state.queued - idle))))
 
 
-def _take_last(state: HostState, out: Outgoing, wanted: int) -> BalanceResponse:
+def _take_last(state: HostState, out: Outgoing, wanted: int, slots: int = 1) -> BalanceResponse:
     response = BalanceResponse()
-    while wanted and (taken := staging.take_last(state, out, wanted)) is not None:
+    while wanted and (taken := staging.take_last(state, out, wanted, slots)) is not None:
         origin, lo, hi = taken
         response.add(*origin.key, lo, hi)
         wanted -= hi - lo

@@ -13,6 +13,7 @@ from scaler.agent.state import worker_moves
 from scaler.agent.state.host import HostState
 from scaler.agent.state.worker_records import BUSY, IDLE, PARKED, STARTING, KillKind, KillReason, WorkerRecord
 from scaler.protocol import failures
+from scaler.protocol.messages import TaskBegun
 from scaler.worker_protocol.messages import Quit
 
 #: workers kept for the next time a worker blocks
@@ -93,23 +94,46 @@ def take_blocked(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
 
 def take_unblocked(state: HostState, worker: WorkerRecord) -> None:
     """The task of a worker goes on."""
-    worker.blocked = False
+    worker.blocked, worker.has_waited = False, True
     state.follow_ups.workers = True
     state.pulse.hurry(state.now)
 
 
+def take_leaving(out: Outgoing, worker: WorkerRecord) -> None:
+    """A worker makes room for one that has loaded what its rows need; they come back when it has ended."""
+    worker_commands.kill(out, worker, KillKind.LEAVING, "")
+
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 def take_sample(state: HostState, out: Outgoing, event: Sampled) -> None:
-    """Workers take so much memory: end those that take more than they may."""
+    """Workers take so much memory, and run these rows: end those that take more than they may.
+
+    A row that ran when its worker was sampled last, and still does, is one that takes long: the scheduler is told once.
+    """
     limit = state.limits.worker
+    begun = TaskBegun()
     for slot, memory in event.workers.items():
         worker = state.workers.records.get(slot)
         if worker is None:
             continue
         worker.memory = memory
         worker.peak = max(worker.peak, memory)
+        seen = event.begun.get(slot)
+        if seen is not None and seen == worker.sampled != worker.told_begun:
+            _note_begun(worker, seen, begun)
+        worker.sampled = seen
         if limit and memory > limit and worker.kill_reason is None:
             _end_large(state, out, worker, limit)
+    if begun:
+        out.say(begun)
+
+
+def _note_begun(worker: WorkerRecord, seen: tuple[int, int], begun: TaskBegun) -> None:
+    number, row = seen
+    dispatch = worker.dispatches.get(number)
+    if dispatch is not None and not dispatch.unwanted and any(lo <= row < hi for lo, hi in dispatch.left):
+        worker.told_begun = seen
+        begun.add(*dispatch.origin.key, row, row + 1)
 
 
 def _end_large(state: HostState, out: Outgoing, worker: WorkerRecord, limit: int) -> None:

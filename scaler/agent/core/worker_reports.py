@@ -32,7 +32,7 @@ def take_results(state: HostState, out: Outgoing, worker: WorkerRecord, message:
 
 
 def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedSpan) -> None:
-    number, client, batch, lo, hi, outcome, duration, peak, sizes, body = ended
+    number, client, batch, lo, hi, outcome, duration, peak, sizes, body, processor_time = ended
     dispatch = worker.dispatches.get(number)
     is_its_own = dispatch is not None and dispatch.origin.key == (client, batch)
     if (
@@ -56,7 +56,8 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
         outcome = STORED
     elif estimates.sizes:
         estimates.note_size(function, 0.0)
-    out.result(client, SpanResult(batch, lo, hi, outcome, min(duration, 0xFFFFFFFF), peak, sizes, body))
+    took = min(duration, 0xFFFFFFFF)
+    out.result(client, SpanResult(batch, lo, hi, outcome, took, peak, sizes, body, processor_time))
     estimates.note_duration(function, duration / (hi - lo))
 
 

@@ -1,6 +1,7 @@
 """What an agent's core tells of changes: workers and objects that moved, rows that went to a worker and came from it.
 
-Facts name things by numbers, and hold no records: whoever keeps them keeps nothing else alive.
+They stay in the agent: the scheduler knows what messages say. Facts name things by numbers, and hold no records:
+whoever keeps them keeps nothing else alive.
 """
 
 from typing import NamedTuple

@@ -18,6 +18,8 @@ def open_dispatch(
         dispatch.pins = list(dict.fromkeys(key for row in range(lo, last) for key in origin.stored_for(row)))
         for key in dispatch.pins:
             state.objects.index.pin(key)
+    if origin.slots > 1:
+        state.workers.wide += 1
     worker.dispatches[number] = dispatch
     if state.facts.wanted:
         state.facts.tell(RowsDispatched(worker.slot, number, *origin.key, lo, hi))
@@ -56,5 +58,9 @@ def forget_rows(state: HostState, worker: WorkerRecord, number: int) -> None:
 def close_dispatch(state: HostState, worker: WorkerRecord, number: int) -> None:
     """A worker has nothing of a dispatch any more: all its rows have left it, or nobody wants what comes of them."""
     dispatch = worker.dispatches.pop(number, None)
-    if dispatch is not None and dispatch.pins:
+    if dispatch is None:
+        return
+    if dispatch.origin.slots > 1:
+        state.workers.wide -= 1
+    if dispatch.pins:
         state.objects.release_pins(dispatch.pins)

@@ -64,6 +64,8 @@ class HostState:
     now: float = 0.0
     #: this agent's number at the scheduler
     number: int = 1
+    #: messages of rows that have come
+    arrivals: int = 0
     #: rows that could run now and that no worker has
     ready: ReadyRows = field(default_factory=ReadyRows)
     #: rows that can't run yet

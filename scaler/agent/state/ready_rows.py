@@ -1,4 +1,9 @@
-"""The rows at an agent that could run now and that no worker has: by priority, for any worker or for a certain one."""
+"""The rows at an agent that could run now and that no worker has: by priority, for any worker or for a certain one.
+
+Rows that take several slots have a queue of their own: they are for any worker, one at a time, once so many slots are
+free. Between them and the others priority decides, then who came first. The next in line keeps those behind it from
+beginning until it can itself: they would take the slots that it waits for.
+"""
 
 from bisect import insort
 from collections.abc import Iterator
@@ -40,6 +45,12 @@ class RowQueue:
     def head(self) -> RowRange:
         """The range whose rows are taken next. Raises IndexError when empty."""
         return self._queues[self._order[0]].head
+
+    def goes_before(self, other: "RowQueue") -> bool:
+        """The next row here is more urgent than that of another queue, or came before it. Both must have rows."""
+        if self.priority != other.priority:
+            return self.priority > other.priority
+        return self.head.arrival < other.head.arrival
 
     def append(self, origin: RowRange, lo: int, hi: int) -> None:
         """Queue rows that came."""
@@ -93,26 +104,31 @@ class RowQueue:
 
 
 class ReadyRows:
-    """Rows for any worker, and for each worker those that use what only this one has."""
+    """Rows for any worker, for each worker those that use what only this one has, and those that take several."""
 
-    __slots__ = ("general", "local")
+    __slots__ = ("general", "local", "wide")
 
     def __init__(self) -> None:
         self.general = RowQueue()
+        #: those that take several slots
+        self.wide = RowQueue()
         #: by slot; only queues with rows
         self.local: dict[int, RowQueue] = {}
 
     @property
     def rows(self) -> int:
         """All rows queued."""
-        rows = self.general.rows
+        rows = self.general.rows + self.wide.rows
         for queue in self.local.values():
             rows += queue.rows
         return rows
 
     def put(self, origin: RowRange, lo: int, hi: int, slot: int | None, front: bool) -> None:
         """Queue rows for the worker of a slot, or for any; before the others of their client or behind them."""
-        queue = self.general if slot is None else self.local.setdefault(slot, RowQueue())
+        if origin.slots > 1:
+            queue = self.wide
+        else:
+            queue = self.general if slot is None else self.local.setdefault(slot, RowQueue())
         (queue.prepend if front else queue.append)(origin, lo, hi)
 
     def of(self, slot: int) -> tuple[RowQueue, int | None] | None:
@@ -122,10 +138,30 @@ class ReadyRows:
             return queue, slot
         return (self.general, None) if self.general.rows else None
 
+    def within(self, slot: int, free: int, target: int) -> tuple[RowQueue, int | None] | None:
+        """As `of`, where rows that take several slots are about, and so many are free of all `target` slots.
+
+        None, too, if what is next has to wait for slots.
+        """
+        found, wide = self.of(slot), self.wide
+        if wide.rows and (found is None or wide.goes_before(found[0])):
+            return (wide, None) if min(wide.head.slots, target) <= free else None
+        return found if free > 0 else None
+
     def settle(self, slot: int | None) -> None:
         """Rows were taken from this queue."""
         if slot is not None and slot in self.local and not self.local[slot].rows:
             del self.local[slot]
+
+    def take_last_wide(self, rows: int, slots: int) -> tuple[RowRange, int, int] | None:
+        """Take at most `rows` rows that take so many slots each, from the far end; None if there are none."""
+        last = next((span for span in reversed(list(self.wide)) if span[0].slots == slots), None)
+        if last is None:
+            return None
+        origin, lo, hi = last
+        lo = max(lo, hi - rows)
+        self.wide.remove_rows(*origin.key, lo, hi)
+        return origin, lo, hi
 
     def take_last(self, rows: int) -> tuple[RowRange, int, int]:
         """Take at most `rows` rows from the far end: first of those for any worker. Raises IndexError when empty."""
@@ -144,6 +180,8 @@ class ReadyRows:
     def remove_rows(self, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out rows of a batch; the spans that were here."""
         found = self.general.remove_rows(client, batch, lo, hi)
+        if self.wide.rows:
+            found += self.wide.remove_rows(client, batch, lo, hi)
         for slot in list(self.local):
             found += self.local[slot].remove_rows(client, batch, lo, hi)
             self.settle(slot)
@@ -152,11 +190,13 @@ class ReadyRows:
     def drop_client(self, client: int) -> None:
         """Forget all rows of a client."""
         self.general.drop_client(client)
+        self.wide.drop_client(client)
         for slot in list(self.local):
             self.local[slot].drop_client(client)
             self.settle(slot)
 
     def __iter__(self) -> Iterator[tuple[RowRange, int, int]]:
         yield from self.general
+        yield from self.wide
         for queue in self.local.values():
             yield from queue

@@ -25,13 +25,18 @@ class RowRange:
     body: Frame = b""
     #: per row: (object id, index) of each value it needs
     needs: list[list[tuple[int, int]]] | None = None
+    #: the how manieth message of rows brought it
+    arrival: int = 0
     #: ids of the stored objects among what its rows need; empty for most
     stored: frozenset[int] = NOTHING
+    #: slots of the host that each row takes while it runs: so many workers have one row together
+    slots: int = field(init=False)
     #: (client, batch), and (client, name of the function): what estimates are made for
     key: Key = field(init=False)
     function: tuple[int, str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.slots = self.task.threads or 1
         self.key = self.client, self.task.batch
         self.function = self.client, self.task.name
 
@@ -55,12 +60,12 @@ class RowRange:
         return task.wanted[lo:hi].tobytes() if task.form == GRAPH and task.wanted else None
 
 
-def row_ranges_of(task: Task) -> list[RowRange]:
+def row_ranges_of(task: Task, arrival: int = 0) -> list[RowRange]:
     """What a Task message brings, one for each of its spans."""
     bounds = task.spans
     stored = frozenset(task.stored) if task.stored else NOTHING
     if len(bounds) == 2 and not task.dependency_counts:
-        rows = RowRange(task.client, task, bounds[0], bounds[1], stored=stored)
+        rows = RowRange(task.client, task, bounds[0], bounds[1], arrival=arrival, stored=stored)
         if task.form == EACH:
             rows.sizes, rows.body = task.sizes, task.bodies[0]
             rows.offsets = u64(accumulate(task.sizes, initial=0))
@@ -69,7 +74,7 @@ def row_ranges_of(task: Task) -> list[RowRange]:
     at = dependency = offset = 0
     view = memoryview(task.bodies[0]) if task.form == EACH else memoryview(b"")
     for lo, hi in zip(bounds[::2], bounds[1::2], strict=True):
-        rows = RowRange(task.client, task, lo, hi, stored=stored)
+        rows = RowRange(task.client, task, lo, hi, arrival=arrival, stored=stored)
         n = hi - lo
         if task.form == EACH:
             rows.sizes = task.sizes[at : at + n]

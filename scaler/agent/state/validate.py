@@ -28,14 +28,18 @@ def quick(state: HostState) -> Iterator[Finding]:
     """What does not hold of workers, of counters, and of ready rows while workers idle."""
     pool, index = state.workers, state.objects.index
     has_room = not state.memory.is_full and index.hard_limit - index.in_memory > _PLENTY
+    ready, free = state.ready, pool.free
     for slot, worker in pool.records.items():
         if slot != worker.slot or worker.state is GONE:
             yield Finding(f"slot {slot} has worker {worker.slot}, which is {worker.state}")
         if (worker.state is BUSY) != bool(worker.dispatches) and worker.kill_reason is None:
             yield Finding(f"worker {slot} is {worker.state} and has {len(worker.dispatches)} dispatches")
         is_free = worker.state is IDLE and not worker.blocked and not worker.recalling
-        if is_free and worker.kill_reason is None and has_room and state.ready.general.rows and not pool.ending:
-            yield Finding(f"{state.ready.general.rows} rows wait while worker {slot} idles")
+        if is_free and worker.kill_reason is None and has_room and not pool.ending:
+            found = ready.within(slot, free, pool.target) if ready.wide.rows or pool.wide else (ready.general, None)
+            if found is not None and found[1] is None and found[0].rows:
+                yield Finding(f"{found[0].rows} rows wait while worker {slot} idles and {free} slots are free")
+    yield from _slots(state)
     for slot, queue in state.ready.local.items():
         if slot not in pool.records or not queue.rows:
             yield Finding(f"{queue.rows} rows are for worker {slot}, which may not be there")
@@ -48,6 +52,21 @@ def quick(state: HostState) -> Iterator[Finding]:
     left = state.follow_ups
     if left.workers or left.arrived or left.lost or left.disorder:
         yield Finding(f"something was left for after the step: {left}")
+
+
+def _slots(state: HostState) -> Iterator[Finding]:
+    pool = state.workers
+    dispatches = [dispatch for worker in pool.records.values() for dispatch in worker.dispatches.values()]
+    if pool.wide != sum(dispatch.origin.slots > 1 for dispatch in dispatches):
+        yield Finding(f"counts {pool.wide} dispatches that take several slots")
+    if pool.wide:
+        # what waited for others comes back to slots that may be taken
+        taken = [pool.slots_of(w) for w in pool.records.values() if w.takes_slots and not w.has_waited]
+        if sum(taken) > pool.target:
+            yield Finding(f"rows take {taken} of {pool.target} slots")
+    for worker in pool.records.values():
+        if worker.slots > 1 and worker.is_crowded:
+            yield Finding(f"worker {worker.slot} has rows behind one that takes {worker.slots} slots")
 
 
 def thorough(state: HostState) -> Iterator[Finding]:

@@ -49,6 +49,8 @@ class KillKind(StrEnum):
     DROPPED = "dropped"
     #: there are more workers than are needed; it ends by itself
     SURPLUS = "surplus"
+    #: it makes room for one that has loaded what its rows need
+    LEAVING = "leaving"
     #: it said what can't be, or made a move that can't be
     REJECTED = "rejected"
 
@@ -112,12 +114,17 @@ class WorkerRecord:
     stale: list[Key] = field(default_factory=list)
     #: its task waits for other tasks: another worker takes its place
     blocked: bool = False
+    #: its task has waited for other tasks, and others may have been begun in its slots meanwhile
+    has_waited: bool = False
     #: it was asked for rows, and has not answered
     recalling: bool = False
     #: when to see whether it keeps results back; infinite: that has been done since it last said something
     look_at: float = math.inf
     #: why it is being ended; None: it isn't
     kill_reason: KillReason | None = None
+    #: (dispatch, row) that it had begun when it was last sampled, and that the scheduler was told of as begun
+    sampled: tuple[int, int] | None = None
+    told_begun: tuple[int, int] | None = None
     #: bytes of memory that are its alone, as last sampled, and the most since it was started
     memory: int = 0
     peak: int = 0
@@ -145,6 +152,20 @@ class WorkerRecord:
     def first(self) -> Dispatch:
         """The oldest of its dispatches. Raises StopIteration if there are none."""
         return next(iter(self.dispatches.values()))
+
+    @property
+    def takes_slots(self) -> bool:
+        """A row of it runs, or may begin before it has given it back."""
+        return bool(self.dispatches) and (not self.blocked or self.is_crowded)
+
+    @property
+    def slots(self) -> int:
+        """Slots that its rows take, or that it is one itself."""
+        slots = 1
+        for dispatch in self.dispatches.values():
+            if dispatch.origin.slots > slots:
+                slots = dispatch.origin.slots
+        return slots
 
     @property
     def expected(self) -> float | None:
@@ -181,7 +202,7 @@ class WorkerRecord:
 class WorkerPool:
     """The workers of an agent, those that are to be started, and those that are still to end."""
 
-    #: workers that the host should have at work
+    #: never changes: workers that the host should have at work
     target: int
     #: by slot
     records: dict[int, WorkerRecord] = field(default_factory=dict)
@@ -192,14 +213,37 @@ class WorkerPool:
     #: slots of workers that ran rows when the agent began anew, and have not ended: until then nothing is handed out,
     #: so that what they write is never taken for something else
     ending: set[int] = field(default_factory=set)
+    #: dispatches of rows that take several slots
+    wide: int = 0
     #: number of the next dispatch, and of the next recall
     next_dispatch: int = 1
     next_token: int = 1
 
     @property
+    def have_rows(self) -> bool:
+        """Some worker was handed rows that it has not done with."""
+        for record in self.records.values():  # noqa: SIM110 - asked in every step, and half the price of `any`
+            if record.dispatches:
+                return True
+        return False
+
+    @property
     def is_working(self) -> bool:
         """Some worker runs a row that does not wait for other rows."""
         return any(record.state is BUSY and not record.blocked for record in self.records.values())
+
+    @property
+    def free(self) -> int:
+        """Slots in which a row could begin; below 0 if tasks that had waited went on and found theirs taken."""
+        free = self.target
+        for record in self.records.values():
+            if record.takes_slots:
+                free -= self.slots_of(record)
+        return free
+
+    def slots_of(self, worker: WorkerRecord) -> int:
+        """Slots that a worker's rows take; at most all there are, so that every row can run."""
+        return min(worker.slots, self.target) if self.wide else 1
 
     @property
     def free_slot(self) -> int:

@@ -2,7 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 
-from scaler.client.core.events import BatchGroup, CancelRefused, ClaimGranted, ClaimRefused, Effect, Resolve, Transmit
+from scaler.client.core.events import (
+    BatchGroup,
+    CancelRefused,
+    ClaimGranted,
+    ClaimRefused,
+    Effect,
+    Resolve,
+    RowsBegun,
+    Transmit,
+)
 from scaler.client.core.object_table import ObjectTable, release_message
 from scaler.client.core.pending import PendingBatch, PendingBatches
 from scaler.client.core.unanswered import UnansweredRequests
@@ -16,6 +25,7 @@ from scaler.protocol.messages import (
     LOST,
     STORED,
     Spans,
+    TaskBegun,
     TaskCancel,
     TaskClaimResponse,
     TaskResult,
@@ -82,7 +92,11 @@ class RowEndings:
         self._objects.forget_released(self._pending.oldest)
         if not self._pending.by_id:
             self._unanswered.clear()
-        return [Transmit(TaskCancel(leftover))] if leftover else []
+        return [Transmit(TaskCancel(leftover, group.is_forced))] if leftover else []
+
+    def take_begun(self, message: TaskBegun) -> list[Effect]:
+        """Rows have run for a while."""
+        return [RowsBegun(pending.tokens_of(lo, hi)) for pending, lo, hi in self._known_spans(message)]
 
     def take_running(self, message: TaskRunning) -> list[Effect]:
         """Rows that were to be cancelled run."""

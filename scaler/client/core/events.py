@@ -55,6 +55,8 @@ class BatchGroup:
     batches: list[int] = field(default_factory=list)
     #: a row of theirs ended without a value
     failed: bool = False
+    #: a row of theirs was to be cancelled even if it ran: what runs for it alone goes with it
+    is_forced: bool = False
     #: by id, what rows of theirs need that is not of the graph
     keep: dict[int, Any] = field(default_factory=dict)
 
@@ -158,6 +160,13 @@ class Resolve:
 
 
 @record
+class RowsBegun:
+    """The rows of these tokens have run for a while."""
+
+    tokens: Sequence[Any]
+
+
+@record
 class CancelRefused:
     """A cancellation was refused: the rows of these tokens run."""
 
@@ -232,6 +241,7 @@ Effect = (
     Transmit
     | Resolve
     | CancelRefused
+    | RowsBegun
     | ClaimGranted
     | ClaimRefused
     | ProvideObject

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from scaler.protocol.messages import WARN
+from scaler.protocol.messages import MAX_WORKERS, WARN
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -27,6 +28,8 @@ class Options:
     timeout: float = 0.0
     #: what the agent must have, sorted
     capabilities: tuple[str, ...] = ()
+    #: slots of a host that a row takes; 0 for one
+    threads: int = 0
     #: PROFILE, STREAM, WARN of `scaler.protocol.messages`
     flags: int = 0
 
@@ -47,8 +50,9 @@ class Options:
         timeout: float | None = None,
         capabilities: Iterable[str] | None = None,
         pass_warnings: bool = False,
+        threads: int | None = None,
     ) -> Options:
-        """These, as `Client.with_options` changes them. Raises ValueError for what makes no sense."""
+        """These, as `Client.with_options` changes them. Raises ValueError or TypeError for what makes no sense."""
         changes: dict[str, Any] = {}
         if priority is not None:
             changes["priority"] = self.priority + priority
@@ -64,9 +68,21 @@ class Options:
             changes["capabilities"] = tuple(
                 sorted({capabilities} if isinstance(capabilities, str) else set(capabilities))
             )
+        if threads is not None:
+            changes["threads"] = _slots(threads)
         if pass_warnings:
             changes["flags"] = self.flags | WARN
         return self.replace(**changes) if changes else self
+
+
+def _slots(threads: int) -> int:
+    try:
+        number = operator.index(threads)
+    except TypeError:
+        raise TypeError(f"threads must be a whole number, not {threads!r}") from None
+    if not 1 <= number <= MAX_WORKERS:
+        raise ValueError(f"threads must be 1 to {MAX_WORKERS:,}, not {number}")
+    return 0 if number == 1 else number
 
 
 #: by their fields

@@ -45,6 +45,7 @@ from scaler.protocol.messages import (
     ShutdownResponse,
     Spans,
     StoreOffers,
+    TaskBegun,
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
@@ -90,6 +91,7 @@ class SessionCore:
         }
         self._of_message: dict[type, Callable[[Any], Iterable[Effect]]] = {
             TaskResult: endings.take_results,
+            TaskBegun: endings.take_begun,
             TaskRunning: endings.take_running,
             TaskClaimResponse: endings.take_claims,
             TaskOutput: lambda m: [Printed(m.row, m.name, m.stream, m.text)],
@@ -168,7 +170,11 @@ class SessionCore:
         return [Transmit(event.message)]
 
     def _cancel(self, event: Cancel) -> list[Effect]:
-        spans = _spans_of_rows(self.pending.rows_of(event.tokens))
+        rows = self.pending.rows_of(event.tokens)
+        if event.force:
+            for pending, _ in rows:
+                pending.group.is_forced = True
+        spans = _spans_of_rows(rows)
         if not spans:
             return []
         self._unanswered.add_cancel(event, self.pending)

@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from scaler.client.core.fitting import refuse_misfit
 from scaler.client.core.options import Options
 from scaler.errors import ObjectTooLarge
 from scaler.protocol.messages import Task, u32
 from scaler.serialize.function import Captured
 
+#: shapes of arguments that are remembered of a function
+SHAPES = 64
+
 
 class TaskTemplate:
     """A captured function with options: makes the messages of batches that call it."""
 
-    __slots__ = ("__weakref__", "captured", "function", "keeps", "object_id", "options")
+    __slots__ = (
+        "__weakref__",
+        "_shapes",
+        "captured",
+        "count",
+        "count_before_names",
+        "function",
+        "keeps",
+        "names",
+        "object_id",
+        "options",
+    )
 
     def __init__(
         self,
@@ -32,6 +47,23 @@ class TaskTemplate:
         self.object_id = object_id
         #: what keeps a function that is stored where it is
         self.keeps = keeps
+        #: how many positional arguments the last call had, by themselves or with keywords, and the names of these
+        self.count = self.count_before_names = -1
+        self.names: frozenset[str] = frozenset()
+        #: all shapes of arguments that are known to fit
+        self._shapes: set[tuple[int, frozenset[str]]] = set()
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise TypeError for arguments that don't fit. Needless where their shape is that of the call before."""
+        shape = len(args), frozenset(kwargs)
+        if shape not in self._shapes:
+            refuse_misfit(self.function, self.captured.name, args, kwargs)
+            if len(self._shapes) < SHAPES:
+                self._shapes.add(shape)
+        if kwargs:
+            self.count_before_names, self.names = shape
+        else:
+            self.count = len(args)
 
     def task(self, batch: int, rows: int, form: int) -> Task:
         """A message for rows of this function, without their payloads."""
@@ -39,6 +71,7 @@ class TaskTemplate:
         return Task(
             0, batch, rows, form, options.flags, self.object_id, 0, self.captured.name,
             options.priority, options.retries, options.timeout, options.capabilities, u32([0, rows]),
+            threads=options.threads,
         )  # fmt: skip
 
 

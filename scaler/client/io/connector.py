@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import threading
 import time
@@ -10,9 +11,9 @@ from collections.abc import Callable
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.line import Line
 from scaler.client.io.polling import ConnectionPoller
+from scaler.common.attempts import Attempts
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
 from scaler.protocol.initiator import Established, Rejected
-from scaler.protocol.reconnecting import Attempts
 from scaler.transport import Address, Connection, Security, connect
 
 
@@ -36,9 +37,13 @@ class Connector:
         self._driver = driver
         self._poller = poller
 
-    def connect(self, deadline: float) -> None:
-        """Connect and shake hands, and have the connection watched. Blocks; raises ConnectionFailed and its kinds."""
-        connection = connect(self.address, self._security, timeout=max(0.1, deadline - time.monotonic()))
+    def connect(self, deadline: float, waits: bool = False) -> None:
+        """Connect and shake hands, and have the connection watched. Blocks; raises ConnectionFailed and its kinds.
+
+        If it `waits`, nobody at the address is no failure before the deadline.
+        """
+        left = max(0.1, deadline - time.monotonic())
+        connection = connect(self.address, self._security, timeout=left, retry=waits)
         try:
             with self._driver.lock:
                 hello = self._line.greet()
@@ -61,7 +66,8 @@ class Connector:
         assert connection is not None
         with self._driver.lock:
             reason = self._line.disconnect(connection.trouble() or "it was closed")
-        self._poller.remove(connection.fileno())
+        with contextlib.suppress(ValueError):  # closed on this side, and so forgotten already
+            self._poller.remove(connection.fileno())
         connection.close(0)
         while is_wanted():
             try:

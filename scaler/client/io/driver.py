@@ -22,6 +22,7 @@ from scaler.client.core.task_template import TaskTemplate
 from scaler.client.io.line import Line
 from scaler.client.io.wakeup import Wakeup
 from scaler.client.liveness import Liveness
+from scaler.common.interrupts import Uninterrupted
 from scaler.protocol.initiator import Established
 from scaler.protocol.messages import Frame, Message, Welcome
 from scaler.transport import Connection
@@ -76,12 +77,11 @@ class SessionDriver:
 
     def flush(self, *events: ev.Event) -> None:
         """Send what is queued, also calls, which then have their ids, and after it these events; waits for the lock."""
-        with self.lock:
+        with self.lock, Uninterrupted():
             self._flush()
             self._handle(events)
-            is_left = bool(self._effects)
-        if is_left:
-            self.wake()
+            if self._effects:
+                self.wake()
 
     def take_id(self) -> int:
         """An id for an object; waits for the lock."""
@@ -99,8 +99,9 @@ class SessionDriver:
 
     def wake(self) -> None:
         """Make the I/O thread look."""
-        self._is_awake = True
-        self._wakeup.wake()
+        with Uninterrupted():
+            self._is_awake = True
+            self._wakeup.wake()
 
     def abandon(self) -> list[Any]:
         """Wait for nothing any more; all tokens that have been waited for, also of calls that were not sent."""
@@ -114,13 +115,14 @@ class SessionDriver:
 
     def _flush_here(self) -> bool:
         """Send what is queued in the calling thread, if the lock is free; False if the I/O thread has to look."""
-        if not self.lock.acquire(False):
-            return False
-        try:
-            self._flush()
-        finally:
-            self.lock.release()
-        return not self._effects
+        with Uninterrupted():
+            if not self.lock.acquire(False):
+                return False
+            try:
+                self._flush()
+            finally:
+                self.lock.release()
+            return not self._effects
 
     @property
     def is_lone(self) -> bool:

@@ -17,7 +17,10 @@ class Line:
     """Messages in and out. Touched under the lock of the `SessionDriver`, but for what any thread may look at."""
 
     def __init__(self, name: str) -> None:
-        self._initiator = Initiator(hello_of(Role.CLIENT, name, new_number(), packages=packages()))
+        hello = hello_of(Role.CLIENT, name, new_number(), packages=packages())
+        self._initiator = Initiator(hello)
+        #: what no other client has
+        self.identity = f"{name}|Client|{hello.session:016x}".encode()
         #: the one in use, or that was in use last; None before the first. May be looked at without the lock
         self.connection: Connection | None = None
         #: what came over it was nothing that a scheduler says: no other connection would mend that

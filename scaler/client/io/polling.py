@@ -17,8 +17,10 @@ class ConnectionPoller:
         self._wakeup = wakeup
         self._poller = new_poller()
         self._poller.add(wakeup.fileno())
-        #: held by the thread that has borrowed the connection
-        self._borrowing = threading.Lock()
+        #: held by the thread that has borrowed the connection; it can ask whether it does
+        self._borrowing = threading.RLock()
+        #: some thread watches the connection itself
+        self.is_borrowed = False
         #: wakes that thread
         self.nudge = Wakeup()
 
@@ -47,11 +49,13 @@ class ConnectionPoller:
 
         Raises OSError, ValueError or KeyError if it is not watched any more.
         """
-        if not self._borrowing.acquire(False):
+        if self.is_borrowed or not self._borrowing.acquire(False):
             return False
         try:
+            self.is_borrowed = True
             self._poller.pause(fd, True)
         except BaseException:
+            self.is_borrowed = False
             self._borrowing.release()
             raise
         return True
@@ -61,12 +65,13 @@ class ConnectionPoller:
         try:
             self._poller.pause(fd, False)
         finally:
+            self.is_borrowed = False
             self._borrowing.release()
 
-    @property
-    def is_borrowed(self) -> bool:
-        """Some thread watches the connection itself."""
-        return self._borrowing.locked()
+    def recover(self, fd: int) -> None:
+        """The calling thread was interrupted: `give_back` what it may not have given back. Raises like `borrow`."""
+        while self._borrowing._is_owned():  # type: ignore[attr-defined]  # as `threading.Condition` asks
+            self.give_back(fd)
 
     def close(self) -> None:
         """Forget all, and close what belongs to this."""

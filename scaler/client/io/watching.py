@@ -16,6 +16,7 @@ from scaler.client.core import events as ev
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.line import Line
 from scaler.client.io.polling import ConnectionPoller
+from scaler.common.interrupts import Uninterrupted
 from scaler.transport import Connection
 
 #: seconds between looks at the time while nothing happens
@@ -75,6 +76,14 @@ class Watcher:
             with contextlib.suppress(*_CLOSED):
                 self._poller.give_back(fd)
 
+    def recover(self) -> None:
+        """The calling thread was interrupted while it waited: the I/O thread watches the connection again."""
+        connection = self._line.connection
+        if connection is not None:
+            with contextlib.suppress(*_CLOSED):
+                self._poller.recover(connection.fileno())
+        self._driver.wake()
+
     def _watch(self, connection: Connection, is_done: Callable[[], bool], deadline: float | None) -> None:
         nudge = self._poller.nudge
         poll = select.poll()
@@ -93,14 +102,15 @@ class Watcher:
             if not ready:
                 continue
             driver = self._driver
-            with driver.lock:
-                driver.receive()
-                effects = driver.take_effects()
-                if not all(map(self._quick_effects.is_quick, effects)):
-                    driver.put_back(effects)
-                    driver.wake()
-                    return
-            self._quick_effects.carry_out(effects)
+            with Uninterrupted():
+                with driver.lock:
+                    driver.receive()
+                    effects = driver.take_effects()
+                    if not all(map(self._quick_effects.is_quick, effects)):
+                        driver.put_back(effects)
+                        driver.wake()
+                        return
+                self._quick_effects.carry_out(effects)
             if connection.is_closed:
                 driver.wake()
             if connection.is_closed or driver.is_queued:

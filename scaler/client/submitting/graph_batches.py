@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from scaler.client.core import events as ev
@@ -10,18 +11,21 @@ from scaler.client.core.task_template import check_size
 from scaler.client.future import Future
 from scaler.client.io.driver import SessionDriver
 from scaler.client.values.arguments import Arguments
+from scaler.client.values.value_codec import ValueCodec
 from scaler.graph import Plan, RemoteValue, Run
 from scaler.protocol.messages import GRAPH, INLINE_LIMIT, KEEP, Task, u8, u32
 from scaler.serialize.call import pack_entries
-from scaler.serialize.outofband import joined, pack
+from scaler.serialize.outofband import joined
 
 
 class GraphBatches:
     """Makes them for one client. Any thread."""
 
-    def __init__(self, driver: SessionDriver, arguments: Arguments) -> None:
+    def __init__(self, driver: SessionDriver, arguments: Arguments, codec: ValueCodec) -> None:
         self._driver = driver
         self._arguments = arguments
+        self._pack = codec.pack
+        self._pack_entries = partial(pack_entries, serializer=codec.serializer)
 
     def events_of(self, plan: Plan, by_row: dict[int, Future], default: Options) -> list[ev.Event]:
         """The events that send a graph; `by_row` has the futures of the rows that are wanted.
@@ -50,6 +54,7 @@ class GraphBatches:
             task = Task(
                 0, first + at, n, GRAPH, options.flags | KEEP, function, 0, run.names,
                 options.priority, options.retries, options.timeout, options.capabilities, u32([0, n]), graph=first,
+                threads=options.threads,
             )  # fmt: skip
             task.dependency_counts = u32(map(len, run.dependencies))
             task.dependencies.extend(
@@ -81,9 +86,9 @@ class GraphBatches:
         if isinstance(value, RemoteValue):
             keep[value.id] = value
             return value.id
-        packed = pack(value)
+        packed = self._pack(value)
         if packed.size >= INLINE_LIMIT:
-            stored = self._arguments.keep(value, packed, pack, "a value in the graph")
+            stored = self._arguments.keep(value, packed, self._pack, "a value in the graph")
             if stored is not None:
                 keep[stored.id] = stored
                 return stored.id
@@ -95,9 +100,10 @@ class GraphBatches:
 
     def _entries(self, run: Run) -> tuple[int, bytes | None]:
         """The id of what a run's rows do, and its payload unless it is stored."""
-        packed = pack_entries(run.entries)
+        packed = self._pack_entries(run.entries)
         if packed.size >= INLINE_LIMIT:
-            object_id = self._arguments.store(run.entries, packed, pack_entries, f"a part of the graph ({run.names})")
+            what = f"a part of the graph ({run.names})"
+            object_id = self._arguments.store(run.entries, packed, self._pack_entries, what)
             if object_id is not None:
                 return object_id, None
         payload = joined(packed, run.entries, b"G")

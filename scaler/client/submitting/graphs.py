@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from scaler.client.core.options import Options
@@ -48,9 +48,15 @@ class Graphs:
         Blocks and raises like `Client.submit_nodes`.
         """
         self._liveness.check()
-        # rows that end or run again by themselves stay by themselves
-        workers = None if options.timeout or options.retries else self._driver.session.workers or None
-        made = plan(nodes, keys, order, workers=workers, options=_options_by_key(changes, options))
+        changed = _options_by_key(changes, options)
+        workers: int | None = self._driver.session.workers or None
+        # calls that end or run again by themselves stay by themselves
+        lone: Container[Any] = {key for key, its in changed.items() if its.timeout or its.retries}
+        if options.timeout or options.retries:
+            workers, lone = None, nodes
+        if options.threads:
+            workers = None  # fewer rows run at a time than there are workers
+        made = plan(nodes, keys, order, workers=workers, options=changed, lone=lone)
         for value in made.shared:
             if isinstance(value, RemoteValue):
                 self._owner.check_own(value)

@@ -31,9 +31,9 @@ def argument_rows(iterables: Sequence[Iterable[Any]]) -> tuple[list[Any], bool]:
     if len(iterables) > 1:
         return list(zip(*iterables, strict=False)), False
     items = list(iterables[0])
-    if not any(issubclass(kind, tuple) for kind in set(map(type, items))):
+    if tuple not in set(map(type, items)):
         return items, True
-    return [tuple(item) if isinstance(item, tuple) else (item,) for item in items], False
+    return [item if type(item) is tuple else (item,) for item in items], False
 
 
 class MapSender:
@@ -75,8 +75,8 @@ class MapSender:
             # be pickled is named.
             for row, item in enumerate(items[sent:], sent):
                 job.add_row(row, self._submission.submit(template, (item,) if spread else item, None))
-        except BaseException:
-            job.cancel()
+        except BaseException as error:
+            job.cancel(force=isinstance(error, KeyboardInterrupt))
             raise
         return job
 

@@ -34,6 +34,8 @@ class ResultDelivery:
             self._fulfil_from_list(tokens, span)
         elif span.outcome == ERROR:
             if token is not None:
+                if task.flags & PROFILE:
+                    token.profile(span.duration, span.peak, span.processor_time)
                 token.fail(decode_error(bytes(span.body), f"task {task.name}"))
         elif span.outcome == CANCELLED:
             for future in tokens:
@@ -43,14 +45,14 @@ class ResultDelivery:
             for row_id, size, future in zip(count(span.batch + span.lo), stored_sizes(span), tokens, strict=False):
                 if future is not None:
                     if task.flags & PROFILE:
-                        future.profile(span.duration, span.peak)
+                        future.profile(span.duration, span.peak, span.processor_time)
                     future.fulfil_stored(self._stored_results.add(row_id, size, task.name))
         else:
             is_profiled, load = task.flags & PROFILE, self._load
             for future, body in zip(tokens, values_of(span), strict=True):
                 if future is not None:
                     if is_profiled:
-                        future.profile(span.duration, span.peak)
+                        future.profile(span.duration, span.peak, span.processor_time)
                     future.fulfil_from(body, load)
 
     def _fulfil_from_list(self, futures: Sequence[Any], span: SpanResult) -> None:

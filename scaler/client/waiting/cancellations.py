@@ -9,9 +9,12 @@ from typing import Any
 from scaler.client.core import events as ev
 from scaler.client.future import Future
 from scaler.client.io.driver import SessionDriver
+from scaler.common.interrupts import has_ended_main_task
 
 #: seconds that a cancellation waits for its answers; twice as long if workers are to be ended
 ANSWER_TIMEOUT = 5.0
+#: seconds that one waits for them which somebody who pressed Ctrl-C waits for
+INTERRUPTED_TIMEOUT = 1.0
 
 
 class _Wait:
@@ -40,13 +43,26 @@ class Cancellations:
         self.waits: list[_Wait] = []
 
     def cancel(self, futures: Iterable[Future], force: bool) -> None:
-        """Take back the tasks of these futures, with `force` also those that run. Blocks until that is answered."""
+        """Take back the tasks of these futures, with `force` also those that run.
+
+        Blocks until that is answered. Not after Ctrl-C under `asyncio.run`, which cancels what is awaited one by one.
+        """
+        if has_ended_main_task():
+            self._driver.tell(ev.Cancel(list(futures), force))
+        else:
+            self._cancel(list(futures), force, 2 * ANSWER_TIMEOUT if force else ANSWER_TIMEOUT)
+
+    def _cancel(self, futures: list[Future], force: bool, patience: float) -> None:
         wait = _Wait(futures)
         with self._lock:
             self.waits = [*(other for other in self.waits if other.left), wait]
         wait.end([future for future in wait.left.copy().values() if future.done()])
-        self._driver.tell(ev.Cancel(list(futures), force))
-        wait.is_over.wait(2 * ANSWER_TIMEOUT if force else ANSWER_TIMEOUT)
+        self._driver.tell(ev.Cancel(futures, force))
+        wait.is_over.wait(patience)
+
+    def abandon(self, futures: Iterable[Future]) -> None:
+        """`cancel` what an interrupted thread has waited for, also if it runs: blocks for a moment at most."""
+        self._cancel(list(futures), True, INTERRUPTED_TIMEOUT)
 
     def answer(self, tokens: Iterable[Any]) -> None:
         """These have ended, or are known to run."""

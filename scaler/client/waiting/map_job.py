@@ -1,11 +1,11 @@
-"""The results of a map, as they come in."""
+"""The results of a map in blocks, in order: of `Client.map`, and of `Executor.map` with many items or chunks."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -15,6 +15,8 @@ from scaler.client.io.driver import SessionDriver
 from scaler.client.values.stored_results import StoredResults
 from scaler.client.values.value_codec import ValueCodec
 from scaler.client.waiting.nesting import NestedWaits
+from scaler.common.interrupts import LOOK
+from scaler.common.item_note import note_item
 from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_LIST, Task
 from scaler.protocol.results import SpanResult, stored_sizes, values_of
 from scaler.serialize import payload as pickling
@@ -138,31 +140,45 @@ class MapJob:
             block.arguments = 0
 
     # ---- for who waits ---------------------------------------------------------------------------------------------
-    def results(self, timeout: float | None = None) -> list[Any]:
-        """All values in order; blocks. Raises the error of the first row that failed, and TimeoutError."""
+    def results(self, timeout: float | None = None, items: Sequence[Any] = ()) -> list[Any]:
+        """All values in order; blocks. Raises the error of the first row that failed, and TimeoutError.
+
+        The error has a note of its item, if these are given.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
+        is_interrupted = False
         try:
             for start, piece in self._pieces:
                 if isinstance(piece, Future):
-                    self._values[start] = piece.result(_left(deadline))
+                    self._values[start] = _result_of(piece, deadline, start, items)
                     continue
                 self._await(piece, deadline)
                 if self._stored:
                     self._load(start, start + piece.size, deadline)
                 for row in range(start, start + piece.size) if self._errors else ():
                     if row in self._errors:
-                        raise self._errors[row]
+                        raise _noted(self._errors[row], row, items)
+        except KeyboardInterrupt:
+            is_interrupted = True
+            raise
         finally:
-            self.cancel()
+            self.cancel(is_interrupted)
         return self._values
 
-    def iterate(self, timeout: float | None = None) -> Iterator[Any]:
-        """The values in order, each as soon as it and those before it are there. Raises like `results`."""
+    def iterate(self, timeout: float | None = None, items: list[Any] | None = None) -> Iterator[Any]:
+        """The values in order, each as soon as it and those before it are there. Raises like `results`.
+
+        `items` are forgotten, one by one, when they are not needed any more.
+        """
+        items = items or []
         deadline = None if timeout is None else time.monotonic() + timeout
+        is_interrupted = False
         try:
             for start, piece in self._pieces:
                 if isinstance(piece, Future):
-                    yield piece.result(_left(deadline))
+                    yield _result_of(piece, deadline, start, items)
+                    if items:
+                        items[start] = None
                     continue
                 for row in range(start, start + piece.size):
                     if not self._done[row]:
@@ -170,10 +186,15 @@ class MapJob:
                     if row in self._stored:
                         self._load(row, row + 1, deadline)
                     if row in self._errors:
-                        raise self._errors[row]
+                        raise _noted(self._errors[row], row, items)
+                    if items:
+                        items[row] = None
                     yield self._take(row)
+        except KeyboardInterrupt:
+            is_interrupted = True
+            raise
         finally:
-            self.cancel()
+            self.cancel(is_interrupted)
 
     def wait(self) -> None:
         """Block until all rows have ended, however they did."""
@@ -183,11 +204,11 @@ class MapJob:
             else:
                 self._await(piece, None)
 
-    def cancel(self) -> None:
-        """Rows that have not begun are not wanted any more."""
+    def cancel(self, force: bool = False) -> None:
+        """Rows that have not begun are not wanted any more, with `force` also those that run."""
         pending = [p for _, p in self._pieces if (not p.done() if isinstance(p, Future) else p.left)]
         if pending:
-            self._driver.tell(ev.Cancel(pending, False))
+            self._driver.tell(ev.Cancel(pending, force))
 
     def _take(self, row: int) -> Any:
         """A value, which nobody else keeps."""
@@ -224,10 +245,26 @@ class MapJob:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")
-                self._changed.wait(left)
+                self._changed.wait(LOOK if left is None else min(LOOK, left))
 
     def _missing(self) -> int:
         return sum(not piece.done() if isinstance(piece, Future) else piece.left for _, piece in self._pieces)
+
+
+def _result_of(future: Future, deadline: float | None, row: int, items: Sequence[Any]) -> Any:
+    try:
+        return future.result(_left(deadline))
+    except Exception as error:
+        if future.done():  # else it is late
+            _noted(error, row, items)
+        raise
+
+
+def _noted(error: BaseException, row: int, items: Sequence[Any]) -> BaseException:
+    """An error, with a note of its item if that is known."""
+    if row < len(items):
+        note_item(error, row, items[row])
+    return error
 
 
 def _left(deadline: float | None) -> float | None:

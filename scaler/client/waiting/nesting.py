@@ -98,10 +98,11 @@ class NestedWaits:
     def _run_claimed(self, claimed: ev.ClaimGranted, outer: TaskContext) -> None:
         """Run a row that was claimed, in this thread, and resolve its token."""
         task, row = claimed.task, claimed.row
-        inner = TaskContext(outer.client, task.batch + row, task.name, task.priority, 0, outer.stream)
+        serializer = self._codec.serializer
+        inner = TaskContext(outer.client, task.batch + row, task.name, task.priority, 0, outer.stream, serializer)
         try:
             args, kwargs = self._claimed_rows.call_of(claimed)
-            outcome, body = inline.run_inline(inner, claimed.template.function, args, kwargs, self._codec.serializer)
+            outcome, body = inline.run_inline(inner, claimed.template.function, args, kwargs, serializer)
         except BaseException as error:
             outcome, body = ERROR, exception_record(error, task.name)
         if outcome != ERROR:

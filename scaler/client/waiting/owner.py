@@ -20,7 +20,7 @@ from scaler.transport import Address
 
 
 class ClientOwner:
-    """Of one client and all its views: a `FutureOwner` and an `ObjectOwner`. Any thread."""
+    """Of one client and all its views: a `FutureOwner`, a waiters' `Owner` and an `ObjectOwner`. Any thread."""
 
     def __init__(
         self,
@@ -50,24 +50,28 @@ class ClientOwner:
             raise ValueError(f"{value!r} belongs to another client ({value.owner!r}); only that one's tasks can use it")
 
     # ---- for futures -----------------------------------------------------------------------------------------------
-    def wait(self, future: Future, timeout: float | None) -> float | None:
-        """Inside a task run the awaited one itself, elsewhere watch the connection; what is left of `timeout`.
-
-        May return before the future is done. Raises `ForkedClient`.
-        """
+    def wait(self, future: Future, timeout: float | None) -> None:
+        """Wait until the future is done, at most so many seconds. Ctrl-C takes its task back. Raises `ForkedClient`."""
         if self._liveness.is_forked:
             raise ForkedClient(
                 "this future belongs to the parent of this forked process: only there can it be waited for"
             )
+        try:
+            self._wait(future, timeout)
+        except KeyboardInterrupt:
+            self._watcher.recover()
+            self.abandon([future])
+            raise
+
+    def _wait(self, future: Future, timeout: float | None) -> None:
+        """Inside a task run the awaited one itself, elsewhere watch the connection; then wait for who ends it."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         timeout = self._nested_waits.wait(future, future.done, timeout)
         if future.done():
-            return timeout
-        if timeout is None:
-            self._watcher.watch_while_waiting(future.done, None)
-            return None
-        deadline = time.monotonic() + timeout
+            return
         self._watcher.watch_while_waiting(future.done, timeout)
-        return deadline - time.monotonic()
+        if not future.done():
+            future.wait_at_gate(None if deadline is None else deadline - time.monotonic())
 
     def copy(self, value: Any, body: bytes | None) -> Any:
         """A value in an object that nobody else has: from its bytes as they came, else as they would have come.
@@ -90,6 +94,16 @@ class ClientOwner:
             self._nested_waits.step_aside()
             self._cancellations.cancel(waiting, force)
         return sum(future.cancelled() for future in futures)
+
+    def abandon(self, futures: Iterable[Future], waiter: object = None) -> None:
+        """The thread that waited for these, by this waiter, was interrupted: take their tasks back, also what runs.
+
+        Not those that another thread waits for, too. Blocks for a moment, and raises nothing.
+        """
+        unwanted = [future for future in futures if not (future.done() or future.is_awaited(waiter))]
+        if unwanted and not self._liveness.is_lost:
+            self._nested_waits.step_aside()
+            self._cancellations.abandon(unwanted)
 
     def __repr__(self) -> str:
         state = "closed" if self._liveness.is_closed else f"{self._driver.session.workers} workers"

@@ -46,6 +46,12 @@ class Resolver:
             assert isinstance(effect, ev.Resolve)
             self.resolve(effect.tokens, effect.span, effect.task)
 
+    def note_begun(self, tokens: Sequence[Any]) -> None:
+        """Rows have run for a while."""
+        for token in tokens:
+            if token is not None:
+                token.mark_running()
+
     def refuse_cancel(self, tokens: Sequence[Any]) -> None:
         """Rows run, and can't be cancelled."""
         for token in tokens:

@@ -3,7 +3,7 @@
 from array import array
 
 from scaler.common.records import record
-from scaler.protocol.codes import Role
+from scaler.protocol.codes import MAX_WORKERS, Role
 from scaler.protocol.messages.columns import column, u8
 from scaler.protocol.messages.message import Message, require
 
@@ -34,7 +34,7 @@ class Hello(Message):
 
     def validate(self) -> None:
         require(self.role in list(Role), f"unknown role {self.role!r}")
-        require(self.workers <= 100_000, "more than 100,000 workers in an agent")
+        require(self.workers <= MAX_WORKERS, f"more than {MAX_WORKERS:,} workers in an agent")
 
 
 @record

@@ -7,7 +7,7 @@ from typing import ClassVar
 from scaler.common.records import record
 from scaler.protocol.codes import ERROR, LOST, SIZE, STORED, Frame, sizes_of
 from scaler.protocol.messages.columns import column, u8, u32, u64
-from scaler.protocol.messages.message import Message, require, rows_in
+from scaler.protocol.messages.message import Malformed, Message, require, rows_in
 
 
 @record
@@ -19,19 +19,24 @@ class TaskResult(Message):
     spans: "array[int]" = column(u32)
     outcomes: "array[int]" = column(u8)
     durations: "array[int]" = column(u32)
-    peaks: "array[int]" = column(u64)
     sizes: "array[int]" = column(u32)
     bodies: list[Frame] = field(default_factory=list)
+    #: of profiled spans, 0 for others; empty if none is: bytes of memory, microseconds of processor
+    peaks: "array[int]" = column(u64)
+    processor_times: "array[int]" = column(u64)
     has_bodies: ClassVar[bool] = True
+    groups: ClassVar[dict[str, tuple[str, ...]]] = {"profile": ("peaks", "processor_times")}
 
     def validate(self) -> None:
         n = len(self.batches)
         rows_in(self.spans)
         require(len(self.spans) == 2 * n, "bounds for each span")
-        require(n == len(self.outcomes) == len(self.durations) == len(self.peaks), "columns of one length")
+        require(n == len(self.outcomes) == len(self.durations), "columns of one length")
+        require(len(self.peaks) == len(self.processor_times) and len(self.peaks) in (0, n), "a profile for each span")
         sizes = 0
         for i, outcome in enumerate(self.outcomes):
-            require(outcome <= STORED, f"unknown outcome {outcome}")
+            if outcome > STORED:
+                raise Malformed(f"unknown outcome {outcome}")
             rows = self.spans[2 * i + 1] - self.spans[2 * i]
             require(outcome not in (ERROR, LOST) or rows == 1, "an error is of one row")
             if outcome == STORED:

@@ -34,6 +34,12 @@ class Spans(Message):
         require(len(self.clients) == len(self.batches) == len(self.spans) // 2, "columns of one length")
 
 
+class TaskBegun(Spans):
+    """These rows have run for a while; told once for each, of those that take long."""
+
+    __slots__ = ()
+
+
 class TaskRunning(Spans):
     """These rows can't be cancelled: they have begun."""
 
@@ -71,9 +77,11 @@ class TaskClaimResponse(Message):
 
 @record
 class BalanceRequest(Message):
-    """Give back this many rows that have not begun."""
+    """Give back this many rows that have not begun, of those that take so many threads each."""
 
     rows: int
+    #: as in `Task`: 0 for rows that take one slot
+    threads: int = 0
 
 
 class BalanceResponse(Spans):

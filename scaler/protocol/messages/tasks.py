@@ -5,9 +5,9 @@ from dataclasses import field
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, TOGETHER, Encoding, Frame
+from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, MAX_WORKERS, TOGETHER, Encoding, Frame
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
-from scaler.protocol.messages.message import Message, check_holders, require, rows_in
+from scaler.protocol.messages.message import Malformed, Message, check_holders, require, rows_in
 
 
 @record
@@ -44,19 +44,25 @@ class Task(Message):
     bodies: list[Frame] = field(default_factory=list)
     #: of its function, arguments and values
     encoding: int = Encoding.PICKLE.value
+    #: slots of a host that a row takes; 0 for one
+    threads: int = 0
     has_bodies: ClassVar[bool] = True
     #: fields that are rarely set travel in structs of their own, which are then absent
     groups: ClassVar[dict[str, tuple[str, ...]]] = {
-        "options": ("priority", "retries", "timeout", "capabilities", "encoding"),
+        "options": ("priority", "retries", "timeout", "capabilities", "encoding", "threads"),
         "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted", "graph"),
         "places": ("stored", "stored_sizes", "holder_counts", "holders"),
     }
 
     def validate(self) -> None:
-        require(self.encoding == Encoding.PICKLE, f"unknown encoding {self.encoding}")
-        require(self.form in (EACH, TOGETHER, GRAPH), f"unknown form {self.form}")
-        require(0 < self.rows <= MAX_ROWS, f"a batch has 1 to {MAX_ROWS} rows")
+        if self.encoding != Encoding.PICKLE:
+            raise Malformed(f"unknown encoding {self.encoding}")
+        if self.form not in (EACH, TOGETHER, GRAPH):
+            raise Malformed(f"unknown form {self.form}")
+        if not 0 < self.rows <= MAX_ROWS:
+            raise Malformed(f"a batch has 1 to {MAX_ROWS} rows")
         require(0.0 <= self.timeout < 1e9, "a timeout is a positive number of seconds")
+        require(self.threads <= MAX_WORKERS, f"a row takes at most {MAX_WORKERS:,} threads")
         meant = rows_in(self.spans, self.rows)
         bodies = len(self.objects)
         if self.form == EACH:

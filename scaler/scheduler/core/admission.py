@@ -48,7 +48,7 @@ def admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
 
 
 def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
-    rows, name = task.rows, task.name
+    rows, name, slots = task.rows, task.name, task.threads or 1
     function = client.functions.get(name)
     if function is None:
         function = client.functions[name] = FunctionRecord(client.number, name)
@@ -59,9 +59,10 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
         rows,
         task,
         function,
-        (-task.priority, task.capabilities),
+        (-task.priority, (task.capabilities, slots)),
         u32([WAITING]) * rows,
         rows,
+        slots,
     )
     if task.sizes:
         batch.offsets = u64(accumulate(task.sizes, initial=0))

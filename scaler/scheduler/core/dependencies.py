@@ -6,7 +6,7 @@ A row's entry in `missing` counts what it waits for. A value that is not made ye
 
 from scaler.protocol.messages import Frame, u32
 from scaler.scheduler.core.moves import AskClient, Fail, Move, Remake, Route
-from scaler.scheduler.state.batch_records import DONE, WAITING, Batch, Row
+from scaler.scheduler.state.batch_records import DONE, WAITING, Batch, Row, still_waiting
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.transitions import Cause
@@ -148,7 +148,7 @@ def fulfil(waiting: list[Row]) -> list[Move]:
 
 def fail_dependents(client: ClientRecord, batch: Batch, row: int, record: Frame) -> list[Move]:
     """The rows that fail with this one; dependents that have not come yet will find the record."""
-    waiting = [(b, r) for b, r in batch.waiters.pop(row, ()) if b.place[r] == WAITING] if batch.waiters else []
+    waiting = still_waiting(batch.waiters.pop(row, ())) if batch.waiters else []
     uses = batch.task.uses
     if uses:
         value = batch.id + row

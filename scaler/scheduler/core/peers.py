@@ -7,6 +7,7 @@ from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
 from scaler.scheduler.state.agent_records import AgentRecord, Host, Load
+from scaler.scheduler.state.batch_records import ANYTHING, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import PeerJoined, PeerLeft
@@ -31,24 +32,41 @@ def join(state: ClusterState, out: Outgoing, number: int, hello: Hello, read_tri
     return moves
 
 
-def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: str) -> list[Move]:
+#: functions that one line of the log names, at most
+NAMES = 5
+
+
+def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: str, retries_on_loss: int) -> list[Move]:
     """An agent is gone: what becomes of its rows, and of what only it had."""
-    rows = agent.load.outstanding
-    out.log("WARNING", f"agent {agent.number} ({agent.name}) is gone: {reason}; {rows} rows run elsewhere")
+    rows = agent.load.rows
+    fate = "run elsewhere" if retries_on_loss else "are lost"
+    out.log("WARNING", f"agent {agent.number} ({agent.name}) is gone: {reason}; {rows} rows {fate}")
     del state.agents[agent.number]
     placement.remove(state, agent)
     state.touched.pop(agent, None)
     if state.facts.wanted:
         role = Role.STORE if agent.is_standalone else Role.AGENT
         state.facts.tell(PeerLeft(agent.number, role, agent.name, reason))
-    return retrying.lose_agent(state, agent)
+    return retrying.lose_agent(state, agent, reason, retries_on_loss)
 
 
 def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, read_tries: int) -> list[Move]:
     """The rows of a lost agent have gone elsewhere: what it was asked for, and by way of whom values are read now."""
     store_choice.lose_agent(state, agent)
+    if state.queues:
+        _name_stranded(state, out)
     moves = reading.read_by_way_of(state, out, agent.number, read_tries)
     return moves + withdrawing.answer_for(state, out, agent)
+
+
+def _name_stranded(state: ClusterState, out: Outgoing) -> None:
+    """Say which rows wait for what no agent has any more."""
+    for (_, demand), queue in state.queues.items():
+        if demand != ANYTHING and queue.rows and not placement.can_ever_run(state, demand):
+            names = list(dict.fromkeys(batch.function.name for batch, _, _ in queue))
+            more = f" and {len(names) - NAMES} other functions" if len(names) > NAMES else ""
+            rows = f"{queue.rows} rows of {', '.join(names[:NAMES])}{more}"
+            out.log("WARNING", f"{rows} need {demand_words(demand)}, which no agent has any more: they wait")
 
 
 def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays: bool) -> None:

@@ -4,6 +4,10 @@ Agents of the same capabilities form a flavour, and each flavour keeps its agent
 workers), *shallow* (fewer than two rows a worker) and *open* (half of its window is free). Idle agents are always
 served. Rows beyond what the workers run now are prefetched by a window of about `PREFETCH_US` of work; while a
 function's duration is not known, by one row a worker.
+
+A row that takes n slots counts as n. For such rows a flavour has *wider* ones, of those of its agents that have n slots
+at all: there an agent is idle if n are free. One with fewer gets such a row in advance, in its turn, and keeps slots
+free for it by itself; if they had to be free before, rows that take one would see to it that they never are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +15,7 @@ from typing import NamedTuple
 
 from scaler.common.spans import SpanQueue
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.flavours import Flavour
@@ -47,19 +51,20 @@ def window(workers: int, each_us: float | None) -> int:
 def add(state: ClusterState, agent: AgentRecord) -> None:
     """An agent joined."""
     state.workers += agent.load.workers
+    agent.load.slots = agent.load.workers
     agent.load.window = window(agent.load.workers, None)
     flavour = state.flavours.get(agent.capabilities)
     if flavour is None:
         flavour = state.flavours[agent.capabilities] = Flavour(agent.capabilities)
         state.matching.clear()
-    flavour.sort(agent)
+    flavour.add(agent)
 
 
 def remove(state: ClusterState, agent: AgentRecord) -> None:
     """An agent is gone."""
     state.workers -= agent.load.workers
     state.unsorted.pop(agent, None)
-    state.flavours[agent.capabilities].remove(agent)
+    state.flavours[agent.capabilities].forget(agent)
 
 
 def resize(state: ClusterState, agent: AgentRecord, workers: int, is_full: bool) -> None:
@@ -101,24 +106,26 @@ def rotate(state: ClusterState, agent: AgentRecord) -> None:
 
 
 # ---- one batch or row ------------------------------------------------------------------------------------------------
-def can_ever_run(state: ClusterState, capabilities: tuple[str, ...]) -> bool:
-    """Some agent has these capabilities."""
-    return any(f.idle or f.shallow or f.open or f.surplus for f in _flavours_for(state, capabilities))
+def can_ever_run(state: ClusterState, demand: Demand) -> bool:
+    """Some agent has what rows ask for."""
+    return any(flavour.agents for flavour in _flavours_for(state, demand))
 
 
 def may_run(state: ClusterState, batch: Batch, number: int) -> bool:
-    """An agent has workers, and what the rows of a batch ask for."""
+    """An agent has as many workers as a row of a batch takes slots, and what else the rows ask for."""
     agent = state.agents.get(number)
-    return agent is not None and agent.load.workers > 0 and agent.capabilities.issuperset(batch.task.capabilities)
+    return (
+        agent is not None and agent.load.slots >= batch.slots and agent.capabilities.issuperset(batch.task.capabilities)
+    )
 
 
 def choose_for_all(state: ClusterState, batch: Batch) -> AgentRecord | None:
     """An agent that has nothing else to do for as many workers as a new batch has rows, if no rows are queued."""
-    if state.queues and state.queues.rows:
+    if state.queues:
         return None
-    for flavour in _flavours_for(state, batch.task.capabilities):
+    for flavour in _flavours_for(state, batch.queue_class[1]):
         for agent in flavour.idle:
-            return agent if agent.load.workers - agent.load.outstanding >= batch.rows else None
+            return agent if agent.load.workers - agent.load.outstanding >= batch.rows * batch.slots else None
     return None
 
 
@@ -136,7 +143,7 @@ def choose(
         if moved:
             load = agent.load
             each = load.recent_us or batch.function.duration_us or UNKNOWN_US
-            ahead = min(load.outstanding - load.workers + 1, MAX_AHEAD * load.workers)
+            ahead = min(load.outstanding - load.workers + batch.slots, MAX_AHEAD * load.workers)
             if ahead > 0 and ahead * each / load.workers > MOVING_US + moved / state.bandwidth * 1e6:
                 continue
         return agent
@@ -164,35 +171,54 @@ def choose_by_input(state: ClusterState, client: ClientRecord, batch: Batch, row
 
 
 # ---- queued rows -----------------------------------------------------------------------------------------------------
-def _flavours_for(state: ClusterState, capabilities: tuple[str, ...]) -> list[Flavour]:
-    flavours = state.matching.get(capabilities)
+def _flavours_for(state: ClusterState, demand: Demand) -> list[Flavour]:
+    flavours = state.matching.get(demand)
     if flavours is None:
+        capabilities, slots = demand
         needed = frozenset(capabilities)
-        flavours = state.matching[capabilities] = [f for f in state.flavours.values() if needed <= f.capabilities]
+        flavours = [flavour for flavour in state.flavours.values() if needed <= flavour.capabilities]
+        if slots > 1:
+            flavours = [_wider(state, flavour, slots) for flavour in flavours]
+        state.matching[demand] = flavours
     return flavours
+
+
+def _wider(state: ClusterState, flavour: Flavour, slots: int) -> Flavour:
+    """Those agents of a flavour that have so many slots: looked for when such rows first come, then kept."""
+    wider = flavour.wider.get(slots)
+    if wider is None:
+        wider = flavour.wider[slots] = Flavour(flavour.capabilities, slots)
+        for agent in state.agents.values():
+            if agent.capabilities == flavour.capabilities and agent.load.slots >= slots:
+                wider.add(agent)
+    return wider
 
 
 def share_out(state: ClusterState) -> Iterator[Give]:
     """Who gets what of the queued rows, until either runs out. Each is to be given before the next is asked for."""
-    for (_, capabilities), queue in state.queues.in_order():
-        flavours = _flavours_for(state, capabilities)
+    queues = state.queues.in_order()
+    for key, queue in queues:
+        flavours, queued = _flavours_for(state, key[1]), queue.rows
         for choose_next in (_next_idle, _next_open):
             for flavour in flavours:
                 while queue.rows:
                     agent, rows = choose_next(queue, flavour)
                     if agent is None:
                         break
-                    load = agent.load
+                    load, slots = agent.load, flavour.slots
                     while rows > 0 and queue.rows:
                         is_known = queue.head.function.duration_us is not None
-                        limit = rows if is_known else min(rows, max(1, 2 * load.workers - load.outstanding))
+                        limit = rows if is_known else min(rows, max(1, (2 * load.workers - load.outstanding) // slots))
                         before = queue.rows
                         yield Give(queue, limit, agent)
                         rows -= before - queue.rows
-                        if not is_known and load.outstanding >= load.workers:
+                        if not is_known and load.outstanding + slots > load.workers:
                             break
-                    flavour.remove(agent)
-                    flavour.sort(agent)
+                    members = state.flavours[agent.capabilities]
+                    members.remove(agent)
+                    members.sort(agent)
+        if queues[1:] and queue.rows < queued:
+            state.queues.rotate(key)
 
 
 def _next_idle(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord | None, int]:
@@ -201,10 +227,10 @@ def _next_idle(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord |
     if not idle:
         return None, 0
     agent = next(iter(idle))
-    load = agent.load
+    load, slots = agent.load, flavour.slots
     share = -(-queue.rows // len(idle))
-    need = load.workers - load.outstanding
-    return agent, share if share < need else max(need, min(share, load.window - load.outstanding))
+    need = (load.workers - load.outstanding) // slots
+    return agent, share if share < need else max(need, min(share, (load.window - load.outstanding) // slots))
 
 
 def _next_open(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord | None, int]:
@@ -218,4 +244,7 @@ def _next_open(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord |
     credit = min(load.window, window(load.workers, each)) - load.outstanding
     if credit <= 0:
         return None, 0
-    return agent, min(credit, max(load.workers, -(-queue.rows // len(members))))
+    share, workers = -(-queue.rows // len(members)), load.workers
+    if flavour.slots > 1:
+        credit, workers = credit // flavour.slots or 1, workers // flavour.slots or 1
+    return agent, min(credit, max(workers, share))

@@ -1,10 +1,11 @@
 """Rows that an agent had and did not finish: run again, or given up."""
 
+from scaler.common.spans import runs_of
 from scaler.protocol.failures import out_of_reach, worker_lost
 from scaler.protocol.messages import ERROR, LOST
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.core import finishing, reachability, recomputing
-from scaler.scheduler.core.moves import Move, Route
+from scaler.scheduler.core.moves import Fail, Move, Route
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, Batch, attempts_of
@@ -32,8 +33,8 @@ def _lose_row(
     state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, span: SpanResult, retries_on_loss: int
 ) -> list[Move]:
     row, how = span.lo, bytes(span.body).decode(errors="replace")
+    _count_loss(batch, row)
     losses = attempts_of(batch).losses
-    losses[row] = losses.get(row, 0) + 1
     if state.facts.wanted:
         state.facts.tell(WorkerDied(batch.client, batch.id, row, agent.number, how))
     if losses[row] <= retries_on_loss:
@@ -42,8 +43,18 @@ def _lose_row(
     return finishing.finish(state, out, batch, finishing.error_span(batch, row, record, span.duration), None)
 
 
-def lose_agent(state: ClusterState, agent: AgentRecord) -> list[Move]:
-    """An agent is gone, and no longer among the agents: its rows run elsewhere, and what only it had is lost."""
+def _count_loss(batch: Batch, row: int) -> None:
+    attempts = attempts_of(batch)
+    attempts.losses[row] = attempts.losses.get(row, 0) + 1
+    attempts.begun.discard(row)
+
+
+def lose_agent(state: ClusterState, agent: AgentRecord, reason: str, retries_on_loss: int) -> list[Move]:
+    """An agent is gone, and no longer among the agents: what only it had is lost, and its rows run elsewhere.
+
+    Not those that were lost too often: it counts for rows that are known to have begun or that were lost before. If
+    rows are not to run twice at all, any of its rows may have begun.
+    """
     moves = recomputing.lose_copies(state, agent.number, sorted(agent.holdings.keys))
     for client_number, object_id in agent.holdings.keys:
         client = state.clients.get(client_number)
@@ -52,11 +63,27 @@ def lose_agent(state: ClusterState, agent: AgentRecord) -> list[Move]:
             item.holders.discard(agent.number)
     for batch in agent.batches:
         for lo, hi in batch.spans_in(AGENT + agent.number):
-            if batch.attempts is not None:  # rows that were lost with a worker before: hosts that die with it count too
-                losses = batch.attempts.losses
-                losses.update({row: losses[row] + 1 for row in range(lo, hi) if row in losses})
-            moves.append(Route(batch, lo, hi, Cause.AGENT_LOST, front=True))
+            lost = _lost_too_often(batch, lo, hi, retries_on_loss)
+            for row in lost:
+                attempts = attempts_of(batch).losses.get(row, 1)
+                how = f"its host {agent.name} was lost ({reason})"
+                moves.append(Fail(batch, row, worker_lost(batch.function.name, batch.id + row, how, attempts).encode()))
+            for first, end in runs_of([row for row in range(lo, hi) if row not in lost]) if lost else [(lo, hi)]:
+                moves.append(Route(batch, first, end, Cause.AGENT_LOST, front=True))
     return moves
+
+
+def _lost_too_often(batch: Batch, lo: int, hi: int, retries_on_loss: int) -> set[int]:
+    """Those of these rows, whose agent is lost, that may not run again."""
+    if not retries_on_loss:
+        return set(range(lo, hi))
+    attempts = batch.attempts
+    if attempts is None:
+        return set()
+    counted = [row for row in attempts.losses.keys() | attempts.begun if lo <= row < hi]
+    for row in counted:
+        _count_loss(batch, row)
+    return {row for row in counted if attempts.losses[row] > retries_on_loss}
 
 
 def return_for_want(

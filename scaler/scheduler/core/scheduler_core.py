@@ -31,6 +31,7 @@ from scaler.protocol.messages import (
     ShutdownResponse,
     StoreRequest,
     Task,
+    TaskBegun,
     TaskCancel,
     TaskClaim,
     TaskClaimResponse,
@@ -60,6 +61,7 @@ from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.core.worklist import Worklist
 from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import WorkersChanged
@@ -107,6 +109,7 @@ class SchedulerCore:
         }
         self._of_agent: dict[type[Message], Callable[[AgentRecord, Any], list[Move] | None]] = {
             TaskResult: self._task_result,
+            TaskBegun: self._task_begun,
             TaskRunning: self._task_running,
             TaskClaimResponse: self._task_claim_response,
             TaskOutput: self._task_output,
@@ -140,8 +143,8 @@ class SchedulerCore:
                 self._worklist.share_out()
             except IllegalMove as error:
                 self._contain(error)
-        for agent, rows in balancing.begin_recalls(state):
-            self._out.send(agent.number, BalanceRequest(rows))
+        for agent, rows, slots in balancing.begin_recalls(state):
+            self._out.send(agent.number, BalanceRequest(rows, slots if slots > 1 else 0))
         self._plan_wake()
         effects = self._out.flush(state)
         state.facts.publish(now)
@@ -198,7 +201,7 @@ class SchedulerCore:
         if client is not None:
             peers.drop_client(state, self._out, client, reason)
         elif agent is not None:
-            self._run(peers.lose_agent(state, self._out, agent, reason))
+            self._run(peers.lose_agent(state, self._out, agent, reason, self._limits.retries_on_loss))
             self._run(peers.settle_lost_agent(state, self._out, agent, self._limits.retries_on_loss))
         else:
             return
@@ -241,10 +244,12 @@ class SchedulerCore:
             self._lost(client.number, "sent a Task that is not a whole batch")
             return []
         task.client = client.number
-        if task.capabilities and not placement.can_ever_run(self.state, task.capabilities):
-            self._out.log(
-                "WARNING", f"{task.name} needs {', '.join(task.capabilities)}, which no agent has yet: its rows wait"
-            )
+        if task.capabilities or task.threads:
+            demand = task.capabilities, task.threads or 1
+            if not placement.can_ever_run(self.state, demand):
+                self._out.log(
+                    "WARNING", f"{task.name} needs {demand_words(demand)}, which no agent has yet: its rows wait"
+                )
         return admission.admit(self.state, client, task)
 
     def _task_cancel(self, client: ClientRecord, message: TaskCancel) -> list[Move]:
@@ -301,6 +306,9 @@ class SchedulerCore:
                 self._lost(agent.number, f"sent {problem}")
                 return
         self._answer_withdrawals(agent)
+
+    def _task_begun(self, agent: AgentRecord, message: TaskBegun) -> None:
+        withdrawing.forward_begun(self.state, self._out, agent, message)
 
     def _task_running(self, agent: AgentRecord, message: TaskRunning) -> None:
         withdrawing.take_running(self.state, self._out, agent, message)

@@ -6,12 +6,12 @@ until they have answered: rows that come back for another reason meanwhile are t
 
 from collections.abc import Iterator
 
-from scaler.protocol.messages import GRAPH, Spans, TaskCancel, TaskClaim, TaskClaimResponse, TaskRunning
+from scaler.protocol.messages import GRAPH, Spans, TaskBegun, TaskCancel, TaskClaim, TaskClaimResponse, TaskRunning
 from scaler.scheduler.core import finishing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord, Withdrawal
-from scaler.scheduler.state.batch_records import AGENT, DONE, Batch
+from scaler.scheduler.state.batch_records import AGENT, DONE, Batch, attempts_of
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
@@ -82,7 +82,13 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
     questions: dict[int, Spans] = {}
     for _, batch_id, lo, hi in message:
         batch = client.batches.get(batch_id)
-        if batch is None or hi > batch.rows or batch.task.form == GRAPH or batch.is_recomputing(lo, hi):
+        if (
+            batch is None
+            or hi > batch.rows
+            or batch.task.form == GRAPH
+            or batch.slots > 1  # its claimer has one slot
+            or batch.is_recomputing(lo, hi)
+        ):
             refused.add(client.number, batch_id, lo, hi)
             continue
         here, elsewhere = _sort_by_place(batch, lo, hi)
@@ -101,6 +107,15 @@ def claim(state: ClusterState, out: Outgoing, client: ClientRecord, message: Tas
 
 
 # ---- what agents answer ----------------------------------------------------------------------------------------------
+def forward_begun(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskBegun) -> None:
+    """Tell clients of their rows that have run for a while."""
+    for client, batch, lo, hi in spans_at(state, agent, message):
+        attempts_of(batch).begun.update(range(lo, hi))
+        begun = TaskBegun()
+        begun.add(client.number, batch.id, lo, hi)
+        out.send(client.number, begun)
+
+
 def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskRunning) -> None:
     """Rows that were to be cancelled run: nobody waits for them to come back any more."""
     for client, batch, lo, hi in spans_at(state, agent, message):

@@ -24,21 +24,31 @@ class Host(NamedTuple):
 
 @record
 class Load:
-    """How busy an agent is. `outstanding` is written by `transitions.py` alone, the rest by placement."""
+    """How busy an agent is. `outstanding` and `wide` are written by `transitions.py` alone, the rest by placement."""
 
+    #: including those for workers whose tasks wait for other tasks
     workers: int
-    #: rows sent to it that have not come back
+    #: slots of the host: workers at work, which is what a row can have at most; never changes
+    slots: int = 0
+    #: slots that the rows take that were sent to it and have not come back: one for most rows
     outstanding: int = 0
-    #: rows it may have outstanding, by what its last results took
+    #: how many such rows there are that take more than one slot, by how many they take; no zeros
+    wide: dict[int, int] = field(default_factory=dict)
+    #: slots it may have outstanding, by what its last results took
     window: int = 0
     #: what its rows took lately, microseconds; None before the first result
     recent_us: float | None = None
     #: it has no room for more objects: it gets no new work
     is_full: bool = False
-    #: a BalanceRequest is under way
-    is_recalling: bool = False
-    #: it had nothing to give back when it was last asked, and was given no rows since
-    is_unyielding: bool = False
+    #: a BalanceRequest is under way: for rows that take so many slots each; 0: none is
+    recalling: int = 0
+    #: such rows it had none to give back when it was last asked for them, and was given no rows since
+    unyielding: set[int] = field(default_factory=set)
+
+    @property
+    def rows(self) -> int:
+        """Rows sent to it that have not come back."""
+        return self.outstanding - sum((slots - 1) * rows for slots, rows in self.wide.items())
 
 
 @record

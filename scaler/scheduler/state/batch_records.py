@@ -27,8 +27,22 @@ class Place(IntEnum):
 
 WAITING, QUEUED, DONE, AGENT = (int(place) for place in Place)
 
-#: (-priority, required capabilities): rows of one class share a queue
-QueueClass = tuple[int, tuple[str, ...]]
+#: what a row asks of an agent: required capabilities, and how many slots it takes
+Demand = tuple[tuple[str, ...], int]
+#: what any agent has that has workers
+ANYTHING: Demand = ((), 1)
+#: (-priority, demand): rows of one class share a queue
+QueueClass = tuple[int, Demand]
+
+
+def demand_words(demand: Demand) -> str:
+    """What rows ask for, in words.
+
+    >>> demand_words((("gpu", "ssd"), 8)), demand_words((("gpu",), 1))
+    ('gpu, ssd, 8 workers of one host (threads=8)', 'gpu')
+    """
+    capabilities, slots = demand
+    return ", ".join([*capabilities, *([f"{slots} workers of one host (threads={slots})"] if slots > 1 else [])])
 
 
 def place_name(place: int) -> str:
@@ -42,6 +56,8 @@ class Attempts:
 
     #: row -> how often it was lost with its worker
     losses: dict[int, int] = field(default_factory=dict)
+    #: rows that are known to have begun where they are
+    begun: set[int] = field(default_factory=set)
     #: row -> how often it raised and was run again
     retries: dict[int, int] = field(default_factory=dict)
     #: row -> how often it came back since its agent could not get what it needs
@@ -81,6 +97,8 @@ class Batch:
     place: array[int]
     #: rows that have not ended
     left: int
+    #: slots that each row takes at an agent while it runs
+    slots: int = 1
     #: agent's number -> rows that are there; no zeros
     at: dict[int, int] = field(default_factory=dict)
     #: start of each row's payload in the body (form EACH), one more for the end
@@ -109,10 +127,6 @@ class Batch:
         """Some of the rows [lo, hi) have ended before, and are computed again."""
         lineage = self.lineage
         return lineage is not None and bool(lineage.recomputing) and not lineage.recomputing.isdisjoint(range(lo, hi))
-
-    def losses_of(self, row: int) -> int:
-        """How often a row was lost with its worker."""
-        return self.attempts.losses.get(row, 0) if self.attempts is not None else 0
 
     def has_returned(self, row: int) -> bool:
         """A row came back from an agent that could not get what it needs."""

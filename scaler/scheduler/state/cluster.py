@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from scaler.common.facts import Facts
 from scaler.common.records import record
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster_facts import Fact
 from scaler.scheduler.state.flavours import Flavour
@@ -61,8 +61,8 @@ class ClusterState:
     standalone: StandaloneStore = field(default_factory=StandaloneStore)
     #: agents by their capabilities; written by placement alone
     flavours: dict[frozenset[str], Flavour] = field(default_factory=dict)
-    #: required capabilities -> the flavours that have them, as far as asked for since a flavour was added
-    matching: dict[tuple[str, ...], list[Flavour]] = field(default_factory=dict)
+    #: what rows ask for -> the flavours that have it, as far as asked for since a flavour was added
+    matching: dict[Demand, list[Flavour]] = field(default_factory=dict)
     #: of clients that are gone
     ended: EndedRows = field(default_factory=EndedRows)
     #: what is told of changes, to whoever subscribed

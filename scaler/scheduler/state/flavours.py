@@ -12,23 +12,36 @@ class Flavour:
     """The agents with these capabilities. An agent without room for more objects is in none of the sets."""
 
     capabilities: frozenset[str]
-    #: fewer rows than workers
+    #: its agents have so many slots at least: it is for rows that take so many
+    slots: int = 1
+    #: how many agents it has
+    agents: int = 0
+    #: free slots for one of its rows
     idle: dict[AgentRecord, None] = field(default_factory=dict)
     #: fewer than two rows a worker
     shallow: dict[AgentRecord, None] = field(default_factory=dict)
     #: at least half of its window is free
     open: dict[AgentRecord, None] = field(default_factory=dict)
-    #: rows that none of its workers runs yet
+    #: rows that none of its workers runs yet, perhaps of those that this flavour is for
     surplus: dict[AgentRecord, None] = field(default_factory=dict)
+    #: for rows that take several slots, by how many: those of its agents that have as many; made when such rows come
+    wider: dict[int, Flavour] = field(default_factory=dict)
+
+    def add(self, agent: AgentRecord) -> None:
+        """An agent with these capabilities is there."""
+        self.agents += 1
+        for flavour in self.wider.values():
+            flavour.agents += agent.load.slots >= flavour.slots
+        self.sort(agent)
 
     def sort(self, agent: AgentRecord) -> None:
         """Put an agent into the sets where it belongs now."""
         load = agent.load
-        outstanding, workers = load.outstanding, load.workers
         if load.is_full:
             self.remove(agent)
             return
-        if outstanding < workers:
+        outstanding, workers = load.outstanding, load.workers
+        if outstanding + self.slots <= workers:
             self.idle.setdefault(agent)
         else:
             self.idle.pop(agent, None)
@@ -40,12 +53,26 @@ class Flavour:
             self.open.setdefault(agent)
         else:
             self.open.pop(agent, None)
-        if outstanding > workers:
+        if outstanding > workers and (self.slots == 1 or self.slots in load.wide):
             self.surplus.setdefault(agent)
         else:
             self.surplus.pop(agent, None)
+        if self.wider:
+            for flavour in self.wider.values():
+                if load.slots >= flavour.slots:
+                    flavour.sort(agent)
 
     def remove(self, agent: AgentRecord) -> None:
-        """Forget an agent."""
+        """Take an agent out of all sets."""
         for members in (self.idle, self.shallow, self.open, self.surplus):
             members.pop(agent, None)
+        if self.wider:
+            for flavour in self.wider.values():
+                flavour.remove(agent)
+
+    def forget(self, agent: AgentRecord) -> None:
+        """An agent is gone."""
+        self.agents -= 1
+        for flavour in self.wider.values():
+            flavour.agents -= agent.load.slots >= flavour.slots
+        self.remove(agent)

@@ -1,12 +1,18 @@
-"""Rows that are ready and wait for an agent: one queue for each priority and set of required capabilities."""
+"""Rows that are ready and wait for an agent: one queue for each priority and demand.
+
+Queues of the same priority take turns, so that none waits for ever: say, rows that take several slots for those that
+take one.
+"""
 
 from bisect import insort
+from operator import itemgetter
 
 from scaler.common.spans import SpanQueue
 from scaler.scheduler.state.batch_records import Batch, QueueClass
 
 #: queues are kept for the next rows of their class, up to this many
 KEPT = 16
+_URGENCY = itemgetter(0)
 
 
 class ReadyQueues:
@@ -16,12 +22,15 @@ class ReadyQueues:
 
     def __init__(self) -> None:
         self._queues: dict[QueueClass, SpanQueue[Batch]] = {}
-        #: the keys of `_queues`, highest priority first
+        #: the keys of `_queues`, highest priority first, and among equals the one whose turn it is
         self._order: list[QueueClass] = []
 
     def __bool__(self) -> bool:
-        """There may be rows."""
-        return bool(self._order)
+        """There are rows."""
+        for queue in self._queues.values():  # noqa: SIM110 - as in `WorkerPool.have_rows`
+            if queue.rows:
+                return True
+        return False
 
     def items(self) -> list[tuple[QueueClass, SpanQueue[Batch]]]:
         """Each queue with its class, highest priority first, empty ones too."""
@@ -37,7 +46,7 @@ class ReadyQueues:
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = SpanQueue()
-            insort(self._order, key)
+            insort(self._order, key, key=_URGENCY)
         return queue
 
     def append(self, batch: Batch, lo: int, hi: int) -> None:
@@ -65,3 +74,8 @@ class ReadyQueues:
                 del self._queues[key]
                 self._order.remove(key)
         return [(key, self._queues[key]) for key in self._order if self._queues[key].rows]
+
+    def rotate(self, key: QueueClass) -> None:
+        """Rows of a queue were given to agents: others of its priority have their turn before it."""
+        self._order.remove(key)
+        insort(self._order, key, key=_URGENCY)

@@ -224,7 +224,9 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
         else:
             del batch.at[number]
         if agent is not None:
-            agent.load.outstanding -= rows
+            agent.load.outstanding -= rows * batch.slots
+            if batch.slots > 1:
+                _count_wide(agent.load.wide, batch.slots, -rows)
             state.unsorted[agent] = None
             if not left:
                 agent.batches.pop(batch, None)
@@ -242,8 +244,11 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
 def _put_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     """Count rows at an agent, and have them sent at the end of the step."""
     load, number = agent.load, agent.number
-    load.outstanding += hi - lo
-    load.is_unyielding = False
+    load.outstanding += (hi - lo) * batch.slots
+    if batch.slots > 1:
+        _count_wide(load.wide, batch.slots, hi - lo)
+    if load.unyielding:
+        load.unyielding = set()
     batch.at[number] = batch.at.get(number, 0) + hi - lo
     agent.batches.setdefault(batch)
     spans = agent.unsent.get(batch)
@@ -254,10 +259,19 @@ def _put_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRec
     state.touched.setdefault(agent)
 
 
+def _count_wide(wide: dict[int, int], slots: int, rows: int) -> None:
+    """So many rows that take so many slots came to an agent, or (below 0) left it."""
+    wide[slots] = wide.get(slots, 0) + rows
+    if not wide[slots]:
+        del wide[slots]
+
+
 def _leave_agents(state: ClusterState, batch: Batch) -> None:
     for number, rows in batch.at.items():
         agent = state.agents[number]
-        agent.load.outstanding -= rows
+        agent.load.outstanding -= rows * batch.slots
+        if batch.slots > 1:
+            _count_wide(agent.load.wide, batch.slots, -rows)
         agent.batches.pop(batch, None)
         agent.unsent.pop(batch, None)
         state.unsorted[agent] = None

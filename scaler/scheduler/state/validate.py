@@ -22,6 +22,7 @@ def validate(state: ClusterState) -> list[Finding]:
 def quick(state: ClusterState) -> Iterator[Finding]:
     """What does not hold of counters, and of queued rows while agents idle."""
     at: Counter[int] = Counter()
+    wide: Counter[tuple[int, int]] = Counter()
     for client in state.clients.values():
         left = 0
         for batch in client.batches.values():
@@ -29,7 +30,9 @@ def quick(state: ClusterState) -> Iterator[Finding]:
                 yield Finding(f"batch {batch.id} has ended and is still there", batch.id)
             left += batch.left
             for number, rows in batch.at.items():
-                at[number] += rows
+                at[number] += rows * batch.slots
+                if batch.slots > 1:
+                    wide[number, batch.slots] += rows
                 agent = state.agents.get(number)
                 if rows <= 0 or agent is None or batch not in agent.batches:
                     yield Finding(f"batch {batch.id} at agent {number}: {rows}", batch.id)
@@ -40,7 +43,9 @@ def quick(state: ClusterState) -> Iterator[Finding]:
             yield Finding(f"client {client.number}: {left} rows left, {of_functions} of its functions outstanding")
     for number, agent in state.agents.items():
         if agent.load.outstanding != at[number]:
-            yield Finding(f"agent {number}: {agent.load.outstanding} rows outstanding, {at[number]} are there")
+            yield Finding(f"agent {number}: {agent.load.outstanding} slots outstanding, {at[number]} are there")
+        if agent.load.wide != {slots: rows for (at_agent, slots), rows in wide.items() if at_agent == number}:
+            yield Finding(f"agent {number}: rows that take several slots are {wide}, counted {agent.load.wide}")
         if agent.unsent:
             yield Finding(f"agent {number}: rows were not sent")
         if agent in state.touched or agent in state.unsorted:
@@ -51,12 +56,13 @@ def quick(state: ClusterState) -> Iterator[Finding]:
 
 
 def _idle(state: ClusterState) -> Iterator[Finding]:
-    for (_, capabilities), queue in state.queues.items():
+    for (_, (capabilities, slots)), queue in state.queues.items():
         if not queue.rows:
             continue
         for agent in state.agents.values():
             load = agent.load
-            if load.outstanding < load.workers and agent.capabilities.issuperset(capabilities) and not load.is_full:
+            has_room = load.outstanding + slots <= load.workers and slots <= load.slots and not load.is_full
+            if has_room and agent.capabilities.issuperset(capabilities):
                 yield Finding(
                     f"{queue.rows} rows are queued while agent {agent.number} has {load.outstanding} for "
                     f"{load.workers} workers"

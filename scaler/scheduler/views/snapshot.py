@@ -18,7 +18,7 @@ class AgentSnapshot:
     workers: int
     #: rows sent to it that have not come back
     outstanding: int
-    #: rows it may have outstanding
+    #: rows it may have outstanding, where one that takes several slots counts as so many
     window: int
     #: it has no room for more objects
     is_full: bool
@@ -90,7 +90,7 @@ def snapshot(state: ClusterState) -> Snapshot:
     agents = tuple(
         AgentSnapshot(
             agent.number, agent.name, tuple(sorted(agent.capabilities)), agent.is_standalone, agent.load.workers,
-            agent.load.outstanding, agent.load.window, agent.load.is_full, len(agent.holdings.keys),
+            agent.load.rows, agent.load.window, agent.load.is_full, len(agent.holdings.keys),
             agent.holdings.stored_bytes, now - agent.seen,
         )
         for agent in state.agents.values()

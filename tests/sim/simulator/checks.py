@@ -87,7 +87,7 @@ def check_empty(core: SchedulerCore, agents: dict[str, AgentCore]) -> None:
             f"the scheduler thinks that {agent.name} has something",
         )
         require(not agent.withdrawals, f"the scheduler waits for an answer of {agent.name}: {agent.withdrawals}")
-        require(not agent.load.is_recalling, f"the scheduler waits for {agent.name} to give back rows")
+        require(not agent.load.recalling, f"the scheduler waits for {agent.name} to give back rows")
     for name, agent in agents.items():
         state, pool = agent.state, agent.state.workers
         require(not state.queued and not state.ready.local, f"{name} has {state.queued} rows queued")

@@ -272,6 +272,7 @@ class SimClient(Process):
         task = Task(
             0, self.session.take_ids(rows), rows, form, flags, 0, 0, name,
             options.get("priority", 0), first.retries, first.timeout, options.get("capabilities", ()), u32([0, rows]),
+            threads=options.get("threads", 0),
         )  # fmt: skip
         return task
 
@@ -342,6 +343,7 @@ class SimClient(Process):
             task = Task(
                 0, start, len(run), GRAPH, KEEP, function, 0, "graph", options.get("priority", 0),
                 run[0].retries, 0.0, options.get("capabilities", ()), u32([0, len(run)]), graph=first,
+                threads=options.get("threads", 0),
             )  # fmt: skip
             task.dependency_counts = u32([len(job.needs) for job in run])
             needs = [need for job in run for need in job.needs]
@@ -460,10 +462,11 @@ class NestedClient(SimClient):
         for _ in range(self.world.random.randint(1, 3)):
             behaviour = "nest" if depth > 0 else "value"
             jobs.append(Job(self.world.next_id(), self.world.random.choice((20, 300, 5000)), behaviour, depth - 1))
+        threads = 2 if self.cluster.mix.threads and self.world.random.random() < 0.3 else 0
         if self.world.random.random() < 0.5:
-            self.map("nested", jobs, whole=False)
+            self.map("nested", jobs, whole=False, threads=threads)
         else:
-            self.submit("nested", jobs)
+            self.submit("nested", jobs, threads=threads)
         self._wait()
 
     def _wait(self) -> None:

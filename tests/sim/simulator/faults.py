@@ -23,6 +23,8 @@ class Mix:
     kill_scheduler: float = 0.0
     local_agent: bool = True
     wild: float = 0.15
+    #: chance that rows that were made together take several slots each
+    threads: float = 0.0
 
 
 MIXES = {
@@ -35,6 +37,8 @@ MIXES = {
         Mix("agents", kill_agent=2, stop_agent=2, leave_agent=1, kill_worker=2, snap=2, local_agent=False),
         Mix("clients", stop_client=1.5, kill_client=1.5, leave_client=1, snap=2, kill_worker=1),
         Mix("scheduler", stop_scheduler=1, kill_scheduler=1, snap=1, local_agent=False),
+        Mix("threads", threads=0.3, wild=0.3),
+        Mix("threads and faults", threads=0.2, kill_worker=4, bad_starts=0.1, snap=2, stop_agent=1, kill_agent=1),
         Mix(
             "everything",
             kill_worker=3,
@@ -120,7 +124,7 @@ class Faults:
             self._world.after(
                 self._world.random.uniform(0, 3),
                 self._cluster.add_host,
-                len(host.core.state.workers.records) or 1,
+                host.core.state.workers.target,
                 host.capabilities,
             )
 

@@ -10,7 +10,7 @@ from scaler.protocol.initiator import Established
 from scaler.protocol.messages import Message
 from scaler.worker_protocol import messages as wm
 from simulator.agent_mirror import AgentMirror
-from simulator.checks import check_agent
+from simulator.checks import check_agent, require
 from simulator.network import Line
 from simulator.stores import SimStore
 from simulator.workers import SimWorker
@@ -135,6 +135,13 @@ class Host(Process):
                 self.cluster.server.post(TICK)
             else:
                 self.post(TICK)
+
+    def check_slots(self) -> None:
+        """Rows that take several slots and those beside them fit into the host."""
+        taken = [worker.slots for worker in self.workers.values() if worker.alive and worker.slots]
+        slots = self.core.state.workers.target
+        fits = max(taken) == 1 or sum(taken) <= slots
+        require(fits, f"{self.name}: rows that run take {taken} of {slots} slots")
 
     # ---- workers ---------------------------------------------------------------------------------------------------
     def _start(self, slot: int) -> None:

@@ -7,12 +7,12 @@ like ZeroMQ's: the scheduler never hears of a close, and a broken one is silentl
 from collections.abc import Callable
 from typing import Any
 
+from scaler.common.attempts import Attempts
 from scaler.errors import ProtocolError
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.messages import Hello, Message, Welcome
-from scaler.protocol.reconnecting import Attempts
 from simulator.world import Process, World
 
 Frames = list[Any]

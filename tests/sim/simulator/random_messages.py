@@ -117,7 +117,7 @@ def tasks(draw: Any) -> m.Task:
 @st.composite
 def results(draw: Any) -> m.TaskResult:
     message = m.TaskResult(draw(U32))
-    body = b""
+    is_profiled, body = draw(st.booleans()), b""
     for _ in range(draw(st.integers(0, FEW))):
         outcome = draw(st.integers(0, m.STORED))
         lo = draw(st.integers(0, 2**31))
@@ -129,7 +129,9 @@ def results(draw: Any) -> m.TaskResult:
         message.spans.extend([lo, lo + rows])
         message.outcomes.append(outcome)
         message.durations.append(draw(U32))
-        message.peaks.append(draw(U64))
+        if is_profiled:
+            message.peaks.append(draw(U64))
+            message.processor_times.append(draw(U64))
         message.sizes.extend(map(len, payloads))
         body += b"".join(payloads)
     message.bodies = [body]

@@ -14,6 +14,8 @@ from simulator.workload import User
 from simulator.world import World
 
 FAULTY = 12.0
+#: slots that a row takes, at most
+MOST_THREADS = 6
 #: virtual seconds after the last fault by which every row must have ended
 BOUND = 120.0
 
@@ -38,10 +40,12 @@ class Cluster:
             self.add_host(random.randint(1, 6), ("gpu",) if random.random() < 0.4 else ())
         if not any(host.capabilities for host in self.hosts):
             self.add_host(2, ("gpu",))
+        if mix.threads:
+            self.add_host(MOST_THREADS, ("gpu",))
         for i in range(random.randint(1, 4)):
             client = SimClient(self, f"client-{i}", random.choice(("unix", "tcp")), f"far-{i}")
             self.clients.append(client)
-            User(self.world, client, FAULTY * random.choice((0.02, 0.3, 1.0)), random.choice((3, 15, 40)), mix.wild)
+            User(self.world, client, FAULTY * random.choice((0.02, 0.3, 1.0)), random.choice((3, 15, 40)), mix)
         Faults(self, mix, FAULTY)
 
     @property

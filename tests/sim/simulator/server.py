@@ -54,7 +54,7 @@ class Server(Process):
         self.core = CheckedCore(world, limits)
         terms = Terms(
             world.random.getrandbits(63) | 1, PROTOCOL_VERSION, limits.protected, 1.0,
-            min(limits.client_timeout, limits.agent_timeout), 1 << 30,
+            limits.client_timeout, limits.agent_timeout, 1 << 30,
         )  # fmt: skip
         self._composition = Composition(self.core, Acceptor(terms, first_number=LOCAL_AGENT + 1))
         self.local: Host | None = None

@@ -58,8 +58,15 @@ class SimWorker:
         self._arrival = [0.0, 0.0]
         #: the task that runs keeps the interpreter to itself: what was said meanwhile on the control socket
         self._unheard: list[bytes] | None = None
+        #: the task that runs has waited for others, or does: others may have its slots
+        self._has_waited = False
         #: a client inside the task that runs
         self.nested: Any = None
+
+    @property
+    def slots(self) -> int:
+        """Slots of its host that its row takes for certain."""
+        return 0 if self.current is None or self._has_waited else self.current[0].run.threads
 
     # ---- the sockets -----------------------------------------------------------------------------------------------
     def tell(self, message: wm.ToWorker, control: bool) -> None:
@@ -176,6 +183,8 @@ class SimWorker:
         job = self.host.cluster.jobs[spec[0]]
         job.runs += 1
         self.current = (assigned, row, job)
+        self._has_waited = False
+        self.host.check_slots()
         self.world.note(
             self.host.name,
             f"worker {self.slot} begins job-{job.uid}. row {assigned.run.batch + row} of client {assigned.run.client}",
@@ -189,6 +198,7 @@ class SimWorker:
             )
         elif behaviour == "block":
             self._recall(0, 0)
+            self._has_waited = True
             self._say(wm.Blocked())
             self.world.after(delay, self._unblocked, assigned, row, job, spec, values)
         else:
@@ -204,6 +214,7 @@ class SimWorker:
     def blocked(self, is_blocked: bool) -> None:
         """The client inside the task waits, or goes on."""
         if self.alive:
+            self._has_waited = True
             self._say(wm.Blocked() if is_blocked else wm.Unblocked())
 
     def _call(self, assigned: Assigned, row: int) -> tuple[Any, list[int]]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from simulator.clients import SimClient
+from simulator.faults import Mix
 from simulator.jobs import Block, Job
 from simulator.world import World
 
@@ -15,11 +16,12 @@ BEHAVIOURS = (
 class User:
     """Drives one client for `duration` seconds."""
 
-    def __init__(self, world: World, client: SimClient, duration: float, actions: int, wild: float) -> None:
+    def __init__(self, world: World, client: SimClient, duration: float, actions: int, mix: Mix) -> None:
         self._world = world
         self._client = client
         #: chance that a row isn't a plain one
-        self._wild = wild
+        self._wild = mix.wild
+        self._threads = mix.threads
         self._us = world.random.choice((20, 200, 2_000, 20_000))
         #: chance that a value is stored
         self._large = world.random.choice((0.0, 0.1, 0.6))
@@ -54,12 +56,17 @@ class User:
             options["capabilities"] = ("gpu",)
         if random.random() < 0.1:
             options["flags"] = 2
+        self._add_threads(options)
         retries = random.choice((0, 0, 0, 1, 3))
         timeout = random.choice((0.0,) * 9 + (0.05, 1.0))
         for job in jobs:
             job.retries = retries
             job.timeout = timeout
         return options
+
+    def _add_threads(self, options: dict[str, Any]) -> None:
+        if self._threads and self._world.random.random() < self._threads:
+            options["threads"] = self._world.random.choice((2, 2, 3, 4, 6))
 
     def _name(self) -> str:
         return self._world.random.choice(("f", "g", "each", "h-each", "k"))
@@ -137,6 +144,7 @@ class User:
         wanted = {job.uid for job in random.sample(jobs, min(len(jobs), random.randint(1, 4)))} | {jobs[-1].uid}
         if random.random() < 0.1:
             options["capabilities"] = ("gpu",)
+        self._add_threads(options)
         self._client.graph([jobs[at : at + run] for at in range(0, len(jobs), run)], wanted, constants, **options)
         self._tokens += [job for job in jobs if job.uid in wanted]
 

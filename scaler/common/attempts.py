@@ -1,4 +1,4 @@
-"""When clients and agents try a lost connection again: soon at first, then less often, until patience is over."""
+"""When a connection that failed or was lost is tried again: soon at first, then less often, until patience is over."""
 
 import math
 
@@ -9,7 +9,7 @@ LONGEST_PAUSE = 0.5
 
 
 class Attempts:
-    """The attempts to connect again after one loss."""
+    """The attempts to connect after one failure."""
 
     def __init__(self, now: float, patience: float = math.inf) -> None:
         #: when the last one has to have succeeded

@@ -2,7 +2,7 @@
 
 import itertools
 
-from scaler.protocol.reconnecting import FIRST_PAUSE, LONGEST_PAUSE, Attempts
+from scaler.common.attempts import FIRST_PAUSE, LONGEST_PAUSE, Attempts
 
 
 def test_pauses_grow_to_the_longest() -> None:

@@ -1,0 +1,14 @@
+"""What an agent's options lend its workers."""
+
+from __future__ import annotations
+
+import os
+
+from scaler.agent import native_threads
+from scaler.agent.worker_processes import WorkerOptions
+from scaler.config import AgentConfig
+
+
+def lent_to_workers(config: AgentConfig) -> WorkerOptions:
+    """What workers are to begin with."""
+    return WorkerOptions(environ=native_threads.environment(config, os.environ), warm_modules=config.warm_modules)

@@ -1,0 +1,14 @@
+"""What an agent tells its zygote, and what the zygote reports; the zygote and its warm process talk the same way."""
+
+from __future__ import annotations
+
+import struct
+
+#: what, slot; a FORK brings two file descriptors (task, control)
+COMMAND = struct.Struct("=II")
+FORK, KILL = 1, 2
+
+#: what, slot, pid, wait status
+REPORT = struct.Struct("=IIiI")
+#: READY is said by the warm process alone: it has loaded all, and can fork
+STARTED, EXITED, READY = 1, 2, 3

@@ -1,0 +1,63 @@
+"""How the zygote begins: it leaves the agent's session, files and script behind, and takes what workers are lent."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+import types
+from collections.abc import Mapping, Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerOptions:
+    """What a user's program lends its workers; None leaves what the agent has."""
+
+    sys_path: Sequence[str] | None = None
+    cwd: str | None = None
+    environ: Mapping[str, str] | None = None
+    #: modules that a warm process shall load, in this order
+    warm_modules: Sequence[str] = ()
+    #: nobody has asked for the cluster yet: the program is all that loading could disturb
+    is_early: bool = False
+
+
+def settle_in(agent: socket.socket, options: WorkerOptions) -> None:
+    """Leave the agent's session, files and script behind."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    os.closerange(3, agent.fileno())
+    os.closerange(agent.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    for number in (1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(null, number)
+    if null > 2:
+        os.close(null)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as there are workers
+    atexit._clear()  # of the agent; what modules add from now on workers do
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    if options.environ is not None:
+        os.environ.clear()
+        os.environ.update(options.environ)
+        time.tzset()
+    if options.cwd is not None:
+        with contextlib.suppress(OSError):
+            os.chdir(options.cwd)
+    if options.sys_path is not None:
+        sys.path[:] = options.sys_path
+    # Workers share the memory of what is here now, and nothing here is ever collected.
+    gc.collect()
+    gc.disable()
+    gc.freeze()

@@ -1,0 +1,202 @@
+"""The warm process: a child of the zygote that has loaded what a program's tasks need, and forks workers that have it.
+
+What it loads may hang, crash or start threads, and a process with threads can't be forked safely. So the zygote itself
+loads nothing. It forks this process, which loads one module after the other and looks after each whether it is still
+alone; then it serves the zygote as the zygote serves its agent. If it dies before that, or finds that it has company,
+it is begun anew without the package that it was at.
+
+It loads in advance, so it gives way: as long as no worker waits for it, it goes on only while nothing else runs, or
+before there is a cluster, while a processor is free.
+
+Two kinds of threads do not matter, since their libraries are prepared for forks: OpenBLAS ends its threads before each
+fork and starts them again when they are needed; jemalloc, which Arrow brings along, takes its locks, and does without
+its thread in the child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import mmap
+import os
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NoReturn, TypeAlias
+
+_TASKS = "/proc/self/task"
+#: tells how many threads run or could run now, on the whole host
+_LOAD = "/proc/loadavg"
+#: names of threads that do not matter, or have just ended
+_HARMLESS = frozenset({"jemalloc_bg_thd", ""})
+#: seconds for which it leaves the processors to a program and its cluster that are starting
+HEAD_START = 0.1
+#: seconds between looks whether it may go on
+PAUSE = 0.005
+#: how often it is begun anew, at most
+ATTEMPTS = 4
+
+#: where in the shared page it stands
+_AT, _WANTED = 0, 1
+
+#: called in the warm process with its end of a socket, and with what loads the modules
+Become: TypeAlias = Callable[[socket.socket, Callable[[], None]], NoReturn]
+
+
+class WarmProcess:
+    """The warm process, as the zygote sees it."""
+
+    def __init__(self, names: Sequence[str], is_early: bool, become: Become) -> None:
+        """It shall load these modules, in order; `is_early`: before there is a cluster. `begin` forks it."""
+        self._names = list(names)
+        self._is_early = is_early
+        self._become = become
+        self._attempts = 0
+        #: shared with it: number of the name that it is at, from 1 on, and whether somebody waits for it
+        self._shared = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("I")
+        self.pid = 0
+        #: its socket, as long as it lives
+        self.socket: socket.socket | None = None
+        self.is_ready = False
+
+    @property
+    def packages(self) -> frozenset[str]:
+        """What its workers have loaded, or will have."""
+        return frozenset(name.partition(".")[0] for name in self._names)
+
+    def begin(self) -> None:
+        """Fork it."""
+        self._attempts += 1
+        self._shared[_AT] = 0
+        ours, its = socket.socketpair()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                ours.close()
+                self._become(its, self._load)
+            finally:
+                os._exit(1)
+        its.close()
+        self.socket = ours
+
+    def hurry(self) -> None:
+        """Somebody waits for it from now on."""
+        self._shared[_WANTED] = 1
+
+    def kill(self) -> None:
+        """Kill it; it is reaped then."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def take_end(self) -> None:
+        """It was reaped: begin anew without the package that it was at, if it had not become ready; a few times."""
+        assert self.socket is not None
+        self.socket.close()
+        self.socket, self.pid = None, 0
+        was_ready, self.is_ready = self.is_ready, False
+        at = self._shared[_AT]
+        if was_ready or not at or self._attempts == ATTEMPTS:
+            self._names = []
+            return
+        package = self._names[at - 1].partition(".")[0]
+        self._names = [name for name in self._names if name.partition(".")[0] != package]
+        if self._names:
+            self.begin()
+
+    def give_up(self) -> None:
+        """It takes too long: promise nothing from now on."""
+        self._names = []
+
+    def end(self) -> None:
+        """End it with its workers; blocks until it is gone."""
+        if self.socket is not None:
+            if not self.is_ready:
+                os.kill(self.pid, signal.SIGKILL)
+            self.socket.close()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+
+    def _load(self) -> None:
+        """In the child: load the modules; it ends if that brings company."""
+        giving_way = _GivingWay(self._shared, len(os.sched_getaffinity(0)) - 1 if self._is_early else 0)
+        if not self._is_early:
+            giving_way.sleep(HEAD_START)
+        sys.meta_path.insert(0, giving_way)
+        for number, name in enumerate(self._names, 1):
+            self._shared[_AT] = number
+            with contextlib.suppress(BaseException):  # workers find out when they need it
+                importlib.import_module(name)
+            if not _is_alone():
+                os._exit(1)
+        sys.meta_path.remove(giving_way)
+        gc.freeze()
+
+
+class _GivingWay:
+    """Holds up loading, module by module, while more than so many others run, unless somebody waits for it."""
+
+    def __init__(self, shared: memoryview[int], others: int) -> None:
+        self._shared = shared
+        self._others = others
+
+    def sleep(self, seconds: float) -> None:
+        """Leave the processors to others for so long, unless somebody waits."""
+        until = time.monotonic() + seconds
+        while not self._shared[_WANTED] and time.monotonic() < until:
+            time.sleep(PAUSE)
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Wait as long as it has to; another finder finds the module. Called by the import system."""
+        while not self._shared[_WANTED] and _running() > 1 + self._others:
+            time.sleep(PAUSE)
+
+
+def _running() -> int:
+    """How many threads of this host run or could, this one included; 0 if that is not known."""
+    try:
+        with open(_LOAD) as file:
+            return int(file.read().split()[3].partition("/")[0])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def can_warm() -> bool:
+    """Say whether it can be seen here that a process has one thread."""
+    return os.path.isdir(_TASKS)
+
+
+def fork() -> int:
+    """As os.fork, but Python does not warn of the threads that do not matter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _is_alone() -> bool:
+    """Say whether this process can be forked: it has no threads but those that are prepared for it."""
+    if not _other_threads():
+        return True
+    pid = fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return not _other_threads()
+
+
+def _other_threads() -> int:
+    tasks = os.listdir(_TASKS)
+    if len(tasks) == 1:
+        return 0
+    return sum(task != str(os.getpid()) and _name_of(task) not in _HARMLESS for task in tasks)
+
+
+def _name_of(task: str) -> str:
+    try:
+        with open(f"{_TASKS}/{task}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

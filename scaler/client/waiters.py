@@ -1,0 +1,63 @@
+"""Threads that wait for futures by the standard library's `wait` and `as_completed`: Ctrl-C takes their tasks back.
+
+Both of these put a waiter into the list of them that each future has, and wait for the waiter's event.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from scaler.common.interrupts import wait_in_steps
+
+
+class Owner(Protocol):
+    """The client that made some futures. Any thread."""
+
+    def abandon(self, futures: Iterable[Any], waiter: object = None) -> None:
+        """The thread that waited for these, by this waiter, was interrupted: take their tasks back, also what runs.
+
+        Not of futures that another thread waits for.
+        """
+
+
+class Waiters(list[Any]):
+    """Those of one future."""
+
+    def __init__(self, future: Any) -> None:
+        super().__init__()
+        self._future = weakref.ref(future)
+
+    def append(self, waiter: Any) -> None:
+        """A thread is going to wait; called before anybody can have set the event."""
+        event = waiter.event
+        if type(event) is threading.Event:
+            event = waiter.event = _WatchedEvent(weakref.ref(waiter))
+        if isinstance(event, _WatchedEvent):
+            event.futures.append(self._future)
+        super().append(waiter)
+
+
+class _WatchedEvent(threading.Event):
+    """What a thread waits for that waits for futures."""
+
+    def __init__(self, waiter: Callable[[], object]) -> None:
+        super().__init__()
+        self.futures: list[Callable[[], Any]] = []
+        self._waiter = waiter
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """As that of any event."""
+        try:
+            return wait_in_steps(super().wait, timeout)
+        except KeyboardInterrupt:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        futures = [future for known in self.futures if (future := known()) is not None]
+        owners: set[Owner] = {future.owner for future in futures}
+        for owner in owners:
+            owner.abandon([future for future in futures if future.owner is owner], self._waiter())

@@ -1,0 +1,112 @@
+"""A local cluster's process that is begun before the program asks for a cluster: it loads modules meanwhile.
+
+    import of scaler_dask ──begin──► process ──► zygote ──► warm process: loads what the program has loaded
+    first local cluster   ──take───► the same process: scheduler, agent, workers
+
+Only for a script on a host with several processors: whoever sits at a prompt or a notebook is slower than the loading.
+It is taken if all is still as it was begun: the environment, the directory, the path, the packages. Otherwise, and if
+nobody takes it within a minute, it ends, and a cluster has a process of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+from scaler.cluster.loaded_modules import is_installed, needed_by_tasks
+from scaler.cluster.spawning import spawn
+from scaler.config import available_cores
+
+
+class _Standby(NamedTuple):
+    """The process, and what it was begun with."""
+
+    socket: socket.socket
+    process: subprocess.Popen[bytes]
+    owner: int
+    surroundings: tuple[Any, ...]
+    packages: frozenset[str]
+
+    def end(self) -> None:
+        self.socket.close()
+        if self.owner == os.getpid():
+            self.process.kill()  # what it has started ends with it
+            self.process.wait()
+
+
+_standby: _Standby | None = None
+_was_begun = False
+
+
+def begin(n_workers: int | None = None, package: str | None = None) -> None:
+    """Begin the process of this program's first local cluster, with so many workers, if that may be of use.
+
+    Its workers will need this `package`, and what the program has named. Does not block. To be called while a module
+    is imported: it does nothing in a process with a prompt, in workers, and in children of `multiprocessing`.
+    """
+    global _standby, _was_begun
+    if _was_begun or available_cores() == 1 or not _is_script():
+        return
+    names = needed_by_tasks(named=[package] if package else [])
+    if not names:
+        return
+    _was_begun = True
+    with contextlib.suppress(OSError):
+        ours, process = spawn("scaler.cluster.standby_process")
+        _standby = _Standby(ours, process, os.getpid(), _surroundings(), _packages(names))
+        atexit.register(dismiss)
+        ours.sendall(json.dumps({"workers": n_workers, "warm_modules": names}).encode() + b"\n")
+
+
+def take() -> tuple[socket.socket, subprocess.Popen[bytes]] | None:
+    """The process, and a socket to it, that waits to be told what is wanted; None if there is none that serves."""
+    global _standby
+    standby, _standby = _standby, None
+    if standby is None:
+        return None
+    if (
+        standby.owner == os.getpid()
+        and standby.process.poll() is None
+        and standby.surroundings == _surroundings()
+        and standby.packages >= _packages(needed_by_tasks())
+    ):
+        return standby.socket, standby.process
+    standby.end()
+    return None
+
+
+def dismiss() -> None:
+    """End the process: the program needs no local cluster. Nothing if there is none."""
+    global _standby
+    standby, _standby = _standby, None
+    if standby is not None:
+        standby.end()
+
+
+def _is_script() -> bool:
+    """Say whether this process runs a file of the user's, not a prompt, a program that is installed, or a child."""
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    multiprocessing = sys.modules.get("multiprocessing")
+    return (
+        isinstance(file, str)
+        and not is_installed(file)
+        and not file.startswith(os.path.join(sys.prefix, "bin"))
+        and not (sys.flags.interactive or hasattr(sys, "ps1"))
+        and (multiprocessing is None or multiprocessing.parent_process() is None)
+    )
+
+
+def _surroundings() -> tuple[Any, ...]:
+    """What workers are given of this process."""
+    return dict(os.environ), os.getcwd(), tuple(sys.path)
+
+
+def _packages(names: list[str]) -> frozenset[str]:
+    return frozenset(name.partition(".")[0] for name in names)

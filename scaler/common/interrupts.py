@@ -1,0 +1,97 @@
+"""Ctrl-C, as a program's code hears of it."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # `signal` makes enums of what this returns, which takes 4 us a call
+import signal
+import sys
+import time
+from collections.abc import Callable
+from threading import get_ident, main_thread
+from types import FrameType
+from typing import Any
+
+SIGINT = int(signal.SIGINT)
+#: seconds between looks whether Ctrl-C was pressed while a thread waits
+LOOK = 0.25
+
+
+class Uninterrupted:
+    """A block of code that Ctrl-C does not leave in the middle: it is heard of at the block's end. Not to be shared.
+
+    Nothing in it may block, or call what is the user's. In other threads than the main one, which alone hears of
+    signals, and inside another block it does nothing.
+    """
+
+    __slots__ = ("_came", "_handler")
+
+    def __enter__(self) -> None:
+        self._handler: Callable[[int, FrameType | None], Any] | None = None
+        if get_ident() == main_thread().ident:
+            handler = _signal.getsignal(SIGINT)
+            if callable(handler) and type(getattr(handler, "__self__", None)) is not Uninterrupted:
+                self._came = False
+                self._handler = handler
+                _signal.signal(SIGINT, self._note)
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._handler is not None:
+            _signal.signal(SIGINT, self._handler)
+            if self._came:
+                self._handler(SIGINT, sys._getframe(1))
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._came = True
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether this is how Ctrl-C leaves a block of code: as KeyboardInterrupt, or under `asyncio.run` as the
+    cancellation of the main task, which becomes KeyboardInterrupt outside of the loop.
+
+    >>> is_interrupt(KeyboardInterrupt()), is_interrupt(ValueError())
+    (True, False)
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError) and has_ended_main_task()
+
+
+def has_ended_main_task() -> bool:
+    """Whether Ctrl-C has been pressed under `asyncio.run`, which cancels its main task first."""
+    asyncio = sys.modules.get("asyncio")
+    runner = getattr(getattr(signal.getsignal(signal.SIGINT), "func", None), "__self__", None)
+    if asyncio is None or not isinstance(runner, asyncio.Runner):
+        return False
+    return bool(getattr(runner, "_interrupt_count", 0))  # which is all that it keeps of it
+
+
+def has_ended_program() -> bool:
+    """Whether the interpreter ends since nobody has caught KeyboardInterrupt. To be asked by what is called at its end.
+
+    In an interactive session that only ends a statement.
+    """
+    if sys.flags.interactive or hasattr(sys, "ps1"):
+        return False
+    last = getattr(sys, "last_type", None)
+    return isinstance(last, type) and issubclass(last, KeyboardInterrupt)
+
+
+def wait_in_steps(wait: Callable[[float], bool], timeout: float | None) -> bool:
+    """Call `wait(seconds)` again and again until it returns True, or for `timeout` seconds; what it has returned.
+
+    A signal that comes at the moment when a thread goes to sleep does not wake it, and is heard of when it wakes.
+
+    >>> wait_in_steps(lambda seconds: True, None)
+    True
+    """
+    if timeout is None:
+        while not wait(LOOK):
+            pass
+        return True
+    deadline = time.monotonic() + timeout
+    while not wait(min(LOOK, max(0.0, timeout))):
+        timeout = deadline - time.monotonic()
+        if timeout <= 0:
+            return False
+    return True

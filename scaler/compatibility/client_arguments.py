@@ -1,0 +1,26 @@
+"""What the original's arguments of `Client` mean here."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from scaler.compatibility.signatures import refuse_unknown
+
+
+class ClientArguments(TypedDict, total=False):
+    """Arguments of the original's `Client`, beside ours."""
+
+    #: seconds for which a lost scheduler is looked for: `reconnect`
+    timeout_seconds: float | None
+    #: the scheduler says how often: no effect
+    heartbeat_interval_seconds: float | None
+    #: stores have addresses of their own, which agents tell: no effect
+    object_storage_address: str | None
+
+
+def reconnect_of(originals: ClientArguments, reconnect: float) -> float:
+    """`reconnect` as these arguments have it. Raises TypeError for one that the original does not have either."""
+    given: dict[str, Any] = dict(originals)
+    refuse_unknown("Client", given, ClientArguments)
+    seconds = given.get("timeout_seconds")
+    return reconnect if seconds is None else float(seconds)

@@ -1,0 +1,1 @@
+"""Where the original has what runs tasks: see `scaler.compatibility`."""

@@ -1,0 +1,28 @@
+"""What is done when a user presses Ctrl-C, or interrupts a notebook's kernel, while something is waited for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from scaler.extension import Future as EngineFuture
+from scaler.extension import abandon
+from scaler_dask.keyed_future import Future
+
+
+@contextlib.contextmanager
+def taken_back_at_interrupt(futures: Callable[[], Iterable[Future]]) -> Iterator[None]:
+    """Within this context the thread waits for these; an interrupt takes their tasks back, those that run too."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        tasks: dict[Any, list[EngineFuture]] = defaultdict(list)
+        for future in futures():
+            task = None if future.done() else future.state.task
+            if task is not None and future.client is not None:
+                tasks[future.client.engine].append(task)
+        for engine, its_tasks in tasks.items():
+            abandon(engine, its_tasks)
+        raise

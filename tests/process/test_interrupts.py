@@ -1,0 +1,270 @@
+"""One Ctrl-C ends a program, whatever it waits for and whatever its tasks do; nothing is left of it."""
+
+import textwrap
+
+import pytest
+from support.terminal import INTERRUPTED
+from support.waiting import until
+
+#: seconds that a program may take to be gone
+SOON = 2.0
+
+FUNCTIONS = """
+    import asyncio, ctypes, sys, time
+
+    def sleeps(number=0, path=sys.argv[1]):
+        open(path, "w").close()
+        time.sleep(60)
+
+    def naps(number=0, path=sys.argv[1]):
+        open(path, "w").close()
+        time.sleep(1)
+
+    def keeps_to_itself(number=0, path=sys.argv[1]):
+        open(path, "w").close()
+        ctypes.PyDLL(None).sleep(60)  # with the interpreter's lock
+
+    def says_that_it_waits():
+        print("waits", flush=True)
+"""
+
+#: what tasks do, and how many there are; none: the program waits for something else
+STATES = {
+    "idle": None,
+    "running": ("sleeps", 2),
+    "long queue": ("naps", 2000),
+    "in C code": ("keeps_to_itself", 2),
+}
+
+#: programs by what they use: how each waits for tasks, and how for something else
+PROGRAMS = {
+    "Client": (
+        """
+    import scaler
+    with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
+        assert client.submit(pow, 2, 3).result() == 8
+        futures = [client.submit({function}, number) for number in range({count})]
+        says_that_it_waits(); {wait}  # here
+    """,
+        "futures[-1].result()",
+    ),
+    "Client.map": (
+        """
+    import scaler
+    with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
+        assert client.submit(pow, 2, 3).result() == 8
+        says_that_it_waits(); {wait}  # here
+    """,
+        "client.map({function}, range({count}))",
+    ),
+    "Executor": (
+        """
+    import scaler
+    with scaler.Executor(2) as pool:
+        assert pool.submit(pow, 2, 3).result() == 8
+        futures = [pool.submit({function}, number) for number in range({count})]
+        says_that_it_waits(); {wait}  # here
+    """,
+        "futures[-1].result()",
+    ),
+    "Executor.map": (
+        """
+    import scaler
+    with scaler.Executor(2) as pool:
+        assert pool.submit(pow, 2, 3).result() == 8
+        says_that_it_waits(); {wait}  # here
+    """,
+        "list(pool.map({function}, range({count})))",
+    ),
+    "Executor at its end": (
+        """
+    import scaler
+    with scaler.Executor(2) as pool:
+        assert pool.submit(pow, 2, 3).result() == 8
+        futures = [pool.submit({function}, number) for number in range({count})]
+        says_that_it_waits()
+        pool.shutdown()  # here
+    """,
+        "",
+    ),
+    "Executor without with": (
+        """
+    import scaler
+    pool = scaler.Executor(2)
+    assert pool.submit(pow, 2, 3).result() == 8
+    futures = [pool.submit({function}, number) for number in range({count})]
+    says_that_it_waits(); {wait}  # here
+    """,
+        "futures[-1].result()",
+    ),
+    "run_in_executor": (
+        """
+    import scaler
+    async def main():
+        loop = asyncio.get_running_loop()
+        with scaler.Executor(2) as pool:
+            assert await loop.run_in_executor(pool, pow, 2, 3) == 8
+            futures = [loop.run_in_executor(pool, {function}, number) for number in range({count})]
+            says_that_it_waits(); {wait}  # here
+    asyncio.run(main())
+    """,
+        "await asyncio.gather(*futures)",
+    ),
+    "run_in_executor of an outer Executor": (
+        """
+    import scaler
+    async def main(pool):
+        loop = asyncio.get_running_loop()
+        assert await loop.run_in_executor(pool, pow, 2, 3) == 8
+        futures = [loop.run_in_executor(pool, {function}, number) for number in range({count})]
+        says_that_it_waits(); {wait}  # here
+    with scaler.Executor(2) as pool:
+        asyncio.run(main(pool))
+    """,
+        "await asyncio.gather(*futures)",
+    ),
+    "run_in_executor without with": (
+        """
+    import scaler
+    pool = scaler.Executor(2)
+    async def main():
+        loop = asyncio.get_running_loop()
+        assert await loop.run_in_executor(pool, pow, 2, 3) == 8
+        futures = [loop.run_in_executor(pool, {function}, number) for number in range({count})]
+        says_that_it_waits(); {wait}  # here
+    asyncio.run(main())
+    """,
+        "await asyncio.gather(*futures)",
+    ),
+    "run_until_complete": (
+        """
+    import scaler
+    async def main():
+        loop = asyncio.get_running_loop()
+        with scaler.Executor(2) as pool:
+            assert await loop.run_in_executor(pool, pow, 2, 3) == 8
+            futures = [loop.run_in_executor(pool, {function}, number) for number in range({count})]
+            says_that_it_waits(); {wait}
+    asyncio.new_event_loop().run_until_complete(main())  # here
+    """,
+        "await asyncio.gather(*futures)",
+    ),
+    "scaler_get": (
+        """
+    from scaler_dask import scaler_get
+    assert scaler_get({{"a": (pow, 2, 3)}}, "a") == 8
+    graph = {{("a", number): ({function}, number) for number in range({count})}}
+    says_that_it_waits(); {wait}  # here
+    """,
+        "scaler_get(graph, list(graph))",
+    ),
+    "joblib": (
+        """
+    import joblib, scaler.joblib
+    with joblib.parallel_backend("scaler", n_jobs=2):
+        assert joblib.Parallel()(joblib.delayed(pow)(number, 2) for number in range(4)) == [0, 1, 4, 9]
+        says_that_it_waits(); {wait}  # here
+    """,
+        "joblib.Parallel()(joblib.delayed({function})(number) for number in range({count}))",
+    ),
+}
+
+
+def program_of(user, state):
+    text, wait = PROGRAMS[user]
+    if STATES[state] is None:
+        function, count = "None", 0
+        wait = "await asyncio.sleep(60)" if "await" in wait else "time.sleep(60)"
+    else:
+        function, count = STATES[state]
+        wait = wait.format(function=function, count=count)
+    return textwrap.dedent(FUNCTIONS) + textwrap.dedent(text.format(function=function, count=count, wait=wait))
+
+
+def check_end(terminal, traces):
+    """It ends as an interrupted program does, with the line that was interrupted, and nothing is left."""
+    code = terminal.ends(SOON)
+    said = terminal.text.partition("^C")[2].partition("ended with")[0].rstrip()
+    assert code == INTERRUPTED, said
+    assert said.lstrip().startswith("Traceback (most recent call last):"), said
+    assert said.endswith("KeyboardInterrupt"), said
+    assert "# here" in said, said
+    assert "ignored in" not in said, said
+    until(lambda: [process.pid for process in traces.marked()] == [terminal.shell.pid], "its processes to end", 1.0)
+    assert not list(terminal.temporary.iterdir())
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("user", PROGRAMS)
+def test_one_ctrl_c_ends_a_program(terminals, traces, tmp_path, user, state):
+    if user == "Executor at its end" and state == "idle":
+        pytest.skip("it waits for nothing")
+    began = tmp_path / "began"
+    terminal = terminals.run(program_of(user, state), str(began))
+    terminal.says("waits\n")
+    if STATES[state] is not None:
+        until(began.exists, "a task to begin")
+    terminal.press_ctrl_c()
+    check_end(terminal, traces)
+
+
+def test_ctrl_c_while_a_cluster_starts_is_the_programs_alone(terminals, traces):
+    terminal = terminals.run(
+        """
+        import scaler
+        print("starts", flush=True)
+        cluster = scaler.SchedulerClusterCombo(n_workers=2)  # here
+        """
+    )
+    terminal.says("starts\n")
+    terminal.press_ctrl_c()
+    check_end(terminal, traces)
+
+
+def test_ctrl_c_that_is_caught_outside_of_an_executor_has_ended_it(terminals, traces, tmp_path):
+    terminal = terminals.run(
+        FUNCTIONS
+        + """
+    import scaler
+    try:
+        with scaler.Executor(2) as pool:
+            futures = [pool.submit(sleeps, number) for number in range(10)]
+            says_that_it_waits(); time.sleep(60)
+    except KeyboardInterrupt:
+        print("caught", all(future.cancelled() for future in futures))
+    """,
+        str(tmp_path / "began"),
+    )
+    terminal.says("waits\n")
+    until((tmp_path / "began").exists, "a task to begin")
+    terminal.press_ctrl_c()
+    assert terminal.ends(SOON) == 0
+    assert "caught True\n" in terminal.text
+
+
+def test_an_error_that_is_no_interrupt_waits_for_what_is_under_way(terminals, tmp_path):
+    terminal = terminals.run(
+        """
+        import pathlib, sys, time
+        import scaler
+
+        def ends(path=sys.argv[1]):
+            until = time.monotonic() + 20
+            while not pathlib.Path(path).exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            return 1
+
+        try:
+            with scaler.Executor(1) as pool:
+                future = pool.submit(ends)
+                print("waits", flush=True)
+                raise ValueError
+        except ValueError:
+            print("value", future.result())
+        """,
+        str(tmp_path / "go"),
+    )
+    terminal.says("waits\n")
+    (tmp_path / "go").touch()
+    assert terminal.ends(20) == 0
+    assert "value 1\n" in terminal.text
