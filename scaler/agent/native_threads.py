@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scaler.config import AgentConfig
-from scaler.worker.native_threads import LIKE_OPENMP, OPENMP, OTHERS
+from scaler.worker.native_threads import LIKE_OPENMP, OPENMP, VARIABLES
 
 
 def environment(config: AgentConfig, environ: Mapping[str, str]) -> dict[str, str]:
@@ -24,7 +24,7 @@ def environment(config: AgentConfig, environ: Mapping[str, str]) -> dict[str, st
     >>> made["OMP_NUM_THREADS"], made["MKL_NUM_THREADS"]
     ('4', '4')
     """
-    names: tuple[str, ...] = (OPENMP, *LIKE_OPENMP, *OTHERS)
+    names = VARIABLES
     if config.worker_threads is None:
         follow = LIKE_OPENMP if OPENMP in environ else ()  # as the user said it for OpenMP
         names = tuple(name for name in names if name not in environ and name not in follow)

@@ -70,14 +70,14 @@ class _Doors:
         inbox: list[tuple[int, Message]] = []
         far = False
         for fd, events in self._poller.poll():
-            if self._near is None or not self._near.handle(fd, events, inbox):
-                far = True
-        if far:
-            if self._door is not None:
-                self._poller.remove(self._door.fileno())
+            if self._door is not None and fd == self._door.fileno():
+                self._poller.remove(fd)
                 self._far, self._door = self._far_of(self._door), None
-            if self._far is not None:
-                self._far.receive(inbox)
+                far = True
+            elif self._near is None or not self._near.handle(fd, events, inbox):
+                far = True
+        if far and self._far is not None:
+            self._far.receive(inbox)
         return inbox
 
     def send(self, peer: int, frames: Sequence[Sendable]) -> None:

@@ -17,6 +17,7 @@ OPENMP = "OMP_NUM_THREADS"
 #: whoever reads one of these takes what OpenMP may have if it isn't set; so do Arrow and PyTorch
 LIKE_OPENMP = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 OTHERS = ("NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+VARIABLES = (OPENMP, *LIKE_OPENMP, *OTHERS)
 
 _NUMBA = "numba.np.ufunc.parallel"
 #: module -> the functions that say how many threads it uses, and set that
@@ -36,7 +37,7 @@ Set = Callable[[int], Any]
 def raised(times: int) -> Iterator[None]:
     """Let libraries use so many times the threads that they use otherwise, as far as they can be told."""
     share = _number(os.environ.get(OPENMP)) or 1
-    before = {name: os.environ.get(name) for name in (OPENMP, *LIKE_OPENMP, *OTHERS)}
+    before = {name: os.environ.get(name) for name in VARIABLES}
     for name, value in before.items():
         number = _number(value)
         if number and not _is_settled(name):

@@ -8,10 +8,9 @@ import pytest
 from scaler import config
 from scaler.agent.native_threads import environment
 from scaler.config import AgentConfig
-from scaler.worker.native_threads import LIKE_OPENMP, OPENMP, OTHERS, raised
+from scaler.worker.native_threads import OPENMP, OTHERS, VARIABLES, raised
 
 ADDRESS = "tcp://head:2345"
-ALL = (OPENMP, *LIKE_OPENMP, *OTHERS)
 
 
 @pytest.fixture(autouse=True)
@@ -22,13 +21,13 @@ def eight_cores(monkeypatch):
 @pytest.mark.parametrize(("workers", "threads"), [(None, 1), (8, 1), (4, 2), (3, 2), (1, 8), (100, 1)])
 def test_workers_share_the_cores(workers, threads):
     made = environment(AgentConfig(ADDRESS, workers=workers), {"HOME": "/h"})
-    assert made == {"HOME": "/h", **dict.fromkeys(ALL, str(threads))}
+    assert made == {"HOME": "/h", **dict.fromkeys(VARIABLES, str(threads))}
 
 
 def test_what_the_user_set_stays():
     made = environment(AgentConfig(ADDRESS, workers=4), {"NUMBA_NUM_THREADS": "5", "MKL_NUM_THREADS": "6"})
     assert (made["NUMBA_NUM_THREADS"], made["MKL_NUM_THREADS"]) == ("5", "6")
-    assert {made[name] for name in ALL if name not in ("NUMBA_NUM_THREADS", "MKL_NUM_THREADS")} == {"2"}
+    assert {made[name] for name in VARIABLES if name not in ("NUMBA_NUM_THREADS", "MKL_NUM_THREADS")} == {"2"}
 
 
 def test_what_the_user_set_for_openmp_holds_for_those_that_follow_it():
@@ -38,7 +37,7 @@ def test_what_the_user_set_for_openmp_holds_for_those_that_follow_it():
 
 def test_the_option_goes_before_the_environment():
     made = environment(AgentConfig(ADDRESS, workers=4, worker_threads=3), {OPENMP: "5", "MKL_NUM_THREADS": "6"})
-    assert made == dict.fromkeys(ALL, "3")
+    assert made == dict.fromkeys(VARIABLES, "3")
 
 
 # ---- rows that take several slots ------------------------------------------------------------------------------------
@@ -60,7 +59,7 @@ class Library:
 
 @pytest.fixture
 def share_of_two(monkeypatch):
-    for name in ALL:
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name in ("numba", "numba.np.ufunc.parallel", "torch"):  # what other tests have loaded
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -72,13 +71,13 @@ def share_of_two(monkeypatch):
 def test_a_row_gets_several_shares_while_it_runs(share_of_two, monkeypatch):
     library = Library()
     monkeypatch.setitem(sys.modules, "torch", library)
-    before = {name: os.environ[name] for name in ALL if name in os.environ}
+    before = {name: os.environ[name] for name in VARIABLES if name in os.environ}
     with raised(3):
         assert library.threads == 6
         changed = {name: os.environ[name] for name in before if os.environ[name] != before[name]}
         assert changed == {OPENMP: "6", "NUMBA_NUM_THREADS": "6"}, "what is a list is left alone"
     assert library.threads == 2
-    assert {name: os.environ[name] for name in ALL if name in os.environ} == before
+    assert {name: os.environ[name] for name in VARIABLES if name in os.environ} == before
 
 
 def test_a_row_that_raises_leaves_things_as_they_were(share_of_two, monkeypatch):
