@@ -8,7 +8,7 @@ import dask.config
 
 from scaler import Client as Engine
 from scaler import SchedulerClusterCombo
-from scaler.extension import forget_local_cluster, surrounding_address
+from scaler.extension import surrounding_address
 
 
 class EngineConnection:
@@ -49,9 +49,7 @@ class EngineConnection:
             address = address.address
         if address is None and self._n_workers is None:
             address = dask.config.get("scaler.address", None) or surrounding_address()
-        if address is not None:
-            forget_local_cluster()
-        else:
+        if address is None:
             self.cluster = SchedulerClusterCombo(n_workers=self._n_workers)
             address, self.security = self.cluster.address, self.cluster.security
         try:

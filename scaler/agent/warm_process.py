@@ -5,8 +5,9 @@ loads nothing. It forks this process, which loads one module after the other and
 alone; then it serves the zygote as the zygote serves its agent. If it dies before that, or finds that it has company,
 it is begun anew without the package that it was at.
 
-It loads in advance, so it gives way: as long as no worker waits for it, it goes on only while nothing else runs, or
-before there is a cluster, while a processor is free.
+It loads in advance, so it gives way: as long as no worker waits for it, it goes on only while nothing else runs, and
+has not for a moment: programs pause between two computations. Before there is a cluster, it goes on while a processor
+is free.
 
 Two kinds of threads do not matter, since their libraries are prepared for forks: OpenBLAS ends its threads before each
 fork and starts them again when they are needed; jemalloc, which Arrow brings along, takes its locks, and does without
@@ -35,8 +36,8 @@ _LOAD = "/proc/loadavg"
 _HARMLESS = frozenset({"jemalloc_bg_thd", ""})
 #: seconds for which it leaves the processors to a program and its cluster that are starting
 HEAD_START = 0.1
-#: seconds between looks whether it may go on
-PAUSE = 0.005
+#: seconds between looks whether it may go on, and how many in a row have to say so once others ran beside a cluster
+PAUSE, CALM = 0.005, 10
 #: how often it is begun anew, at most
 ATTEMPTS = 4
 
@@ -122,7 +123,8 @@ class WarmProcess:
 
     def _load(self) -> None:
         """In the child: load the modules; it ends if that brings company."""
-        giving_way = _GivingWay(self._shared, len(os.sched_getaffinity(0)) - 1 if self._is_early else 0)
+        free = len(os.sched_getaffinity(0)) - 1
+        giving_way = _GivingWay(self._shared, free, 1) if self._is_early else _GivingWay(self._shared, 0, CALM)
         if not self._is_early:
             giving_way.sleep(HEAD_START)
         sys.meta_path.insert(0, giving_way)
@@ -137,11 +139,15 @@ class WarmProcess:
 
 
 class _GivingWay:
-    """Holds up loading, module by module, while more than so many others run, unless somebody waits for it."""
+    """Holds up loading, module by module, while more than so many others run, unless somebody waits for it.
 
-    def __init__(self, shared: memoryview[int], others: int) -> None:
+    It goes on when so many looks in a row (`calm`) say that it may.
+    """
+
+    def __init__(self, shared: memoryview[int], others: int, calm: int) -> None:
         self._shared = shared
         self._others = others
+        self._calm = calm
 
     def sleep(self, seconds: float) -> None:
         """Leave the processors to others for so long, unless somebody waits."""
@@ -151,7 +157,11 @@ class _GivingWay:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Wait as long as it has to; another finder finds the module. Called by the import system."""
-        while not self._shared[_WANTED] and _running() > 1 + self._others:
+        missing = 0
+        while not self._shared[_WANTED]:
+            missing = self._calm if _running() > 1 + self._others else missing - 1
+            if missing <= 0:
+                break
             time.sleep(PAUSE)
 
 

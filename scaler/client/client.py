@@ -13,6 +13,7 @@ from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
 from scaler.client.submitting.map_sending import argument_rows
 from scaler.client.surroundings import target_of
+from scaler.common import advance
 from scaler.compatibility.client_arguments import ClientArguments, reconnect_of
 from scaler.compatibility.signatures import WithOriginals
 from scaler.graph import Node, Order, from_tuples
@@ -58,6 +59,7 @@ class Client:
         security: Security | None = None,
         **originals: Unpack[ClientArguments],
     ) -> None:
+        advance.dismiss()
         reconnect = reconnect_of(originals, reconnect)
         target, security = target_of(address, security)
         task = context.current()

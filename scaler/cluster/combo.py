@@ -13,13 +13,12 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 import weakref
 
 from scaler import defaults
 from scaler.cluster.spawning import spawn
-from scaler.common import at_exit
+from scaler.common import advance, at_exit
 from scaler.compatibility.signatures import WithOriginals
 
 TYPE_CHECKING = False  # as in `scaler`
@@ -234,8 +233,15 @@ class SchedulerClusterCombo:
 
 
 def _begun_in_advance() -> tuple[socket.socket, subprocess.Popen[bytes]] | None:
-    standby = sys.modules.get("scaler.cluster.standby")  # as long as nobody has loaded it there is none
-    return None if standby is None else standby.take()
+    begun = advance.take()
+    if begun is None:
+        return None
+    from scaler.cluster.standby import Standby  # here, as only those programs need it that have begun one
+
+    if isinstance(begun, Standby) and begun.serves:
+        return begun.socket, begun.process
+    begun.end()
+    return None
 
 
 def _shut_down_all() -> None:

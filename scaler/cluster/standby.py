@@ -5,12 +5,12 @@
 
 Only for a script on a host with several processors: whoever sits at a prompt or a notebook is slower than the loading.
 It is taken if all is still as it was begun: the environment, the directory, the path, the packages. Otherwise, and if
-nobody takes it within a minute, it ends, and a cluster has a process of its own.
+nobody takes it within a minute, it ends, and a cluster has a process of its own. None is begun in a program that has
+connected to a cluster already, or started one.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import json
 import os
@@ -21,11 +21,12 @@ from typing import Any, NamedTuple
 
 from scaler.cluster.loaded_modules import is_installed, needed_by_tasks
 from scaler.cluster.spawning import spawn
+from scaler.common import advance
 from scaler.config import available_cores
 
 
-class _Standby(NamedTuple):
-    """The process, and what it was begun with."""
+class Standby(NamedTuple):
+    """The process, a socket to it that waits to be told what is wanted, and what it was begun with."""
 
     socket: socket.socket
     process: subprocess.Popen[bytes]
@@ -33,15 +34,22 @@ class _Standby(NamedTuple):
     surroundings: tuple[Any, ...]
     packages: frozenset[str]
 
+    @property
+    def serves(self) -> bool:
+        """It lives, and a cluster that is started now would begin with the same."""
+        return (
+            self.owner == os.getpid()
+            and self.process.poll() is None
+            and self.surroundings == _surroundings()
+            and self.packages >= _packages(needed_by_tasks())
+        )
+
     def end(self) -> None:
+        """See `Advance`."""
         self.socket.close()
         if self.owner == os.getpid():
             self.process.kill()  # what it has started ends with it
             self.process.wait()
-
-
-_standby: _Standby | None = None
-_was_begun = False
 
 
 def begin(n_workers: int | None = None, package: str | None = None) -> None:
@@ -50,43 +58,15 @@ def begin(n_workers: int | None = None, package: str | None = None) -> None:
     Its workers will need this `package`, and what the program has named. Does not block. To be called while a module
     is imported: it does nothing in a process with a prompt, in workers, and in children of `multiprocessing`.
     """
-    global _standby, _was_begun
-    if _was_begun or available_cores() == 1 or not _is_script():
+    if advance.is_late() or available_cores() == 1 or not _is_script():
         return
     names = needed_by_tasks(named=[package] if package else [])
     if not names:
         return
-    _was_begun = True
     with contextlib.suppress(OSError):
         ours, process = spawn("scaler.cluster.standby_process")
-        _standby = _Standby(ours, process, os.getpid(), _surroundings(), _packages(names))
-        atexit.register(dismiss)
+        advance.begin(Standby(ours, process, os.getpid(), _surroundings(), _packages(names)))
         ours.sendall(json.dumps({"workers": n_workers, "warm_modules": names}).encode() + b"\n")
-
-
-def take() -> tuple[socket.socket, subprocess.Popen[bytes]] | None:
-    """The process, and a socket to it, that waits to be told what is wanted; None if there is none that serves."""
-    global _standby
-    standby, _standby = _standby, None
-    if standby is None:
-        return None
-    if (
-        standby.owner == os.getpid()
-        and standby.process.poll() is None
-        and standby.surroundings == _surroundings()
-        and standby.packages >= _packages(needed_by_tasks())
-    ):
-        return standby.socket, standby.process
-    standby.end()
-    return None
-
-
-def dismiss() -> None:
-    """End the process: the program needs no local cluster. Nothing if there is none."""
-    global _standby
-    standby, _standby = _standby, None
-    if standby is not None:
-        standby.end()
 
 
 def _is_script() -> bool:

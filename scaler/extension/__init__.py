@@ -5,7 +5,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
 
     find_client, shared_client, surrounding_address, is_inside_task     where the client comes from,
     surrounding_serializer, serializer_of                               and how its values become bytes
-    begin_local_cluster, forget_local_cluster                           the cluster that a script will need, if it does
+    begin_local_cluster                                                 the cluster that a script will need, if it does
     submit_call, submit_map, fail_future, with_warnings_kept,
     issue_warnings                                                      clients and futures, beyond what users do
     is_interrupt, has_ended_program, abandon, leave_at_once             what to do when the user presses Ctrl-C
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         surrounding_address,
         surrounding_serializer,
     )
-    from scaler.extension.clusters import begin_local_cluster, forget_local_cluster
+    from scaler.extension.clusters import begin_local_cluster
     from scaler.extension.in_worker import forget_run, run_once, worker_slot_lent
     from scaler.extension.interrupts import abandon, has_ended_program, is_interrupt, leave_at_once, wait_in_steps
     from scaler.extension.submitting import fail_future, issue_warnings, submit_call, submit_map, with_warnings_kept
@@ -56,7 +56,6 @@ __all__ = [
     "begin_local_cluster",
     "fail_future",
     "find_client",
-    "forget_local_cluster",
     "forget_run",
     "has_ended_program",
     "is_inside_task",
@@ -89,7 +88,6 @@ _HOMES = {
     "begin_local_cluster": "scaler.extension.clusters",
     "fail_future": "scaler.extension.submitting",
     "find_client": "scaler.extension.clients",
-    "forget_local_cluster": "scaler.extension.clusters",
     "forget_run": "scaler.extension.in_worker",
     "has_ended_program": "scaler.extension.interrupts",
     "is_inside_task": "scaler.extension.clients",

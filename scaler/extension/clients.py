@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from scaler.client import Client, surroundings
 from scaler.client import client as clients
-from scaler.cluster import embedded, standby
+from scaler.cluster import embedded
 from scaler.serialize.call import AnySerializer
 from scaler.worker import context
 
@@ -38,7 +38,6 @@ def find_client(
         address = surrounding_address()
     if address is None:
         return FoundClient(embedded.client(n_workers, serializer), True)
-    standby.dismiss()
     return FoundClient(shared_client(address, serializer), False)
 
 

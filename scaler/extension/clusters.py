@@ -10,11 +10,7 @@ def begin_local_cluster(n_workers: int | None = None, package: str | None = None
 
     It has so many workers (None: one for each core), whose tasks need this `package`, whatever the program says.
     To be called by a module when it is imported. It does nothing but in a script, and if it would be of no use; the
-    process ends if no cluster is started within a minute. Does not block.
+    process ends as soon as the program connects to another cluster, and if none is started within a minute. Does not
+    block.
     """
     standby.begin(n_workers, package)
-
-
-def forget_local_cluster() -> None:
-    """This program has a cluster elsewhere: end what was begun. Blocks until it is gone: milliseconds. Any thread."""
-    standby.dismiss()

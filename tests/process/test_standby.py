@@ -76,6 +76,19 @@ def test_a_cluster_elsewhere_has_it_end(run, cluster):
     assert run("print(len(processes()))", f"os.environ['SCALER_ADDRESS'] = {cluster.address!r}") == ["0"]
 
 
+def test_any_client_has_it_end(run, cluster):
+    program = (
+        f"import scaler\nprint(len(processes()))\nwith scaler.Client({cluster.address!r}):\n    print(processes())"
+    )
+    assert run(program) == ["1", "set()"]
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_program_that_has_a_cluster_gets_none(run, cluster, here):
+    begin = "scaler.SchedulerClusterCombo(1)" if here else f"scaler.Client({cluster.address!r})"
+    assert run("print(len(processes()))", f"import scaler; there = {begin}") == [str(int(here))]
+
+
 def test_a_program_that_needs_none_leaves_nothing(run, traces):
     assert run("print(len(processes()))") == ["1"]
     assert not traces.marked()
