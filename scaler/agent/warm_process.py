@@ -21,10 +21,10 @@ import gc
 import importlib
 import mmap
 import os
+import select
 import signal
 import socket
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
@@ -36,13 +36,13 @@ _LOAD = "/proc/loadavg"
 _HARMLESS = frozenset({"jemalloc_bg_thd", ""})
 #: seconds for which it leaves the processors to a program and its cluster that are starting
 HEAD_START = 0.1
-#: seconds between looks whether it may go on, and how many in a row have to say so once others ran beside a cluster
-PAUSE, CALM = 0.005, 10
+#: seconds between looks whether a processor is free, before there is a cluster
+PAUSE = 0.005
+#: beside a cluster, seconds between looks whether nothing runs, each of which takes 0.1 ms of a processor; how many in
+#: a row have to say so
+CALM_PAUSE, CALM = 0.05, 2
 #: how often it is begun anew, at most
 ATTEMPTS = 4
-
-#: where in the shared page it stands
-_AT, _WANTED = 0, 1
 
 #: called in the warm process with its end of a socket, and with what loads the modules
 Become: TypeAlias = Callable[[socket.socket, Callable[[], None]], NoReturn]
@@ -57,8 +57,10 @@ class WarmProcess:
         self._is_early = is_early
         self._become = become
         self._attempts = 0
-        #: shared with it: number of the name that it is at, from 1 on, and whether somebody waits for it
-        self._shared = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("I")
+        #: shared with it: number of the name that it is at, from 1 on
+        self._at = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("I")
+        #: readable once somebody waits for it; open in all children
+        self._wanted = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.pid = 0
         #: its socket, as long as it lives
         self.socket: socket.socket | None = None
@@ -72,7 +74,7 @@ class WarmProcess:
     def begin(self) -> None:
         """Fork it."""
         self._attempts += 1
-        self._shared[_AT] = 0
+        self._at[0] = 0
         ours, its = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
@@ -86,7 +88,7 @@ class WarmProcess:
 
     def hurry(self) -> None:
         """Somebody waits for it from now on."""
-        self._shared[_WANTED] = 1
+        os.eventfd_write(self._wanted, 1)
 
     def kill(self) -> None:
         """Kill it; it is reaped then."""
@@ -99,7 +101,7 @@ class WarmProcess:
         self.socket.close()
         self.socket, self.pid = None, 0
         was_ready, self.is_ready = self.is_ready, False
-        at = self._shared[_AT]
+        at = self._at[0]
         if was_ready or not at or self._attempts == ATTEMPTS:
             self._names = []
             return
@@ -123,13 +125,14 @@ class WarmProcess:
 
     def _load(self) -> None:
         """In the child: load the modules; it ends if that brings company."""
-        free = len(os.sched_getaffinity(0)) - 1
-        giving_way = _GivingWay(self._shared, free, 1) if self._is_early else _GivingWay(self._shared, 0, CALM)
-        if not self._is_early:
-            giving_way.sleep(HEAD_START)
+        if self._is_early:
+            giving_way = _GivingWay(self._wanted, len(os.sched_getaffinity(0)) - 1, PAUSE, 1)
+        else:
+            giving_way = _GivingWay(self._wanted, 0, CALM_PAUSE, CALM)
+            giving_way.is_wanted(HEAD_START)
         sys.meta_path.insert(0, giving_way)
         for number, name in enumerate(self._names, 1):
-            self._shared[_AT] = number
+            self._at[0] = number
             with contextlib.suppress(BaseException):  # workers find out when they need it
                 importlib.import_module(name)
             if not _is_alone():
@@ -141,28 +144,28 @@ class WarmProcess:
 class _GivingWay:
     """Holds up loading, module by module, while more than so many others run, unless somebody waits for it.
 
-    It goes on when so many looks in a row (`calm`) say that it may.
+    It goes on when so many looks in a row (`calm`) say that it may, with a `pause` in seconds between them.
     """
 
-    def __init__(self, shared: memoryview[int], others: int, calm: int) -> None:
-        self._shared = shared
+    def __init__(self, wanted: int, others: int, pause: float, calm: int) -> None:
+        """`wanted`: a descriptor that is readable when somebody waits."""
+        self._wanted = wanted
         self._others = others
+        self._pause = pause
         self._calm = calm
 
-    def sleep(self, seconds: float) -> None:
-        """Leave the processors to others for so long, unless somebody waits."""
-        until = time.monotonic() + seconds
-        while not self._shared[_WANTED] and time.monotonic() < until:
-            time.sleep(PAUSE)
+    def is_wanted(self, seconds: float = 0.0) -> bool:
+        """Leave the processors to others for so long, or until somebody waits; say whether somebody does."""
+        return bool(select.select([self._wanted], [], [], seconds)[0])
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Wait as long as it has to; another finder finds the module. Called by the import system."""
-        missing = 0
-        while not self._shared[_WANTED]:
-            missing = self._calm if _running() > 1 + self._others else missing - 1
-            if missing <= 0:
-                break
-            time.sleep(PAUSE)
+        missing = 0 if self.is_wanted() or not self._is_busy() else self._calm
+        while missing and not self.is_wanted(self._pause):
+            missing = self._calm if self._is_busy() else missing - 1
+
+    def _is_busy(self) -> bool:
+        return _running() > 1 + self._others
 
 
 def _running() -> int:

@@ -17,7 +17,7 @@ OPENMP = "OMP_NUM_THREADS"
 #: whoever reads one of these takes what OpenMP may have if it isn't set; so do Arrow and PyTorch
 LIKE_OPENMP = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 OTHERS = ("NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-VARIABLES = (OPENMP, *LIKE_OPENMP, *OTHERS)
+VARIABLES: tuple[str, ...] = (OPENMP, *LIKE_OPENMP, *OTHERS)
 
 _NUMBA = "numba.np.ufunc.parallel"
 #: module -> the functions that say how many threads it uses, and set that

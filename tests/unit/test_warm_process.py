@@ -1,18 +1,22 @@
-"""The process that loads modules in advance leaves the processors to others."""
+"""The warm process leaves the processors to whom they belong, until somebody waits for it."""
 
-from __future__ import annotations
-
-from array import array
+import os
+from collections.abc import Iterator
 
 import pytest
 
 from scaler.agent import warm_process
-from scaler.agent.warm_process import _AT, _WANTED, _GivingWay
+from scaler.agent.warm_process import _GivingWay
+
+PAUSE = 0.001
 
 
 @pytest.fixture
-def shared() -> memoryview[int]:
-    return memoryview(array("I", [0, 0]))
+def wanted() -> Iterator[int]:
+    """What says that somebody waits."""
+    descriptor = os.eventfd(0)
+    yield descriptor
+    os.close(descriptor)
 
 
 @pytest.fixture
@@ -23,14 +27,14 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return running
 
 
-def test_a_module_is_loaded_when_a_processor_is_free(shared: memoryview[int], looks: list[int]) -> None:
+def test_before_there_is_a_cluster_a_module_is_loaded_when_a_processor_is_free(wanted: int, looks: list[int]) -> None:
     looks += [4, 3, 2, 10_000]
-    _GivingWay(shared, 1, calm=1).find_spec("any")
+    _GivingWay(wanted, 1, PAUSE, calm=1).find_spec("any")
     assert looks == [10_000]
 
 
-def test_beside_a_cluster_it_takes_a_moment_in_which_nothing_runs(shared: memoryview[int], looks: list[int]) -> None:
-    giving_way = _GivingWay(shared, 0, calm=3)
+def test_beside_a_cluster_it_takes_a_moment_in_which_nothing_runs(wanted: int, looks: list[int]) -> None:
+    giving_way = _GivingWay(wanted, 0, PAUSE, calm=3)
     looks += [1, 10_000]
     giving_way.find_spec("any")
     assert looks == [10_000], "as long as nobody runs, it just goes on"
@@ -39,19 +43,20 @@ def test_beside_a_cluster_it_takes_a_moment_in_which_nothing_runs(shared: memory
     assert looks == [10_000]
 
 
-def test_or_when_a_worker_waits_for_it(shared: memoryview[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_or_a_worker_that_waits_for_it(wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def look() -> int:
-        shared[_WANTED] = 1
+        os.eventfd_write(wanted, 1)
         return 10_000
 
     monkeypatch.setattr(warm_process, "_running", look)
-    _GivingWay(shared, 0, calm=1).find_spec("any")
-    assert shared[_AT] == 0
+    _GivingWay(wanted, 0, 1e6, calm=1).find_spec("any")
 
 
-def test_nobody_who_waits_gets_a_head_start(shared: memoryview[int]) -> None:
-    shared[_WANTED] = 1
-    _GivingWay(shared, 0, calm=1).sleep(1e9)
+def test_nobody_who_waits_gets_a_head_start(wanted: int) -> None:
+    giving_way = _GivingWay(wanted, 0, PAUSE, calm=1)
+    assert not giving_way.is_wanted(PAUSE)
+    os.eventfd_write(wanted, 1)
+    assert giving_way.is_wanted(1e6)
 
 
 def test_the_load_of_this_host_is_read() -> None:
