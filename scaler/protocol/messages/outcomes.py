@@ -40,6 +40,7 @@ class TaskResult(Message):
             rows = self.spans[2 * i + 1] - self.spans[2 * i]
             require(outcome not in (ERROR, LOST) or rows == 1, "an error is of one row")
             if outcome == STORED:
+                require(self.batches[i] + self.spans[2 * i + 1] <= 2**64, "an id of 64 bits for each stored value")
                 require(set(self.sizes[sizes : sizes + rows]) <= {SIZE.size}, "eight bytes for each stored value")
             sizes += sizes_of(outcome, rows)
         require(sizes == len(self.sizes), "sizes as the outcomes have payloads")

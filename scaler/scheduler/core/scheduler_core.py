@@ -194,6 +194,9 @@ class SchedulerCore:
         except IllegalMove as error:
             self._contain(error)
             return
+        except ProtocolError as problem:  # what it says can't be
+            self._lost(number, f"sent {problem}")
+            return
         self._lost(number, f"sent a {type(message).__name__}, which is not its to send")
 
     def _lost(self, number: int, reason: str) -> None:
@@ -299,12 +302,8 @@ class SchedulerCore:
         spans = list(spans_of(message))
         if not reported_results.forward(self.state, self._out, agent, client, message, spans):
             tries = self._limits.retries_on_loss
-            try:
-                for moves in reported_results.take(self.state, self._out, agent, client, spans, tries):
-                    self._run(moves)
-            except ProtocolError as problem:
-                self._lost(agent.number, f"sent {problem}")
-                return
+            for moves in reported_results.take(self.state, self._out, agent, client, spans, tries):
+                self._run(moves)
         self._answer_withdrawals(agent)
 
     def _task_begun(self, agent: AgentRecord, message: TaskBegun) -> None:
@@ -322,7 +321,7 @@ class SchedulerCore:
 
     def _balance_response(self, agent: AgentRecord, message: BalanceResponse) -> None:
         before = agent.load.outstanding
-        for _, batch, lo, hi in list(withdrawing.spans_at(self.state, agent, message)):
+        for _, batch, lo, hi in withdrawing.spans_at(self.state, agent, message):
             self._run(retrying.give_back(batch, lo, hi, Cause.GIVEN_BACK))
         balancing.end_recall(agent, agent.load.outstanding < before)
         self._answer_withdrawals(agent)
@@ -337,8 +336,9 @@ class SchedulerCore:
     def _object_gone(self, agent: AgentRecord, message: ObjectGone) -> list[Move]:
         return recomputing.lose_copies(self.state, agent.number, list(message))
 
-    def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> list[Move]:
-        return stored_objects.take_missing(self.state, self._out, agent, message)
+    def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> None:
+        for moves in stored_objects.take_missing(self.state, self._out, agent, message):
+            self._run(moves)
 
     def _object_response(self, agent: AgentRecord, message: ObjectResponse) -> None:
         tries = self._limits.retries_on_loss

@@ -1,5 +1,7 @@
 """What clients and agents say of stored objects: written, copied, gone, out of reach. The bytes never come here."""
 
+from collections.abc import Iterator
+
 from scaler.protocol.failures import sent_nowhere
 from scaler.protocol.messages import (
     FAILED,
@@ -75,19 +77,22 @@ def take_copies(state: ClusterState, out: Outgoing, agent: AgentRecord, message:
         release_unknown(out, agent, message.client, unknown)
 
 
-def take_missing(state: ClusterState, out: Outgoing, agent: AgentRecord, message: ObjectMissing) -> list[Move]:
-    """An agent could not get objects, and gives back the rows that need them."""
+def take_missing(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, message: ObjectMissing
+) -> Iterator[list[Move]]:
+    """An agent could not get objects, and gives back the rows that need them.
+
+    The moves of each span, to be made before the next is asked for.
+    """
     news = False
     for number, object_id in message.objects:
         client = state.clients.get(number)
         item = client.values.objects.get(object_id) if client is not None else None
         if item is not None:
             news |= reachability.note_unreachable(state, agent, item.copies)
-    moves = recomputing.lose_copies(state, agent.number, list(message.objects))
-    for _, batch, lo, hi in list(withdrawing.spans_at(state, agent, message.rows)):
-        for row in range(lo, hi):
-            moves += retrying.return_for_want(state, out, agent, batch, row, news)
-    return moves
+    yield recomputing.lose_copies(state, agent.number, list(message.objects))
+    for _, batch, lo, hi in withdrawing.spans_at(state, agent, message.rows):
+        yield [move for row in range(lo, hi) for move in retrying.return_for_want(state, out, agent, batch, row, news)]
 
 
 def release_unknown(out: Outgoing, agent: AgentRecord, client: int, ids: list[int]) -> None:

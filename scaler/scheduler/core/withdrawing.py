@@ -6,6 +6,7 @@ until they have answered: rows that come back for another reason meanwhile are t
 
 from collections.abc import Iterator
 
+from scaler.errors import ProtocolError
 from scaler.protocol.messages import GRAPH, Spans, TaskBegun, TaskCancel, TaskClaim, TaskClaimResponse, TaskRunning
 from scaler.scheduler.core import finishing
 from scaler.scheduler.core.moves import Move
@@ -20,7 +21,7 @@ Elsewhere = dict[int, list[tuple[int, int]]]
 
 
 def spans_at(state: ClusterState, agent: AgentRecord, spans: Spans) -> Iterator[tuple[ClientRecord, Batch, int, int]]:
-    """The parts of these spans that are with this agent."""
+    """The parts of these spans that are with this agent, one by one: rows named twice may have gone by then."""
     place = AGENT + agent.number
     for number, batch_id, lo, hi in spans:
         client = state.clients.get(number)
@@ -53,6 +54,8 @@ def _note_asked(
 ) -> None:
     for number, spans in elsewhere.items():
         for lo, hi in spans:
+            if kind == "claim":
+                attempts_of(batch).claimed.update(range(lo, hi))
             state.agents[number].withdrawals.append(Withdrawal(kind, batch, lo, hi))
             questions.setdefault(number, Spans()).add(batch.client, batch.id, lo, hi)
 
@@ -132,11 +135,17 @@ def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message
 def take_claim_response(
     state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskClaimResponse
 ) -> list[Move]:
-    """Rows that had not begun are their claimer's; the others it has to wait for."""
+    """Rows that had not begun are their claimer's; the others it has to wait for.
+
+    Raises ProtocolError for rows that nobody has claimed: they are not the agent's to give.
+    """
     granted: dict[ClientRecord, Spans] = {}
     refused: dict[ClientRecord, Spans] = {}
     moves: list[Move] = []
-    for client, batch, lo, hi in list(spans_at(state, agent, message.granted)):
+    for _, batch, lo, hi in spans_at(state, agent, message.granted):
+        if not (batch.attempts is not None and batch.attempts.claimed.issuperset(range(lo, hi))):
+            raise ProtocolError(f"a TaskClaimResponse that grants rows of {batch.function.name} nobody claimed")
+    for client, batch, lo, hi in spans_at(state, agent, message.granted):
         moves += finishing.hand_over(state, batch, lo, hi)
         granted.setdefault(client, Spans()).add(client.number, batch.id, lo, hi)
     for number, batch_id, lo, hi in message.refused:

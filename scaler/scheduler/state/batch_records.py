@@ -58,6 +58,8 @@ class Attempts:
     losses: dict[int, int] = field(default_factory=dict)
     #: rows that are known to have begun where they are
     begun: set[int] = field(default_factory=set)
+    #: rows that their client has claimed while agents had them
+    claimed: set[int] = field(default_factory=set)
     #: row -> how often it raised and was run again
     retries: dict[int, int] = field(default_factory=dict)
     #: row -> how often it came back since its agent could not get what it needs

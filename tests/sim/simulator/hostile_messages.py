@@ -1,0 +1,180 @@
+"""Messages that are well-formed and mean harm: ids of what is there and of what can't be, rows named twice.
+
+Unlike the strategies of `random_messages`, which draw from all that the schema allows, these are about the peers,
+batches and objects of one cluster, so that most of them reach the tables; and many can be drawn in a second.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from random import Random
+from typing import Any
+
+from scaler.errors import ProtocolError
+from scaler.protocol import messages as m
+from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
+
+EDGES_32 = (0, 1, 2**31 - 1, 2**31, 2**32 - 1)
+EDGES_64 = (0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1)
+#: a message that ends the scheduler if that is allowed is left out
+CLASSES = tuple(cls for cls in MESSAGE_CLASSES if cls is not m.ClientShutdown)
+
+
+class Hostile:
+    """Draws messages; `peers` are the numbers and `ids` the ids of what is there."""
+
+    def __init__(self, random: Random, peers: Sequence[int], ids: Sequence[int]) -> None:
+        self._random = random
+        self._peers = peers
+        self._ids = ids
+        self._special: dict[type[m.Message], Callable[[], m.Message]] = {
+            m.Task: self._task,
+            m.TaskResult: self._result,
+            m.ObjectAnnounce: self._announcement,
+            m.ObjectFetch: self._fetch,
+            m.ObjectResponse: self._response,
+            m.Neighbours: lambda: m.Neighbours(m.u32([self._peer()]), ("tcp://h:1",)),
+            m.StoreOffers: lambda: m.StoreOffers(m.u32([self._peer()]), ("/s",), ("b",), ("t",)),
+        }
+
+    def message(self) -> m.Message:
+        """One that gets through the codec."""
+        while True:
+            try:
+                return decode(
+                    [bytes(frame) for frame in encode(self._draw(self._random.choice(CLASSES)), 1, 1)]
+                ).message
+            except (ProtocolError, OverflowError):
+                continue
+
+    def _draw(self, cls: type[m.Message]) -> m.Message:
+        if cls in self._special:
+            return self._special[cls]()
+        if issubclass(cls, m.Spans):
+            return self._spans(cls)
+        if issubclass(cls, m.Objects):
+            return cls(*self._names())
+        return cls(**{item.name: self._value(item.name, str(item.type)) for item in fields(cls)})
+
+    def _value(self, name: str, kind: str) -> Any:
+        random = self._random
+        if name == "role":
+            return random.choice(list(m.Role))
+        if name == "encodings":
+            return m.u8([0])
+        if "Spans" in kind:
+            return self._spans(m.Spans)
+        if "Objects" in kind:
+            return m.Objects(*self._names())
+        if "tuple" in kind:
+            return ("any",)
+        if "str" in kind:
+            return "any"
+        if "bool" in kind:
+            return random.random() < 0.5
+        if "float" in kind:
+            return random.choice([0.0, 1.0, 1e300, -1.0, float("inf")])
+        return random.choice((0, 1) if name in ("stream", "protocol") else EDGES_32)
+
+    # ---- what names something --------------------------------------------------------------------------------------
+    def _id(self) -> int:
+        return self._random.choice(self._ids if self._random.random() < 0.8 else EDGES_64)
+
+    def _peer(self) -> int:
+        return self._random.choice(self._peers if self._random.random() < 0.8 else EDGES_32)
+
+    def _few(self) -> range:
+        return range(self._random.choice([0, 1, 1, 2, 3]))
+
+    def _ids_of(self, numbers: range) -> Any:
+        return m.u64([self._id() for _ in numbers])
+
+    def _peers_of(self, numbers: range) -> Any:
+        return m.u32([self._peer() for _ in numbers])
+
+    def _names(self) -> tuple[Any, Any]:
+        few = self._few()
+        return self._peers_of(few), self._ids_of(few)
+
+    def _bounds(self) -> tuple[int, int]:
+        lo = self._random.choice([0, 0, 1, 2, 3, 2**31, 2**32 - 2])
+        return lo, min(2**32 - 1, lo + self._random.choice([1, 1, 2, 3, 100]))
+
+    def _spans(self, cls: type[m.Spans]) -> m.Spans:
+        made = cls()
+        for _ in self._few():
+            peer, batch, (lo, hi) = self._peer(), self._id(), self._bounds()
+            made.add(peer, batch, lo, hi)
+            if self._random.random() < 0.3:
+                made.add(peer, batch, *self._random.choice([(lo, hi), (lo, lo + 1), (hi - 1, hi)]))
+        return made
+
+    def _holders(self) -> tuple[Any, Any, Any, Any]:
+        few = self._few()
+        counts = [len(self._few()) for _ in few]
+        sizes = [self._random.choice([0, 100, 2**64 - 1]) for _ in few]
+        return self._ids_of(few), m.u64(sizes), m.u32(counts), self._peers_of(range(sum(counts)))
+
+    # ---- messages with frames and columns --------------------------------------------------------------------------
+    def _task(self) -> m.Task:
+        random, rows = self._random, self._random.choice([1, 2, 3, 5])
+        task = m.Task(
+            self._peer(), self._id(), rows, random.choice([m.EACH, m.TOGETHER, m.GRAPH]), random.randrange(256),
+            self._id(), self._id(), "g", random.choice([0, -(2**31), 2**31 - 1]), random.choice(EDGES_32),
+            spans=m.u32([0, rows]), threads=random.choice([0, 1, 2, 100]),
+        )  # fmt: skip
+        if random.random() < 0.2:
+            task.capabilities = ("gpu",)
+        if task.form == m.EACH:
+            task.sizes, task.bodies = m.u32([1] * rows), [b"x" * rows]
+        if random.random() < 0.6:
+            counts = [random.randrange(3) for _ in range(rows)]
+            own = [task.batch + row for row in range(rows) if task.batch + row < 2**64]
+            task.dependency_counts = m.u32(counts)
+            task.dependencies = m.u64(
+                [random.choice(own) if random.random() < 0.4 else self._id() for _ in range(sum(counts))]
+            )
+            if random.random() < 0.3:
+                task.indexes = m.i32([random.choice([-1, 0, 1, 2**31 - 1]) for _ in task.dependencies])
+        if task.form == m.GRAPH and random.random() < 0.6:
+            task.uses = m.u32([random.choice([0, 1, 2, 2**32 - 1]) for _ in range(rows)])
+            task.wanted = m.u8([random.randrange(2) for _ in range(rows)])
+            task.graph = self._id()
+        if random.random() < 0.2:
+            task.stored, task.stored_sizes, task.holder_counts, task.holders = self._holders()
+        objects = self._few()
+        task.objects = self._ids_of(objects)
+        task.bodies += [b"object"] * len(objects)
+        return task
+
+    def _result(self) -> m.TaskResult:
+        random, made, body = self._random, m.TaskResult(self._peer()), b""
+        for _ in self._few():
+            again = len(made.batches) > 0 and random.random() < 0.3
+            batch, lo = (made.batches[-1], made.spans[-2] + random.choice([0, 1])) if again else (self._id(), 0)
+            outcome = random.randrange(m.STORED + 1)
+            rows = 1 if outcome in (m.ERROR, m.LOST) else random.choice([1, 1, 2, 3, 4])
+            payloads = [
+                m.SIZE.pack(random.choice([0, 1 << 20, 2**64 - 1])) if outcome == m.STORED else random.randbytes(9)
+                for _ in range(m.sizes_of(outcome, rows))
+            ]
+            made.batches.append(batch)
+            made.spans.extend([lo, lo + rows])
+            made.outcomes.append(outcome)
+            made.durations.append(random.choice([0, 100, 2**32 - 1]))
+            made.sizes.extend(map(len, payloads))
+            body += b"".join(payloads)
+        made.bodies = [body]
+        return made
+
+    def _announcement(self) -> m.ObjectAnnounce:
+        kinds = [self._random.randrange(m.STORED_OBJECT + 1) for _ in self._few()]
+        bodies = [m.PLACE.pack(self._id(), self._peer()) if kind == m.STORED_OBJECT else b"object" for kind in kinds]
+        return m.ObjectAnnounce(self._ids_of(range(len(kinds))), m.u8(kinds), bodies, self._peer())
+
+    def _fetch(self) -> m.ObjectFetch:
+        ids, *rest = self._holders()
+        return m.ObjectFetch(self._peers_of(range(len(ids))), ids, *rest)
+
+    def _response(self) -> m.ObjectResponse:
+        clients, ids = self._names()
+        return m.ObjectResponse(clients, ids, m.u8([self._random.randrange(2) for _ in ids]), self._peer(), "why")
