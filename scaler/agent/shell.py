@@ -130,7 +130,7 @@ class AgentShell:
     def wake(self) -> float | None:
         """When `gather` and the core should be called again though nothing happened."""
         wake = self._core_wake
-        for other in (self._store.wake, self._usage.due if self._state.workers.have_rows else None):
+        for other in (self._store.wake, self._usage.due if self._usage.is_busy else None):
             if other is not None and (wake is None or other < wake):
                 wake = other
         return wake
@@ -153,8 +153,7 @@ class AgentShell:
             pids = {slot: worker.pid for slot, worker in self._workers.items() if worker.pid is not None}
             zygote = self._zygote
             begun = {} if zygote is None else {slot: zygote.progress(slot) for slot in pids if zygote.begun(slot)}
-            is_busy = self._state.workers.have_rows
-            events.append(self._usage.sample(pids, begun, is_busy, now, self._store.directory.path))
+            events.append(self._usage.sample(pids, begun, now, self._store.directory.path))
         self._store.tidy(self._state.objects.index, now)
         return events
 
@@ -193,7 +192,9 @@ class AgentShell:
 
     def handle(self, events: list[Event], now: float) -> list[Message]:
         """Let the core decide, and do what it wants; what it says to the scheduler. Without events: time has passed."""
-        return self._carry_out(self.core.handle(events or [Tick()], now))
+        said = self._carry_out(self.core.handle(events or [Tick()], now))
+        self._usage.note(self._state.workers.have_rows, now)
+        return said
 
     def leave(self) -> list[Message]:
         """An orderly end of this agent; what it says to the scheduler."""

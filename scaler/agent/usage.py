@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from scaler.agent.core.events import Sampled
 
-#: seconds between looks while workers run rows, and while they don't
-BUSY, QUIET = 0.1, 1.0
+#: seconds from when workers get rows to the first look, between looks while they run some, and while they don't
+FIRST, BUSY, QUIET = 0.05, 0.1, 1.0
 
 #: percent of the store's file system that should be free
 FREE = 20
@@ -22,21 +22,26 @@ class Usage:
     def __init__(self) -> None:
         #: when the next look should be taken, seconds
         self.due = 0.0
+        #: workers run rows
+        self.is_busy = False
+        self._looked = 0.0
         self._cpu_due = 0.0
         self._cpu = 0.0
         #: clock ticks of all processors: in all, and idle
         self._ticks = (0, 0)
 
+    def note(self, is_busy: bool, now: float) -> None:
+        """Workers run rows now, or don't any more: a row that takes long is to be seen soon, a short one not at all."""
+        if is_busy != self.is_busy:
+            self.is_busy = is_busy
+            self.due = min(self.due, now + FIRST) if is_busy else self._looked + QUIET
+
     def sample(
-        self,
-        pids: Mapping[int, int],
-        begun: Mapping[int, tuple[int, int]],
-        is_busy: bool,
-        now: float,
-        directory: str,
+        self, pids: Mapping[int, int], begun: Mapping[int, tuple[int, int]], now: float, directory: str
     ) -> Sampled:
         """Look now; `pids` and what was `begun` by slot, and the directory of the store."""
-        self.due = now + (BUSY if is_busy else QUIET)
+        self._looked = now
+        self.due = now + (BUSY if self.is_busy else QUIET)
         if now >= self._cpu_due:
             self._cpu_due = now + QUIET
             self._look_at_processors()

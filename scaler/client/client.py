@@ -19,6 +19,7 @@ from scaler.compatibility.signatures import WithOriginals
 from scaler.graph import Node, Order, from_tuples
 from scaler.protocol.messages import PROFILE, STREAM
 from scaler.serialize.call import AnySerializer
+from scaler.serialize.payload import dumps
 from scaler.transport import Security
 from scaler.worker import context
 
@@ -320,7 +321,9 @@ def shared_client(address: str, serializer: AnySerializer | None = None) -> Clie
 
     Blocks until there is a connection, and raises like `Client`.
     """
-    key = (os.getpid(), address, serializer)
+    # of an instance there is another one for each time that it was pickled
+    of = serializer if serializer is None or isinstance(serializer, type) else (type(serializer), dumps(serializer))
+    key = (os.getpid(), address, of)
     with _shared_lock:
         client = _shared.get(key)
         if client is None or client.closed:

@@ -14,6 +14,8 @@ Frame = bytes | memoryview
 MAX_ROWS = 1 << 24
 #: workers of an agent, and so slots that a row may take, at most
 MAX_WORKERS = 100_000
+#: a time-out has fewer seconds
+MOST_SECONDS = 1e9
 #: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages
 INLINE_LIMIT = 1 << 17
 #: what stands for a stored object: how many bytes it takes, and the number of the agent that has it

@@ -94,7 +94,7 @@ class Broken(NamedTuple):
 class Initiator:
     """A session that outlives its connections. Not thread-safe."""
 
-    __slots__ = ("_channel", "_heard", "_hello", "state", "trouble", "welcome")
+    __slots__ = ("_channel", "_heard", "_hello", "refusal", "state", "trouble", "welcome")
 
     def __init__(self, hello: Hello) -> None:
         """`hello` says who this is; its `session` is a number that nobody else has."""
@@ -107,6 +107,8 @@ class Initiator:
         self.welcome: Welcome | None = None
         #: why the last connection ended
         self.trouble = ""
+        #: why the scheduler has ended the last connection; None if it has not
+        self.refusal: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -121,7 +123,7 @@ class Initiator:
     def greet(self, now: float) -> Envelope:
         """A connection was made; the Hello to be sent over it."""
         self._move(Cause.CONNECTED)
-        self._heard = now
+        self._heard, self.refusal = now, None
         epoch = self.welcome.epoch if self.welcome is not None else 0
         return Envelope(0, 0, replace(self._hello, epoch=epoch, received=self._channel.received))
 
@@ -189,6 +191,7 @@ class Initiator:
 
     def _receive_refused(self, refused: Refused) -> Rejected | Broken:
         is_greeting = self.state is State.GREETING
+        self.refusal = refused.reason
         broken = self._break(Cause.REFUSED, refused.reason)
         return Rejected(refused.reason) if is_greeting else broken
 

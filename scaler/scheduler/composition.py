@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from scaler.protocol.acceptor import Acceptor, Outgoing
 from scaler.protocol.channel import Envelope
-from scaler.protocol.messages import DisconnectRequest, Hello, Message
+from scaler.protocol.messages import DisconnectRequest, Hello, Message, Refused
 from scaler.scheduler.core import events as ev
 
 #: the number of the agent in the scheduler's own process; others begin behind it
@@ -132,5 +132,7 @@ class Composition:
             return None
         if type(effect) is ev.Forget:
             connection = self._acceptor.forget(effect.number)
+            if connection is not None and effect.is_told:
+                return Outgoing(connection, 0, 0, Refused(f"this peer {effect.reason}"), last=True)
             return Disconnect(connection) if connection is not None else None
         return effect

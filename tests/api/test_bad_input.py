@@ -22,6 +22,7 @@ from scaler import (
     SerializationError,
     TaskError,
 )
+from scaler.client.client import parts_of
 from scaler.client.values.stores import Stores
 
 
@@ -280,3 +281,16 @@ def test_wrong_arguments_are_the_functions_own_error(client):
         client.submit(double, 1, 2).result(20)
     with pytest.raises(TypeError, match="double"):
         client.map(double, [(1, 2)])
+
+
+def test_what_the_scheduler_refuses_again_and_again_is_not_said_for_ever(start_cluster, connect):
+    """A message that is wrong costs its connection, and is said again over the next one: that has an end."""
+    cluster = start_cluster(1)
+    client, other = connect(cluster), connect(cluster)
+    parts, options = parts_of(client)
+    wrong = type(client.with_options(priority=1))(parts, options.replace(timeout=2e9))
+    with pytest.raises(ConnectionFailed, match=r"refuses what this client says: .*a timeout is a positive number"):
+        wrong.submit(double, 1).result(10)
+    with pytest.raises(ConnectionFailed, match="refuses what this client says"):
+        client.submit(double, 1).result(10)
+    assert other.submit(double, 2).result(10) == 4

@@ -210,6 +210,22 @@ def test_a_task_that_raises_is_tried_again_if_that_was_asked_for(client, tmp_pat
         client.with_options(retries=1).submit(fail_twice, str(tmp_path / "b")).result(20)
 
 
+def test_an_urgent_task_does_not_wait_for_a_backlog_that_was_misjudged(start_cluster, connect):
+    """The first call was quick, so many of the next ones are with the worker already."""
+
+    def takes(seconds):
+        time.sleep(seconds)
+        return "done"
+
+    client = connect(start_cluster(1))
+    assert client.submit(takes, 0).result(20) == "done"
+    backlog = [client.submit(takes, 0.05) for _ in range(400)]
+    assert backlog[0].result(20) == "done"
+    assert client.with_options(priority=10).submit(abs, -1).result(20) == 1
+    assert not backlog[200].done()
+    client.clear()
+
+
 def test_larger_priorities_run_first(client, tmp_path):
     marks, _ = occupy(client, tmp_path)
     held_since = time.monotonic()  # rows are no longer handed out behind a row that takes this long

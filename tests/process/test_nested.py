@@ -138,3 +138,27 @@ def test_a_task_that_waits_survives_the_death_of_the_one_it_waits_for(start_clus
 
     client = connect(start_cluster(2))
     assert client.submit(outer, client).result(40) == "alive"
+
+
+class Numbered(Prefixed):
+    """A serializer that is used as an instance, which can't be hashed."""
+
+    __hash__ = None
+
+    def __init__(self, number):
+        self.number = number
+
+    def __eq__(self, other):
+        return self.number == other.number
+
+
+def clients_after(client, n):
+    from scaler.client import client as clients
+
+    assert client.submit(square, n).result() == n * n
+    return len(clients._shared)
+
+
+def test_a_worker_has_one_client_however_often_its_serializer_is_pickled(start_cluster, connect):
+    client = connect(start_cluster(1), serializer=Numbered(1))
+    assert [client.submit(clients_after, client, n).result(20) for n in range(5)] == [1] * 5

@@ -28,6 +28,7 @@ def harm(seed: int) -> None:
     client, other = fake.client(), fake.client()
     for number in (client, other):
         fake.say(number, graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER))
+    lead_a_life(random, fake, (client, other))
     messages = Hostile(random, (client, other, *fake.agents), IDS)
     for _ in range(random.choice([1, 3, 8, 20])):
         fake.now += random.choice([0, 0.01, 0.1])
@@ -38,11 +39,34 @@ def harm(seed: int) -> None:
     batches = fake.core.state.clients[other].batches
     for _ in range(12):
         for agent in decent:
-            for batch in list(batches.values()):
-                for lo, hi in batch.spans_in(AGENT + agent):
-                    fake.report(agent, other, result(batch.id, lo, hi, m.VALUES_EACH))
+            end_rows(fake, agent, other, m.VALUES_EACH)
     left = [batch.id for batch in batches.values() if batch.id in BATCHES]
     assert not left, f"batches {left} have not ended"
+
+
+def lead_a_life(random: Random, fake: FakeScheduler, clients: tuple[int, int]) -> None:
+    """What may have happened before: values in stores, rows that were cancelled and claimed, values that are read."""
+    for number in clients:
+        for agent in fake.agents:
+            if random.random() < 0.4:
+                end_rows(fake, agent, number, random.choice([m.STORED, m.VALUES_EACH, m.VALUES_LIST]))
+        batch = random.choice([14, 18])
+        lo, hi = random.choice([(0, 1), (0, 2), (1, 2)])
+        said = random.choice(["nothing", "cancel", "force", "claim", "read"])
+        if said == "claim":
+            fake.claim(number, (batch, lo, hi))
+        elif said == "read":
+            fake.say(number, m.ObjectRequest(m.u32([number]), m.u64([12])))
+        elif said != "nothing":
+            fake.cancel(number, (batch, lo, hi), force=said == "force")
+
+
+def end_rows(fake: FakeScheduler, agent: int, client: int, outcome: int) -> None:
+    """An agent reports how all rows of a client's ended that it has."""
+    place = AGENT + agent
+    for batch in list(fake.core.state.clients[client].batches.values()):
+        for lo, hi in batch.spans_in(place):
+            fake.report(agent, client, result(batch.id, lo, hi, outcome))
 
 
 def run(seeds: range) -> None:

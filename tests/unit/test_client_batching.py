@@ -71,6 +71,19 @@ def test_a_call_that_needs_one_that_is_queued_is_sent_after_it():
     assert list(other.dependencies)[::2] == [first.id, first.id]
 
 
+def test_no_batch_is_larger_than_the_scheduler_takes_unless_a_row_is():
+    outbox = Outbox()
+    outbox.batcher.most_bytes = 10_000
+    for size in [10] * 500 + [5_000] * 5 + [12_000] * 2:
+        outbox.queue.append((outbox.template, ("x" * size,), Future(Mock())))
+    for _ in range(20):
+        outbox.queue.append(QueuedCall(outbox.template, b"y" * 3_000, [], Future(Mock())))
+    batches = outbox.batches()
+    assert sum(task.rows for task in batches) == 527
+    assert all(task.rows == 1 or sum(map(len, task.bodies)) <= 10_000 for task in batches)
+    assert len(batches) < 30
+
+
 def test_a_function_that_is_stored_is_not_announced_again():
     outbox = Outbox()
     value = outbox.stored()

@@ -156,3 +156,10 @@ def test_bytes_that_are_no_message_are_answered_and_the_core_hears_who_is_lost(
 def test_what_concerns_the_shell_alone_is_passed_on(composed: Composition, core: Core) -> None:
     core.answers[ev.Joined] = [ev.WakeAt(3.0), ev.Log("info", "hello"), ev.StartStore(), ev.Stop()]
     assert meet(composed)[1:] == core.answers[ev.Joined]
+
+
+def test_a_peer_that_said_what_can_not_be_is_told_so(composed: Composition, core: Core) -> None:
+    core.answers[ev.Joined] = [ev.Forget(2, "sent nonsense", is_told=True)]
+    last = meet(composed)[-1]
+    assert isinstance(last, Outgoing)
+    assert (last.connection, last.message, last.last) == (9, Refused("this peer sent nonsense"), True)

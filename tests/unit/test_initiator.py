@@ -197,3 +197,13 @@ def test_the_table_says_what_happens(state: State, cause: Cause) -> None:
     assert case.session.state is state
     case.causes[cause]()
     assert case.session.state is TRANSITIONS[state, cause][0]
+
+
+def test_why_the_scheduler_ended_a_connection_is_known_until_the_next_one() -> None:
+    session = opened()
+    session.receive(Envelope(0, 0, Refused("a malformed Task")), 3.0)
+    assert session.refusal == "a malformed Task"
+    session.disconnect("closed")
+    assert session.refusal == "a malformed Task"
+    session.greet(4.0)
+    assert session.refusal is None

@@ -100,6 +100,68 @@ def test_higher_priority_goes_first_and_clients_take_turns() -> None:
     assert sorted(order[1:3]) == [(one, 10), (two, 10)]
 
 
+def test_a_row_that_is_more_urgent_than_all_that_an_agent_has_goes_to_it_at_once() -> None:
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    client = fake.client()
+    learnt(fake, agent, client, us=1)
+    fake.say(client, task(10, 50_000))
+    backlog = fake.holds(agent)
+    assert 2 < backlog < 50_000
+    fake.heard(agent)
+    fake.say(client, task(100_000, 5, priority=1))
+    assert fake.placed(agent) == [(100_000, 0, 4)], "two a worker, whatever else it has"
+    fake.report(agent, client, result(100_000, 0, 1))
+    assert fake.placed(agent) == [(100_000, 4, 5)], "the next one takes the place of the one that ended"
+    fake.say(client, task(100_010, 1, priority=2))
+    assert fake.placed(agent) == [(100_010, 0, 1)]
+
+
+def test_what_is_as_urgent_as_the_backlog_waits_for_its_turn() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    learnt(fake, agent, client, us=1)
+    fake.say(client, task(10, 50_000, priority=1), task(70_000, 2))
+    fake.heard(agent)
+    fake.say(client, task(100_000, 1, priority=1), task(100_010, 1))
+    assert not fake.placed(agent)
+
+
+def test_an_urgent_row_finds_the_last_agent_with_none() -> None:
+    fake = FakeScheduler(*[1] * 20)
+    client, agents = fake.client(), fake.core.state.agents
+    fake.say(client, task(1_000, 40))
+    assert [agent.load.outstanding for agent in agents.values()] == [2] * 20
+    for batch in range(2_000, 2_041):
+        fake.say(client, task(batch, 1, priority=1))
+    for _ in range(3):
+        fake.handle()
+    assert [agent.load.as_urgent(1) for agent in agents.values()] == [2] * 20
+    assert fake.core.state.queues.rows == 1
+
+
+def test_rows_of_unknown_duration_get_on_beside_known_ones_that_never_end() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client, other = fake.client(), fake.client()
+    learnt(fake, agent, client)
+    fake.say(client, task(1_000, 5_000))
+    fake.say(other, task(10, 2, name="unknown"))
+    seen = []
+    for _ in range(400):
+        ((batch, lo, hi), *_) = [
+            (batch, *batch.spans_in(16 + agent)[0])
+            for batch in fake.core.state.clients[client].batches.values()
+            if batch.at
+        ]
+        fake.report(agent, client, result(batch.id, lo, min(hi, lo + 10), us=10_000))
+        seen += [message for message in fake.heard(agent, Task) if message.client == other]
+        if seen:
+            return
+    raise AssertionError("the other client's rows starve")
+
+
 def test_only_agents_with_the_capabilities_get_rows_that_need_them() -> None:
     fake = FakeScheduler(4)
     client = fake.client()

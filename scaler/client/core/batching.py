@@ -20,7 +20,7 @@ from scaler.protocol.messages import EACH, TOGETHER, u32, u64
 
 #: rows taken from the outbox for one round of messages
 ROUND = 8_192
-#: payload bytes in one batch of rows with own payloads, after which another one is begun
+#: payload bytes in one batch, at most, unless a single row has more
 BATCH_BYTES = 4 << 20
 
 
@@ -44,6 +44,8 @@ class Batcher:
 
     def __init__(self, take_ids: Callable[[int], int]) -> None:
         self._take_ids = take_ids
+        #: as `BATCH_BYTES`, for a scheduler that takes no messages of that size: less
+        self.most_bytes = BATCH_BYTES
 
     def take(self, outbox: deque[ScalarCall | QueuedCall]) -> Iterable[Submit | Announce]:
         """Take at most `ROUND` calls from the outbox; their batches, in an order that keeps dependencies first."""
@@ -74,19 +76,7 @@ class Batcher:
             if not template.object_id:
                 yield self.announce(template)
         for template, (rows, futures) in plain.items():
-            if len(rows) == 1:  # an arguments object of its own would cost more than it saves
-                payload = b"P" + pickle.dumps((rows[0], {}), 5)
-                task = template.task(self._take_ids(1), 1, EACH)
-                task.sizes = u32((len(payload),))
-                task.bodies = [payload]
-                yield Submit(task, futures, template=template)
-                continue
-            arguments = self._take_ids(1)
-            task = template.task(self._take_ids(len(rows)), len(rows), TOGETHER)
-            task.arguments = arguments
-            task.objects = u64([arguments])
-            task.bodies = [pickle.dumps(rows, 5)]
-            yield Submit(task, futures, template=template)
+            yield from self._together(template, rows, futures)
         for template, calls in own.items():
             yield from self._own(template, calls)
         plain.clear()
@@ -97,10 +87,31 @@ class Batcher:
         template.object_id = self._take_ids(1)
         return Announce(template.object_id, template.captured.payload)
 
+    def _together(self, template: TaskTemplate, rows: list[Any], futures: list[Any]) -> Iterable[Submit]:
+        if len(rows) == 1:  # an arguments object of its own would cost more than it saves
+            payload = b"P" + pickle.dumps((rows[0], {}), 5)
+            task = template.task(self._take_ids(1), 1, EACH)
+            task.sizes = u32((len(payload),))
+            task.bodies = [payload]
+            yield Submit(task, futures, template=template)
+            return
+        payload = pickle.dumps(rows, 5)
+        if len(payload) > self.most_bytes:
+            step = max(1, len(rows) * self.most_bytes // len(payload))
+            for i in range(0, len(rows), step):
+                yield from self._together(template, rows[i : i + step], futures[i : i + step])
+            return
+        arguments = self._take_ids(1)
+        task = template.task(self._take_ids(len(rows)), len(rows), TOGETHER)
+        task.arguments = arguments
+        task.objects = u64([arguments])
+        task.bodies = [payload]
+        yield Submit(task, futures, template=template)
+
     def _own(self, template: TaskTemplate, calls: list[QueuedCall]) -> Iterable[Submit]:
         start = size = 0
         for i, call in enumerate(calls):
-            if size and size + len(call.payload) > BATCH_BYTES:
+            if size and size + len(call.payload) > self.most_bytes:
                 yield self._batch(template, calls[start:i])
                 start, size = i, 0
             size += len(call.payload)

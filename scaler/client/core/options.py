@@ -8,7 +8,10 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from scaler.protocol.messages import MAX_WORKERS, WARN
+from scaler.protocol.messages import MAX_WORKERS, MOST_SECONDS, WARN
+
+#: the largest priority, the smallest with a minus, and the most retries
+MOST = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -55,34 +58,48 @@ class Options:
         """These, as `Client.with_options` changes them. Raises ValueError or TypeError for what makes no sense."""
         changes: dict[str, Any] = {}
         if priority is not None:
-            changes["priority"] = self.priority + priority
+            changes["priority"] = max(-MOST, min(MOST, self.priority + _whole("priority", priority, -MOST, MOST)))
         if retries is not None:
-            if retries < 0:
-                raise ValueError(f"retries must be 0 or more, not {retries}")
-            changes["retries"] = retries
+            changes["retries"] = _whole("retries", retries, 0, MOST)
         if timeout is not None:
-            if timeout <= 0:
-                raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")
-            changes["timeout"] = float(timeout)
+            changes["timeout"] = _seconds(timeout)
         if capabilities is not None:
-            changes["capabilities"] = tuple(
-                sorted({capabilities} if isinstance(capabilities, str) else set(capabilities))
-            )
+            changes["capabilities"] = _names(capabilities)
         if threads is not None:
-            changes["threads"] = _slots(threads)
+            slots = _whole("threads", threads, 1, MAX_WORKERS)
+            changes["threads"] = 0 if slots == 1 else slots
         if pass_warnings:
             changes["flags"] = self.flags | WARN
         return self.replace(**changes) if changes else self
 
 
-def _slots(threads: int) -> int:
+def _whole(option: str, value: Any, least: int, most: int) -> int:
+    """A whole number as it is, or a float that is one."""
     try:
-        number = operator.index(threads)
+        number = int(value) if isinstance(value, float) and value.is_integer() else int(operator.index(value))
     except TypeError:
-        raise TypeError(f"threads must be a whole number, not {threads!r}") from None
-    if not 1 <= number <= MAX_WORKERS:
-        raise ValueError(f"threads must be 1 to {MAX_WORKERS:,}, not {number}")
-    return 0 if number == 1 else number
+        raise TypeError(f"{option} must be a whole number, not {value!r}") from None
+    if not least <= number <= most:
+        raise ValueError(f"{option} must be {least:,} to {most:,}, not {number:,}")
+    return number
+
+
+def _seconds(timeout: float) -> float:
+    try:
+        seconds = float(timeout)
+    except (TypeError, ValueError):
+        raise TypeError(f"timeout must be a number of seconds, not {timeout!r}") from None
+    if not seconds > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")
+    return seconds if seconds < MOST_SECONDS else 0.0
+
+
+def _names(capabilities: Iterable[Any]) -> tuple[str, ...]:
+    names = {capabilities} if isinstance(capabilities, str) else set(capabilities)
+    wrong = next((name for name in names if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise TypeError(f"capabilities must be names, not {wrong!r}")
+    return tuple(sorted(names))
 
 
 #: by their fields

@@ -6,6 +6,7 @@ import contextlib
 import select
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from scaler.client.io.driver import SessionDriver
@@ -15,6 +16,9 @@ from scaler.common.attempts import Attempts
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
 from scaler.protocol.initiator import Established, Rejected
 from scaler.transport import Address, Connection, Security, connect
+
+#: so many connections that the scheduler ends within so many seconds for what was said over them are enough
+REFUSALS, REFUSALS_SECONDS = 3, 30.0
 
 
 class Connector:
@@ -36,6 +40,8 @@ class Connector:
         self._line = line
         self._driver = driver
         self._poller = poller
+        #: when the last connections were refused, seconds
+        self._refused: deque[float] = deque(maxlen=REFUSALS)
 
     def connect(self, deadline: float, waits: bool = False) -> None:
         """Connect and shake hands, and have the connection watched. Blocks; raises ConnectionFailed and its kinds.
@@ -59,7 +65,8 @@ class Connector:
     def reconnect(self, is_wanted: Callable[[], bool]) -> None:
         """The connection is lost: make it anew, as long as it `is_wanted`. Blocks for as long as the patience lasts.
 
-        Raises ConnectionFailed when that is over, `HandshakeRefused`.
+        Raises ConnectionFailed when that is over, or when the scheduler refuses what this client says again and again,
+        which a new connection does not mend; `HandshakeRefused`.
         """
         attempts = Attempts(time.monotonic(), self._patience)
         connection = self._line.connection
@@ -69,6 +76,7 @@ class Connector:
         with contextlib.suppress(ValueError):  # closed on this side, and so forgotten already
             self._poller.remove(connection.fileno())
         connection.close(0)
+        self._note_refusal()
         while is_wanted():
             try:
                 self.connect(attempts.deadline)
@@ -81,6 +89,15 @@ class Connector:
                 threading.Event().wait(attempts.next_pause())
                 continue
             return
+
+    def _note_refusal(self) -> None:
+        refusal = self._line.refusal
+        if refusal is None:
+            return
+        now = time.monotonic()
+        self._refused.append(now)
+        if len(self._refused) == REFUSALS and now - self._refused[0] < REFUSALS_SECONDS:
+            raise ConnectionFailed(f"the scheduler at {self.address} refuses what this client says: {refusal}")
 
     def _await_welcome(self, connection: Connection, deadline: float) -> None:
         poll = select.poll()

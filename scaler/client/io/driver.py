@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from scaler.client.core import events as ev
-from scaler.client.core.batching import ROUND, Batcher, QueuedCall, ScalarCall
+from scaler.client.core.batching import BATCH_BYTES, ROUND, Batcher, QueuedCall, ScalarCall
 from scaler.client.core.object_table import merged_releases
 from scaler.client.core.session import SessionCore
 from scaler.client.core.task_template import TaskTemplate
@@ -153,6 +153,7 @@ class SessionDriver:
         """The session goes on over this connection, or begins; `arrived` came behind the scheduler's welcome."""
         self._line.establish(connection, established)
         welcome = established.welcome
+        self._batcher.most_bytes = min(BATCH_BYTES, welcome.limit // 2)  # columns take something, too
         self._handle((ev.Welcomed(established.resumed, welcome.heartbeat, welcome.workers),))
         self._take(self._line.accept(arrived))
 

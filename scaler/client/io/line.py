@@ -88,6 +88,11 @@ class Line:
         self._initiator.check_silence(time.monotonic())
 
     @property
+    def refusal(self) -> str | None:
+        """Why the scheduler has ended the last connection; None if it has not."""
+        return self._initiator.refusal
+
+    @property
     def is_lost(self) -> bool:
         """The connection is of no use any more."""
         return self.connection is None or self.connection.is_closed or not self._initiator.is_open

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, MAX_WORKERS, TOGETHER, Encoding, Frame
+from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, MAX_WORKERS, MOST_SECONDS, TOGETHER, Encoding, Frame
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
 from scaler.protocol.messages.message import Malformed, Message, check_holders, require, rows_in
 
@@ -61,7 +61,7 @@ class Task(Message):
             raise Malformed(f"unknown form {self.form}")
         if not 0 < self.rows <= MAX_ROWS:
             raise Malformed(f"a batch has 1 to {MAX_ROWS} rows")
-        require(0.0 <= self.timeout < 1e9, "a timeout is a positive number of seconds")
+        require(0.0 <= self.timeout < MOST_SECONDS, "a timeout is a positive number of seconds")
         require(self.threads <= MAX_WORKERS, f"a row takes at most {MAX_WORKERS:,} threads")
         meant = rows_in(self.spans, self.rows)
         bodies = len(self.objects)

@@ -63,7 +63,10 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
         u32([WAITING]) * rows,
         rows,
         slots,
+        slots > 1 or task.priority != 0,
     )
+    if task.priority < state.lowest_priority:
+        state.lowest_priority = task.priority
     if task.sizes:
         batch.offsets = u64(accumulate(task.sizes, initial=0))
     client.batches[batch.id] = batch

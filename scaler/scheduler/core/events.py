@@ -27,6 +27,8 @@ class Forget:
 
     number: int
     reason: str
+    #: it is told why: it said what can't be
+    is_told: bool = False
 
 
 @record

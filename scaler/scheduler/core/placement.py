@@ -3,7 +3,10 @@
 Agents of the same capabilities form a flavour, and each flavour keeps its agents in sets: *idle* (fewer rows than
 workers), *shallow* (fewer than two rows a worker) and *open* (half of its window is free). Idle agents are always
 served. Rows beyond what the workers run now are prefetched by a window of about `PREFETCH_US` of work; while a
-function's duration is not known, by one row a worker.
+function's duration is not known, by one row a worker, or one row a step where others take all of the window.
+
+Rows that are more urgent than what an agent has are placed as if it had nothing else: it runs them next. It has up to
+two such rows a worker, so that nothing less urgent begins while the next one is on its way.
 
 A row that takes n slots counts as n. For such rows a flavour has *wider* ones, of those of its agents that have n slots
 at all: there an agent is idle if n are free. One with fewer gets such a row in advance, in its turn, and keeps slots
@@ -11,6 +14,7 @@ free for it by itself; if they had to be free before, rows that take one would s
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from scaler.common.spans import SpanQueue
@@ -18,7 +22,7 @@ from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.flavours import Flavour
+from scaler.scheduler.state.flavours import LOOKS, Flavour
 
 #: work that an agent should have in hand, microseconds a worker
 PREFETCH_US = 100_000
@@ -199,7 +203,8 @@ def share_out(state: ClusterState) -> Iterator[Give]:
     queues = state.queues.in_order()
     for key, queue in queues:
         flavours, queued = _flavours_for(state, key[1]), queue.rows
-        for choose_next in (_next_idle, _next_open):
+        ways = _EVERYBODY if -key[0] > state.lowest_priority else _NOBODY_ASIDE
+        for choose_next in ways:
             for flavour in flavours:
                 while queue.rows:
                     agent, rows = choose_next(queue, flavour)
@@ -217,6 +222,8 @@ def share_out(state: ClusterState) -> Iterator[Give]:
                     members = state.flavours[agent.capabilities]
                     members.remove(agent)
                     members.sort(agent)
+        if queue.rows == queued and queue.head.function.duration_us is None:
+            yield from _one_of_unknown_duration(queue, flavours)
         if queues[1:] and queue.rows < queued:
             state.queues.rotate(key)
 
@@ -248,3 +255,32 @@ def _next_open(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord |
     if flavour.slots > 1:
         credit, workers = credit // flavour.slots or 1, workers // flavour.slots or 1
     return agent, min(credit, max(workers, share))
+
+
+def _next_urgent(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord | None, int]:
+    """The next agent that has fewer than two rows a worker as urgent as these, and how many it gets; None if unseen.
+
+    The others that were looked at have their turn last in the next step.
+    """
+    priority, slots, busy = queue.head.task.priority, flavour.slots, flavour.busy
+    for agent in list(islice(busy, LOOKS)):
+        load = agent.load
+        room = (2 * load.workers - load.as_urgent(priority)) // slots
+        if room > 0:
+            return agent, room
+        busy[agent] = busy.pop(agent)
+    return None, 0
+
+
+def _one_of_unknown_duration(queue: SpanQueue[Batch], flavours: list[Flavour]) -> Iterator[Give]:
+    """One row for an agent that has room for rows whose duration is known, lest those take all that there ever is."""
+    for flavour in flavours:
+        for agent in islice(flavour.open, LOOKS):
+            if agent.load.workers >= flavour.slots:
+                yield Give(queue, 1, agent)
+                return
+
+
+#: who is asked in turn to take rows of a queue, when all rows are as urgent as others, and when some are not
+_NOBODY_ASIDE = (_next_idle, _next_open)
+_EVERYBODY = (_next_idle, _next_open, _next_urgent)

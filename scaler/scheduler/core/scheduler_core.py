@@ -195,11 +195,11 @@ class SchedulerCore:
             self._contain(error)
             return
         except ProtocolError as problem:  # what it says can't be
-            self._lost(number, f"sent {problem}")
+            self._lost(number, f"sent {problem}", is_told=True)
             return
-        self._lost(number, f"sent a {type(message).__name__}, which is not its to send")
+        self._lost(number, f"sent a {type(message).__name__}, which is not its to send", is_told=True)
 
-    def _lost(self, number: int, reason: str) -> None:
+    def _lost(self, number: int, reason: str, is_told: bool = False) -> None:
         state, client, agent = self.state, self.state.clients.get(number), self.state.agents.get(number)
         if client is not None:
             peers.drop_client(state, self._out, client, reason)
@@ -208,7 +208,7 @@ class SchedulerCore:
             self._run(peers.settle_lost_agent(state, self._out, agent, self._limits.retries_on_loss))
         else:
             return
-        self._out.effects.append(Forget(number, reason))
+        self._out.effects.append(Forget(number, reason, is_told))
 
     # ---- time ------------------------------------------------------------------------------------------------------
     def _plan_wake(self) -> None:
@@ -244,8 +244,9 @@ class SchedulerCore:
     # ---- what clients say ------------------------------------------------------------------------------------------
     def _task(self, client: ClientRecord, task: Task) -> list[Move]:
         if task.spans.tolist() != [0, task.rows]:
-            self._lost(client.number, "sent a Task that is not a whole batch")
-            return []
+            raise ProtocolError("a Task that is not a whole batch")
+        if task.batch in client.remembered:
+            raise ProtocolError("a Task with the id of one that has ended")
         task.client = client.number
         if task.capabilities or task.threads:
             demand = task.capabilities, task.threads or 1

@@ -24,7 +24,7 @@ class Host(NamedTuple):
 
 @record
 class Load:
-    """How busy an agent is. `outstanding` and `wide` are written by `transitions.py` alone, the rest by placement."""
+    """How busy an agent is. `outstanding`, `wide` and `by_priority` are written by `transitions.py` alone."""
 
     #: including those for workers whose tasks wait for other tasks
     workers: int
@@ -34,6 +34,8 @@ class Load:
     outstanding: int = 0
     #: how many such rows there are that take more than one slot, by how many they take; no zeros
     wide: dict[int, int] = field(default_factory=dict)
+    #: slots that the rows take among them that have another priority than 0, by that; no zeros
+    by_priority: dict[int, int] = field(default_factory=dict)
     #: slots it may have outstanding, by what its last results took
     window: int = 0
     #: what its rows took lately, microseconds; None before the first result
@@ -49,6 +51,12 @@ class Load:
     def rows(self) -> int:
         """Rows sent to it that have not come back."""
         return self.outstanding - sum((slots - 1) * rows for slots, rows in self.wide.items())
+
+    def as_urgent(self, priority: int) -> int:
+        """Slots that its rows take which are at least as urgent as those of this priority."""
+        if priority > 0:
+            return sum(slots for other, slots in self.by_priority.items() if other >= priority)
+        return self.outstanding - sum(slots for other, slots in self.by_priority.items() if other < priority)
 
 
 @record

@@ -101,6 +101,8 @@ class Batch:
     left: int
     #: slots that each row takes at an agent while it runs
     slots: int = 1
+    #: its rows take several slots, or have another priority than 0: they are counted by these at agents, too
+    is_special: bool = False
     #: agent's number -> rows that are there; no zeros
     at: dict[int, int] = field(default_factory=dict)
     #: start of each row's payload in the body (form EACH), one more for the end

@@ -54,6 +54,8 @@ class ClusterState:
     touched: dict[AgentRecord, None] = field(default_factory=dict)
     #: agents whose load has changed since they were sorted into their flavour's sets; a dict serves as an ordered set
     unsorted: dict[AgentRecord, None] = field(default_factory=dict)
+    #: of all batches that were ever admitted; nothing is more urgent than anything else unless it is above this
+    lowest_priority: int = 2**31
     #: of all agents; a sum would cost a look at each of them for each heartbeat
     workers: int = 0
     #: between hosts, bytes a second, an average that follows what agents say

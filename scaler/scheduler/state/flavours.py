@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from scaler.scheduler.state.agent_records import AgentRecord
 
+#: busy agents that are looked at in a step to find one whose rows are less urgent than those that are queued
+LOOKS = 8
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Flavour:
@@ -22,6 +25,8 @@ class Flavour:
     shallow: dict[AgentRecord, None] = field(default_factory=dict)
     #: at least half of its window is free
     open: dict[AgentRecord, None] = field(default_factory=dict)
+    #: more outstanding than workers
+    busy: dict[AgentRecord, None] = field(default_factory=dict)
     #: rows that none of its workers runs yet, perhaps of those that this flavour is for
     surplus: dict[AgentRecord, None] = field(default_factory=dict)
     #: for rows that take several slots, by how many: those of its agents that have as many; made when such rows come
@@ -53,6 +58,10 @@ class Flavour:
             self.open.setdefault(agent)
         else:
             self.open.pop(agent, None)
+        if outstanding + self.slots > workers:
+            self.busy.setdefault(agent)
+        else:
+            self.busy.pop(agent, None)
         if outstanding > workers and (self.slots == 1 or self.slots in load.wide):
             self.surplus.setdefault(agent)
         else:
@@ -64,7 +73,7 @@ class Flavour:
 
     def remove(self, agent: AgentRecord) -> None:
         """Take an agent out of all sets."""
-        for members in (self.idle, self.shallow, self.open, self.surplus):
+        for members in (self.idle, self.shallow, self.open, self.busy, self.surplus):
             members.pop(agent, None)
         if self.wider:
             for flavour in self.wider.values():

@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from scaler.common.spans import SpanQueue
 from scaler.protocol.messages import u32
-from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.agent_records import AgentRecord, Load
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, place_name
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -225,8 +225,8 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
             del batch.at[number]
         if agent is not None:
             agent.load.outstanding -= rows * batch.slots
-            if batch.slots > 1:
-                _count_wide(agent.load.wide, batch.slots, -rows)
+            if batch.is_special:
+                _count_special(agent.load, batch, -rows)
             state.unsorted[agent] = None
             if not left:
                 agent.batches.pop(batch, None)
@@ -245,8 +245,8 @@ def _put_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRec
     """Count rows at an agent, and have them sent at the end of the step."""
     load, number = agent.load, agent.number
     load.outstanding += (hi - lo) * batch.slots
-    if batch.slots > 1:
-        _count_wide(load.wide, batch.slots, hi - lo)
+    if batch.is_special:
+        _count_special(load, batch, hi - lo)
     if load.unyielding:
         load.unyielding = set()
     batch.at[number] = batch.at.get(number, 0) + hi - lo
@@ -259,19 +259,27 @@ def _put_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRec
     state.touched.setdefault(agent)
 
 
-def _count_wide(wide: dict[int, int], slots: int, rows: int) -> None:
-    """So many rows that take so many slots came to an agent, or (below 0) left it."""
-    wide[slots] = wide.get(slots, 0) + rows
-    if not wide[slots]:
-        del wide[slots]
+def _count_special(load: Load, batch: Batch, rows: int) -> None:
+    """So many rows of a special batch came to an agent, or (below 0) left it."""
+    if batch.slots > 1:
+        _add(load.wide, batch.slots, rows)
+    if batch.task.priority:
+        _add(load.by_priority, batch.task.priority, rows * batch.slots)
+
+
+def _add(counts: dict[int, int], key: int, more: int) -> None:
+    """Count, and keep no zeros."""
+    counts[key] = counts.get(key, 0) + more
+    if not counts[key]:
+        del counts[key]
 
 
 def _leave_agents(state: ClusterState, batch: Batch) -> None:
     for number, rows in batch.at.items():
         agent = state.agents[number]
         agent.load.outstanding -= rows * batch.slots
-        if batch.slots > 1:
-            _count_wide(agent.load.wide, batch.slots, -rows)
+        if batch.is_special:
+            _count_special(agent.load, batch, -rows)
         agent.batches.pop(batch, None)
         agent.unsent.pop(batch, None)
         state.unsorted[agent] = None

@@ -12,6 +12,7 @@ from scaler.common.findings import Finding
 from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.flavours import LOOKS
 
 
 def validate(state: ClusterState) -> list[Finding]:
@@ -23,6 +24,7 @@ def quick(state: ClusterState) -> Iterator[Finding]:
     """What does not hold of counters, and of queued rows while agents idle."""
     at: Counter[int] = Counter()
     wide: Counter[tuple[int, int]] = Counter()
+    by_priority: Counter[tuple[int, int]] = Counter()
     for client in state.clients.values():
         left = 0
         for batch in client.batches.values():
@@ -33,6 +35,8 @@ def quick(state: ClusterState) -> Iterator[Finding]:
                 at[number] += rows * batch.slots
                 if batch.slots > 1:
                     wide[number, batch.slots] += rows
+                if batch.task.priority:
+                    by_priority[number, batch.task.priority] += rows * batch.slots
                 agent = state.agents.get(number)
                 if rows <= 0 or agent is None or batch not in agent.batches:
                     yield Finding(f"batch {batch.id} at agent {number}: {rows}", batch.id)
@@ -46,6 +50,9 @@ def quick(state: ClusterState) -> Iterator[Finding]:
             yield Finding(f"agent {number}: {agent.load.outstanding} slots outstanding, {at[number]} are there")
         if agent.load.wide != {slots: rows for (at_agent, slots), rows in wide.items() if at_agent == number}:
             yield Finding(f"agent {number}: rows that take several slots are {wide}, counted {agent.load.wide}")
+        priorities = {priority: slots for (at_agent, priority), slots in by_priority.items() if at_agent == number}
+        if agent.load.by_priority != priorities:
+            yield Finding(f"agent {number}: slots by priority are {priorities}, counted {agent.load.by_priority}")
         if agent.unsent:
             yield Finding(f"agent {number}: rows were not sent")
         if agent in state.touched or agent in state.unsorted:
@@ -56,7 +63,7 @@ def quick(state: ClusterState) -> Iterator[Finding]:
 
 
 def _idle(state: ClusterState) -> Iterator[Finding]:
-    for (_, (capabilities, slots)), queue in state.queues.items():
+    for (urgency, (capabilities, slots)), queue in state.queues.items():
         if not queue.rows:
             continue
         for agent in state.agents.values():
@@ -66,6 +73,13 @@ def _idle(state: ClusterState) -> Iterator[Finding]:
                 yield Finding(
                     f"{queue.rows} rows are queued while agent {agent.number} has {load.outstanding} for "
                     f"{load.workers} workers"
+                )
+            as_urgent = load.as_urgent(-urgency)
+            has_less_urgent = as_urgent + slots <= load.workers and slots <= load.slots and not load.is_full
+            if has_less_urgent and len(state.agents) <= LOOKS and agent.capabilities.issuperset(capabilities):
+                yield Finding(
+                    f"{queue.rows} rows of priority {-urgency} are queued while agent {agent.number} has {as_urgent} "
+                    f"as urgent ones for {load.workers} workers"
                 )
 
 
