@@ -114,6 +114,9 @@ def _obey(control: socket.socket, runner: RowRunner) -> None:
                     runner.drop(message.keys)
     except EOFError:
         os._exit(0)
+    except OSError as error:
+        sys.stderr.write(f"a worker hears nothing of its agent any more: {error}; has a task closed its descriptors?\n")
+        os._exit(1)
     except BaseException:
         traceback.print_exc()
         os._exit(1)

@@ -236,3 +236,21 @@ def test_an_agent_that_looks_at_itself_after_each_step_goes_on_through_losses(da
     agent.signal(signal.SIGTERM)
     assert agent.ends(10) == 0
     assert "a defect" not in agent.text
+
+
+def test_a_task_that_closes_what_is_its_workers_is_given_up_like_one_that_kills_it(start_cluster, connect, tmp_path):
+    """As code does that becomes a daemon; what ran and what is behind it are not to blame."""
+
+    def close(path):
+        with open(path, "a") as file:
+            file.write("x")
+        os.closerange(3, 256)
+
+    client = connect(start_cluster(1))
+    before = [client.submit(abs, -n) for n in range(5)]
+    lost = client.submit(close, str(tmp_path / "runs"))
+    after = [client.submit(abs, -n) for n in range(5)]
+    with pytest.raises(WorkerLost, match=r"attempt 4 of 4, given up"):
+        lost.result(20)
+    assert [future.result(20) for future in before + after] == [*range(5), *range(5)]
+    assert (tmp_path / "runs").read_text() == "xxxx"

@@ -323,6 +323,15 @@ def test_a_row_whose_worker_was_ended_for_anothers_sake_runs_again_and_is_not_lo
     assert fake.core.state.queued == 4
 
 
+def test_a_worker_that_ends_behind_all_of_its_rows_without_a_word_is_lost_by_the_last_one() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    fake.handle(ev.WorkerExited(0, 100, 1 << 8, (fake.runs[0][0].dispatch, -1)))
+    assert ends(fake) == [(10, 4, 5, LOST)]
+    assert fake.core.state.queued == 4
+
+
 def test_what_a_worker_gave_back_before_it_was_ended_is_not_lost() -> None:
     fake = FakeAgent(1)
     learnt(fake)

@@ -36,9 +36,14 @@ def take_exit(state: HostState, out: Outgoing, event: WorkerExited) -> None:
 
 
 def _suspect(worker: WorkerRecord, begun: tuple[int, int]) -> tuple[int, int]:
-    """The dispatch and the row that the worker was at; row -1 for none."""
+    """The dispatch and the row that the worker was at, or had just ended; row -1 for none."""
     number, row = begun
-    if number in worker.dispatches or not worker.dispatches:
+    if not worker.dispatches:
+        return number, row
+    if number in worker.dispatches:
+        left = worker.dispatches[number].left
+        if row < 0 and left:  # all of it had run, and it could not even tell: its last row is the one to suspect
+            row = left[-1][1] - 1
         return number, row
     # It died between rows, or while it loaded the next function: that row is the one to suspect.
     number, dispatch = next(iter(worker.dispatches.items()))
