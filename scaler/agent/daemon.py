@@ -209,6 +209,8 @@ def run(config: AgentConfig) -> int:
     lent = lent_to_workers(config)
     zygote = Zygote.start(config.worker_count + EXTRA_SLOTS, lent)
     security = security_of(config.key_file, config.insecure)
+    if security.insecure:
+        logger.warning("insecure: this host takes tasks of whoever answers at %s, in the clear", address.url)
     store = HostStore(limits_of(config).objects_soft, config.spill_directory)
     try:
         store.open(security, address, on_its_host=False)

@@ -28,7 +28,7 @@ from scaler.protocol.hello import hello_of
 from scaler.scheduler.composition import LOCAL_AGENT
 from scaler.scheduler.server import Server
 from scaler.serialize.versions import packages
-from scaler.transport import Security, listen, load_or_create
+from scaler.transport import Address, Security, exposure, listen, load_or_create
 
 
 def main(fd: int) -> None:
@@ -55,6 +55,9 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         if zygote is None:
             zygote = Zygote.start(agent_config.worker_count + EXTRA_SLOTS, lent)
         security = Security.from_env(os.environ) or load_or_create()
+        exposed = exposure(security, Address.parse(config.address), is_said=False)
+        if exposed is not None:
+            logging.getLogger(__name__).warning("%s", exposed)
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
         limits = limits_of(agent_config)
         store = HostStore(limits.objects_soft, agent_config.spill_directory)

@@ -20,7 +20,7 @@ from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconn
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
-from scaler.transport import Listener, Security, listen, security_of
+from scaler.transport import Address, Listener, Security, exposure, listen, security_of
 from scaler.version import __version__
 
 logger = logging.getLogger("scaler.scheduler")
@@ -177,6 +177,7 @@ def run(config: SchedulerConfig) -> int:
     """The program: serve until SIGTERM, Ctrl-C or a client's shutdown; the exit code."""
     try:
         security = security_of(config.key_file, config.insecure)
+        exposed = exposure(security, Address.parse(config.address), config.insecure)
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
     except AddressError:
         raise  # the program was called wrongly, which its command line says
@@ -185,6 +186,8 @@ def run(config: SchedulerConfig) -> int:
         return 1
     if security.origin == "memory":
         logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
+    if exposed is not None:
+        logger.warning("%s", exposed)
     server = Server(config, listener, security)
     address = listener.address
     monitor = config.monitor_address or f"ipc:///tmp/{address.host}_{address.port}_monitor"

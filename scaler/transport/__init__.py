@@ -8,7 +8,7 @@ from scaler.transport.address import Address
 from scaler.transport.connecting import connect
 from scaler.transport.listening import listen
 from scaler.transport.port import Connection, Frame, Listener, Message, Sendable
-from scaler.transport.security import Security, load_or_create, security_of
+from scaler.transport.security import Security, exposure, load_or_create, security_of
 
 __all__ = [
     "Address",
@@ -19,6 +19,7 @@ __all__ = [
     "Security",
     "Sendable",
     "connect",
+    "exposure",
     "listen",
     "load_or_create",
     "security_of",

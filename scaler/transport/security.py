@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scaler.errors import KeyFileError
+from scaler.transport.address import Address
 
 #: Holds the pair itself: public and secret key, 80 characters. For the children of a program, never for a shell.
 KEY_VARIABLE = "SCALER_KEY"
@@ -64,6 +65,21 @@ class Security:
         if text == "insecure":
             return Security.none()
         return _parse(text.encode("utf-8", "replace"), f"${KEY_VARIABLE}")
+
+
+def exposure(security: Security, address: Address, is_said: bool) -> str | None:
+    """What it means to listen there without keys, in one line; None with keys.
+
+    Raises `KeyFileError` where others reach it and that was not asked for by this program's own option (`is_said`).
+    """
+    if not security.insecure:
+        return None
+    if not (address.is_loopback or is_said):
+        raise KeyFileError(
+            f"{KEY_VARIABLE} says that there are no keys, and {address.url} is open to other hosts: "
+            "whoever reaches it could run code as you. Say --insecure if that is meant"
+        )
+    return f"insecure: whoever reaches {address.url} can run code as this user, and everything travels in the clear"
 
 
 def security_of(key_file: str | None, insecure: bool) -> Security:

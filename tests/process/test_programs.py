@@ -8,6 +8,7 @@ import time
 
 import pytest
 from support import until, workers_of
+from support.programs import environment
 
 from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused, TaskFailed
 
@@ -100,6 +101,21 @@ def test_an_address_in_use_is_said_in_one_line(daemons):
     assert "Traceback" not in second.text
     with pytest.raises(AddressInUse, match=re.escape(daemons.address)):
         SchedulerClusterCombo(daemons.address, n_workers=1)
+
+
+def test_a_scheduler_and_an_agent_without_keys_say_so_at_each_start(daemons):
+    scheduler = daemons.start_scheduler("--insecure")
+    (line,) = [line for line in scheduler.text.splitlines() if "insecure" in line]
+    assert "can run code as this user" in line
+    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--insecure", daemons.address)
+    agent.says("insecure: this host takes tasks of whoever answers")
+
+
+def test_without_keys_other_hosts_are_let_in_only_if_that_is_said(daemons):
+    scheduler = daemons.run("scaler_scheduler", "scheduler", "tcp://0.0.0.0:0", env=environment(SCALER_KEY="insecure"))
+    assert scheduler.ends(10) == 1
+    assert "Say --insecure if that is meant" in scheduler.text
+    assert "Traceback" not in scheduler.text
 
 
 def test_an_address_that_another_program_has_taken_is_said_too():
