@@ -169,7 +169,11 @@ class AgentConfig:
         None
     )
     capabilities: Annotated[
-        tuple[str, ...], Option("what tasks may ask for that this host has, separated by commas")
+        tuple[str, ...],
+        Option(
+            "what tasks may ask for that this host has, separated by commas",
+            others=("-pwc", "--per-worker-capabilities"),
+        ),
     ] = ()
     memory_limit: Annotated[
         int | None,

@@ -16,7 +16,8 @@ import click
 from click.core import ParameterSource
 
 from scaler.cli.file import FileError, read_section, user_file
-from scaler.compatibility.flags import IGNORED
+from scaler.compatibility.flags import IGNORED, TASK_TIMEOUT, TASK_TIMEOUT_ADVICE
+from scaler.compatibility.log_levels import level_name
 from scaler.config import Config, OptionError, Setting, settings
 from scaler.errors import AddressError, ScalerError
 
@@ -27,11 +28,25 @@ C = TypeVar("C", bound=Config)
 
 
 def names(value: object) -> tuple[str, ...]:
-    """A tuple of names without blanks: a list in a configuration file, separated by commas elsewhere."""
+    """A tuple of names without blanks: a list in a configuration file, separated by commas elsewhere.
+
+    As in the original an amount may stand behind each, which has no meaning.
+
+    >>> names("gpu=1, big")
+    ('gpu', 'big')
+    """
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
         raise click.BadParameter(f"{value!r} is not a list of names.")
-    return tuple(part.strip() for part in parts if part.strip())
+    bare = [part.partition("=")[0].strip() for part in parts]
+    return tuple(name for name in bare if name)
+
+
+class _Level(click.Choice[str]):
+    """A level of the log, by our names or by others that mean one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(level_name(value), param, ctx)
 
 
 def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], int]) -> click.Command:
@@ -96,7 +111,9 @@ def call(command: click.Command, program: str, arguments: Sequence[str] | None =
 
 def _parameter(setting: Setting) -> click.Parameter:
     """The flag, or the argument when there is no default, that sets one field."""
-    kind: Any = click.Choice(setting.choices, case_sensitive=False) if setting.choices else setting.kind
+    kind: Any = setting.kind
+    if setting.choices:
+        kind = (_Level if setting.name == "log_level" else click.Choice)(setting.choices, case_sensitive=False)
     if setting.kind is tuple:
         kind = names
     if setting.default is MISSING:
@@ -116,7 +133,13 @@ def _parameter(setting: Setting) -> click.Parameter:
 
 def _ignored(flags: tuple[str, ...], is_switch: bool) -> click.Parameter:
     """A flag of the original that has no meaning here."""
-    return click.Option(list(flags), is_flag=is_switch, expose_value=False, hidden=True)
+    advise = _advise if flags is TASK_TIMEOUT else None
+    return click.Option(list(flags), is_flag=is_switch, expose_value=False, hidden=True, callback=advise)
+
+
+def _advise(_context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    if value not in (None, "0"):
+        print(TASK_TIMEOUT_ADVICE, file=sys.stderr)
 
 
 def _source_of(option: str, context: click.Context) -> str:

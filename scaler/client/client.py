@@ -14,8 +14,8 @@ from scaler.client.reference import ObjectRef
 from scaler.client.submitting.map_sending import argument_rows
 from scaler.client.surroundings import target_of
 from scaler.common import advance
-from scaler.compatibility.client_arguments import ClientArguments, reconnect_of
-from scaler.compatibility.signatures import WithOriginals
+from scaler.compatibility.client_arguments import IN_ORDER, ClientArguments, reconnect_of
+from scaler.compatibility.signatures import WithOriginals, takes_in_order
 from scaler.graph import Node, Order, from_tuples
 from scaler.protocol.messages import PROFILE, STREAM
 from scaler.serialize.call import AnySerializer
@@ -47,6 +47,7 @@ class Client:
     #: of the tasks that are submitted through this one
     _options: Options
 
+    @takes_in_order(IN_ORDER, lambda given: len(given) > 2)
     def __init__(
         self,
         address: str | None = None,

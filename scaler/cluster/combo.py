@@ -19,7 +19,7 @@ import weakref
 from scaler import defaults
 from scaler.cluster.spawning import spawn
 from scaler.common import advance, at_exit
-from scaler.compatibility.signatures import WithOriginals
+from scaler.compatibility.signatures import WithOriginals, takes_in_order
 
 TYPE_CHECKING = False  # as in `scaler`
 
@@ -60,6 +60,7 @@ class SchedulerClusterCombo:
 
     __signature__ = WithOriginals("scaler.compatibility.cluster_arguments", "ClusterArguments")
 
+    @takes_in_order(("n_workers", "address", "event_loop"), lambda given: bool(given) and isinstance(given[0], int))
     def __init__(
         self,
         address: str | int | None = None,
@@ -82,8 +83,8 @@ class SchedulerClusterCombo:
         preload: str | None = None,
         **originals: Unpack[ClusterArguments],
     ) -> None:
-        if isinstance(address, int):  # as the original has the two
-            address, n_workers = (n_workers if isinstance(n_workers, str) else None), address
+        if isinstance(address, int):
+            raise TypeError(f"address must be like tcp://host:port, not {address!r}")
         if n_workers is not None and (type(n_workers) is not int or n_workers < 1):
             raise ValueError(
                 f"n_workers must be 1 or more, not {n_workers!r}: a cluster without workers would run nothing"

@@ -18,6 +18,18 @@ class ClientArguments(TypedDict, total=False):
     object_storage_address: str | None
 
 
+#: the original's arguments as they may stand without their names
+IN_ORDER: tuple[str, ...] = (
+    "address",
+    "profiling",
+    "timeout_seconds",
+    "heartbeat_interval_seconds",
+    "serializer",
+    "stream_output",
+    "object_storage_address",
+)
+
+
 def reconnect_of(originals: ClientArguments, reconnect: float) -> float:
     """`reconnect` as these arguments have it. Raises TypeError for one that the original does not have either."""
     given: dict[str, Any] = dict(originals)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+from scaler.compatibility.log_levels import level_name
 from scaler.compatibility.signatures import refuse_unknown
 
 
@@ -18,8 +19,8 @@ class ClusterArguments(TypedDict, total=False):
     client_timeout_seconds: float | None
     #: `agent_timeout`
     worker_timeout_seconds: float | None
-    #: `log_level`; CRITICAL is ERROR
-    logging_level: str | None
+    #: `log_level`, also as a number of `logging`; CRITICAL is ERROR, NOTSET is DEBUG
+    logging_level: str | int | None
     #: files that the log goes to, "/dev/stdout" among them; by default it goes to standard error
     logging_paths: Sequence[str] | None
     #: a file in the format of `logging.config.fileConfig`, instead of the two
@@ -74,15 +75,14 @@ def translated(originals: ClusterArguments) -> tuple[dict[str, Any], dict[str, A
     of_agent: dict[str, Any] = {}
     of_log: dict[str, Any] = {}
     if "logging_level" in given:
-        level = str(given["logging_level"]).upper()
-        of_scheduler["log_level"] = "ERROR" if level == "CRITICAL" else level
+        of_scheduler["log_level"] = level_name(given["logging_level"])
     if "per_worker_capabilities" in given:
         of_agent["capabilities"] = tuple(given["per_worker_capabilities"])
     if given.get("task_timeout_seconds"):
         warnings.warn(
             "task_timeout_seconds has no effect: Client.with_options(timeout=seconds) limits what its tasks may take",
             DeprecationWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if "logging_paths" in given:
         paths = given["logging_paths"]

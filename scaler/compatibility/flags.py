@@ -5,10 +5,16 @@ Those that mean something stand beside ours, in `scaler.config`.
 
 from __future__ import annotations
 
+#: of the cluster; a value other than 0 would limit all tasks, which is said to be the client's business
+TASK_TIMEOUT = ("--task-timeout-seconds", "-tt", "-tts")
+TASK_TIMEOUT_ADVICE = (
+    "--task-timeout-seconds has no effect: Client.with_options(timeout=seconds) limits what its tasks may take"
+)
+
 #: how much an agent has in advance follows from how long tasks take
 _QUEUES = (
     (("--per-worker-queue-size", "-qs"), False),
-    (("--per-worker-task-queue-size",), False),
+    (("--per-worker-task-queue-size", "-wtqs"), False),
 )
 #: for each program: the names of a flag, and whether it stands without a value
 IGNORED: dict[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
@@ -20,6 +26,7 @@ IGNORED: dict[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
         (("--load-balance-seconds", "-ls"), False),
         (("--load-balance-trigger-times", "-lbt"), False),
         (("--object-storage-address", "-osa"), False),
+        (("--allocate-policy", "-ap"), False),
     ),
     "cluster": (
         *_QUEUES,
@@ -28,5 +35,7 @@ IGNORED: dict[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
         (("--garbage-collect-interval-seconds", "-gc"), False),
         (("--trim-memory-threshold-bytes", "-tm"), False),
         (("--hard-processor-suspend", "-hps"), True),
+        (("--object-storage-address", "-osa"), False),
+        (TASK_TIMEOUT, False),
     ),
 }

@@ -1,11 +1,16 @@
-"""Signatures that show the original's arguments beside a class's own."""
+"""Signatures that take and show the original's arguments beside a class's own."""
 
 from __future__ import annotations
+
+from functools import wraps
 
 TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, ParamSpec
+
+    P = ParamSpec("P")
 
 
 class WithOriginals:
@@ -34,6 +39,28 @@ class WithOriginals:
             for name, annotation in originals.__annotations__.items()
         ]
         return inspect.Signature([*own, *others])
+
+
+def takes_in_order(
+    names: tuple[str, ...], where: Callable[[tuple[Any, ...]], bool]
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Let an `__init__` take its positional arguments by these names, the original's order, where `where` is so."""
+
+    def decorate(init: Callable[P, None]) -> Callable[P, None]:
+        @wraps(init)
+        def taking(*args: P.args, **kwargs: P.kwargs) -> None:
+            given = args[1:]
+            if len(given) <= len(names) and where(given):
+                for name, value in zip(names, given, strict=False):
+                    if name in kwargs:
+                        raise TypeError(f"{type(args[0]).__name__}() got multiple values for argument {name!r}")
+                    kwargs[name] = value
+                args = args[:1]  # type: ignore[assignment]
+            init(*args, **kwargs)
+
+        return taking
+
+    return decorate
 
 
 def refuse_unknown(who: str, given: dict[str, Any], known: type) -> None:

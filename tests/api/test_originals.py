@@ -5,12 +5,15 @@ import inspect
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 import scaler
 from scaler import Client, ObjectRef, SchedulerClusterCombo
 from scaler.client.future import Future
+from scaler.compatibility.cluster_arguments import translated
+from scaler.compatibility.flags import IGNORED
 
 #: as the original's examples begin
 BEGIN = """
@@ -182,6 +185,28 @@ def test_an_address_may_stand_behind_the_number_of_workers():
         cluster.shutdown()
 
 
+def test_the_number_of_workers_may_stand_before_an_address_by_name():
+    with SchedulerClusterCombo(1, address="tcp://127.0.0.1:0") as cluster:
+        assert cluster.n_workers == 1
+    with pytest.raises(TypeError, match="multiple values for argument 'n_workers'"):
+        SchedulerClusterCombo(1, n_workers=2)
+
+
+def test_a_client_takes_its_arguments_in_the_order_of_the_original(cluster):
+    with Client(cluster.address, True, 60, 5) as client:
+        future = client.submit(abs, -1)
+        assert (future.result(20), future.profiling_info().duration_us >= 0) == (1, True)
+    with pytest.raises(TypeError, match="multiple values for argument 'timeout_seconds'"):
+        Client(cluster.address, True, 60, timeout_seconds=60)
+    with pytest.raises(TypeError, match="positional arguments"):
+        Client(*range(9))
+
+
+@pytest.mark.parametrize(("level", "name"), [("NOTSET", "DEBUG"), ("warn", "WARNING"), (20, "INFO"), (35, "ERROR")])
+def test_levels_of_the_log_may_be_those_of_logging(level, name):
+    assert translated({"logging_level": level})[0] == {"log_level": name}
+
+
 def test_a_log_is_set_up_by_a_file(tmp_path):
     log, config = tmp_path / "log", tmp_path / "logging.conf"
     config.write_text(
@@ -292,3 +317,22 @@ def test_flags_of_the_original_are_taken(flags):
     assert context.params["event_loop"] == "builtin"
     assert context.params.get("protected", True)
     assert context.params.get("workers", 2) == 2
+
+
+def test_amounts_of_capabilities_and_limits_of_tasks_are_taken_as_a_cluster_takes_them(capsys):
+    from scaler.cli.cluster import command
+
+    for flag in ("--per-worker-capabilities", "-pwc"):
+        arguments = [flag, "gpu=1,big", "-tt", "0", "--logging-level", "CRITICAL", "tcp://127.0.0.1:2345"]
+        context = command.make_context("cluster", arguments)
+        assert context.params["capabilities"] == ("gpu", "big")
+        assert context.params["log_level"] == "ERROR"
+    assert capsys.readouterr().err == ""
+    command.make_context("cluster", ["--task-timeout-seconds", "60", "tcp://127.0.0.1:2345"])
+    assert "with_options" in capsys.readouterr().err
+
+
+def test_flags_of_the_original_are_documented():
+    page = (Path(__file__).parents[2] / "docs" / "from-the-original.md").read_text()
+    flags = {names[0] for program in IGNORED.values() for names, _ in program}
+    assert not {flag for flag in flags if f"`{flag}`" not in page}
