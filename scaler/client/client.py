@@ -14,7 +14,13 @@ from scaler.client.reference import ObjectRef
 from scaler.client.submitting.map_sending import argument_rows
 from scaler.client.surroundings import target_of
 from scaler.common import advance
-from scaler.compatibility.client_arguments import IN_ORDER, ClientArguments, reconnect_of
+from scaler.compatibility.client_arguments import (
+    IN_ORDER,
+    ClientArguments,
+    MapArguments,
+    iterables_of,
+    reconnect_of,
+)
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
 from scaler.graph import Node, Order, from_tuples
 from scaler.protocol.messages import PROFILE, STREAM
@@ -93,8 +99,8 @@ class Client:
 
         Futures and references among the arguments stand for their values. Blocks only while a large argument is written
         to a store; the same one, unchanged, is written once. Raises `SerializationError` and `StoreFull` naming the
-        argument, `ClientClosed`, and TypeError for arguments that a Python function can't be called with. To set
-        options use `with_options`.
+        argument, `ClientClosed`, and TypeError for what can't be called, or not with these arguments as far as a Python
+        function says. To set options use `with_options`.
         """
         if kwargs or profiling or stream_output:
             options = self._options
@@ -112,7 +118,7 @@ class Client:
 
     def submit_verbose(
         self,
-        function: Callable[..., Any],
+        fn: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         capabilities: Iterable[str] | None = None,
@@ -123,16 +129,17 @@ class Client:
         `reserialize` changes nothing: an argument that was changed in place is noticed, and sent as it is now.
         """
         client = self if capabilities is None else self.with_options(capabilities=capabilities)
-        return client.submit(function, *args, **kwargs)
+        return client.submit(fn, *args, **kwargs)
 
     def map(
         self,
-        function: Callable[..., Any],
+        fn: Callable[..., Any],
         *iterables: Iterable[Any],
         timeout: float | None = None,
         capabilities: Iterable[str] | None = None,
+        **originals: Unpack[MapArguments],
     ) -> list[Any]:
-        """The results of calling `function` with each item, in order; blocks until all are there.
+        """The results of calling `fn` with each item, in order; blocks until all are there.
 
         With one iterable, items that are tuples are the arguments: `map(f, [(1, 2)])` calls `f(1, 2)`; those of
         subclasses, as namedtuples, are one argument each. Several iterables are zipped, and end with the shortest, as
@@ -140,13 +147,13 @@ class Client:
         are sent in blocks, and a block that is waiting is divided when a worker has nothing to do. Ctrl-C
         takes back all of them, those that run too. `capabilities`: as in `with_options`.
         """
-        items, spread = argument_rows(iterables)
+        items, spread = argument_rows(iterables_of(originals, iterables) if originals else iterables)
         options = self._options.changed(capabilities=capabilities)
-        return self._parts.maps.send(function, options, items, spread).results(timeout, items)
+        return self._parts.maps.send(fn, options, items, spread).results(timeout, items)
 
     def starmap(
         self,
-        function: Callable[..., Any],
+        fn: Callable[..., Any],
         iterable: Iterable[Sequence[Any]],
         *,
         timeout: float | None = None,
@@ -155,7 +162,7 @@ class Client:
         """`map` whose items are sequences of arguments, whatever their type."""
         items = [tuple(item) for item in iterable]
         options = self._options.changed(capabilities=capabilities)
-        return self._parts.maps.send(function, options, items, False).results(timeout, items)
+        return self._parts.maps.send(fn, options, items, False).results(timeout, items)
 
     # ---- graphs ----------------------------------------------------------------------------------------------------
     def get(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypedDict
 
 from scaler.compatibility.signatures import refuse_unknown
@@ -16,6 +17,13 @@ class ClientArguments(TypedDict, total=False):
     heartbeat_interval_seconds: float | None
     #: stores have addresses of their own, which agents tell: no effect
     object_storage_address: str | None
+
+
+class MapArguments(TypedDict, total=False):
+    """Arguments of the original's `Client.map`, beside ours."""
+
+    #: the only one of `iterables`, by its name
+    iterable: Iterable[Any]
 
 
 #: the original's arguments as they may stand without their names
@@ -36,3 +44,11 @@ def reconnect_of(originals: ClientArguments, reconnect: float) -> float:
     refuse_unknown("Client", given, ClientArguments)
     seconds = given.get("timeout_seconds")
     return reconnect if seconds is None else float(seconds)
+
+
+def iterables_of(originals: MapArguments, iterables: tuple[Iterable[Any], ...]) -> tuple[Iterable[Any], ...]:
+    """`iterables` as these arguments have it. Raises TypeError for one that the original does not have either."""
+    refuse_unknown("map", dict(originals), MapArguments)
+    if iterables:
+        raise TypeError("map() got multiple values for argument 'iterable'")
+    return (originals["iterable"],)

@@ -19,6 +19,7 @@ no payload; whoever stores it recognises it.
 from __future__ import annotations
 
 import itertools
+import reprlib
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
@@ -91,7 +92,10 @@ class FunctionCache:
         self._captured: _Recent[bytes, Captured] = _Recent(limit)
 
     def capture(self, function: Callable[..., Any]) -> Captured:
-        """Return the function as it is now; raises SerializationError naming what cannot be pickled."""
+        """Return the function as it is now; raises SerializationError naming what cannot be pickled.
+
+        Raises TypeError for what can't be called.
+        """
         known = self._known.fresh.get(id(function)) or self._known.get(id(function))
         if known is not None:
             code = known.code
@@ -108,6 +112,8 @@ class FunctionCache:
         return self._capture_anew(function)
 
     def _capture_anew(self, function: Callable[..., Any]) -> Captured:
+        if not callable(function):
+            raise TypeError(f"a function is wanted, or what else can be called, not {_shown(function)}")
         by_reference = travels_by_reference(function)
         recognisable = by_reference or _is_recognisable(function)
         watched = [] if by_reference or not recognisable else bindings(function)
@@ -166,6 +172,15 @@ def name_of(function: Any) -> str:
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     module = getattr(function, "__module__", None)
     return f"{module}.{name}" if isinstance(module, str) else str(name)
+
+
+def _shown(value: object) -> str:
+    """A value in a message.
+
+    >>> _shown(None), _shown("abs")
+    ('None', "'abs' (str)")
+    """
+    return "None" if value is None else f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
 def _culprit(watched: list[Binding]) -> str | None:

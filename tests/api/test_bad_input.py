@@ -52,6 +52,14 @@ def explode():
     raise ArithmeticError("it went off")
 
 
+@pytest.mark.parametrize("given", [3, "abs", None])
+def test_what_is_no_function_is_refused_where_it_is_given(client, given):
+    for call in (client.submit, client.map):
+        with pytest.raises(TypeError, match=f"a function is wanted.*not {given!r}"):
+            call(given, [1])
+    assert client.submit(abs, -1).result(20) == 1
+
+
 def test_no_scheduler_at_the_address():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -235,8 +235,17 @@ def test_an_argument_that_nobody_knows_is_a_mistake(kind):
 
 def test_tasks_are_submitted_as_the_original_spells_it(client):
     assert client.submit_verbose(pow, (2,), {"exp": 3}, capabilities={}).result(20) == 8
+    assert client.submit_verbose(fn=pow, args=(2, 3), kwargs={}).result(20) == 8
+    assert client.map(fn=pow, iterable=[(2, 3)]) == client.starmap(fn=pow, iterable=[[2, 3]]) == [8]
     assert client.map(abs, [-1], capabilities={}) == client.starmap(abs, [(-1,)], capabilities={}) == [1]
     assert client.get({"a": 1, "b": (abs, "a")}, ["b"], capabilities={}) == {"b": 1}
+
+
+def test_arguments_of_a_map_that_nobody_knows_are_a_mistake(client):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        client.map(abs, [1], colour="red")
+    with pytest.raises(TypeError, match="multiple values for argument 'iterable'"):
+        client.map(abs, [1], iterable=[1])
 
 
 def test_clients_have_identities(cluster):

@@ -177,6 +177,14 @@ def test_the_value_that_keeps_a_function_from_travelling_is_named(cache, source,
         cache.capture(Program(source)["f"])
 
 
+@pytest.mark.parametrize(
+    ("given", "words"), [(3, r"3 \(int\)"), ("abs", r"'abs' \(str\)"), (None, "None"), ((n for n in "a"), "generator")]
+)
+def test_what_cannot_be_called_is_refused_before_anybody_pickles_it(cache, given, words):
+    with pytest.raises(TypeError, match=f"a function is wanted.*{words}"):
+        cache.capture(given)
+
+
 def test_a_serializer_of_the_users_writes_the_function():
     class Reversed(Serializer):
         @staticmethod
