@@ -115,9 +115,13 @@ class SchedulerConfig:
             others=("-wt", "--worker-timeout-seconds"),
         ),
     ] = defaults.AGENT_TIMEOUT
-    retries_on_loss: Annotated[int, Option("how often a task runs again after its worker or host died", minimum=0)] = (
-        defaults.RETRIES_ON_LOSS
-    )
+    retries_on_loss: Annotated[
+        int,
+        Option(
+            "how often a task runs again after its worker or host died; with 0 no lost result is computed again",
+            minimum=0,
+        ),
+    ] = defaults.RETRIES_ON_LOSS
     max_message_bytes: MaxMessageBytes = defaults.MAX_MESSAGE_BYTES
     monitor_address: Annotated[
         str | None,

@@ -73,6 +73,10 @@ def worker_memory_exceeded(name: str, row_id: int, much: str) -> ErrorRecord:
 
 
 # ---- ObjectLost ------------------------------------------------------------------------------------------------------
+#: why what a row made isn't computed again
+ONLY_ONCE = "no task runs a second time (retries_on_loss=0)"
+
+
 def never_sent(name: str, object_id: int) -> ErrorRecord:
     """The function or the arguments of a task are not there."""
     words = f"object {object_id} of {name} was never sent, or is released already"
@@ -82,6 +86,12 @@ def never_sent(name: str, object_id: int) -> ErrorRecord:
 def result_lost(name: str, row_id: int) -> ErrorRecord:
     """The value of a row is gone for good."""
     words = f"the result of {name} ({row_id}) is lost with its host and can't be computed again"
+    return ErrorRecord(ErrorKind.OBJECT, words)
+
+
+def runs_only_once(name: str, row_id: int) -> ErrorRecord:
+    """The value of a row is gone, and rows may not run twice."""
+    words = f"the result of {name} ({row_id}) is lost with its host, and {ONLY_ONCE}"
     return ErrorRecord(ErrorKind.OBJECT, words)
 
 

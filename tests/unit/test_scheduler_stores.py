@@ -274,6 +274,45 @@ def test_a_lost_intermediate_is_computed_again_with_what_it_needs_in_turn(two: A
     assert not fake.core.state.clients[client].values.objects.keys() - {1}
 
 
+def test_nothing_is_computed_again_where_rows_may_not_run_twice() -> None:
+    fake = FakeScheduler(1, retries_on_loss=0)
+    (first,), client = fake.agents, fake.client()
+    fake.say(client, graph(10, [[], [0]], [1]))
+    fake.report(first, client, result(10, 0, 1, STORED))
+    fake.report(first, client, result(10, 1, 2, STORED))
+    ended(fake, client)
+    queued = task(20, 1, capabilities=("gpu",), dependency_counts=u32([1]), dependencies=u64([11]))
+    fake.say(client, queued)
+    fake.lose(first)
+    second = fake.agent(4)
+    fake.say(client, task(30, 1, dependency_counts=u32([1]), dependencies=u64([11])))
+    fake.say(client, names(0, 11, cls=ObjectRequest))
+    said = fake.heard(client)
+    (answer,) = [message for message in said if isinstance(message, ObjectResponse)]
+    assert "no task runs a second time" in answer.reason
+    results = [message for message in said if isinstance(message, TaskResult)]
+    assert [(list(message.batches), list(message.outcomes)) for message in results] == [
+        ([20], [ERROR]),
+        ([30], [ERROR]),
+    ]
+    assert all(b"no task runs a second time" in bytes(message.bodies[0]) for message in results)
+    assert fake.placed(second) == []
+    assert list(thorough(fake.core.state)) == []
+    fake.say(client, names(0, 11, cls=ObjectRelease))
+    assert not fake.core.state.clients[client].values.objects.keys() - {1}
+    assert not fake.core.state.clients[client].batches
+
+
+def test_what_a_client_sent_is_asked_of_it_again_where_rows_may_not_run_twice() -> None:
+    fake = FakeScheduler(1, retries_on_loss=0)
+    (agent,), client = fake.agents, fake.client()
+    fake.say(client, stored(agent, 5))
+    fake.lose(agent)
+    fake.say(client, task(10, 1, dependency_counts=u32([1]), dependencies=u64([5])))
+    (request,) = fake.heard(client, ObjectRequest)
+    assert list(request) == [(client, 5)]
+
+
 def test_a_value_that_is_small_when_it_is_computed_again_is_made_for_good(two: Any) -> None:
     fake, first, second, client = two
     fake.say(client, graph(10, [[], [0], [0]], [1, 2]))

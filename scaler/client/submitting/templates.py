@@ -42,7 +42,8 @@ class Templates:
     def of(self, function: Callable[..., Any], options: Options) -> TaskTemplate:
         """The template of a function as it is now. Blocks only while a large one is written to a store.
 
-        Raises TypeError for what can't be called, `SerializationError`, `StoreFull`, `ObjectTooLarge`, and what `Liveness.check` raises.
+        Raises TypeError for what can't be called, `SerializationError`, `StoreFull`, `ObjectTooLarge`, and what
+        `Liveness.check` raises.
         """
         captured = self._capture(function)
         last = self._last.get(captured.token)

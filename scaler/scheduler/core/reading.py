@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from scaler.protocol.failures import ONLY_ONCE
 from scaler.protocol.messages import ObjectFetch, ObjectResponse, u8, u32, u64
 from scaler.scheduler.core import lifetimes, reachability, store_choice
 from scaler.scheduler.core.moves import Move, Remake
@@ -25,7 +26,8 @@ def read(state: ClusterState, out: Outgoing, client: ClientRecord, value: int, t
         return []
     if item.is_lost:
         if value not in values.remaking and reads.failures.get(value, 0) >= tries:
-            _refuse(out, client, value, "it was lost with the hosts that had it, again and again")
+            how_often = "again and again" if tries or item.source is None else f"and {ONLY_ONCE}"
+            _refuse(out, client, value, f"it was lost with the hosts that had it, {how_often}")
             return []
         reads.under_way[value] = NOBODY_YET
         reads.failures[value] = reads.failures.get(value, 0) + 1

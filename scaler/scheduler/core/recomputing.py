@@ -4,7 +4,7 @@ A row that needs a lost object waits until the object is there again. To compute
 *done* back to *waiting*; when it ends again, nothing is said to the client, but those who wait for the value go on.
 """
 
-from scaler.protocol.failures import result_lost
+from scaler.protocol.failures import result_lost, runs_only_once
 from scaler.protocol.messages import ERROR, STORED, VALUES_EACH, Frame
 from scaler.protocol.results import SpanResult, stored_sizes
 from scaler.scheduler.core import dependencies, lifetimes, lineage
@@ -48,8 +48,11 @@ def hold(state: ClusterState, move: Hold) -> list[Move]:
     return moves
 
 
-def remake(state: ClusterState, move: Remake) -> list[Move]:
-    """See that a lost value is made again: by its row, or by the client. `remaking` has its entry already."""
+def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
+    """See that a lost value is made again: by its row, or by the client. `remaking` has its entry already.
+
+    If rows may not run twice, those that wait for what another row made fail.
+    """
     client, value = move.client, move.value
     if value not in client.values.remaking:
         return []  # it was dropped, or came, since this was decided
@@ -59,6 +62,11 @@ def remake(state: ClusterState, move: Remake) -> list[Move]:
     batch, row = source
     if batch.place[row] != DONE:
         return []  # it is being made already
+    if not may_rerun:
+        client.values.required_zones.pop(value, None)
+        waiting = still_waiting(client.values.remaking.pop(value))
+        failures = dependencies.fail_all(waiting, runs_only_once(batch.function.name, value).encode())
+        return [Reread(client, value), *failures]
     client.remembered.pop(batch.id, None)
     client.batches[batch.id] = batch
     record = lineage_of(batch)

@@ -14,7 +14,10 @@ from scaler.scheduler.state.cluster import ClusterState
 
 
 class Worklist:
-    """Applies moves to the state. `read_tries`: how often a lost value is made again for a client that reads it."""
+    """Applies moves to the state.
+
+    `read_tries`: how often a lost value is made again for a client that reads it; with 0 no row runs a second time.
+    """
 
     def __init__(self, state: ClusterState, out: Outgoing, read_tries: int) -> None:
         self._state = state
@@ -67,7 +70,7 @@ class Worklist:
         return finishing.fail(self._state, self._out, move)
 
     def _remake(self, move: Remake) -> list[Move]:
-        return recomputing.remake(self._state, move)
+        return recomputing.remake(self._state, move, self._read_tries > 0)
 
     def _ask_client(self, move: AskClient) -> None:
         move.client.values.asked.add(move.value)
