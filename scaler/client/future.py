@@ -258,9 +258,15 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         Raises ValueError before it has ended, and if it never ran or was not to be profiled.
         """
         if self._profiling is None:
-            reason = "is not done yet" if not self.done() else "was not submitted with profiling=True"
-            raise ValueError(f"no profiling information: the task {reason}")
+            raise ValueError(f"no profiling information: the task {self._why_unprofiled()}")
         return self._profiling
+
+    def _why_unprofiled(self) -> str:
+        if not self.done():
+            return "is not done yet"
+        if self.cancelled():
+            return "was cancelled"
+        return "was not submitted with profiling=True" if self.id else "never ran"
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio

@@ -161,6 +161,26 @@ def test_profiling_tells_duration_and_memory(client):
         plain.profiling_info()
 
 
+def test_what_never_ran_has_no_profile_and_says_so(cluster, tmp_path):
+    with Client(cluster.address, profiling=True) as client:
+        (constant,) = client.submit_graph({"a": 1}, ["a"])
+        broken = client.submit(fail, "broken")
+        broken.exception(20)
+        dependent = client.submit(double, broken)
+        for future in (constant, dependent):
+            with pytest.raises(ValueError, match="the task never ran"):
+                future.profiling_info()
+        marks, _ = occupy(client, tmp_path)
+        waiting = client.submit(double, 1)
+        with pytest.raises(ValueError, match="not done yet"):
+            waiting.profiling_info()
+        assert waiting.cancel()
+        with pytest.raises(ValueError, match="was cancelled"):
+            waiting.profiling_info()
+        for mark in marks:
+            mark.unlink()
+
+
 def test_futures_are_arguments_whatever_state_they_are_in(client, tmp_path):
     marks, _ = occupy(client, tmp_path)
     pending = client.submit(double, 1)

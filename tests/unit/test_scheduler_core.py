@@ -600,6 +600,7 @@ def test_rows_that_wait_for_what_no_agent_has_any_more_are_named_in_the_log() ->
     fake.say(client, task(10, 3, capabilities=("gpu",), name="train"))
     fake.lose(gpu)
     said = [effect.text for effect in fake.effects if isinstance(effect, ev.Log)]
+    assert any(line.endswith("rows go back to the queue") for line in said)
     assert any("3 rows of train need gpu, which no agent has any more" in line for line in said)
 
 

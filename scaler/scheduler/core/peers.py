@@ -39,7 +39,7 @@ NAMES = 5
 def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: str, retries_on_loss: int) -> list[Move]:
     """An agent is gone: what becomes of its rows, and of what only it had."""
     rows = agent.load.rows
-    fate = "run elsewhere" if retries_on_loss else "are lost"
+    fate = "go back to the queue" if retries_on_loss else "are lost"
     out.log("WARNING", f"agent {agent.number} ({agent.name}) is gone: {reason}; {rows} rows {fate}")
     del state.agents[agent.number]
     placement.remove(state, agent)
