@@ -111,7 +111,7 @@ class Daemon:
                 if not self._has_complained:
                     self._has_complained = True
                     logger.warning("%s; trying until it is there", error)
-                time.sleep(attempts.next_pause())
+                time.sleep(attempts.next_pause(time.monotonic()))
         with contextlib.suppress(OSError):
             os.write(self._waking_end, b"x")
 

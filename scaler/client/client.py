@@ -12,7 +12,7 @@ from scaler.client.future import Future
 from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
 from scaler.client.submitting.map_sending import argument_rows
-from scaler.client.surroundings import target_of
+from scaler.client.surroundings import Cluster, target_of
 from scaler.common import advance
 from scaler.compatibility.client_arguments import (
     IN_ORDER,
@@ -31,7 +31,7 @@ from scaler.worker import context
 
 
 class Client:
-    """A session with the scheduler at `address`. Blocks until it has answered.
+    """A session with the scheduler at `address`, or that of a `SchedulerClusterCombo`. Blocks until it has answered.
 
     Without an address: that of the cluster around the running task, else that in `SCALER_ADDRESS`. With `timeout`,
     seconds, a scheduler that is not there yet is waited for; without it nobody at the address is an error at once, and
@@ -56,7 +56,7 @@ class Client:
     @takes_in_order(IN_ORDER, lambda given: len(given) > 2)
     def __init__(
         self,
-        address: str | None = None,
+        address: str | Cluster | None = None,
         profiling: bool = False,
         *,
         name: str | None = None,

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import os
+import reprlib
+from typing import Protocol
 
 from scaler.transport import Address, Security, load_or_create
 from scaler.worker import context
+
+
+class Cluster(Protocol):
+    """What a cluster object says of itself, as `SchedulerClusterCombo` does."""
+
+    @property
+    def address(self) -> str:
+        """Where clients connect."""
+
+    @property
+    def security(self) -> Security:
+        """The keys that it knows them by."""
 
 
 def surrounding_address() -> str | None:
@@ -14,8 +28,14 @@ def surrounding_address() -> str | None:
     return Address.parse(address).url if address else None
 
 
-def target_of(address: str | None, security: Security | None) -> tuple[Address, Security]:
+def target_of(address: str | Cluster | None, security: Security | None) -> tuple[Address, Security]:
     """The address and keys that a new client uses, if these were given. Raises ValueError if there is no address."""
+    if address is not None and not isinstance(address, str | Address):
+        given = address
+        address = getattr(given, "address", None)
+        if not isinstance(address, str):
+            raise TypeError(f"address must be like tcp://host:port, or a cluster, not {reprlib.repr(given)}")
+        security = security or getattr(given, "security", None)
     if address is None:
         address = surrounding_address()
         if address is None:

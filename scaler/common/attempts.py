@@ -16,12 +16,12 @@ class Attempts:
         self.deadline = now + patience
         self._pause = FIRST_PAUSE
 
-    def next_pause(self) -> float:
-        """One has failed: seconds until the next."""
+    def next_pause(self, now: float) -> float:
+        """One has failed now, and they are not over: seconds until the next. The last one is at the deadline."""
         pause = self._pause
         self._pause = min(2 * pause, LONGEST_PAUSE)
-        return pause
+        return max(0.0, min(pause, self.deadline - now))
 
     def are_over(self, now: float) -> bool:
-        """One has failed now: the next would come too late."""
-        return now + self._pause > self.deadline
+        """One has failed now: it was the last."""
+        return now >= self.deadline

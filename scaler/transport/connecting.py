@@ -46,7 +46,7 @@ def connect(
         except ConnectionFailed:
             if not retry or attempts.are_over(time.monotonic()):
                 raise
-        time.sleep(attempts.next_pause())
+        time.sleep(attempts.next_pause(time.monotonic()))
 
 
 def _attempt(wanted: Address, security: Security, deadline: float | None, shortcut: bool, limit: int) -> Connection:

@@ -29,4 +29,5 @@ class Preload:
         try:
             CallText.parse(text).call()
         except BaseException as error:  # of the user's
-            self.failure = failures.preload_failed(text, f"{type(error).__name__}: {error}").encode()
+            in_one_line = " ".join(f"{type(error).__name__}: {error}".split())
+            self.failure = failures.preload_failed(text, in_one_line).encode()

@@ -4,6 +4,7 @@ import os
 import pickle
 import socket
 import sys
+import time
 
 import pytest
 from support import Daemons, within
@@ -77,6 +78,21 @@ def test_something_that_never_answers_is_given_up_after_the_timeout():
         silent.listen()
         with within(1.5), pytest.raises(ConnectionTimeout):
             Client(f"tcp://127.0.0.1:{silent.getsockname()[1]}", timeout=0.5)
+
+
+def test_a_scheduler_that_does_not_come_is_waited_for_until_the_timeout():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        began = time.monotonic()
+        with pytest.raises(ConnectionFailed, match="nothing listens at"):
+            Client(f"tcp://127.0.0.1:{free.getsockname()[1]}", timeout=0.2)
+        assert time.monotonic() - began >= 0.2
+
+
+@pytest.mark.parametrize("address", [3, ["tcp://127.0.0.1:1"], object])
+def test_what_is_no_address(address):
+    with pytest.raises(TypeError, match=r"address must be like tcp://host:port, or a cluster, not [^\n]*$"):
+        Client(address)
 
 
 def test_no_address_at_all():

@@ -23,6 +23,12 @@ def inc(x):
     return x + 1
 
 
+def test_a_cluster_object_is_an_address(cluster):
+    with Client(cluster) as client:
+        assert client.address == cluster.address
+        assert client.submit(abs, -1).result(20) == 1
+
+
 def test_submit_passes_positional_and_keyword_arguments(client):
     assert client.submit(add, 1, b=2, c=3).result(20) == 6
     assert client.submit(math.sqrt, 16).result(20) == 4.0

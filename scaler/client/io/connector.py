@@ -86,7 +86,7 @@ class Connector:
                         raise
                     gone = f"the scheduler at {self.address} is gone ({reason})"
                     raise ConnectionFailed(f"{gone} and did not come back within {self._patience:g} s") from error
-                threading.Event().wait(attempts.next_pause())
+                threading.Event().wait(attempts.next_pause(time.monotonic()))
                 continue
             return
 

@@ -157,7 +157,7 @@ class Line:
         self._connection = self._network.connect(self.process, self._kind, self._host)
         self.introduced = self.process.world.now
         if self._connection is None:
-            self.process.world.after(self._attempts.next_pause(), self._again)
+            self.process.world.after(self._attempts.next_pause(self.process.world.now), self._again)
         else:
             self._up(self._initiator.greet(self.process.world.now))
 
@@ -170,7 +170,7 @@ class Line:
         self.process.world.note(self.process.name, f"drops its connection: {reason}")
         self.close()
         self._attempts = Attempts(self.process.world.now)
-        self.process.world.after(self._attempts.next_pause(), self._again)
+        self.process.world.after(self._attempts.next_pause(self.process.world.now), self._again)
 
     def close(self) -> None:
         """Close without making another."""
