@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -305,7 +306,7 @@ class Client:
         return repr(self._parts.owner)
 
     def __reduce__(self) -> Any:
-        return shared_client, (self.address, self._parts.serializer)
+        return _in_task, (self.address, self._parts.serializer, dataclasses.astuple(self._options))
 
 
 class _View(Client):
@@ -325,7 +326,7 @@ _shared_lock = threading.Lock()
 
 
 def shared_client(address: str, serializer: AnySerializer | None = None) -> Client:
-    """The client that a pickled one becomes: one for each process, address and serializer.
+    """The client whose views pickled ones become: one for each process, address and serializer.
 
     Blocks until there is a connection, and raises like `Client`.
     """
@@ -337,6 +338,14 @@ def shared_client(address: str, serializer: AnySerializer | None = None) -> Clie
         if client is None or client.closed:
             client = _shared[key] = Client(address, serializer=serializer)
         return client
+
+
+def _in_task(address: str, serializer: AnySerializer | None, options: tuple[Any, ...]) -> Client:
+    """What a pickled client becomes: the shared one with its options, and a task's tasks first of all."""
+    client, own, task = shared_client(address, serializer), Options(*options), context.current()
+    priority = own.priority if task is None else max(own.priority, task.priority + 1)
+    wanted = Options.make(**dataclasses.asdict(own) | {"priority": priority})
+    return client if client._options is wanted else _View(client._parts, wanted)
 
 
 __all__ = ["Client", "parts_of", "shared_client"]

@@ -199,14 +199,16 @@ def test_a_client_finds_its_address_in_the_environment(cluster, monkeypatch):
         assert client.submit(inc, 1).result(20) == 2
 
 
-def test_views_share_everything_and_pickle_as_their_client(connect, start_cluster):
+def test_views_share_everything_and_pickle_with_their_options(connect, start_cluster):
     client = connect(start_cluster(), reconnect=1.0)
     view = client.with_options(priority=3).with_options(retries=1)
     table = view.send_object([1, 2, 3])
     assert client.submit(sum, table).result(20) == client.submit(inc, view.submit(add, 2, 3)).result(20) == 6
     assert (view.address, view.n_workers, repr(view)) == (client.address, client.n_workers, repr(client))
     copy = pickle.loads(pickle.dumps(view))
-    assert copy is pickle.loads(pickle.dumps(client))
+    plain = pickle.loads(pickle.dumps(client))
+    assert plain is pickle.loads(pickle.dumps(client))
+    assert parts_of(copy) == (parts_of(plain)[0], parts_of(view)[1])
     assert copy.submit(inc, 1).result(20) == 2
     copy.disconnect()
     view.disconnect()

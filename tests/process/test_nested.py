@@ -2,12 +2,14 @@
 
 import asyncio
 import concurrent.futures
+import dataclasses
 import os
 
 import pytest
 from support.serializers import Prefixed
 
 from scaler import Client
+from scaler.client.client import parts_of
 
 #: on one worker, on more than there are cores, and with bytes that only the client's serializer reads
 both = pytest.mark.parametrize(
@@ -105,6 +107,23 @@ def test_a_task_makes_a_client_without_an_address(start_cluster, connect):
 
 def countdown(client, n):
     return 0 if not n else 1 + client.submit(countdown, client, n - 1).result()
+
+
+def test_a_client_keeps_its_options_inside_a_task_and_its_tasks_come_first(start_cluster, connect):
+    def options(client):
+        return dataclasses.asdict(parts_of(client)[1])
+
+    def beside_a_profile(client, n):
+        future = client.submit(options, client)
+        return options(client), future.result(), future.profiling_info().duration_us >= 0
+
+    client = connect(start_cluster(1), profiling=True, stream_output=True)
+    view = client.with_options(priority=5, retries=2, timeout=30, threads=1)
+    for given, submitting, priority in ((view, view, 6), (view, client, 5), (client, view, 6), (client, client, 1)):
+        outer, inner, is_profiled = submitting.submit(beside_a_profile, given, 1).result(20)
+        assert outer == options(given) | {"priority": priority}
+        assert inner == outer | {"priority": priority + 1}
+        assert is_profiled
 
 
 def test_waits_deeper_than_a_stack_should_be_still_end(start_cluster, connect):

@@ -101,7 +101,8 @@ class NestedWaits:
         serializer = self._codec.serializer
         inner = TaskContext(outer.client, task.batch + row, task.name, task.priority, 0, outer.stream, serializer)
         try:
-            args, kwargs = self._claimed_rows.call_of(claimed)
+            with context.entered(inner):  # clients among the arguments ask which task they are in
+                args, kwargs = self._claimed_rows.call_of(claimed)
             outcome, body = inline.run_inline(inner, claimed.template.function, args, kwargs, serializer)
         except BaseException as error:
             outcome, body = ERROR, exception_record(error, task.name)
