@@ -25,6 +25,7 @@ import select
 import signal
 import socket
 import sys
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeAlias
@@ -132,6 +133,8 @@ class WarmProcess:
             giving_way.is_wanted(HEAD_START)
         sys.meta_path.insert(0, giving_way)
         for number, name in enumerate(self._names, 1):
+            if name in sys.modules:  # another one has loaded it
+                continue
             self._at[0] = number
             with contextlib.suppress(BaseException):  # workers find out when they need it
                 importlib.import_module(name)
@@ -153,6 +156,8 @@ class _GivingWay:
         self._others = others
         self._pause = pause
         self._calm = calm
+        #: when to look next, seconds: a look takes as long as a small module
+        self._due = 0.0
 
     def is_wanted(self, seconds: float = 0.0) -> bool:
         """Leave the processors to others for so long, or until somebody waits; say whether somebody does."""
@@ -160,9 +165,13 @@ class _GivingWay:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Wait as long as it has to; another finder finds the module. Called by the import system."""
+        now = time.monotonic()
+        if now < self._due:
+            return
         missing = 0 if self.is_wanted() or not self._is_busy() else self._calm
         while missing and not self.is_wanted(self._pause):
             missing = self._calm if self._is_busy() else missing - 1
+        self._due = time.monotonic() + PAUSE
 
     def _is_busy(self) -> bool:
         return _running() > 1 + self._others

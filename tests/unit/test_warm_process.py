@@ -34,12 +34,20 @@ def test_before_there_is_a_cluster_a_module_is_loaded_when_a_processor_is_free(w
 
 
 def test_beside_a_cluster_it_takes_a_moment_in_which_nothing_runs(wanted: int, looks: list[int]) -> None:
-    giving_way = _GivingWay(wanted, 0, PAUSE, calm=3)
     looks += [1, 10_000]
-    giving_way.find_spec("any")
+    _GivingWay(wanted, 0, PAUSE, calm=3).find_spec("any")
     assert looks == [10_000], "as long as nobody runs, it just goes on"
     looks[:] = [2, 1, 1, 2, 1, 1, 1, 10_000]
+    _GivingWay(wanted, 0, PAUSE, calm=3).find_spec("any")
+    assert looks == [10_000]
+
+
+def test_it_does_not_look_again_at_once(wanted: int, looks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_process, "PAUSE", 1e6)
+    giving_way = _GivingWay(wanted, 0, PAUSE, calm=1)
+    looks += [1, 10_000]
     giving_way.find_spec("any")
+    giving_way.find_spec("other")
     assert looks == [10_000]
 
 
