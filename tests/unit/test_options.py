@@ -38,12 +38,12 @@ def test_what_is_meant_is_taken(said, field, value):
         ({"priority": "high"}, TypeError, "priority must be a whole number, not 'high'"),
         ({"priority": 10**12}, ValueError, "priority must be .* not 1,000,000,000,000"),
         ({"retries": 0.5}, TypeError, "retries must be a whole number"),
-        ({"retries": -1}, ValueError, "retries must be 0 to"),
+        ({"retries": -1}, ValueError, "retries must be 0 or more, not -1"),
         ({"timeout": 0}, ValueError, "timeout must be a positive number of seconds, not 0"),
         ({"timeout": float("nan")}, ValueError, "timeout must be a positive number of seconds, not nan"),
         ({"timeout": "long"}, TypeError, "timeout must be a number of seconds, not 'long'"),
         ({"capabilities": ["gpu", 1]}, TypeError, "capabilities must be names, not 1"),
-        ({"threads": 0}, ValueError, "threads must be 1 to"),
+        ({"threads": 0}, ValueError, "threads must be 1 or more, not 0"),
     ],
 )
 def test_what_makes_no_sense_is_said_where_it_is_written(said, error, words):

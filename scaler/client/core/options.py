@@ -80,7 +80,8 @@ def _whole(option: str, value: Any, least: int, most: int) -> int:
     except TypeError:
         raise TypeError(f"{option} must be a whole number, not {value!r}") from None
     if not least <= number <= most:
-        raise ValueError(f"{option} must be {least:,} to {most:,}, not {number:,}")
+        wanted = f"{least:,} or more" if number < least else f"{least:,} to {most:,}"
+        raise ValueError(f"{option} must be {wanted}, not {number:,}")
     return number
 
 
