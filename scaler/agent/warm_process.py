@@ -36,7 +36,7 @@ _LOAD = "/proc/loadavg"
 #: names of threads that do not matter, or have just ended
 _HARMLESS = frozenset({"jemalloc_bg_thd", ""})
 #: seconds for which it leaves the processors to a program and its cluster that are starting
-HEAD_START = 0.1
+HEAD_START = 0.3
 #: seconds between looks whether a processor is free, before there is a cluster
 PAUSE = 0.005
 #: beside a cluster, seconds between looks whether nothing runs, each of which takes 0.1 ms of a processor; how many in
