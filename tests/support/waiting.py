@@ -23,8 +23,8 @@ def until(condition: Callable[[], Any], what: str = "", deadline: float = DEADLI
 
 
 def patience(seconds: float) -> float:
-    """So many seconds; more where others' work takes most of the processors. The suite itself has two threads each."""
-    return seconds * max(1.0, os.getloadavg()[0] / (2 * len(os.sched_getaffinity(0))))
+    """So many seconds; more where there is more work than processors: the suite itself has two threads for each."""
+    return seconds * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 @contextlib.contextmanager
