@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import os
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -523,8 +522,8 @@ class Client:
     wait = staticmethod(wait)
 
 
-#: those that all in this process share, by process, address and serializer
-_of_process: dict[tuple[int, str, Any], Client] = {}
+#: those that all in this process share, by the engine's client that all share
+_of_engine: dict[Engine, Client] = {}
 
 
 def client_of_process(address: str, serializer: Any = None) -> Client:
@@ -532,10 +531,10 @@ def client_of_process(address: str, serializer: Any = None) -> Client:
 
     Blocks until there is a connection; raises like `scaler.Client`.
     """
-    key = os.getpid(), address, serializer
-    client = _of_process.get(key)
-    if client is None or client.engine.closed:
-        client = _of_process[key] = Client(shared_client(address, serializer), set_as_default=False)
+    engine = shared_client(address, serializer)
+    client = _of_engine.get(engine)
+    if client is None:
+        client = _of_engine[engine] = Client(engine, set_as_default=False)
     return client
 
 

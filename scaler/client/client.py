@@ -25,8 +25,7 @@ from scaler.compatibility.client_arguments import (
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
 from scaler.graph import Node, Order, from_tuples
 from scaler.protocol.messages import PROFILE, STREAM
-from scaler.serialize.call import AnySerializer
-from scaler.serialize.payload import dumps
+from scaler.serialize.call import AnySerializer, key_of
 from scaler.transport import Security
 from scaler.worker import context
 
@@ -330,9 +329,7 @@ def shared_client(address: str, serializer: AnySerializer | None = None) -> Clie
 
     Blocks until there is a connection, and raises like `Client`.
     """
-    # of an instance there is another one for each time that it was pickled
-    of = serializer if serializer is None or isinstance(serializer, type) else (type(serializer), dumps(serializer))
-    key = (os.getpid(), address, of)
+    key = (os.getpid(), address, key_of(serializer))
     with _shared_lock:
         client = _shared.get(key)
         if client is None or client.closed:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from scaler.client import Client
 from scaler.cluster.combo import SchedulerClusterCombo
-from scaler.serialize.call import AnySerializer
+from scaler.serialize.call import AnySerializer, key_of
 
 _lock = threading.Lock()
 #: the process, its cluster, and the client of each serializer
-_mine: tuple[int, SchedulerClusterCombo, dict[AnySerializer | None, Client]] | None = None
+_mine: tuple[int, SchedulerClusterCombo, dict[Any, Client]] | None = None
 
 
 def client(n_workers: Callable[[], int | None] = lambda: None, serializer: AnySerializer | None = None) -> Client:
@@ -27,10 +28,11 @@ def client(n_workers: Callable[[], int | None] = lambda: None, serializer: AnySe
         if mine is None or mine[0] != os.getpid() or any(client.closed for client in mine[2].values()):
             mine = os.getpid(), SchedulerClusterCombo(n_workers=n_workers()), {}
         _, cluster, clients = mine
-        if serializer not in clients:
-            clients[serializer] = Client(cluster.address, security=cluster.security, serializer=serializer)
+        key = key_of(serializer)
+        if key not in clients:
+            clients[key] = Client(cluster.address, security=cluster.security, serializer=serializer)
         _mine = mine
-        return clients[serializer]
+        return clients[key]
 
 
 def _after_fork() -> None:

@@ -26,6 +26,17 @@ from scaler.serialize.serializer import Serializer
 
 AnySerializer = Serializer | type[Serializer]
 
+
+def key_of(serializer: AnySerializer | None) -> Any:
+    """What stands for a serializer in a dict: of an instance there is another one for each time that it was pickled.
+
+    Raises SerializationError for an instance that can't be pickled.
+    """
+    if serializer is None or isinstance(serializer, type):
+        return serializer
+    return type(serializer), pickling.dumps(serializer)
+
+
 #: Strings and bytes longer than this are pickled into place, not joined to the first byte afterwards.
 _LONG = 16384
 

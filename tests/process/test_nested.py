@@ -181,3 +181,16 @@ def clients_after(client, n):
 def test_a_worker_has_one_client_however_often_its_serializer_is_pickled(start_cluster, connect):
     client = connect(start_cluster(1), serializer=Numbered(1))
     assert [client.submit(clients_after, client, n).result(20) for n in range(5)] == [1] * 5
+
+
+def dask_clients_after(n):
+    from scaler_dask import client as dask_clients
+    from scaler_dask import get_client
+
+    assert get_client().submit(square, n).result() == n * n
+    return len(dask_clients._of_engine)
+
+
+def test_nor_more_than_one_of_dasks_kind(start_cluster, connect):
+    client = connect(start_cluster(1), serializer=Numbered(1))
+    assert [client.submit(dask_clients_after, n).result(20) for n in range(3)] == [1] * 3

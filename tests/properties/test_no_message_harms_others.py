@@ -8,11 +8,10 @@ from random import Random
 import pytest
 from simulator import checks
 from simulator.hostile_messages import Hostile
-from simulator.scripted import FakeScheduler, graph, result, task
+from simulator.scripted import FakeScheduler, graph, task
 from simulator.world import World
 
 from scaler.protocol import messages as m
-from scaler.scheduler.state.batch_records import AGENT
 
 #: seeds of the suite, and of `make sim`
 SOME, MANY = 1_500, 200_000
@@ -39,7 +38,7 @@ def harm(seed: int) -> None:
     batches = fake.core.state.clients[other].batches
     for _ in range(12):
         for agent in decent:
-            end_rows(fake, agent, other, m.VALUES_EACH)
+            fake.end_all(agent, other, m.VALUES_EACH)
     left = [batch.id for batch in batches.values() if batch.id in BATCHES]
     assert not left, f"batches {left} have not ended"
 
@@ -49,7 +48,7 @@ def lead_a_life(random: Random, fake: FakeScheduler, clients: tuple[int, int]) -
     for number in clients:
         for agent in fake.agents:
             if random.random() < 0.4:
-                end_rows(fake, agent, number, random.choice([m.STORED, m.VALUES_EACH, m.VALUES_LIST]))
+                fake.end_all(agent, number, random.choice([m.STORED, m.VALUES_EACH, m.VALUES_LIST]))
         batch = random.choice([14, 18])
         lo, hi = random.choice([(0, 1), (0, 2), (1, 2)])
         said = random.choice(["nothing", "cancel", "force", "claim", "read"])
@@ -59,14 +58,6 @@ def lead_a_life(random: Random, fake: FakeScheduler, clients: tuple[int, int]) -
             fake.say(number, m.ObjectRequest(m.u32([number]), m.u64([12])))
         elif said != "nothing":
             fake.cancel(number, (batch, lo, hi), force=said == "force")
-
-
-def end_rows(fake: FakeScheduler, agent: int, client: int, outcome: int) -> None:
-    """An agent reports how all rows of a client's ended that it has."""
-    place = AGENT + agent
-    for batch in list(fake.core.state.clients[client].batches.values()):
-        for lo, hi in batch.spans_in(place):
-            fake.report(agent, client, result(batch.id, lo, hi, outcome))
 
 
 def run(seeds: range) -> None:

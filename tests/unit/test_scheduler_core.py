@@ -92,9 +92,7 @@ def test_higher_priority_goes_first_and_clients_take_turns() -> None:
         for message in fake.heard(agent, Task):
             order += [(message.client, message.batch)] * (message.spans[1] - message.spans[0])
         for c in (one, two):
-            for batch in list(fake.core.state.clients[c].batches.values()):
-                for lo, hi in batch.spans_in(16 + agent):
-                    fake.report(agent, c, result(batch.id, lo, hi))
+            fake.end_all(agent, c)
     order += [(message.client, message.batch) for message in fake.heard(agent, Task)]
     assert order[0] == (one, 20)
     assert sorted(order[1:3]) == [(one, 10), (two, 10)]

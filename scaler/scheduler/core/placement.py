@@ -203,7 +203,7 @@ def share_out(state: ClusterState) -> Iterator[Give]:
     queues = state.queues.in_order()
     for key, queue in queues:
         flavours, queued = _flavours_for(state, key[1]), queue.rows
-        ways = _EVERYBODY if -key[0] > state.lowest_priority else _NOBODY_ASIDE
+        ways = _URGENT_WAYS if -key[0] > state.lowest_priority else _ORDINARY_WAYS
         for choose_next in ways:
             for flavour in flavours:
                 while queue.rows:
@@ -281,6 +281,6 @@ def _one_of_unknown_duration(queue: SpanQueue[Batch], flavours: list[Flavour]) -
                 return
 
 
-#: who is asked in turn to take rows of a queue, when all rows are as urgent as others, and when some are not
-_NOBODY_ASIDE = (_next_idle, _next_open)
-_EVERYBODY = (_next_idle, _next_open, _next_urgent)
+#: how agents are found for rows of a queue, in turn: for any rows, and for those above the lowest priority
+_ORDINARY_WAYS = (_next_idle, _next_open)
+_URGENT_WAYS = (_next_idle, _next_open, _next_urgent)

@@ -38,6 +38,7 @@ from scaler.protocol.messages import (
 from scaler.protocol.results import NO_SIZES, ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.scheduler_core import SchedulerCore
+from scaler.scheduler.state.batch_records import AGENT
 from scaler.worker_protocol import messages as wm
 from simulator.limits import default_limits
 
@@ -169,6 +170,12 @@ class FakeScheduler:
         for span in ended:
             builder.add(span)
         self.say(agent, builder.build())
+
+    def end_all(self, agent: int, client: int, outcome: int = VALUES_LIST) -> None:
+        """An agent says how all rows of a client's ended that it has."""
+        for batch in list(self.core.state.clients[client].batches.values()):
+            for lo, hi in batch.spans_in(AGENT + agent):
+                self.report(agent, client, result(batch.id, lo, hi, outcome))
 
     def ends(self, client: int) -> list[tuple[int, int, int, int]]:
         """(batch, lo, hi, outcome) of what a client was told since the last time."""
