@@ -19,9 +19,14 @@ def combine(*values):
 
 
 def describe(value):
-    """A value without the order of sets and the places of functions in memory."""
-    text = repr(sorted(map(repr, value))) if isinstance(value, (set, frozenset)) else repr(value)
-    return re.sub(" at 0x[0-9a-f]+", "", text)
+    """A value without the order of sets, however deep they are, and the places of functions in memory."""
+    if isinstance(value, (set, frozenset)):
+        return repr(sorted(map(describe, value)))
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__}({', '.join(map(describe, value))})"
+    if isinstance(value, dict):
+        return f"dict({', '.join(f'{key!r}: {describe(inner)}' for key, inner in value.items())})"
+    return re.sub(" at 0x[0-9a-f]+", "", repr(value))
 
 
 KEYS = ["a", "b", ("x", 0), ("x", 1), 7, 2.5, "end"]
