@@ -132,12 +132,19 @@ class SchedulerConfig:
     ] = None
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("accept anybody, without keys and in the clear")] = False
+    supervise: Annotated[
+        bool, Option("watch over the scheduler from a process of its own, which starts another if it dies")
+    ] = False
     validate: Validate = False
     log_level: LogLevel = defaults.LOG_LEVEL
     log_path: LogPath = defaults.LOG_PATH
 
     def __post_init__(self) -> None:
         check(self)
+        if self.supervise and self.address.endswith(":0"):
+            raise OptionError(
+                "supervise", f"needs an address that stays the same: give a port instead of 0 in {self.address}"
+            )
         for name in ("client_timeout", "agent_timeout"):
             if getattr(self, name) < 2 * self.heartbeat_interval:
                 raise OptionError(

@@ -168,7 +168,8 @@ class Daemon:
             self._send(envelope)
         logger.info("connected to the scheduler at %s", self._address)
         welcome = established.welcome
-        return Welcomed(established.resumed, min(welcome.heartbeat, self._heartbeat), welcome.number)
+        heartbeat = min(welcome.heartbeat, self._heartbeat)
+        return Welcomed(established.resumed, heartbeat, welcome.number, established.returned)
 
     def _send(self, envelope: Envelope | None) -> None:
         """Send this, if anything; what can't be sent now the session keeps."""

@@ -59,9 +59,12 @@ class Core(Protocol):
         """The last words of an agent that is told to end."""
 
 
-def core_of(workers: int, limits: AgentLimits, validate: bool) -> Core:
-    """The core of an agent with so many workers; with `validate` it looks at its state after each step."""
-    core = AgentCore(workers, limits)
+def core_of(workers: int, limits: AgentLimits, validate: bool, may_return: bool = True) -> Core:
+    """The core of an agent with so many workers; with `validate` it looks at its state after each step.
+
+    `may_return`: it may outlive its scheduler.
+    """
+    core = AgentCore(workers, limits, may_return=may_return)
     if not validate:
         return core
     from scaler.agent.validating import ValidatingCore  # here, as few want it and all would load it

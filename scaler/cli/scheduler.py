@@ -11,10 +11,10 @@ from scaler.config import SchedulerConfig
 
 def run(config: SchedulerConfig) -> int:
     """Runs the scheduler; returns the exit code."""
-    from scaler.scheduler import server  # `-h` and mistakes are answered without loading the engine
+    from scaler.scheduler import server, supervisor  # `-h` and mistakes are answered without loading the engine
 
     set_up(config.log_level, config.log_path)
-    return server.run(config)
+    return supervisor.Supervisor(config).run() if config.supervise else server.run(config)
 
 
 command = make_command(

@@ -73,7 +73,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
     }  # fmt: skip
 
     workers = agent_config.worker_count
-    core = core_of(workers, limits, agent_config.validate)
+    core = core_of(workers, limits, agent_config.validate, may_return=False)
     shell = AgentShell(core, zygote, store, server.loop, context, print_output)
     capabilities = agent_config.capabilities
     hello = hello_of(Role.AGENT, "local", LOCAL_AGENT, workers, capabilities, shell.store, packages())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from scaler.common.records import record
 from scaler.protocol.channel import Channel, Envelope, Gap
-from scaler.protocol.codes import Role
+from scaler.protocol.codes import MAX_NUMBER, Role
 from scaler.protocol.compatibility import Compatibility
 from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
 
@@ -38,6 +38,8 @@ class Received(NamedTuple):
 
     number: int
     message: Message
+    #: the peer has received everything up to this one of what it was sent
+    ack: int = 0
 
 
 class Lost(NamedTuple):
@@ -80,10 +82,17 @@ class _Session:
 class Acceptor:
     """All sessions of one scheduler."""
 
-    def __init__(self, terms: Terms, first_number: int = 1) -> None:
+    def __init__(self, terms: Terms, reserved: int = 0, first_number: int | None = None) -> None:
+        """Numbers up to `reserved` are given to nobody here.
+
+        Others begin with `first_number`; drawn by lot it keeps numbers of schedulers apart that follow each other.
+        """
         self._terms = terms
+        self._reserved = reserved
         self._compatibility = Compatibility(terms.protocol)
-        self._next_number = first_number
+        self._next_number = reserved + 1 if first_number is None else first_number
+        #: whoever comes from another scheduler keeps its number, and says what it has
+        self._may_come_back = True
         self._by_connection: dict[int, _Session] = {}
         self._by_number: dict[int, _Session] = {}
         self._by_id: dict[int, _Session] = {}
@@ -107,7 +116,7 @@ class Acceptor:
             return ()
         if session.channel.owes_ack:
             self.outgoing.append(Outgoing(connection, *session.channel.stamp_ack(), Ack()))
-        return () if isinstance(message, Ack) else (Received(session.number, message),)
+        return (Received(session.number, message, ack),)
 
     def reject(self, connection: int, reason: str) -> tuple[Lost, ...]:
         """What came was no message: this connection is over."""
@@ -120,7 +129,11 @@ class Acceptor:
         return () if session is None else (Lost(session.number, reason),)
 
     def include(self, number: int, hello: Hello) -> None:
-        """A peer that needs no connection, since it is in this process, is there from now on."""
+        """A peer that needs no connection, since it is in this process, is there from now on.
+
+        It ended with the last scheduler, if there was one, and what it had with it: nobody comes back here.
+        """
+        self._may_come_back = False
         self._compatibility.admit(number, hello)
 
     def send(self, number: int, message: Message) -> Outgoing | None:
@@ -141,6 +154,21 @@ class Acceptor:
             del self._by_connection[session.connection]
         return session.connection
 
+    def _number_for(self, hello: Hello) -> int:
+        """The number of a new session: the one that it had at another scheduler, if nobody else has that here."""
+        number = hello.number
+        if (
+            self._may_come_back
+            and number > self._reserved
+            and hello.epoch != self._terms.epoch
+            and number not in self._by_number
+        ):
+            return number
+        while self._next_number in self._by_number or not self._reserved < self._next_number < MAX_NUMBER:
+            self._next_number = self._next_number + 1 if self._next_number < MAX_NUMBER else self._reserved + 1
+        self._next_number += 1
+        return self._next_number - 1
+
     def _refuse(self, connection: int, reason: str, last: bool = False) -> None:
         self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last))
 
@@ -153,8 +181,7 @@ class Acceptor:
         session = self._by_id.get(hello.session)
         resumed = session is not None
         if session is None:
-            session = _Session(self._next_number, hello.session, connection)
-            self._next_number += 1
+            session = _Session(self._number_for(hello), hello.session, connection)
             self._by_number[session.number] = self._by_id[hello.session] = session
             self._compatibility.admit(session.number, hello)
         else:

@@ -60,6 +60,11 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.StoreRequest: "storeRequest",
     m.StoreOffers: "storeOffers",
     m.TaskBegun: "taskBegun",
+    m.Inventory: "inventory",
+    m.ClientReturn: "clientReturn",
+    m.ClientIntroduction: "clientIntroduction",
+    m.AgentsInUse: "agentsInUse",
+    m.Settled: "settled",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
 

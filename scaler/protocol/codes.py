@@ -14,6 +14,8 @@ Frame = bytes | memoryview
 MAX_ROWS = 1 << 24
 #: workers of an agent, and so slots that a row may take, at most
 MAX_WORKERS = 100_000
+#: numbers of clients and agents are below this
+MAX_NUMBER = 1 << 31
 #: a time-out has fewer seconds
 MOST_SECONDS = 1e9
 #: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages

@@ -25,6 +25,18 @@ def new_number() -> int:
     return int.from_bytes(os.urandom(8), "little") | 1
 
 
+#: numbers of clients and agents that one scheduler gives before it may come to those of another
+NUMBERS = 1000
+
+
+def first_number(reserved: int) -> int:
+    """The first number that a scheduler gives, above the reserved ones.
+
+    It is drawn by lot, since clients and agents that come from another scheduler keep theirs.
+    """
+    return reserved + 1 + int.from_bytes(os.urandom(3), "little") // 16 * NUMBERS
+
+
 def hello_of(
     role: str,
     name: str,

@@ -20,7 +20,7 @@ from enum import Enum
 from typing import NamedTuple, final
 
 from scaler.protocol.channel import Channel, Envelope, Gap
-from scaler.protocol.messages import Ack, Hello, Message, Refused, Welcome
+from scaler.protocol.messages import Ack, AgentsInUse, Hello, Message, Refused, Welcome, u32
 
 #: seconds of silence after which a connection is given up, until the scheduler has said how many
 FIRST_TIMEOUT = 10.0
@@ -75,6 +75,8 @@ class Established(NamedTuple):
     resumed: bool
     #: what has to be sent first: the scheduler has not received it
     again: list[Envelope]
+    #: it is another scheduler, at which this process has kept its number: what it has and waits for still holds
+    returned: bool = False
 
 
 @final
@@ -94,7 +96,7 @@ class Broken(NamedTuple):
 class Initiator:
     """A session that outlives its connections. Not thread-safe."""
 
-    __slots__ = ("_channel", "_heard", "_hello", "refusal", "state", "trouble", "welcome")
+    __slots__ = ("_agents", "_channel", "_heard", "_hello", "refusal", "state", "trouble", "welcome")
 
     def __init__(self, hello: Hello) -> None:
         """`hello` says who this is; its `session` is a number that nobody else has."""
@@ -105,6 +107,8 @@ class Initiator:
         self.state = State.AWAY
         #: the scheduler's last Welcome; None before the first
         self.welcome: Welcome | None = None
+        #: of a client: numbers of the agents that may have something of it
+        self._agents: set[int] = set()
         #: why the last connection ended
         self.trouble = ""
         #: why the scheduler has ended the last connection; None if it has not
@@ -124,8 +128,16 @@ class Initiator:
         """A connection was made; the Hello to be sent over it."""
         self._move(Cause.CONNECTED)
         self._heard, self.refusal = now, None
-        epoch = self.welcome.epoch if self.welcome is not None else 0
-        return Envelope(0, 0, replace(self._hello, epoch=epoch, received=self._channel.received))
+        hello, welcome = self._hello, self.welcome
+        if welcome is not None:
+            hello = replace(
+                hello,
+                epoch=welcome.epoch,
+                received=self._channel.received,
+                number=welcome.number,
+                agents=u32(sorted(self._agents)),
+            )
+        return Envelope(0, 0, hello)
 
     def receive(self, envelope: Envelope, now: float) -> Message | Established | Rejected | Broken | None:
         """What a message means that came over the connection; None if nothing. All is ignored after it broke."""
@@ -144,7 +156,13 @@ class Initiator:
             is_new = self._channel.accept(seq, ack)
         except Gap as gap:
             return self._break(Cause.GAP, str(gap))
-        return message if is_new and kind is not Ack else None
+        if not is_new or kind is Ack:
+            return None
+        if kind is AgentsInUse:
+            self._agents.update(message.added)  # type: ignore[attr-defined]
+            self._agents.difference_update(message.removed)  # type: ignore[attr-defined]
+            return None
+        return message
 
     def reject(self, reason: str) -> Broken:
         """What came over the connection was no message."""
@@ -182,11 +200,13 @@ class Initiator:
         if self.state is not State.GREETING:
             return self._break(Cause.WELCOME, "the scheduler welcomed this process twice")
         self._move(Cause.WELCOME)
-        resumed = welcome.resumed and self.welcome is not None
-        self.welcome = welcome
-        if not resumed:
+        last, self.welcome = self.welcome, welcome
+        if not (welcome.resumed and last is not None):
             self._channel = Channel()
-            return Established(welcome, False, [])
+            returned = last is not None and last.epoch != welcome.epoch and last.number == welcome.number
+            if not returned:
+                self._agents.clear()
+            return Established(welcome, False, [], returned)
         return Established(welcome, True, [Envelope(*rest) for rest in self._channel.resume(welcome.received)])
 
     def _receive_refused(self, refused: Refused) -> Rejected | Broken:

@@ -41,6 +41,11 @@ struct Message {
     storeRequest @32 :StoreRequest;
     storeOffers @33 :StoreOffers;
     taskBegun @34 :Spans;
+    inventory @35 :Inventory;
+    clientReturn @36 :ClientReturn;
+    clientIntroduction @37 :ClientIntroduction;
+    agentsInUse @38 :AgentsInUse;
+    settled @39 :Settled;
   }
 }
 
@@ -61,6 +66,8 @@ struct Hello {
   token @13 :Text;          # agents: what the file `token` in it holds; who reads the same is on the same host
   data @14 :Text;           # agents: address where objects are fetched
   encodings @15 :Data;      # u8: how payloads are encoded that it makes and reads; none: it never looks into one
+  number @16 :UInt32;       # that the last scheduler gave it; 0 for none
+  agents @17 :Data;         # u32: numbers of the agents that may have rows or objects of this client, as last told
 }
 
 struct Welcome {
@@ -92,6 +99,7 @@ struct Task {
   options @11 :Options;     # absent: all zero
   needs @12 :Needs;         # absent: no row depends on anything
   places @13 :Places;       # absent: nothing that these rows need is stored
+  again @14 :Again;         # absent: all its rows are new
 
   struct Options {
     priority @0 :Int32;
@@ -116,6 +124,10 @@ struct Task {
     storedSizes @1 :Data;   # u64 per stored object
     holderCounts @2 :Data;  # u32 per stored object
     holders @3 :Data;       # u32 numbers of the agents that have it
+  }
+
+  struct Again {            # from clients that return, only
+    ended @0 :Data;         # u32 pairs lo, hi, ascending: rows that have ended for their client
   }
 }
 
@@ -161,5 +173,21 @@ struct Heartbeat {
   bandwidth @8 :Float64;    # bytes a second by which objects come from other hosts; 0 while unknown
 }
 struct HeartbeatEcho { clock @0 :Float64; workers @1 :UInt32; }
+struct ClientIntroduction { client @0 :UInt32; session @1 :UInt64; }
+struct AgentsInUse { added @0 :Data; removed @1 :Data; }               # u32
+struct Inventory {          # the first message of an agent that returns to another scheduler
+  clients @0 :Data;         # u32 numbers at the last scheduler, of those that it has something of
+  sessions @1 :Data;        # u64 the session of each
+  rows @2 :Spans;           # that it has, or has ended and says again how
+  objects @3 :Objects;      # that its store has
+  sizes @4 :Data;           # u64 bytes of each
+}
+struct ClientReturn { ids @0 :Data; }                                  # u64: stored values of its rows that it refers to
+struct Settled {            # what an agent need not be able to say again
+  clients @0 :Data;         # u32
+  results @1 :Data;         # u64 how many TaskResults of each it has said whose consequences have reached the client
+  overClients @2 :Data;     # u32 of batches that are over, and with them all that was kept of their rows
+  overBatches @3 :Data;     # u64
+}
 struct ClientDeparture { client @0 :UInt32; stays @1 :Bool; }
 struct ShutdownResponse { accepted @0 :Bool; reason @1 :Text; }

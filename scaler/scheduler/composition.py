@@ -16,9 +16,7 @@ from scaler.protocol.acceptor import Acceptor, Outgoing
 from scaler.protocol.channel import Envelope
 from scaler.protocol.messages import DisconnectRequest, Hello, Message, Refused
 from scaler.scheduler.core import events as ev
-
-#: the number of the agent in the scheduler's own process; others begin behind it
-LOCAL_AGENT = 1
+from scaler.scheduler.state.agent_records import LOCAL_AGENT as LOCAL_AGENT
 
 
 class Core(Protocol):
@@ -62,7 +60,7 @@ class Composition:
     """The parts of a scheduler's process that decide, and what they have to tell each other."""
 
     def __init__(self, core: Core, acceptor: Acceptor) -> None:
-        """`acceptor` gives numbers from `LOCAL_AGENT` + 1."""
+        """`acceptor` gives numbers above `LOCAL_AGENT`."""
         self._core = core
         self._acceptor = acceptor
         self._agent: LocalAgent | None = None

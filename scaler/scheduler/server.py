@@ -14,7 +14,7 @@ from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerError
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
-from scaler.protocol.hello import new_number
+from scaler.protocol.hello import first_number, new_number
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent
 from scaler.scheduler.core import events as ev
@@ -63,7 +63,7 @@ class Server:
             config.heartbeat_interval, config.client_timeout, config.agent_timeout, config.max_message_bytes,
         )  # fmt: skip
         core = _watched(self._core) if config.validate else self._core
-        self._composition = Composition(core, Acceptor(terms, first_number=LOCAL_AGENT + 1))
+        self._composition = Composition(core, Acceptor(terms, LOCAL_AGENT, first_number(LOCAL_AGENT)))
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)

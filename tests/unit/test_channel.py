@@ -159,3 +159,43 @@ def test_the_agent_in_the_schedulers_process_counts_among_those_that_pickle() ->
     these.include(1, pickler("local", 1, "3.11"))
     _, (refused,) = arrive(these, 2, 0, pickler("b", 2, "3.12"))
     assert "client local Python 3.11" in refused.message.reason
+
+
+def come_back(these: Acceptor, connection: int, session: int, number: int, epoch: int = 4) -> int:
+    """A peer comes from another scheduler, where it had this number; the one that it gets."""
+    greeting = hello("client", "peer")
+    greeting.session, greeting.number, greeting.epoch = session, number, epoch
+    _, (welcome,) = arrive(these, connection, 0, greeting)
+    assert isinstance(welcome.message, Welcome)
+    return welcome.message.number
+
+
+def test_whoever_comes_from_another_scheduler_keeps_its_number() -> None:
+    these = sessions()
+    assert come_back(these, 1, 11, 3) == 3
+    assert [come_back(these, connection, connection, 0) for connection in (2, 3, 4)] == [1, 2, 4]
+
+
+def test_a_number_that_somebody_has_is_given_to_nobody_else() -> None:
+    these = sessions()
+    assert come_back(these, 1, 11, 3) == 3
+    assert come_back(these, 2, 12, 3) == 1
+
+
+def test_whoever_this_scheduler_has_forgotten_gets_another_number() -> None:
+    these = sessions()
+    assert come_back(these, 1, 11, 3) == 3
+    these.forget(3)
+    assert come_back(these, 1, 11, 3, epoch=5) == 1
+
+
+def test_nobody_comes_back_to_a_scheduler_that_has_its_agent_in_its_process() -> None:
+    these = Acceptor(Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20), 1)
+    these.include(1, hello("agent", "local"))
+    assert come_back(these, 1, 11, 7) == 2
+
+
+def test_the_core_hears_how_much_a_peer_has_received() -> None:
+    these = sessions()
+    meet(these, 3)
+    assert list(these.receive(3, Envelope(0, 9, Ack()), 0)) == [Received(1, Ack(), 9)]

@@ -77,7 +77,7 @@ class Host:
         if isinstance(effect, ev.StoreAnswered):
             self.stores.take_answer(effect.message)
         elif isinstance(effect, ev.StoresRenewed):
-            self.stores.renew()
+            self.stores.renew(effect.kept)
         elif isinstance(effect, ev.RestoreObjects):
             self.values.restore(effect.objects)
 

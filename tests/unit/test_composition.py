@@ -56,7 +56,7 @@ def core() -> Core:
 
 @pytest.fixture
 def composed(core: Core) -> Composition:
-    return Composition(core, Acceptor(Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20), LOCAL_AGENT + 1))
+    return Composition(core, Acceptor(Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20), LOCAL_AGENT))
 
 
 def meet(composed: Composition, connection: int = 9) -> list[Any]:

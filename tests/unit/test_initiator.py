@@ -17,7 +17,7 @@ from scaler.protocol.initiator import (
     Rejected,
     State,
 )
-from scaler.protocol.messages import Ack, BalanceRequest, Hello, Message, Refused, Welcome
+from scaler.protocol.messages import Ack, AgentsInUse, BalanceRequest, Hello, Message, Refused, Welcome, u32
 
 EPOCH, TIMEOUT = 5, 3.0
 
@@ -207,3 +207,28 @@ def test_why_the_scheduler_ended_a_connection_is_known_until_the_next_one() -> N
     assert session.refusal == "a malformed Task"
     session.greet(4.0)
     assert session.refusal is None
+
+
+def moved(number: int) -> Any:
+    """Another scheduler's welcome after this one's connection was lost, as one that has this number."""
+    session = opened()
+    hear(session, AgentsInUse(u32([3, 4])), 1)
+    hear(session, AgentsInUse(removed=u32([3])), 2)
+    session.disconnect("lost")
+    _, _, said = session.greet(1.0)
+    assert isinstance(said, Hello)
+    assert (said.number, said.agents.tolist(), said.received) == (7, [4], 2)
+    return hear(session, Welcome(EPOCH + 1, number, False, 0, 2, True, 1.0, TIMEOUT, 1 << 20))
+
+
+def test_who_keeps_its_number_at_another_scheduler_comes_back() -> None:
+    established = moved(7)
+    assert (established.resumed, established.returned) == (False, True)
+
+
+def test_who_gets_another_number_begins_anew() -> None:
+    assert not moved(8).returned
+
+
+def test_which_agents_are_in_use_is_no_news_to_others() -> None:
+    assert hear(opened(), AgentsInUse(u32([3])), 1) is None

@@ -12,6 +12,7 @@ from typing import Any
 from scaler.agent.core import (
     forgetting,
     releasing,
+    returning,
     sharing,
     spilling,
     staging,
@@ -51,6 +52,7 @@ from scaler.agent.state.worker_records import WorkerRecord
 from scaler.protocol.messages import (
     BalanceRequest,
     ClientDeparture,
+    ClientIntroduction,
     ClientShutdown,
     DisconnectRequest,
     HeartbeatEcho,
@@ -59,6 +61,7 @@ from scaler.protocol.messages import (
     ObjectAnnounce,
     ObjectFetch,
     ObjectRelease,
+    Settled,
     Task,
     TaskCancel,
     TaskClaim,
@@ -79,9 +82,13 @@ class AgentCore:
     replaced, and the log has its last moves.
     """
 
-    def __init__(self, workers: int, limits: AgentLimits = UNLIMITED, strict: bool = False) -> None:
+    def __init__(
+        self, workers: int, limits: AgentLimits = UNLIMITED, strict: bool = False, may_return: bool = True
+    ) -> None:
+        """`may_return`: it may outlive its scheduler, and then tells the next one what is here."""
         self._state = state = new_host(workers, limits, strict)
-        self.out = out = Outgoing()
+        self._may_return = may_return
+        self.out = out = Outgoing(state.unsettled if may_return else None)
         #: when the last `WakeAt` asked for a tick
         self._wake = math.inf
         self._of_event: dict[type[Event], Callable[[Any], None]] = {
@@ -111,6 +118,8 @@ class AgentCore:
             ClientDeparture: partial(forgetting.forget_client, state, out),
             ClientShutdown: lambda message: out.add(Stop()),
             HeartbeatEcho: lambda message: None,
+            ClientIntroduction: self._introduced,
+            Settled: partial(returning.settle, state),
         }
         self._of_worker: dict[type[worker_messages.FromWorker], Callable[[WorkerRecord, Any], None]] = {
             Ready: lambda worker, message: worker_lifecycle.take_ready(state, out, worker),
@@ -158,7 +167,9 @@ class AgentCore:
         state.pulse.interval = event.heartbeat
         state.pulse.next = state.now
         state.number = event.number
-        if not event.resumed:
+        if event.returned:
+            returning.introduce_again(state, self.out)
+        elif not event.resumed:
             forgetting.forget_everything(state, self.out)
 
     def _garbled(self, event: Garbled) -> None:
@@ -197,9 +208,14 @@ class AgentCore:
 
     def _task(self, task: Task) -> None:
         sharing.learn_from_task(self._state, task)
+        if self._may_return:
+            self._state.unsettled.expect(task)
         self._state.arrivals += 1
         for origin in row_ranges_of(task, self._state.arrivals):
             staging.admit(self._state, self.out, origin, origin.lo, origin.hi)
+
+    def _introduced(self, message: ClientIntroduction) -> None:
+        self._state.unsettled.sessions[message.client] = message.session
 
     def _cancel(self, message: TaskCancel) -> None:
         what = Withdrawal.FORCE if message.force else Withdrawal.CANCEL

@@ -55,6 +55,8 @@ class Welcomed:
     heartbeat: float
     #: this agent's number; by default that of the agent in the scheduler's own process
     number: int = 1
+    #: it is another scheduler than before, at which this agent has kept its number: it is told what is here
+    returned: bool = False
 
 
 @record

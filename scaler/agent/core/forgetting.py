@@ -14,6 +14,7 @@ def forget_client(state: HostState, out: Outgoing, message: ClientDeparture) -> 
     client = message.client
     staging.drop_client(state, client)
     out.drop_results(client)
+    state.unsettled.drop_client(client, message.stays)
     state.withdrawals.drop_client(client)
     for worker in state.workers.records.values():
         for i, (number, dispatch) in enumerate(worker.dispatches.items()):
@@ -33,6 +34,7 @@ def forget_everything(state: HostState, out: Outgoing) -> None:
     releasing.release_everything(state, out)
     state.estimates.clear()
     out.drop_results()
+    state.unsettled.clear()
     state.withdrawals.clear()
     for worker in state.workers.records.values():
         if worker.dispatches:

@@ -1,6 +1,7 @@
 """What one `handle` of an agent's core is going to do, in order, with what is said to the scheduler in few messages."""
 
 from scaler.agent.core.events import Effect, Log, ToScheduler, ToWorker
+from scaler.agent.state.unsettled import UnsettledResults
 from scaler.protocol.messages import (
     PLACE,
     STORED_OBJECT,
@@ -18,9 +19,11 @@ from scaler.worker_protocol.messages import Publish
 class Outgoing:
     """Effects in order. The scheduler hears everything in the order in which it was said here."""
 
-    __slots__ = ("_effects", "_open", "_publish", "_results")
+    __slots__ = ("_effects", "_open", "_publish", "_results", "_unsettled")
 
-    def __init__(self) -> None:
+    def __init__(self, unsettled: UnsettledResults | None = None) -> None:
+        """`unsettled` keeps what is said of rows that ended; None: nobody will ask for that."""
+        self._unsettled = unsettled
         self._effects: list[Effect] = []
         self._results: dict[int, ResultBuilder] = {}
         #: a message about objects that more can be added to
@@ -77,6 +80,8 @@ class Outgoing:
 
     def gone(self, key: Key) -> None:
         """This agent has an object no more."""
+        if self._unsettled is not None:
+            self._unsettled.lose(key)
         message = self._open
         if not isinstance(message, ObjectGone):
             self._reopen(message := ObjectGone())
@@ -102,6 +107,13 @@ class Outgoing:
         message.ids.append(key[1])
         message.outcomes.append(reason is not None)
 
+    def begin_anew(self) -> None:
+        """What was to be said was for another scheduler; how rows ended is kept."""
+        if self._results:
+            self._flush_results()
+        self._open = None
+        self._effects = [effect for effect in self._effects if not isinstance(effect, ToScheduler)]
+
     def flush(self) -> list[Effect]:
         """All effects; nothing is left here afterwards."""
         if self._results:
@@ -122,7 +134,10 @@ class Outgoing:
 
     def _flush_results(self) -> None:
         for builder in self._results.values():
-            self._effects.append(ToScheduler(builder.build()))
+            message = builder.build()
+            if self._unsettled is not None:
+                self._unsettled.add(message)
+            self._effects.append(ToScheduler(message))
         self._results.clear()
 
     def _reopen(self, message: Message) -> None:

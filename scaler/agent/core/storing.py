@@ -72,11 +72,13 @@ def take_unwanted(state: HostState, out: Outgoing, worker: WorkerRecord, key: Ke
 
 
 def take_announced(state: HostState, out: Outgoing, message: ObjectAnnounce) -> None:
-    """A client wrote these into the store."""
+    """A client wrote these into the store; it may say so again to another scheduler."""
     for object_id, kind, body in zip(message.ids, message.kinds, message.bodies, strict=True):
         if kind == STORED_OBJECT:
             size, _ = PLACE.unpack(body)
-            take_file(state, out, (message.client, object_id), size)
+            key = message.client, object_id
+            if key not in state.objects.index:
+                take_file(state, out, key, size)
 
 
 # ---- what the store says ---------------------------------------------------------------------------------------------

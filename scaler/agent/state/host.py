@@ -9,6 +9,7 @@ from scaler.agent.state.estimates import Estimates
 from scaler.agent.state.memory import AgentLimits, MemoryState
 from scaler.agent.state.object_records import ObjectTable
 from scaler.agent.state.ready_rows import ReadyRows
+from scaler.agent.state.unsettled import UnsettledResults
 from scaler.agent.state.waiting_rows import WaitingRows
 from scaler.agent.state.withdrawals import WithdrawalTable
 from scaler.agent.state.worker_records import WorkerPool
@@ -77,6 +78,8 @@ class HostState:
     pulse: Pulse = field(default_factory=Pulse)
     #: when the workers should be looked after again, seconds
     attend_at: float = math.inf
+    #: what was said of rows that ended and may have to be said again
+    unsettled: UnsettledResults = field(default_factory=UnsettledResults)
     follow_ups: FollowUps = field(default_factory=FollowUps)
     #: what is told of changes, to whoever subscribed
     facts: Facts[Fact] = field(default_factory=Facts)

@@ -137,6 +137,8 @@ class Welcomed:
     heartbeat: float
     #: in the cluster
     workers: int
+    #: it is another scheduler, at which this client has kept its number: what it has in stores is still there
+    returned: bool = False
 
 
 Event = Submit | Announce | Restored | Release | Cancel | Claim | Request | Arrived | Welcomed
@@ -208,7 +210,9 @@ class RestoreObjects:
 
 @record
 class StoresRenewed:
-    """The scheduler and its stores are new ones: what was asked about stores has to be asked again."""
+    """Another scheduler came: what was asked about stores is asked again. Its stores are others, unless `kept`."""
+
+    kept: bool = False
 
 
 @record

@@ -72,11 +72,15 @@ class ObjectTable:
     # ---- a scheduler that knows nothing ----------------------------------------------------------------------------
     def begin_anew(self) -> list[Announce]:
         """Scheduler and stores are new; the objects that have to be written again."""
-        self._requested = dict.fromkeys(self._requested, False)
+        self.forget_requests()
         stored = [announce for announce in self._all() if announce.stored]
         self.restoring = {announce.id for announce in stored}
         self._lost.clear()
         return stored
+
+    def forget_requests(self) -> None:
+        """Who asked for values is gone."""
+        self._requested = dict.fromkeys(self._requested, False)
 
     def restored(self, event: Restored) -> None:
         """An object was written again, or can't be."""

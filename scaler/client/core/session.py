@@ -6,6 +6,7 @@ the session hands out tokens (futures, or whatever the shell gave) with the byte
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from scaler.client.core.endings import RowEndings
@@ -36,6 +37,7 @@ from scaler.client.core.unanswered import UnansweredRequests
 from scaler.protocol.messages import (
     GRAPH,
     ClientClear,
+    ClientReturn,
     DisconnectRequest,
     DisconnectResponse,
     Heartbeat,
@@ -45,6 +47,7 @@ from scaler.protocol.messages import (
     ShutdownResponse,
     Spans,
     StoreOffers,
+    Task,
     TaskBegun,
     TaskCancel,
     TaskClaim,
@@ -52,6 +55,8 @@ from scaler.protocol.messages import (
     TaskOutput,
     TaskResult,
     TaskRunning,
+    u32,
+    u64,
 )
 
 
@@ -68,6 +73,8 @@ class SessionCore:
         endings = RowEndings(self.pending, self.objects, self._unanswered)
         #: how many schedulers this session has been told to anew
         self.generation = 0
+        #: the scheduler took the place of another, which knew this client, and has not been told all yet
+        self._is_returning = False
         #: a goodbye was said
         self._is_leaving = False
         #: of objects and rows, which are numbered together
@@ -196,9 +203,13 @@ class SessionCore:
         self.workers = event.workers
         if event.resumed:
             return []
-        self.generation += 1
+        self._is_returning = event.returned
+        self.generation += not event.returned
         if self._is_leaving:
             return [Transmit(DisconnectRequest())]
+        if event.returned:
+            self.objects.forget_requests()
+            return [] if self._is_silenced else self._repeat()
         to_restore = self.objects.begin_anew()
         if to_restore:
             return [StoresRenewed(), RestoreObjects(to_restore)]
@@ -207,16 +218,19 @@ class SessionCore:
     def _repeat(self) -> list[Effect]:
         """All that a scheduler that forgot this client has to know."""
         effects: list[Effect] = []
-        objects = self.objects.known()
-        if objects:
-            effects.append(Transmit(announce_message(objects)))
-        effects += [Transmit(pending.task) for pending in self.pending.by_id.values()]
+        known = self.objects.known()
+        if known:
+            effects.append(Transmit(announce_message(known)))
+        effects += [Transmit(_with_ended(pending)) for pending in self.pending.by_id.values()]
         if self.objects.released:
             effects.append(Transmit(release_message(list(self.objects.released))))
         for cancel in list(self._unanswered.cancels.values()):
             effects += self._cancel(cancel)
         for claim in list(self._unanswered.claims.values()):
             effects += self._claim(claim)
+        if self._is_returning:
+            self._is_returning = False
+            effects += [Transmit(ClientReturn(u64(sorted(self.objects.referenced)))), StoresRenewed(kept=True)]
         return effects
 
     def _object_request(self, message: ObjectRequest) -> list[Effect]:
@@ -229,6 +243,18 @@ class SessionCore:
     def _echo(self, message: HeartbeatEcho) -> list[Effect]:
         self.workers = message.workers
         return []
+
+
+def _with_ended(pending: PendingBatch) -> Task:
+    """The batch as a scheduler is to hear of it that knows nothing: with the rows that have ended here."""
+    done, ended = pending.done, u32()
+    lo = done.find(1)
+    while lo >= 0:
+        hi = done.find(0, lo)
+        hi = len(done) if hi < 0 else hi
+        ended.extend((lo, hi))
+        lo = done.find(1, hi)
+    return replace(pending.task, ended=ended) if ended else pending.task
 
 
 def _spans_of_rows(rows: Iterable[tuple[PendingBatch, int]]) -> Spans:

@@ -38,7 +38,7 @@ class ValueProvider:
         self._background = background
         self._handlers: dict[type, Callable[[Any], None]] = {
             ev.StoreAnswered: lambda effect: stores.take_answer(effect.message),
-            ev.StoresRenewed: lambda effect: stores.renew(),
+            ev.StoresRenewed: lambda effect: stores.renew(effect.kept),
             ev.ProvideObject: lambda effect: background.run(partial(self._provide, effect.id)),
             ev.RestoreObjects: lambda effect: background.run(partial(uploads.restore, effect.objects)),
         }

@@ -68,10 +68,11 @@ class Stores:
             self._is_better_offered = not self._looking.locked()
         self._questions.answer(message)
 
-    def renew(self) -> None:
-        """The scheduler and its stores are new ones."""
+    def renew(self, kept: bool) -> None:
+        """The scheduler is a new one, and so are its stores unless they are `kept`."""
         self._questions.repeat()
-        self._forget()
+        if not kept:
+            self._forget()
 
     def end(self) -> None:
         """There is no scheduler any more."""

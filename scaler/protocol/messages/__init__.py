@@ -4,6 +4,7 @@
     presence        who is there, and goodbyes          object_places   objects and where they are
     tasks           rows to be run                      columns         what has many things at once
     outcomes        how they ended                      message         what all messages have in common
+    returning       what is said to another scheduler
 
 `bodies` of a message are payload frames, never copied into the header. `validate` says what a well-formed message is;
 the codec calls it on everything that comes from outside.
@@ -74,6 +75,7 @@ from scaler.protocol.messages.presence import (
     HeartbeatEcho,
     ShutdownResponse,
 )
+from scaler.protocol.messages.returning import AgentsInUse, ClientIntroduction, ClientReturn, Inventory, Settled
 from scaler.protocol.messages.row_control import (
     BalanceRequest,
     BalanceResponse,
@@ -118,10 +120,13 @@ __all__ = [
     "WARN",
     "WARNINGS",
     "Ack",
+    "AgentsInUse",
     "BalanceRequest",
     "BalanceResponse",
     "ClientClear",
     "ClientDeparture",
+    "ClientIntroduction",
+    "ClientReturn",
     "ClientShutdown",
     "DisconnectRequest",
     "DisconnectResponse",
@@ -132,6 +137,7 @@ __all__ = [
     "Heartbeat",
     "HeartbeatEcho",
     "Hello",
+    "Inventory",
     "Malformed",
     "Message",
     "Neighbours",
@@ -147,6 +153,7 @@ __all__ = [
     "Outcome",
     "Refused",
     "Role",
+    "Settled",
     "ShutdownResponse",
     "Spans",
     "StoreOffers",

@@ -3,8 +3,8 @@
 from array import array
 
 from scaler.common.records import record
-from scaler.protocol.codes import MAX_WORKERS, Role
-from scaler.protocol.messages.columns import column, u8
+from scaler.protocol.codes import MAX_NUMBER, MAX_WORKERS, Role
+from scaler.protocol.messages.columns import column, u8, u32
 from scaler.protocol.messages.message import Message, require
 
 
@@ -31,10 +31,15 @@ class Hello(Message):
     data: str = ""
     #: how payloads are encoded that this peer makes and reads, as `Encoding`; none: it never looks into one
     encodings: "array[int]" = column(u8)
+    #: its number at the scheduler that it was welcomed by last; 0 for none
+    number: int = 0
+    #: of a client: numbers of the agents that may have something of it, as it was told last
+    agents: "array[int]" = column(u32)
 
     def validate(self) -> None:
         require(self.role in list(Role), f"unknown role {self.role!r}")
         require(self.workers <= MAX_WORKERS, f"more than {MAX_WORKERS:,} workers in an agent")
+        require(self.number < MAX_NUMBER, f"numbers of peers are below {MAX_NUMBER:,}")
 
 
 @record

@@ -46,12 +46,15 @@ class Task(Message):
     encoding: int = Encoding.PICKLE.value
     #: slots of a host that a row takes; 0 for one
     threads: int = 0
+    #: of clients that return: bounds of the rows that have ended for them, ascending
+    ended: "array[int]" = column(u32)
     has_bodies: ClassVar[bool] = True
     #: fields that are rarely set travel in structs of their own, which are then absent
     groups: ClassVar[dict[str, tuple[str, ...]]] = {
         "options": ("priority", "retries", "timeout", "capabilities", "encoding", "threads"),
         "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted", "graph"),
         "places": ("stored", "stored_sizes", "holder_counts", "holders"),
+        "again": ("ended",),
     }
 
     def validate(self) -> None:
@@ -76,6 +79,9 @@ class Task(Message):
             require(len(self.dependency_counts) == meant, "a dependency count for each row")
             require(sum(self.dependency_counts) == len(self.dependencies), "the dependency counts add up")
             require(len(self.indexes) in (0, len(self.dependencies)), "an index for each dependency")
+        if self.ended:
+            rows_in(self.ended, self.rows)
+            require(list(self.ended) == sorted(self.ended), "ended rows ascend")
         if self.stored:
             check_holders(self.stored, self.stored_sizes, self.holder_counts, self.holders)
         if self.form == GRAPH:

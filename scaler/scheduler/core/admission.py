@@ -7,8 +7,8 @@ from scaler.protocol.messages import Frame, Task, u32, u64
 from scaler.scheduler.core import dependencies, lifetimes, placement
 from scaler.scheduler.core.moves import Fail, Move, Place, Reread, Route
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import WAITING, Batch, still_waiting
-from scaler.scheduler.state.client_records import ClientRecord
+from scaler.scheduler.state.batch_records import WAITING, Batch, not_ended
+from scaler.scheduler.state.client_records import ClientRecord, GraphBatches
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchAdmitted
 from scaler.scheduler.state.function_records import FunctionRecord
@@ -21,6 +21,21 @@ def admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
     """Take a client's batch; one that is known already is ignored. Rows whose values are all there can go."""
     if task.batch in client.batches:
         return []
+    batch, failures = enter(state, client, task)
+    if failures:
+        return [*failures]
+    if task.dependencies:
+        moves, failures = dependencies.await_needs(state, client, batch)
+        ready = (Route(batch, lo, hi, Cause.READY, front=False) for lo, hi in dependencies.ready(batch, failures))
+        return [*moves, *ready, *failures]
+    agent = None if client.values.lost else placement.choose_for_all(state, batch)
+    if agent is not None:
+        return [Place(batch, 0, batch.rows, agent, Cause.READY)]
+    return [Route(batch, 0, batch.rows, Cause.READY, front=False)]
+
+
+def enter(state: ClusterState, client: ClientRecord, task: Task) -> tuple[Batch, list[Fail]]:
+    """A new batch with what came with it, all of its rows waiting; why they fail, if they can't run."""
     objects = client.values.objects
     payloads = task.bodies[1:] if task.sizes else task.bodies
     for object_id, payload in zip(task.objects, payloads, strict=True):
@@ -36,15 +51,10 @@ def admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
             missing.append(object_id)
     if missing:
         record = never_sent(task.name, missing[0]).encode()
-        return [Fail(batch, row, record) for row in range(batch.rows)]
+        return batch, [Fail(batch, row, record) for row in range(batch.rows)]
     if batch.keeps:
         client.values.batch_of_row.update(dict.fromkeys(range(batch.id, batch.id + batch.rows), batch))
-    if task.dependencies:
-        return dependencies.await_needs(state, client, batch)
-    agent = None if client.values.lost else placement.choose_for_all(state, batch)
-    if agent is not None:
-        return [Place(batch, 0, batch.rows, agent, Cause.READY)]
-    return [Route(batch, 0, batch.rows, Cause.READY, front=False)]
+    return batch, []
 
 
 def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
@@ -70,6 +80,8 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
     if task.sizes:
         batch.offsets = u64(accumulate(task.sizes, initial=0))
     client.batches[batch.id] = batch
+    if batch.keeps:
+        client.graphs.setdefault(task.graph, GraphBatches()).known += 1
     client.outstanding += rows
     if state.facts.wanted:
         state.facts.tell(BatchAdmitted(client.number, batch.id, rows, name))
@@ -98,7 +110,7 @@ def take_object(
             if agent is not None:
                 lifetimes.release_at(state, agent, client.number, value, size)
             return []
-        item = values.objects[value] = ObjectRecord(payload, len(still_waiting(again)), size=size)
+        item = values.objects[value] = ObjectRecord(payload, len(not_ended(again)), size=size)
     elif item.is_lost and size:
         item.size = size
     elif item.is_lost:
@@ -112,11 +124,11 @@ def take_object(
     moves: list[Move] = []
     if value in values.remaking:
         moves.append(Reread(client, value))
-        moves += dependencies.fulfil(still_waiting(values.remaking.pop(value)))
+        moves += dependencies.fulfil(not_ended(values.remaking.pop(value)))
     elif not (asked or item.held_by_client):
         item.held_by_client = True
         item.references += 1
-    waiting = still_waiting(awaiting or ())
+    waiting = not_ended(awaiting or ())
     item.references += len(waiting)
     moves += dependencies.fulfil(waiting)
     if not item.references and value in values.objects:
@@ -128,5 +140,5 @@ def take_refusal(client: ClientRecord, value: int, record: Frame) -> list[Move]:
     """The client can't send what it was asked for: the rows that wait for it fail."""
     values = client.values
     values.asked.discard(value)
-    waiting = [*values.awaited.pop(value, ()), *still_waiting(values.remaking.pop(value, ()))]
+    waiting = [*values.awaited.pop(value, ()), *not_ended(values.remaking.pop(value, ()))]
     return [*dependencies.fail_all(waiting, record), Reread(client, value)]

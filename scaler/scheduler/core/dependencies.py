@@ -4,51 +4,73 @@ A row's entry in `missing` counts what it waits for. A value that is not made ye
 `waiters`; one that the client has to send in its `awaited`; one that was lost in its `remaking`.
 """
 
+from collections.abc import Iterator
+
 from scaler.protocol.messages import Frame, u32
+from scaler.scheduler.core import lifetimes
 from scaler.scheduler.core.moves import AskClient, Fail, Move, Remake, Route
-from scaler.scheduler.state.batch_records import DONE, WAITING, Batch, Row, still_waiting
+from scaler.scheduler.state.batch_records import DONE, WAITING, Batch, Row, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.transitions import Cause
 
 
-def await_needs(state: ClusterState, client: ClientRecord, batch: Batch) -> list[Move]:
-    """A new batch has rows that need values: those that have them can go, the others wait."""
+def await_needs(
+    state: ClusterState, client: ClientRecord, batch: Batch, there: bytearray | None = None
+) -> tuple[list[Move], list[Fail]]:
+    """Let the rows of a new batch wait for the values that they need; what has to be asked for, and which rows fail.
+
+    Of a batch that another scheduler had, rows may have ended, and agents have those that are marked in `there`: these
+    need nothing more, but are counted among those that need a value.
+    """
     task, at = batch.task, 0
     batch.needs = needs = []
-    batch.missing = missing = u32([0]) * batch.rows
+    batch.missing = u32([0]) * batch.rows
     values = task.dependencies.tolist()
     moves: list[Move] = []
-    failures: list[Move] = []
+    failures: list[Fail] = []
     for row, count in enumerate(task.dependency_counts):
         wanted = tuple(values[at : at + count])
         at += count
         needs.append(wanted)
+        if batch.place[row] == DONE:
+            for value in wanted:
+                if batch.reserves(value):
+                    lifetimes.unreference(state, client, client.values.object_id_of(value), reserved=True)
+            continue
         record = None
         for value in wanted:
-            record = _await_value(client, batch, row, value, moves) or record
+            record = _await_value(client, batch, row, value, moves, there is not None and bool(there[row])) or record
         if record is not None:
             failures.append(Fail(batch, row, record))
-    lo = None
-    failed = {failure.row for failure in failures if isinstance(failure, Fail)}
-    for row in range(batch.rows + 1):
-        ready = row < batch.rows and not missing[row] and row not in failed
-        if ready and lo is None:
-            lo = row
-        elif not ready and lo is not None:
-            moves.append(Route(batch, lo, row, Cause.READY, front=False))
-            lo = None
-    return moves + failures
+    return moves, failures
 
 
-def _await_value(client: ClientRecord, batch: Batch, row: int, value: int, moves: list[Move]) -> Frame | None:
+def ready(batch: Batch, failures: list[Fail]) -> Iterator[tuple[int, int]]:
+    """The spans of rows that wait for nothing, but for those that fail."""
+    missing, failed = batch.missing, {failure.row for failure in failures}
+    for lo, hi in batch.spans_in(WAITING):
+        first = lo
+        for row in range(lo, hi) if missing is not None else ():
+            assert missing is not None
+            if missing[row] or row in failed:
+                if first < row:
+                    yield first, row
+                first = row + 1
+        if first < hi:
+            yield first, hi
+
+
+def _await_value(
+    client: ClientRecord, batch: Batch, row: int, value: int, moves: list[Move], is_at_agent: bool
+) -> Frame | None:
     """Let a row wait for a value unless it is there; the error record if it never will be."""
     assert batch.missing is not None
     values = client.values
     item = values.objects.get(values.object_id_of(value))
     if item is not None:
         item.references += not (item.reserved and batch.reserves(value))
-        if item.is_lost:
+        if item.is_lost and not is_at_agent:
             moves += await_lost(client, batch, row, value)
         return None
     failure = values.failed.get(value)
@@ -105,6 +127,31 @@ def stop_waiting(client: ClientRecord, batch: Batch, row: int) -> None:
             remaking[value] = [(b, r) for b, r in remaking[value] if b is not batch or r != row]
 
 
+def forget_waiting(client: ClientRecord, batch: Batch, lo: int, hi: int) -> None:
+    """Rows have ended, at agents that had them before this scheduler: they wait for nothing any more that they need."""
+    if batch.missing is None or batch.needs is None:
+        return
+    values = client.values
+    for row in range(lo, hi):
+        if not batch.missing[row]:
+            continue
+        stop_waiting(client, batch, row)
+        for value in set(batch.needs[row]):
+            source = values.batch_of_row.get(value) or _batch_of(client, value)
+            if source is not None and value - source.id in source.waiters:
+                _leave_out(source.waiters, value - source.id, batch, row)
+            if value in values.awaited:
+                _leave_out(values.awaited, value, batch, row)
+
+
+def _leave_out(waiting: dict[int, list[Row]], key: int, batch: Batch, row: int) -> None:
+    others = [(b, r) for b, r in waiting[key] if b is not batch or r != row]
+    if others:
+        waiting[key] = others
+    else:
+        del waiting[key]
+
+
 def count_references(waiting: list[Row], value: int, uses: int | None) -> int:
     """How many references a new value begins with: rows of its graph, if counted beforehand, and the rows that wait."""
     if uses is None:
@@ -148,7 +195,7 @@ def fulfil(waiting: list[Row]) -> list[Move]:
 
 def fail_dependents(client: ClientRecord, batch: Batch, row: int, record: Frame) -> list[Move]:
     """The rows that fail with this one; dependents that have not come yet will find the record."""
-    waiting = still_waiting(batch.waiters.pop(row, ())) if batch.waiters else []
+    waiting = not_ended(batch.waiters.pop(row, ())) if batch.waiters else []
     uses = batch.task.uses
     if uses:
         value = batch.id + row

@@ -12,7 +12,7 @@ from scaler.scheduler.core.moves import AskClient, Fail, Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import DONE, Batch, still_waiting
+from scaler.scheduler.state.batch_records import DONE, Batch, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.object_records import ObjectRecord
@@ -168,7 +168,7 @@ def _supply_each(client: ClientRecord, batch: Batch, span: SpanResult) -> list[M
         references = uses[row] if uses else 0
         waiting = waiters.pop(row, None) if waiters else None
         if waiting is not None:
-            waiting = still_waiting(waiting)
+            waiting = not_ended(waiting)
             references = dependencies.count_references(waiting, batch.id + row, references if uses else None)
         if references:
             objects[batch.id + row] = ObjectRecord(bytes(payload), references, reserved=bool(uses))
@@ -181,7 +181,7 @@ def _supply_stored(state: ClusterState, batch: Batch, row: int, size: int, agent
     """A row's value is in an agent's store: an object, unless nobody wants it."""
     task, client = batch.task, state.clients[batch.client]
     value = batch.id + row
-    waiting = still_waiting(batch.waiters.pop(row, ()))
+    waiting = not_ended(batch.waiters.pop(row, ()))
     references = dependencies.count_references(waiting, value, task.uses[row] if task.uses else None)
     told = not task.wanted or bool(task.wanted[row])
     if not references + told:
@@ -195,7 +195,7 @@ def _supply_stored(state: ClusterState, batch: Batch, row: int, size: int, agent
 
 def _supply_element(client: ClientRecord, batch: Batch, row: int, span: SpanResult) -> list[Move]:
     """A row's value is an element of a list that becomes an object."""
-    waiting = still_waiting(batch.waiters.pop(row))
+    waiting = not_ended(batch.waiters.pop(row))
     if not waiting:
         return []
     list_id = LIST_OBJECT | (batch.id + span.lo)
@@ -212,6 +212,8 @@ def _supply_element(client: ClientRecord, batch: Batch, row: int, span: SpanResu
 def _let_go(state: ClusterState, batch: Batch, lo: int, hi: int) -> None:
     """Rows have ended: let go of what they needed."""
     if batch.needs is not None:
+        if batch.has_come_back:
+            dependencies.forget_waiting(state.clients[batch.client], batch, lo, hi)
         lifetimes.release_needs(state, state.clients[batch.client], batch, range(lo, hi))
     if not batch.left:
         lifetimes.end_batch(state, state.clients[batch.client], batch)

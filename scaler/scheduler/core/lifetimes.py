@@ -8,6 +8,7 @@ remembered for one reason less (see `lineage.py`).
 from collections.abc import Iterable
 
 from scaler.protocol.messages import Frame
+from scaler.scheduler.core import settling
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, lineage_of
 from scaler.scheduler.state.client_records import ClientRecord
@@ -35,7 +36,6 @@ def add_copy(state: ClusterState, client: ClientRecord, agent: AgentRecord, obje
     item.copies |= {agent.number}
     item.holders.add(agent.number)
     agent.holdings.keys.add((client.number, object_id))
-    client.agents.add(agent.number)
     client.values.lost.discard(object_id)
     if state.facts.wanted:
         state.facts.tell(ObjectStored(client.number, object_id, item.size, agent.number))
@@ -171,6 +171,7 @@ def _forget(state: ClusterState, client: ClientRecord, batch: Batch) -> list[Bat
     if batch.keeps:
         for row_id in range(batch.id, batch.id + batch.rows):
             values.batch_of_row.pop(row_id, None)
+    settling.end_batch(state, client, batch)
     lineage = batch.lineage
     if lineage is None:
         return []

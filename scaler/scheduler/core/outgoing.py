@@ -5,12 +5,25 @@ from collections.abc import Iterable
 from scaler.errors import ProtocolError
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.failures import task_words
-from scaler.protocol.messages import Frame, Message, Neighbours, ObjectRelease, TaskCancel, TaskClaim, u32, u64
+from scaler.protocol.messages import (
+    AgentsInUse,
+    ClientIntroduction,
+    Frame,
+    Message,
+    Neighbours,
+    ObjectRelease,
+    TaskCancel,
+    TaskClaim,
+    u32,
+    u64,
+)
 from scaler.protocol.results import FULL, ResultBuilder, SpanResult
+from scaler.scheduler.core import settling
 from scaler.scheduler.core.dispatching import task_for
 from scaler.scheduler.core.events import Effect, Log, Send
-from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.agent_records import LOCAL_AGENT, AgentRecord
 from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.views.story import Stories
 
@@ -26,13 +39,17 @@ WITH_STORY = frozenset({ErrorKind.LOST, ErrorKind.TIMEOUT, ErrorKind.MEMORY, Err
 class Outgoing:
     """Effects in order, with results and tasks grouped by receiver."""
 
-    __slots__ = ("_questions", "_results", "_stories", "_stories_left", "effects")
+    __slots__ = ("_heard_of", "_questions", "_results", "_stories", "_stories_left", "effects", "sent")
 
     def __init__(self, stories: Stories) -> None:
         self._stories = stories
         #: stories that may still be told in this step
         self._stories_left = STORIES
         self.effects: list[Effect] = []
+        #: number of the client -> messages that it was sent
+        self.sent: dict[int, int] = {}
+        #: clients of whose rows agents have told in this step; a dict serves as an ordered set
+        self._heard_of: dict[ClientRecord, None] = {}
         #: number of the client -> its next TaskResult
         self._results: dict[int, ResultBuilder] = {}
         #: what comes behind everything else: agent, client and message
@@ -47,6 +64,8 @@ class Outgoing:
         """Send a message; results gathered for this peer go first."""
         if self._results:
             self.flush_results(number)
+        if number in self.sent:
+            self.sent[number] += 1
         self.effects.append(Send(number, message))
 
     def with_story(self, batch: Batch, row: int, record: Frame) -> Frame:
@@ -92,12 +111,18 @@ class Outgoing:
         """Send what was gathered for this client."""
         builder = self._results.pop(client, None)
         if builder is not None:
+            self.sent[client] += 1
             self.effects.append(Send(client, builder.build()))
 
     def flush(self, state: ClusterState) -> list[Effect]:
         """All effects of the step; nothing is left afterwards."""
         for client in list(self._results):
             self.flush_results(client)
+        if self._heard_of:
+            for record in self._heard_of:
+                if record.number in self.sent:
+                    settling.note_sent(state, record, self.sent[record.number])
+            self._heard_of.clear()
         for agent in state.touched:
             if agent.holdings.released:
                 self._flush_releases(agent)
@@ -110,6 +135,21 @@ class Outgoing:
         self._stories_left = STORIES
         effects, self.effects = self.effects, []
         return effects
+
+    def note_results(self, client: ClientRecord, agent: AgentRecord) -> None:
+        """An agent has told of a client's rows; what follows from it is in this step."""
+        if agent.number != LOCAL_AGENT:
+            settling.count_results(client, agent.number)
+            self._heard_of[client] = None
+
+    def meet(self, client: ClientRecord, agent: AgentRecord) -> None:
+        """An agent may have something of a client from now on; both are told, for a scheduler that comes after."""
+        if agent.number in client.agents:
+            return
+        client.agents.add(agent.number)
+        if agent.number != LOCAL_AGENT:
+            self.effects.append(Send(agent.number, ClientIntroduction(client.number, client.session)))
+            self.send(client.number, AgentsInUse(u32([agent.number])))
 
     def introduce(self, state: ClusterState, agent: AgentRecord, holders: Iterable[int]) -> None:
         """Tell an agent where it can ask those for objects that it was not told of yet."""
@@ -134,7 +174,9 @@ class Outgoing:
         unsent, agent.unsent = agent.unsent, {}
         for batch, spans in unsent.items():
             client = state.clients[batch.client]
-            client.agents.add(agent.number)
+            self.meet(client, agent)
+            if agent.number != LOCAL_AGENT and (batch.keeps or batch.task.retries):
+                batch.kept_at.add(agent.number)
             task = task_for(agent, client, batch, spans)
             if task.holders:
                 self.introduce(state, agent, dict.fromkeys(task.holders))

@@ -1,8 +1,8 @@
 """Clients and agents come and go."""
 
 from scaler.protocol.codes import Role
-from scaler.protocol.messages import ClientDeparture, Hello
-from scaler.scheduler.core import placement, reading, retrying, store_choice, withdrawing
+from scaler.protocol.messages import AgentsInUse, ClientDeparture, Hello, u32
+from scaler.scheduler.core import placement, reading, retrying, returning, store_choice, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
@@ -13,22 +13,27 @@ from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import PeerJoined, PeerLeft
 
 
-def join(state: ClusterState, out: Outgoing, number: int, hello: Hello, read_tries: int) -> list[Move]:
+def join(
+    state: ClusterState, out: Outgoing, number: int, hello: Hello, read_tries: int, agent_timeout: float
+) -> list[Move]:
     """A client or an agent was accepted, and has been given its number."""
     out.log("INFO", f"{hello.role} {number} joined: {hello.name}")
     if state.facts.wanted:
         state.facts.tell(PeerJoined(number, hello.role, hello.name))
     if hello.role == Role.CLIENT:
-        state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now)
+        client = state.clients[number] = ClientRecord(number, hello.name, hello.boot_id, state.now, hello.session)
+        out.sent[number] = 0
+        returning.join_client(state, out, client, hello, agent_timeout)
         return []
     host = Host(hello.boot_id, hello.store, hello.token, hello.data)
     capabilities, is_store = frozenset(hello.capabilities), hello.role == Role.STORE
     agent = AgentRecord(number, hello.name, capabilities, host, is_store, state.now, Load(hello.workers))
     state.agents[number] = agent
     placement.add(state, agent)
+    returning.join_agent(state, agent, hello)
     moves: list[Move] = []
-    for client in store_choice.take_agent(state, out, agent):
-        moves += reading.read_what_waits(state, out, client, read_tries)
+    for served in store_choice.take_agent(state, out, agent):
+        moves += reading.read_what_waits(state, out, served, read_tries)
     return moves
 
 
@@ -44,6 +49,11 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
     del state.agents[agent.number]
     placement.remove(state, agent)
     state.touched.pop(agent, None)
+    returning.lose_agent(state, agent)
+    for client in state.clients.values():
+        if agent.number in client.agents:
+            client.agents.discard(agent.number)
+            out.send(client.number, AgentsInUse(removed=u32([agent.number])))
     if state.facts.wanted:
         role = Role.STORE if agent.is_standalone else Role.AGENT
         state.facts.tell(PeerLeft(agent.number, role, agent.name, reason))
@@ -80,6 +90,7 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
             agent.holdings.keys = {key for key in agent.holdings.keys if key[0] != client.number}
             out.send(number, ClientDeparture(client.number, stays=stays))
     client.remembered.clear()
+    client.graphs.clear()
     client.values.clear()
     client.reads.under_way.clear()
     client.reads.failures.clear()
@@ -88,6 +99,7 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
 def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> None:
     """A client is gone, and all of it with it."""
     out.log("INFO", f"client {client.number} ({client.name}) is gone: {reason}; dropped {client.outstanding} rows")
+    returning.lose_client(state, out, client.number)
     forget_work(state, out, client, stays=False)
     out.flush_results(client.number)
     for function in client.functions.values():
@@ -96,6 +108,7 @@ def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason
         state.ended.cancelled += function.cancelled
         state.ended.claimed += function.claimed
     del state.clients[client.number]
+    del out.sent[client.number]
     state.standalone.waiting.pop(client.number, None)
     if state.facts.wanted:
         state.facts.tell(PeerLeft(client.number, Role.CLIENT, client.name, reason))

@@ -42,7 +42,7 @@ def read(state: ClusterState, out: Outgoing, client: ClientRecord, value: int, t
     if key not in target.holdings.keys:
         target.holdings.keys.add(key)
         item.holders.add(target.number)
-        client.agents.add(target.number)
+        out.meet(client, target)
     out.introduce(state, target, item.copies)
     holders = u32(sorted(item.copies - {target.number}))
     fetch = ObjectFetch(u32([client.number]), u64([value]), u64([item.size]), u32([len(holders)]), holders)

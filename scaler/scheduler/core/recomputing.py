@@ -11,7 +11,7 @@ from scaler.scheduler.core import dependencies, lifetimes, lineage
 from scaler.scheduler.core.moves import AskClient, Hold, Move, Remake, Reread, Route
 from scaler.scheduler.state import transitions
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING, Batch, Row, lineage_of, still_waiting
+from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING, Batch, Row, lineage_of, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.object_records import ObjectRecord
@@ -64,7 +64,7 @@ def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
         return []  # it is being made already
     if not may_rerun:
         client.values.required_zones.pop(value, None)
-        waiting = still_waiting(client.values.remaking.pop(value))
+        waiting = not_ended(client.values.remaking.pop(value))
         failures = dependencies.fail_all(waiting, runs_only_once(batch.function.name, value).encode())
         return [Reread(client, value), *failures]
     client.remembered.pop(batch.id, None)
@@ -91,9 +91,9 @@ def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
 def end_row(state: ClusterState, agent: AgentRecord | None, batch: Batch, row: int, span: SpanResult) -> list[Move]:
     """A row that was computed again has ended, its value with a payload of its own: those who wait for it go on."""
     client, value = state.clients[batch.client], batch.id + row
-    waiting = still_waiting(client.values.remaking.pop(value, ()))
+    waiting = not_ended(client.values.remaking.pop(value, ()))
     item = client.values.objects.get(value)
-    late = still_waiting(batch.waiters.pop(row, ()))
+    late = not_ended(batch.waiters.pop(row, ()))
     if item is not None:
         item.references += len(late)
     waiting += late
@@ -156,7 +156,7 @@ def fail_row(state: ClusterState, batch: Batch, row: int, record: Frame) -> list
     client, value = state.clients[batch.client], batch.id + row
     waiting: list[Row] = [*client.values.remaking.pop(value, ()), *batch.waiters.pop(row, ())]
     settle(state, client, batch, row)
-    return [Reread(client, value), *dependencies.fail_all(still_waiting(waiting), record)]
+    return [Reread(client, value), *dependencies.fail_all(not_ended(waiting), record)]
 
 
 def settle(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -> None:

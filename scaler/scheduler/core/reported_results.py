@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from scaler.errors import ProtocolError
 from scaler.protocol.failures import results_unreadable
 from scaler.protocol.messages import ERROR, LOST, STORED, VALUES_EACH, VALUES_LIST, TaskResult, u32
-from scaler.protocol.results import SpanResult, each_of
+from scaler.protocol.results import SpanResult, cut, each_of
 from scaler.scheduler.core import finishing, placement, retrying, stored_objects
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
@@ -28,32 +28,40 @@ def take(
     """
     place = AGENT + agent.number
     took: dict[Batch, tuple[int, int]] = {}
-    for span in spans:
-        batch = client.batches.get(span.batch)
-        if batch is None or span.hi > batch.rows:
-            if span.outcome == STORED:
-                ids = [span.batch + row for row in range(span.lo, span.hi)]
-                stored_objects.release_unknown(out, agent, client.number, ids)
+    for told in spans:
+        batch = client.batches.get(told.batch)
+        if batch is None or told.hi > batch.rows:
+            _release_unwanted(out, agent, client, told, ())
             continue
-        if not batch.are_in(span.lo, span.hi, place):
-            yield _take_back(out, agent, batch, span.lo, span.hi)
-            continue
-        if span.outcome == VALUES_LIST and (batch.keeps or batch.is_recomputing(span.lo, span.hi)):
-            try:
-                span = each_of(span)  # its values are needed one by one
-            except ProtocolError as problem:
-                yield _unreadable(state, out, agent, batch, span, str(problem), tries)
-                raise
-        if span.outcome <= ERROR or span.outcome == STORED:
-            rows, us = took.get(batch, (0, 0))
-            took[batch] = rows + span.hi - span.lo, us + span.duration
-        if span.outcome == LOST:
-            how = bytes(span.body).decode(errors="replace")
-            out.log("WARNING", f"{batch.function.name}[{batch.id + span.lo}]: {how}")
-        if span.outcome == LOST or (span.outcome == ERROR and batch.task.retries):
-            yield retrying.end_reported(state, out, agent, batch, span, tries)
+        if batch.are_in(told.lo, told.hi, place):
+            parts = [told]
+        elif batch.has_come_back:  # another scheduler has heard of some of these
+            spans_here = batch.spans_in(place, told.lo, told.hi)
+            _release_unwanted(out, agent, client, told, spans_here)
+            parts = cut(told, spans_here) if spans_here else []
         else:
-            yield finishing.finish(state, out, batch, span, agent)
+            _release_unwanted(out, agent, client, told, ())
+            yield _take_back(out, agent, batch, told.lo, told.hi)
+            continue
+        for span in parts:
+            if not batch.are_in(span.lo, span.hi, place):
+                continue  # ended with a part before
+            if span.outcome == VALUES_LIST and (batch.keeps or batch.is_recomputing(span.lo, span.hi)):
+                try:
+                    span = each_of(span)  # its values are needed one by one
+                except ProtocolError as problem:
+                    yield _unreadable(state, out, agent, batch, span, str(problem), tries)
+                    raise
+            if span.outcome <= ERROR or span.outcome == STORED:
+                rows, us = took.get(batch, (0, 0))
+                took[batch] = rows + span.hi - span.lo, us + span.duration
+            if span.outcome == LOST:
+                how = bytes(span.body).decode(errors="replace")
+                out.log("WARNING", f"{batch.function.name}[{batch.id + span.lo}]: {how}")
+            if span.outcome == LOST or (span.outcome == ERROR and batch.task.retries):
+                yield retrying.end_reported(state, out, agent, batch, span, tries)
+            else:
+                yield finishing.finish(state, out, batch, span, agent)
     for batch, (rows, us) in took.items():
         placement.learn_duration(agent, batch.function.learn(rows, us))
 
@@ -111,6 +119,19 @@ def _is_plain(batch: Batch, span: SpanResult, place: int) -> bool:
         and batch.are_in(span.lo, span.hi, place)
         and not batch.is_recomputing(span.lo, span.hi)
     )
+
+
+def _release_unwanted(
+    out: Outgoing, agent: AgentRecord, client: ClientRecord, span: SpanResult, wanted: Sequence[tuple[int, int]]
+) -> None:
+    """Rows ended of which nobody wants to hear, but for some: what they stored goes, unless it is known already."""
+    if span.outcome == STORED:
+        objects, first = client.values.objects, span.batch
+        unwanted = {first + row for row in range(span.lo, span.hi)}
+        unwanted.difference_update(first + row for lo, hi in wanted for row in range(lo, hi))
+        ids = sorted(value for value in unwanted if value not in objects)
+        if ids:
+            stored_objects.release_unknown(out, agent, client.number, ids)
 
 
 def _take_back(out: Outgoing, agent: AgentRecord, batch: Batch, lo: int, hi: int) -> list[Move]:

@@ -30,7 +30,7 @@ def route(state: ClusterState, move: Route) -> list[Move]:
 def is_special(state: ClusterState, batch: Batch, cause: int) -> bool:
     """Some of the rows that go for this cause may need another place than the queue."""
     client = state.clients[batch.client]
-    if client.values.lost or (batch.attempts is not None and batch.attempts.returns):
+    if batch.has_come_back or client.values.lost or (batch.attempts is not None and batch.attempts.returns):
         return True
     if cause != Cause.READY:
         return False
@@ -41,6 +41,8 @@ def is_special(state: ClusterState, batch: Batch, cause: int) -> bool:
 
 def _special(state: ClusterState, client: ClientRecord, batch: Batch, row: int, cause: int) -> Move | None:
     """The move of a row that does not just wait for any agent; None if it does."""
+    if batch.has_come_back and batch.missing is not None and batch.missing[row]:  # it knew what is not known here yet
+        return Hold(batch, row, [], cause)
     if client.values.lost:
         lost = lineage.lost_needs(client, batch, row)
         if lost:

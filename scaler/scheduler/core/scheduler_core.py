@@ -13,14 +13,17 @@ from typing import Any
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
+    Ack,
     BalanceRequest,
     BalanceResponse,
     ClientClear,
+    ClientReturn,
     ClientShutdown,
     DisconnectRequest,
     DisconnectResponse,
     Heartbeat,
     HeartbeatEcho,
+    Inventory,
     Message,
     ObjectAnnounce,
     ObjectGone,
@@ -39,7 +42,7 @@ from scaler.protocol.messages import (
     TaskResult,
     TaskRunning,
 )
-from scaler.protocol.results import spans_of
+from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import (
     admission,
     balancing,
@@ -49,9 +52,12 @@ from scaler.scheduler.core import (
     peers,
     placement,
     reading,
+    rebuilding,
     recomputing,
     reported_results,
     retrying,
+    returning,
+    settling,
     store_choice,
     stored_objects,
     withdrawing,
@@ -103,6 +109,7 @@ class SchedulerCore:
             ObjectRequest: self._object_request,
             StoreRequest: self._store_request,
             Heartbeat: self._client_heartbeat,
+            ClientReturn: lambda client, message: None,  # it had nothing to come back with
             DisconnectRequest: self._client_leaves,
             ClientShutdown: self._client_shutdown,
             ClientClear: self._client_clear,
@@ -119,6 +126,7 @@ class SchedulerCore:
             ObjectMissing: self._object_missing,
             ObjectResponse: self._object_response,
             Heartbeat: self._agent_heartbeat,
+            Inventory: self._inventory,
             DisconnectRequest: self._agent_leaves,
         }
 
@@ -129,13 +137,18 @@ class SchedulerCore:
         state.now = now
         for event in events:
             if isinstance(event, Received):
-                self._received(event.number, event.message)
+                self._received(event.number, event.message, event.ack)
             elif isinstance(event, Joined):
-                self._run(peers.join(state, self._out, event.number, event.hello, self._limits.retries_on_loss))
+                limits, number = self._limits, event.number
+                moves = peers.join(state, self._out, number, event.hello, limits.retries_on_loss, limits.agent_timeout)
+                self._run(moves)
+                self._next_check = None  # it may have to be waited for
             elif isinstance(event, Lost):
                 self._lost(event.number, event.reason)
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
+        if state.returning:
+            self._attend_to_returning()
         if state.unsorted:
             placement.sort_agents(state)
         if state.queues:
@@ -143,7 +156,7 @@ class SchedulerCore:
                 self._worklist.share_out()
             except IllegalMove as error:
                 self._contain(error)
-        for agent, rows, slots in balancing.begin_recalls(state):
+        for agent, rows, slots in () if state.returning else balancing.begin_recalls(state):
             self._out.send(agent.number, BalanceRequest(rows, slots if slots > 1 else 0))
         self._plan_wake()
         effects = self._out.flush(state)
@@ -169,11 +182,16 @@ class SchedulerCore:
         story = self.stories.of(error.batch.client, error.batch.id, error.row)
         self._run(defects.end_batch(self.state, self._out, error, story))
 
-    def _received(self, number: int, message: Message) -> None:
-        client = self.state.clients.get(number)
+    def _received(self, number: int, message: Message, ack: int = 0) -> None:
+        state = self.state
+        client = state.clients.get(number)
         try:
             if client is not None:
-                client.seen = self.state.now
+                client.seen = state.now
+                if ack > client.settling.received:
+                    settling.acknowledge(state, client, ack)
+                if type(message) is Ack or (state.returning and returning.put_aside(state, number, message)):
+                    return
                 of_client = self._of_client.get(type(message))
                 if of_client is not None:
                     moves = of_client(client, message)
@@ -181,10 +199,12 @@ class SchedulerCore:
                         self._worklist.run(moves)
                     return
             else:
-                agent = self.state.agents.get(number)
+                agent = state.agents.get(number)
                 if agent is None:
                     return  # gone already; its session is refused by the shell
-                agent.seen = self.state.now
+                agent.seen = state.now
+                if type(message) is Ack or (state.returning and returning.put_mail_aside(state, agent, message)):
+                    return
                 of_agent = self._of_agent.get(type(message))
                 if of_agent is not None:
                     moves = of_agent(agent, message)
@@ -210,6 +230,43 @@ class SchedulerCore:
             return
         self._out.effects.append(Forget(number, reason, is_told))
 
+    # ---- after another scheduler -----------------------------------------------------------------------------------
+    def _attend_to_returning(self) -> None:
+        """Put together the work of clients of which all is known; give up those that don't come."""
+        state = self.state
+        returning.give_up_absent(state, self._out)
+        for number in returning.complete(state):
+            client = state.clients[number]
+            try:
+                self._rebuild(client)
+            except ProtocolError as problem:
+                self._lost(number, f"sent {problem}", is_told=True)
+                continue
+            self._out.log("INFO", f"client {number} ({client.name}) goes on with {client.outstanding} rows")
+
+    def _rebuild(self, client: ClientRecord) -> None:
+        state = self.state
+        work = rebuilding.Rebuilding(state, self._out, client)
+        work.restore_ended()
+        for i, message in enumerate(work.messages):
+            if client.number not in state.clients:
+                return  # it said what can't be
+            if type(message) is Task and i < work.repeated:
+                self._check_task(client, message)
+                self._run(work.admit(message))
+            else:
+                self._received(client.number, message)
+                if type(message) is ObjectAnnounce:
+                    work.find_copies(message.ids)
+        for agent, span in work.results:
+            try:
+                self._take_results(agent, client, [span])
+            except ProtocolError as problem:
+                self._lost(agent.number, f"sent {problem}", is_told=True)
+        for number, letter in work.mail:
+            self._received(number, letter)
+        work.release_rest()
+
     # ---- time ------------------------------------------------------------------------------------------------------
     def _plan_wake(self) -> None:
         state = self.state
@@ -217,6 +274,9 @@ class SchedulerCore:
             self._next_check = None
         elif self._next_check is None:
             self._next_check = state.now + min(self._limits.client_timeout, self._limits.agent_timeout) / 4
+            deadline = state.returning.next_deadline
+            if deadline is not None:
+                self._next_check = min(self._next_check, max(deadline, state.now))
             self._out.effects.append(WakeAt(self._next_check))
 
     def _check_liveness(self) -> None:
@@ -239,15 +299,16 @@ class SchedulerCore:
             placement.resize(state, agent, message.workers, message.full)
             if state.facts.wanted:
                 state.facts.tell(WorkersChanged(agent.number, message.workers, message.full))
+        if agent.leftovers:
+            rebuilding.release_leftovers(state, agent)
+        settled = settling.take_message(agent)
+        if settled is not None:
+            self._out.send(agent.number, settled)
         self._out.send(agent.number, HeartbeatEcho(message.clock, state.workers))
 
     # ---- what clients say ------------------------------------------------------------------------------------------
     def _task(self, client: ClientRecord, task: Task) -> list[Move]:
-        if task.spans.tolist() != [0, task.rows]:
-            raise ProtocolError("a Task that is not a whole batch")
-        if task.batch in client.remembered:
-            raise ProtocolError("a Task with the id of one that has ended")
-        task.client = client.number
+        self._check_task(client, task)
         if task.capabilities or task.threads:
             demand = task.capabilities, task.threads or 1
             if not placement.can_ever_run(self.state, demand):
@@ -255,6 +316,13 @@ class SchedulerCore:
                     "WARNING", f"{task.name} needs {demand_words(demand)}, which no agent has yet: its rows wait"
                 )
         return admission.admit(self.state, client, task)
+
+    def _check_task(self, client: ClientRecord, task: Task) -> None:
+        if task.spans.tolist() != [0, task.rows]:
+            raise ProtocolError("a Task that is not a whole batch")
+        if task.batch in client.remembered:
+            raise ProtocolError("a Task with the id of one that has ended")
+        task.client = client.number
 
     def _task_cancel(self, client: ClientRecord, message: TaskCancel) -> list[Move]:
         return withdrawing.cancel(self.state, self._out, client, message)
@@ -301,11 +369,17 @@ class SchedulerCore:
         if client is None:
             return  # it left while this was on the way; its rows are accounted for
         spans = list(spans_of(message))
+        self._out.note_results(client, agent)
         if not reported_results.forward(self.state, self._out, agent, client, message, spans):
-            tries = self._limits.retries_on_loss
-            for moves in reported_results.take(self.state, self._out, agent, client, spans, tries):
-                self._run(moves)
+            self._take_results(agent, client, spans)
         self._answer_withdrawals(agent)
+
+    def _take_results(self, agent: AgentRecord, client: ClientRecord, spans: list[SpanResult]) -> None:
+        if agent.number not in self.state.agents or client.number not in self.state.clients:
+            return  # it said what can't be, just before
+        tries = self._limits.retries_on_loss
+        for moves in reported_results.take(self.state, self._out, agent, client, spans, tries):
+            self._run(moves)
 
     def _task_begun(self, agent: AgentRecord, message: TaskBegun) -> None:
         withdrawing.forward_begun(self.state, self._out, agent, message)
@@ -348,6 +422,10 @@ class SchedulerCore:
             if client is not None:
                 reason = message.reason if outcome else None
                 self._run(reading.take_response(self.state, self._out, agent, client, value, reason, tries))
+
+    def _inventory(self, agent: AgentRecord, message: Inventory) -> None:
+        returning.take_inventory(self.state, self._out, agent, message, self._limits.client_timeout)
+        self._next_check = None  # its clients may have to be waited for
 
     def _agent_leaves(self, agent: AgentRecord, message: DisconnectRequest) -> None:
         self._lost(agent.number, "it said goodbye")

@@ -63,5 +63,6 @@ def _offer(out: Outgoing, client: ClientRecord, agents: list[AgentRecord]) -> No
         tuple(agent.host.token for agent in agents),
         tuple(agent.host.data for agent in agents),
     )
-    client.agents.update(offers.agents)  # it may write there, and be gone before it says so
+    for agent in agents:  # it may write there, and be gone before it says so
+        out.meet(client, agent)
     out.send(client.number, offers)

@@ -29,7 +29,7 @@ def take_from_client(
     adopted: dict[AgentRecord, ObjectAnnounce] = {}
     for object_id, kind, body in zip(message.ids, message.kinds, message.bodies, strict=True):
         if kind == STORED_OBJECT:
-            moves += _take_place(state, client, object_id, bytes(body), adopted, tries)
+            moves += _take_place(state, out, client, object_id, bytes(body), adopted, tries)
         elif kind == FAILED:
             moves += admission.take_refusal(client, object_id, body)
         else:
@@ -41,6 +41,7 @@ def take_from_client(
 
 def _take_place(
     state: ClusterState,
+    out: Outgoing,
     client: ClientRecord,
     object_id: int,
     place: bytes,
@@ -56,6 +57,7 @@ def _take_place(
             del failures[object_id]
             return admission.take_refusal(client, object_id, sent_nowhere(object_id).encode())
     if agent is not None:
+        out.meet(client, agent)
         adoption = adopted.setdefault(agent, ObjectAnnounce(client=client.number))
         adoption.ids.append(object_id)
         adoption.kinds.append(STORED_OBJECT)

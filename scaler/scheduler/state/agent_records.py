@@ -8,6 +8,9 @@ from typing import NamedTuple
 from scaler.common.records import record
 from scaler.scheduler.state.batch_records import Batch
 
+#: the number of the agent in the scheduler's own process; it ends with its scheduler, and so keeps nothing for another
+LOCAL_AGENT = 1
+
 
 class Host(NamedTuple):
     """Where an agent runs, and how others get at its store."""
@@ -104,6 +107,12 @@ class AgentRecord:
     #: spans given to it in this step, to be sent at its end; filled by `transitions.py`
     unsent: dict[Batch, list[tuple[int, int]]] = field(default_factory=dict)
     withdrawals: list[Withdrawal] = field(default_factory=list)
+    #: number of a client -> how many messages of results have reached it; to be told to the agent
+    settled: dict[int, int] = field(default_factory=dict)
+    #: (client, batch) of batches that are over, to be told to it
+    over: list[tuple[int, int]] = field(default_factory=list)
+    #: number of a client -> (id, bytes) of what it has since another scheduler, and only rows may need that it has, too
+    leftovers: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     #: agents whose data addresses it was told
     introduced: set[int] = field(default_factory=set)
     #: number of an agent that it could not fetch objects from -> when, seconds

@@ -113,6 +113,10 @@ class Batch:
     missing: array[int] | None = None
     #: row -> rows, of this and other batches, that wait for its value
     waiters: dict[int, list[Row]] = field(default_factory=dict)
+    #: numbers of the agents that keep how its rows ended until it is over
+    kept_at: set[int] = field(default_factory=set)
+    #: it was admitted by another scheduler before: its rows may be at agents though they wait for something here
+    has_come_back: bool = False
     #: None while nothing went wrong
     attempts: Attempts | None = None
     #: None while no value of its rows was stored
@@ -176,6 +180,9 @@ def lineage_of(batch: Batch) -> Lineage:
     return batch.lineage
 
 
-def still_waiting(rows: list[Row] | tuple[Row, ...]) -> list[Row]:
-    """Those of these rows that have not ended meanwhile."""
-    return [(batch, row) for batch, row in rows if batch.place[row] == WAITING]
+def not_ended(rows: list[Row] | tuple[Row, ...]) -> list[Row]:
+    """Those of these rows, which waited for something, that have not ended meanwhile.
+
+    They still wait; or agents have them since before this scheduler, and know already what they need.
+    """
+    return [(batch, row) for batch, row in rows if batch.place[row] != DONE]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from scaler.common.records import record
@@ -54,6 +55,28 @@ class ClientValues:
 
 
 @record
+class GraphBatches:
+    """The batches of a graph, of whose rows agents keep how they ended until all are over."""
+
+    known: int = 0
+    over: list[Batch] = field(default_factory=list)
+
+
+@record
+class Settling:
+    """Which results of agents have reached a client, with all that followed from them."""
+
+    #: number of an agent -> messages of results that it has sent of the client's rows
+    results: dict[int, int] = field(default_factory=dict)
+    #: the same of this step alone
+    fresh: dict[int, int] = field(default_factory=dict)
+    #: (how many messages the client has to have received, number of the agent, how many of its are settled then)
+    unsettled: deque[tuple[int, int, int]] = field(default_factory=deque)
+    #: messages that the client has received
+    received: int = 0
+
+
+@record
 class ClientReads:
     """Stored objects that a client wants to read."""
 
@@ -77,6 +100,8 @@ class ClientRecord:
     boot_id: str
     #: time of its last message, seconds
     seen: float
+    #: its own number of its session
+    session: int = 0
     #: id -> batch with rows that have not ended
     batches: dict[int, Batch] = field(default_factory=dict)
     #: id -> batch whose rows have all ended, kept since what they made may be lost
@@ -87,5 +112,8 @@ class ClientRecord:
     reads: ClientReads = field(default_factory=ClientReads)
     #: rows that have not ended; written by `transitions.py` alone
     outstanding: int = 0
-    #: numbers of the agents that were ever sent something of it
+    #: id of a graph's first row -> how many of its batches are known, and those that are over
+    graphs: dict[int, GraphBatches] = field(default_factory=dict)
+    settling: Settling = field(default_factory=Settling)
+    #: numbers of the agents that may have something of it; they and it know that
     agents: set[int] = field(default_factory=set)

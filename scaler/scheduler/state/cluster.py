@@ -12,6 +12,7 @@ from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster_facts import Fact
 from scaler.scheduler.state.flavours import Flavour
 from scaler.scheduler.state.ready_queues import ReadyQueues
+from scaler.scheduler.state.returning_records import ReturningPeers
 
 
 @record
@@ -65,6 +66,8 @@ class ClusterState:
     flavours: dict[frozenset[str], Flavour] = field(default_factory=dict)
     #: what rows ask for -> the flavours that have it, as far as asked for since a flavour was added
     matching: dict[Demand, list[Flavour]] = field(default_factory=dict)
+    #: of another scheduler's, as long as their work is not put together
+    returning: ReturningPeers = field(default_factory=ReturningPeers)
     #: of clients that are gone
     ended: EndedRows = field(default_factory=EndedRows)
     #: what is told of changes, to whoever subscribed

@@ -36,6 +36,7 @@ class Cause(IntEnum):
     CANCELLED = 11
     CLAIMED = 12
     RECOMPUTED = 13
+    RETURNED = 14
 
     @property
     def words(self) -> str:
@@ -58,6 +59,7 @@ _WORDS = {
     Cause.CANCELLED: "cancelled",
     Cause.CLAIMED: "the task that waits for it runs it",
     Cause.RECOMPUTED: "its stored value is lost and needed: it is computed again",
+    Cause.RETURNED: "so it was at another scheduler",
 }
 
 #: what takes rows from an agent without ending them
@@ -73,8 +75,8 @@ _BACK = (
 #: (from, to) -> the causes for which rows may move so; anything else is a defect of the scheduler
 TRANSITIONS: dict[tuple[str, str], tuple[Cause, ...]] = {
     ("waiting", "queued"): (Cause.READY,),
-    ("waiting", "agent"): (Cause.READY,),
-    ("waiting", "done"): (Cause.FAILED, Cause.CANCELLED, Cause.CLAIMED),
+    ("waiting", "agent"): (Cause.READY, Cause.RETURNED),
+    ("waiting", "done"): (Cause.FAILED, Cause.CANCELLED, Cause.CLAIMED, Cause.RETURNED),
     ("queued", "agent"): (Cause.PLACED,),
     ("queued", "waiting"): (Cause.INPUT_LOST,),
     ("queued", "done"): (Cause.CANCELLED, Cause.CLAIMED),
@@ -128,6 +130,13 @@ def place(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecor
     _put_at(state, batch, lo, hi, agent)
 
 
+def take_up(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
+    """Rows are at an agent already, since before this scheduler."""
+    _take_out(state, batch, lo, hi, AGENT + agent.number, _AT_AGENT, Cause.RETURNED)
+    _count_at(batch, lo, hi, agent)
+    state.unsorted[agent] = None
+
+
 def place_queued(state: ClusterState, ready: SpanQueue[Batch], rows: int, agent: AgentRecord) -> tuple[Batch, int, int]:
     """The next rows of a queue, at most so many and of one batch, are given to an agent. IndexError if it is empty."""
     batch, lo, hi = ready.take(rows)
@@ -155,7 +164,7 @@ def end(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> None
     rows, function = hi - lo, batch.function
     batch.left -= rows
     state.clients[batch.client].outstanding -= rows
-    if cause == Cause.FINISHED:
+    if cause in (Cause.FINISHED, Cause.RETURNED):
         function.finished += rows
     elif cause == Cause.FAILED:
         function.failed += rows
@@ -243,6 +252,16 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
 
 def _put_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     """Count rows at an agent, and have them sent at the end of the step."""
+    _count_at(batch, lo, hi, agent)
+    spans = agent.unsent.get(batch)
+    if spans is None:
+        agent.unsent[batch] = [(lo, hi)]
+    else:
+        spans.append((lo, hi))
+    state.touched.setdefault(agent)
+
+
+def _count_at(batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     load, number = agent.load, agent.number
     load.outstanding += (hi - lo) * batch.slots
     if batch.is_special:
@@ -251,12 +270,6 @@ def _put_at(state: ClusterState, batch: Batch, lo: int, hi: int, agent: AgentRec
         load.unyielding = set()
     batch.at[number] = batch.at.get(number, 0) + hi - lo
     agent.batches.setdefault(batch)
-    spans = agent.unsent.get(batch)
-    if spans is None:
-        agent.unsent[batch] = [(lo, hi)]
-    else:
-        spans.append((lo, hi))
-    state.touched.setdefault(agent)
 
 
 def _count_special(load: Load, batch: Batch, rows: int) -> None:

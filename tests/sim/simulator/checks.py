@@ -81,6 +81,7 @@ def check_empty(core: SchedulerCore, agents: dict[str, AgentCore]) -> None:
     require(not state.clients, f"the scheduler has clients {list(state.clients)}")
     require(not state.queues.rows and len(state.queues.items()) <= 16, f"the scheduler has {state.queues.rows} queued")
     require(core._out.is_empty and not state.touched, "the scheduler has something to send")
+    require(not state.returning and not state.returning.holdings, "the scheduler waits for somebody to come back")
     for agent in state.agents.values():
         require(
             not agent.holdings.keys and not agent.batches and not agent.load.outstanding,
@@ -101,6 +102,8 @@ def check_empty(core: SchedulerCore, agents: dict[str, AgentCore]) -> None:
             f"{name} waits for {withdrawals.withdrawing}, for {withdrawals.rows_to_return} rows to return, "
             "or has something to say",
         )
+        unsettled = state.unsettled
+        require(unsettled.is_empty and not unsettled.sessions, f"{name} keeps what it said of clients that are gone")
         for worker in pool.records.values():
             require(
                 not worker.dispatches and not worker.objects,

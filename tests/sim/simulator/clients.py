@@ -76,10 +76,11 @@ class SimClient(Process):
         """Like `Link._run`."""
         for heard in self.line.receive(items):
             if isinstance(heard, Established):
-                if not heard.resumed:
+                if not (heard.resumed or heard.returned):
                     self._offers = {}
                     self._to_restore.clear()
-                self._handle(ev.Welcomed(heard.resumed, heard.welcome.heartbeat, heard.welcome.workers))
+                welcome = heard.welcome
+                self._handle(ev.Welcomed(heard.resumed, welcome.heartbeat, welcome.workers, heard.returned))
                 if not heard.resumed:
                     self._handle(ev.Request(StoreRequest()))
                 self._begun = True
@@ -118,7 +119,7 @@ class SimClient(Process):
                 self._offers = dict(zip(effect.message.agents, effect.message.paths, strict=True))
             elif isinstance(effect, ev.StoresRenewed):
                 for job in self.reading.values():
-                    job.renewed = True
+                    job.renewed = job.renewed or not effect.kept
                     self._read(job)
             elif isinstance(effect, ev.RestoreObjects):
                 self._to_restore += [announce.source for announce in effect.objects]

@@ -37,6 +37,7 @@ MIXES = {
         Mix("agents", kill_agent=2, stop_agent=2, leave_agent=1, kill_worker=2, snap=2, local_agent=False),
         Mix("clients", stop_client=1.5, kill_client=1.5, leave_client=1, snap=2, kill_worker=1),
         Mix("scheduler", stop_scheduler=1, kill_scheduler=1, snap=1, local_agent=False),
+        Mix("restarts", kill_scheduler=3, local_agent=False),
         Mix("threads", threads=0.3, wild=0.3),
         Mix("threads and faults", threads=0.2, kill_worker=4, bad_starts=0.1, snap=2, stop_agent=1, kill_agent=1),
         Mix(

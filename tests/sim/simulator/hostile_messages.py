@@ -32,6 +32,8 @@ class Hostile:
             m.ObjectAnnounce: self._announcement,
             m.ObjectFetch: self._fetch,
             m.ObjectResponse: self._response,
+            m.Inventory: self._inventory,
+            m.Settled: self._settled,
             m.Neighbours: lambda: m.Neighbours(m.u32([self._peer()]), ("tcp://h:1",)),
             m.StoreOffers: lambda: m.StoreOffers(m.u32([self._peer()]), ("/s",), ("b",), ("t",)),
         }
@@ -61,6 +63,10 @@ class Hostile:
             return random.choice(list(m.Role))
         if name == "encodings":
             return m.u8([0])
+        if name in ("agents", "added", "removed"):
+            return self._peers_of(self._few())
+        if name == "ids":
+            return self._ids_of(self._few())
         if "Spans" in kind:
             return self._spans(m.Spans)
         if "Objects" in kind:
@@ -140,6 +146,8 @@ class Hostile:
             task.wanted = m.u8([random.randrange(2) for _ in range(rows)])
             task.graph = self._id()
         if random.random() < 0.2:
+            task.ended = m.u32([0, random.choice([1, rows])])
+        if random.random() < 0.2:
             task.stored, task.stored_sizes, task.holder_counts, task.holders = self._holders()
         objects = self._few()
         task.objects = self._ids_of(objects)
@@ -170,6 +178,16 @@ class Hostile:
         kinds = [self._random.randrange(m.STORED_OBJECT + 1) for _ in self._few()]
         bodies = [m.PLACE.pack(self._id(), self._peer()) if kind == m.STORED_OBJECT else b"object" for kind in kinds]
         return m.ObjectAnnounce(self._ids_of(range(len(kinds))), m.u8(kinds), bodies, self._peer())
+
+    def _inventory(self) -> m.Inventory:
+        rows, things = self._spans(m.Spans), m.Objects(*self._names())
+        clients = sorted({*rows.clients, *things.clients, self._peer()})
+        sizes = [self._random.choice([0, 100, 2**64 - 1]) for _ in things.ids]
+        return m.Inventory(m.u32(clients), m.u64([self._id() for _ in clients]), rows, things, m.u64(sizes))
+
+    def _settled(self) -> m.Settled:
+        clients, over = self._peers_of(self._few()), self._peers_of(self._few())
+        return m.Settled(clients, self._ids_of(range(len(clients))), over, self._ids_of(range(len(over))))
 
     def _fetch(self) -> m.ObjectFetch:
         ids, *rest = self._holders()

@@ -37,7 +37,7 @@ class Host(Process):
         total = self.world.random.choice((20_000_000, 100_000_000, 1 << 40))
         #: bytes of values that a worker may keep
         self.live_limit = self.world.random.choice((0, 1_000_000, 1 << 40))
-        self.core = AgentCore(workers, AgentLimits(total), strict=True)
+        self.core = AgentCore(workers, AgentLimits(total), strict=True, may_return=kind is not None)
         self._mirror = AgentMirror(self.core.state)
         self.store = SimStore(self)
         self.workers: dict[int, SimWorker] = {}
@@ -81,7 +81,7 @@ class Host(Process):
         events: list[Any] = []
         for heard in self.line.receive(items):
             if isinstance(heard, Established):
-                events.append(ev.Welcomed(heard.resumed, HEARTBEAT, heard.welcome.number))
+                events.append(ev.Welcomed(heard.resumed, HEARTBEAT, heard.welcome.number, heard.returned))
             else:
                 events.append(ev.FromScheduler(heard))
         events += [item[1] for item in items if item[0] == "worker"]

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from scaler.protocol import messages as m
+from scaler.protocol.codes import MAX_NUMBER
 
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
@@ -107,6 +108,8 @@ def tasks(draw: Any) -> m.Task:
         task.wanted = m.u8(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)))
         task.graph = draw(U64)
     if draw(st.booleans()):
+        task.ended = m.u32([0, 1])
+    if draw(st.booleans()):
         task.stored, task.stored_sizes, task.holder_counts, task.holders = draw(holders())
     others = draw(st.lists(BYTES, max_size=3))
     task.objects = m.u64(draw(st.lists(U64, min_size=len(others), max_size=len(others))))
@@ -147,7 +150,34 @@ def announcements(draw: Any) -> m.ObjectAnnounce:
     return m.ObjectAnnounce(ids, m.u8(kinds), bodies, draw(U32))
 
 
+@st.composite
+def inventories(draw: Any) -> m.Inventory:
+    rows, things = draw(spans()), draw(objects(m.Objects))
+    clients = sorted({*rows.clients, *things.clients, *draw(st.lists(U32, max_size=2))})
+    n, sizes = len(clients), len(things.ids)
+    sessions = draw(st.lists(U64, min_size=n, max_size=n))
+    return m.Inventory(
+        m.u32(clients), m.u64(sessions), rows, things, m.u64(draw(st.lists(U64, min_size=sizes, max_size=sizes)))
+    )
+
+
+@st.composite
+def settled(draw: Any) -> m.Settled:
+    clients, over = draw(st.lists(U32, max_size=FEW)), draw(st.lists(U32, max_size=FEW))
+    n, batches = len(clients), len(over)
+    return m.Settled(
+        m.u32(clients), m.u64(draw(st.lists(U64, min_size=n, max_size=n))),
+        m.u32(over), m.u64(draw(st.lists(U64, min_size=batches, max_size=batches))),
+    )  # fmt: skip
+
+
 NUMBERS = {"protocol": st.integers(0, 2**16 - 1), "stream": st.integers(0, 255), "workers": st.integers(0, 100_000)}
+NUMBERS["number"] = st.integers(0, MAX_NUMBER - 1)
+COLUMNS = {
+    "encodings": st.lists(st.integers(0, 255), max_size=3).map(m.u8),
+    **dict.fromkeys(("agents", "added", "removed"), st.lists(U32, max_size=3).map(m.u32)),
+    "ids": st.lists(U64, max_size=3).map(m.u64),
+}
 U64_FIELDS = {"session", "epoch", "received", "limit", "row", "memory", "stored"}
 BY_TYPE = {
     "str": TEXT,
@@ -164,8 +194,8 @@ def plain(cls: type[m.Message]) -> st.SearchStrategy[m.Message]:
         kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", str(item.type))
         if item.name == "role":
             strategies[item.name] = st.sampled_from(list(m.Role))
-        elif item.name == "encodings":
-            strategies[item.name] = st.lists(st.integers(0, 255), max_size=3).map(m.u8)
+        elif item.name in COLUMNS:
+            strategies[item.name] = COLUMNS[item.name]
         elif str(item.type).startswith("tuple"):
             strategies[item.name] = BY_TYPE["tuple[str, ...]"]
         elif kind == "Spans":
@@ -188,6 +218,8 @@ def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
         m.ObjectResponse: responses(),
         m.Neighbours: neighbours(),
         m.StoreOffers: offers(),
+        m.Inventory: inventories(),
+        m.Settled: settled(),
     }
     if cls in special:
         return special[cls]

@@ -22,6 +22,8 @@ from scaler.protocol.messages import (
     TOGETHER,
     VALUES_EACH,
     VALUES_LIST,
+    AgentsInUse,
+    ClientIntroduction,
     Hello,
     Message,
     ObjectAnnounce,
@@ -129,6 +131,16 @@ class FakeScheduler:
         """An agent joins."""
         return self._join(hello("agent", f"agent-{self._last + 1}", workers, capabilities, boot_id, "/store"))
 
+    def come_back(self, role: str, at: int, session: int = 7, **more: Any) -> int:
+        """A client or agent joins that has kept the number it had at another scheduler."""
+        made = hello(role, f"{role}-{at}", 2 if role == "agent" else 0, (), "here", "/store" if role == "agent" else "")
+        made.session, made.number, made.epoch = session, at, 1
+        for name, value in more.items():
+            setattr(made, name, value)
+        self._last = max(self._last, at)
+        self.handle(se.Joined(at, made))
+        return at
+
     def store(self) -> int:
         """The store beside the scheduler joins."""
         return self._join(hello("store", "store", 0, (), "scheduler", "/beside"))
@@ -153,9 +165,11 @@ class FakeScheduler:
         self.handle(se.Tick())
 
     def heard(self, number: int, kind: type[Message] | None = None) -> list[Any]:
-        """What a peer was sent since the last time; of one kind if that is asked for."""
+        """What a peer was sent since the last time; of one kind if that is asked for, or else without introductions."""
         messages = self._sent.pop(number, [])
-        return [message for message in messages if kind is None or type(message) is kind]
+        if kind is None:
+            return [message for message in messages if type(message) not in (AgentsInUse, ClientIntroduction)]
+        return [message for message in messages if type(message) is kind]
 
     def placed(self, agent: int) -> list[Span]:
         """The rows that an agent was given since the last time."""

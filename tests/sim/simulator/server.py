@@ -7,7 +7,7 @@ from scaler.cluster.local_agent import LocalAgentShell
 from scaler.errors import ProtocolError
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
-from scaler.protocol.hello import hello_of
+from scaler.protocol.hello import NUMBERS, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
@@ -56,7 +56,8 @@ class Server(Process):
             world.random.getrandbits(63) | 1, PROTOCOL_VERSION, limits.protected, 1.0,
             limits.client_timeout, limits.agent_timeout, 1 << 30,
         )  # fmt: skip
-        self._composition = Composition(self.core, Acceptor(terms, first_number=LOCAL_AGENT + 1))
+        first = LOCAL_AGENT + 1 + world.random.getrandbits(20) * NUMBERS
+        self._composition = Composition(self.core, Acceptor(terms, LOCAL_AGENT, first))
         self.local: Host | None = None
         self._hosted: LocalAgentShell | None = None
         network.server = self

@@ -1,0 +1,213 @@
+"""The work of a client that came from another scheduler is put together: from what it says again, and what agents have.
+
+Its rows are admitted as if they were new, and then moved to where they are: those that have ended for their client are
+done, those that agents have are there. What agents said since is taken as if it came now, so rows end whose results the
+last scheduler did not pass on. The others run.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from scaler.protocol.messages import ClientReturn, Message, Task, TaskResult
+from scaler.protocol.results import SpanResult, spans_of
+from scaler.scheduler.core import admission, dependencies, lifetimes
+from scaler.scheduler.core.moves import Move, Route
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state import transitions
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import DONE, WAITING, Batch, lineage_of
+from scaler.scheduler.state.client_records import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.object_records import ObjectRecord
+from scaler.scheduler.state.returning_records import Holding
+from scaler.scheduler.state.transitions import Cause
+
+#: of a value that no store has: its size is not known here
+LOST_SIZE = 1
+
+
+class Rebuilding:
+    """One client's work, while it is put together."""
+
+    def __init__(self, state: ClusterState, out: Outgoing, client: ClientRecord) -> None:
+        self._state = state
+        self._client = client
+        returning = state.returning
+        record = returning.clients.pop(client.number)
+        #: what it has said, and what agents have said of it
+        self.messages = record.messages
+        self.mail: list[tuple[int, Message]] = returning.mail.pop(client.number, [])
+        #: how rows have ended of which agents have told, in the order of their ids: what they need has ended before
+        self.results: list[tuple[AgentRecord, SpanResult]] = []
+        holdings: dict[int, Holding] = returning.holdings.pop(client.number, {})
+        #: batch -> rows [lo, hi) and the agent that has them
+        self._rows: dict[int, list[tuple[int, int, AgentRecord]]] = {}
+        #: id -> the agents that have it, and its size
+        self._objects: dict[int, tuple[list[AgentRecord], int]] = {}
+        for number, holding in holdings.items():
+            agent = state.agents[number]
+            out.meet(client, agent)
+            for batch, lo, hi in holding.rows:
+                self._rows.setdefault(batch, []).append((lo, hi, agent))
+            for object_id, size in holding.objects:
+                self._objects.setdefault(object_id, ([], size))[0].append(agent)
+        for number, message in self.mail:
+            if type(message) is TaskResult:
+                out.note_results(client, state.agents[number])
+                self.results += [(state.agents[number], span) for span in spans_of(message)]
+        self.mail = [letter for letter in self.mail if type(letter[1]) is not TaskResult]
+        self.results.sort(key=lambda result: result[1].batch + result[1].lo)
+        at = next(i for i, message in enumerate(self.messages) if type(message) is ClientReturn)
+        #: messages that the client says again; behind them are new ones
+        self.repeated = at
+        marker = self.messages[at]
+        assert isinstance(marker, ClientReturn)
+        batches = [message for message in self.messages[:at] if type(message) is Task]
+        self._rows_of = {task.batch: task.rows for task in batches}
+        self._starts = sorted(self._rows_of)
+        #: stored values that it does not refer to and that rows may need; held until all is together
+        self._found: list[int] = []
+        #: stored values of its rows that it refers to
+        self._referenced = set(marker.ids)
+        #: those and all that agents have, ascending
+        self._stored = sorted(self._referenced | self._objects.keys())
+
+    # ---- batches ---------------------------------------------------------------------------------------------------
+    def admit(self, task: Task) -> list[Move]:
+        """Take a batch that the client says again."""
+        state, client = self._state, self._client
+        if task.batch in client.batches:
+            return []
+        batch, failures = admission.enter(state, client, task)
+        for lo, hi in zip(task.ended[::2], task.ended[1::2], strict=True):
+            transitions.end(state, batch, lo, hi, Cause.RETURNED)
+        self._restore_values(batch)
+        held = self._rows.pop(batch.id, [])
+        if batch.keeps or task.retries:
+            batch.kept_at.update(agent.number for _, _, agent in held)
+        moves: list[Move] = []
+        if task.dependencies:
+            there = bytearray(batch.rows)
+            self._find_needs(task)
+            for lo, hi, _ in held:
+                there[lo:hi] = b"\x01" * (min(hi, batch.rows) - lo)
+            moves, more = dependencies.await_needs(state, client, batch, there)
+            failures += more
+        for lo, hi, agent in held:
+            for a, b in batch.spans_in(WAITING, lo, min(hi, batch.rows)):
+                transitions.take_up(state, batch, a, b, agent)
+        batch.has_come_back = True
+        if not batch.left:
+            lifetimes.end_batch(state, client, batch)
+            return moves
+        moves += [failure for failure in failures if batch.place[failure.row] == WAITING]
+        return moves + [
+            Route(batch, lo, hi, Cause.READY, front=False) for lo, hi in dependencies.ready(batch, failures)
+        ]
+
+    def _find_needs(self, task: Task) -> None:
+        """Stored values that rows need, of batches that have ended: they need not be asked for."""
+        objects = self._client.values.objects
+        for value in set(task.dependencies):
+            if value in objects or value not in self._objects or self._is_repeated(value):
+                continue
+            agents, size = self._objects[value]
+            if size:
+                del self._objects[value]
+                self._store(value, size, agents, 1, True)
+                self._found.append(value)
+
+    def _restore_values(self, batch: Batch) -> None:
+        """Stored values of rows that have ended are objects, as far as the client or other rows need them."""
+        task = batch.task
+        first = bisect_left(self._stored, batch.id)
+        for value in self._stored[first : bisect_left(self._stored, batch.id + batch.rows, first)]:
+            row = value - batch.id
+            if batch.place[row] != DONE:
+                continue
+            agents, size = self._objects.pop(value, ([], LOST_SIZE))
+            held = value in self._referenced
+            references = held + (task.uses[row] if task.uses else 0)
+            if not size or not references:
+                self._objects[value] = agents, size
+                continue
+            self._store(value, size, agents, references, held, (batch, row))
+            lineage_of(batch).references += 1
+            self._referenced.discard(value)
+
+    def _store(
+        self,
+        value: int,
+        size: int,
+        agents: list[AgentRecord],
+        references: int,
+        held: bool,
+        source: tuple[Batch, int] | None = None,
+    ) -> None:
+        values = self._client.values
+        reserved = source is not None and bool(source[0].task.uses)
+        item = ObjectRecord(b"", references, held, reserved, size=size, source=source)
+        values.objects[value] = item
+        values.lost.add(value)
+        values.has_stored = True
+        for agent in agents:
+            lifetimes.add_copy(self._state, self._client, agent, value, item)
+
+    # ---- objects ---------------------------------------------------------------------------------------------------
+    def restore_ended(self) -> None:
+        """Values that the client refers to, of batches that have ended: only their stores know of them."""
+        for value in sorted(self._referenced):
+            if not self._is_repeated(value):
+                agents, size = self._objects.pop(value, ([], LOST_SIZE))
+                self._store(value, size or LOST_SIZE, agents if size else [], 1, True)
+
+    def find_copies(self, ids: Iterable[int]) -> None:
+        """Objects that the client has told of are where agents have them."""
+        objects = self._client.values.objects
+        for object_id in [number for number in ids if number in self._objects and number in objects]:
+            agents, size = self._objects.pop(object_id)
+            item = objects[object_id]
+            for agent in agents:
+                if bool(size) != item.is_stored:
+                    lifetimes.release_at(self._state, agent, self._client.number, object_id, size)
+                elif size:
+                    lifetimes.add_copy(self._state, self._client, agent, object_id, item)
+                else:
+                    item.holders.add(agent.number)
+                    agent.holdings.keys.add((self._client.number, object_id))
+
+    def release_rest(self) -> None:
+        """What agents have that nobody needs, and batches of which nobody wants to hear.
+
+        Rows that agents have may need what is not known here: it goes when they have ended.
+        """
+        self.find_copies(self._stored)
+        for value in self._found:
+            lifetimes.release_held(self._state, self._client, value)
+        for object_id, (agents, size) in self._objects.items():
+            for agent in agents:
+                if agent.number in self._state.agents:
+                    agent.leftovers.setdefault(self._client.number, []).append((object_id, size))
+        for batch, held in self._rows.items():
+            for agent in {agent for _, _, agent in held}:
+                agent.over.append((self._client.number, batch))
+
+    def _is_repeated(self, value: int) -> bool:
+        """A value is of a row of a batch that the client says again."""
+        at = bisect_right(self._starts, value)
+        return bool(at) and value < self._starts[at - 1] + self._rows_of[self._starts[at - 1]]
+
+
+def release_leftovers(state: ClusterState, agent: AgentRecord) -> None:
+    """Let go of what only rows could need that were at an agent before this scheduler, if those have ended."""
+    for number, objects in list(agent.leftovers.items()):
+        if any(batch.client == number and batch.has_come_back for batch in agent.batches):
+            continue
+        del agent.leftovers[number]
+        client = state.clients.get(number)
+        if client is not None:
+            for object_id, size in objects:
+                if object_id not in client.values.objects:
+                    lifetimes.release_at(state, agent, number, object_id, size)

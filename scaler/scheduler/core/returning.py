@@ -1,0 +1,192 @@
+"""Clients and agents come back from a scheduler that is gone: whom to wait for, and what is put aside meanwhile.
+
+An agent says first what it has. A client says all again that it said to the last scheduler, of which it knows what
+agents may have something of it. When those have come, or were waited for long enough, its work is put together
+(`rebuilding.py`). What it says until then, and what agents say of it, is put aside; nobody else has to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+from scaler.errors import ProtocolError
+from scaler.protocol.messages import (
+    BalanceResponse,
+    ClientDeparture,
+    ClientReturn,
+    ClientShutdown,
+    DisconnectRequest,
+    Heartbeat,
+    Hello,
+    Inventory,
+    Message,
+    ObjectAnnounce,
+    ObjectGone,
+    ObjectMissing,
+    ObjectResponse,
+    Spans,
+    StoreRequest,
+    TaskBegun,
+    TaskCancel,
+    TaskClaimResponse,
+    TaskResult,
+    TaskRunning,
+)
+from scaler.scheduler.core import lifetimes
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.client_records import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.returning_records import Holding, ReturningClient
+
+#: seconds for which agents are waited for that may have something of a client; less if they are given up sooner
+PATIENCE = 10.0
+#: what a client is answered at once
+AT_ONCE = frozenset({Heartbeat, StoreRequest, ClientShutdown, DisconnectRequest})
+
+
+# ---- who comes -------------------------------------------------------------------------------------------------------
+def join_client(state: ClusterState, out: Outgoing, client: ClientRecord, hello: Hello, patience: float) -> None:
+    """A client has joined; with the number that it had before it comes back."""
+    returning, number = state.returning, client.number
+    returning.absent.pop(number, None)
+    for agent, holding in list(returning.holdings.get(number, {}).items()):
+        if holding.session != client.session:
+            _drop(state, out, number, agent)
+    if hello.number != number:
+        return
+    expected = {n for n in hello.agents if n in returning.agents or n not in state.agents}
+    returning.clients[number] = ReturningClient(expected, state.now + min(PATIENCE, patience))
+
+
+def join_agent(state: ClusterState, agent: AgentRecord, hello: Hello) -> None:
+    """An agent has joined; with the number that it had before it is to say what it has."""
+    if hello.number == agent.number:
+        state.returning.agents.add(agent.number)
+
+
+def take_inventory(state: ClusterState, out: Outgoing, agent: AgentRecord, message: Inventory, patience: float) -> None:
+    """An agent that came back says what it has. Raises ProtocolError if it did not come back, or has said so."""
+    returning = state.returning
+    if agent.number not in returning.agents:
+        raise ProtocolError("an Inventory, which was not due")
+    returning.agents.discard(agent.number)
+    found = {n: Holding(session, [], []) for n, session in zip(message.clients, message.sessions, strict=True)}
+    for number, batch, lo, hi in message.rows:
+        found[number].rows.append((batch, lo, hi))
+    for (number, object_id), size in zip(message.objects, message.sizes, strict=True):
+        found[number].objects.append((object_id, size))
+    for number, holding in found.items():
+        client = state.clients.get(number)
+        if client is not None and client.session != holding.session:
+            if agent.number not in client.agents:  # it holds nothing of the client that has this number now
+                out.send(agent.number, ClientDeparture(number))
+        elif client is None or number in returning.clients:
+            returning.holdings.setdefault(number, {})[agent.number] = holding
+            if client is None:
+                returning.absent.setdefault(number, state.now + patience)
+        else:
+            _come_late(state, out, client, agent, holding)
+    for client_record in returning.clients.values():
+        client_record.expected.discard(agent.number)
+
+
+def _come_late(state: ClusterState, out: Outgoing, client: ClientRecord, agent: AgentRecord, holding: Holding) -> None:
+    """The work of a client goes on without this agent: what it has to run runs elsewhere, what it stores is welcome."""
+    out.meet(client, agent)
+    for object_id, size in holding.objects:
+        item = client.values.objects.get(object_id)
+        if item is not None and item.is_stored and size and object_id not in client.values.remaking:
+            lifetimes.add_copy(state, client, agent, object_id, item)
+        else:
+            lifetimes.release_at(state, agent, client.number, object_id, size)
+    spans = Spans()
+    for batch, lo, hi in holding.rows:
+        spans.add(client.number, batch, lo, hi)
+    if spans:
+        out.send(agent.number, TaskCancel(spans, force=True))
+
+
+# ---- what is put aside -----------------------------------------------------------------------------------------------
+def put_aside(state: ClusterState, client: int, message: Message) -> bool:
+    """Put aside what a client says whose work is not together yet; False if it is to be dealt with at once."""
+    record = state.returning.clients.get(client)
+    if record is None or type(message) in AT_ONCE:
+        return False
+    record.messages.append(message)
+    record.has_repeated = record.has_repeated or type(message) is ClientReturn
+    return True
+
+
+def put_mail_aside(state: ClusterState, agent: AgentRecord, message: Message) -> bool:
+    """Put aside what an agent says of a client whose work is not together yet; False if it says nothing of such."""
+    returning = state.returning
+    for number in _named_in(message):
+        if number in returning.clients or number in returning.absent:
+            returning.mail.setdefault(number, []).append((agent.number, message))
+            return True
+    return False
+
+
+def _named_in(message: Any) -> Iterable[int]:
+    """The clients that a message of an agent speaks of, if it is not just to be passed on."""
+    kind = type(message)
+    if kind in (TaskResult, ObjectAnnounce):
+        return (message.client,)
+    if kind in (TaskBegun, TaskRunning, BalanceResponse, ObjectGone, ObjectResponse):
+        return message.clients  # type: ignore[no-any-return]
+    if kind is TaskClaimResponse:
+        return chain(message.granted.clients, message.refused.clients)
+    if kind is ObjectMissing:
+        return chain(message.objects.clients, message.rows.clients)
+    return ()
+
+
+def complete(state: ClusterState) -> list[int]:
+    """The clients of which all is known that will be."""
+    now, clients = state.now, state.returning.clients
+    return [
+        n for n, client in clients.items() if client.has_repeated and (not client.expected or now >= client.deadline)
+    ]
+
+
+# ---- who goes --------------------------------------------------------------------------------------------------------
+def lose_agent(state: ClusterState, agent: AgentRecord) -> None:
+    """An agent is gone: nobody waits for it, and what it had is not there."""
+    returning = state.returning
+    returning.agents.discard(agent.number)
+    for holdings in returning.holdings.values():
+        holdings.pop(agent.number, None)
+    for number, letters in returning.mail.items():
+        returning.mail[number] = [letter for letter in letters if letter[0] != agent.number]
+    for client in returning.clients.values():
+        client.expected.discard(agent.number)
+
+
+def lose_client(state: ClusterState, out: Outgoing, number: int) -> None:
+    """A client is gone, or does not come: nobody wants what agents have of it."""
+    returning = state.returning
+    returning.clients.pop(number, None)
+    returning.absent.pop(number, None)
+    returning.mail.pop(number, None)
+    for agent in list(returning.holdings.get(number, ())):
+        _drop(state, out, number, agent)
+
+
+def give_up_absent(state: ClusterState, out: Outgoing) -> None:
+    """Clients that did not come back in time will not."""
+    for number in [n for n, deadline in state.returning.absent.items() if state.now >= deadline]:
+        out.log("INFO", f"client {number} did not come back")
+        lose_client(state, out, number)
+
+
+def _drop(state: ClusterState, out: Outgoing, number: int, agent: int) -> None:
+    """An agent has something of a client that there is no more."""
+    holdings = state.returning.holdings[number]
+    del holdings[agent]
+    if not holdings:
+        del state.returning.holdings[number]
+    if agent in state.agents:
+        out.send(agent, ClientDeparture(number))

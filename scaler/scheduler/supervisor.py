@@ -1,0 +1,91 @@
+"""Keeps a scheduler running: its process is a child of this one, and if it dies another takes its place at once.
+
+Clients and agents bring all that the new one has to know, so this process keeps nothing and hardly ever does anything.
+The engine is loaded here once: a child that is forked begins in a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from types import FrameType
+
+from scaler.common.children import die_with_parent
+from scaler.common.exits import describe_exit
+from scaler.config import SchedulerConfig
+from scaler.errors import ScalerError
+from scaler.scheduler import server
+
+logger = logging.getLogger("scaler.scheduler")
+
+#: a child that lived for less than so many seconds is followed by a pause: doubled each time, up to a bound, seconds
+SHORT_LIFE, FIRST_PAUSE, LONGEST_PAUSE = 1.0, 0.05, 5.0
+#: what is passed on to the child: the first two end it, and this process with it
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+#: exit code of a child that ended with an exception
+CRASHED = 70
+
+
+class Supervisor:
+    """One scheduler after the other."""
+
+    def __init__(self, config: SchedulerConfig) -> None:
+        self._config = config
+        #: of the process that runs
+        self._pid = 0
+        #: this process was told to end
+        self._is_ending = False
+
+    def run(self) -> int:
+        """Run until the scheduler ends in order or is told to end; its exit code. Blocks."""
+        for number in PASSED_ON:
+            signal.signal(number, self._pass_on)
+        pause = 0.0
+        while True:
+            began = time.monotonic()
+            status = self._run_once()
+            code = os.waitstatus_to_exitcode(status)
+            if self._is_ending or (code >= 0 and code != CRASHED):
+                return max(code, 0)
+            if time.monotonic() - began > SHORT_LIFE:
+                pause = 0.0
+            logger.error("Scheduler: process %d %s; another takes its place", self._pid, describe_exit(status))
+            time.sleep(pause)
+            pause = min(max(2 * pause, FIRST_PAUSE), LONGEST_PAUSE)
+
+    def _run_once(self) -> int:
+        """Run a scheduler; how it ended, as `os.wait` says it."""
+        parent = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # none is lost while there is no child to pass it on to
+        pid = os.fork()
+        if not pid:
+            self._be_scheduler(parent)
+        self._pid = pid
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        return os.waitpid(pid, 0)[1]
+
+    def _be_scheduler(self, parent: int) -> None:
+        """In the child. Never returns."""
+        code = CRASHED
+        try:
+            die_with_parent(parent)
+            for number in PASSED_ON:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+            code = server.run(self._config)
+        except KeyboardInterrupt:
+            code = 0
+        except ScalerError as error:
+            logger.error("%s", error)
+            code = 2
+        except BaseException:
+            logger.exception("Scheduler: a defect")
+        finally:
+            logging.shutdown()
+            os._exit(code)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        self._is_ending = self._is_ending or number != signal.SIGUSR1
+        os.kill(self._pid, number)

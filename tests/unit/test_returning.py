@@ -1,0 +1,321 @@
+"""A scheduler has taken the place of another: clients and agents come back, and their work is put together again."""
+
+from typing import Any
+
+import pytest
+from simulator.scripted import FakeScheduler, graph, result, spans, task
+
+from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
+    PLACE,
+    STORED,
+    STORED_OBJECT,
+    VALUES_EACH,
+    Ack,
+    AgentsInUse,
+    BalanceRequest,
+    ClientDeparture,
+    ClientIntroduction,
+    ClientReturn,
+    Heartbeat,
+    HeartbeatEcho,
+    Inventory,
+    ObjectAnnounce,
+    ObjectRelease,
+    ObjectRequest,
+    ObjectResponse,
+    Objects,
+    Settled,
+    Spans,
+    Task,
+    TaskCancel,
+    TaskResult,
+    u8,
+    u32,
+    u64,
+)
+from scaler.scheduler.core import events as se
+from scaler.scheduler.core.returning import PATIENCE
+
+#: numbers at the last scheduler
+CLIENT, AGENT, OTHER = 1002, 1003, 1004
+SESSION = 7
+FUNCTION = ObjectAnnounce(u64([1]), u8([0]), [b"function"])
+
+
+def inventory(*rows: tuple[int, int, int], objects: dict[int, int] | None = None, session: int = SESSION) -> Inventory:
+    """What an agent has of the client; objects by id with their sizes."""
+    found = objects or {}
+    held = Spans()
+    for batch, lo, hi in rows:
+        held.add(CLIENT, batch, lo, hi)
+    return Inventory(
+        u32([CLIENT]), u64([session]), held, Objects(u32([CLIENT]) * len(found), u64(found)), u64(found.values())
+    )
+
+
+def names(*ids: int, cls: type[Objects]) -> Any:
+    """A message about objects of the client's own."""
+    return cls(u32([0]) * len(ids), u64(ids))
+
+
+def ended_rows(fake: FakeScheduler) -> list[tuple[int, int, int]]:
+    """What the client was told of."""
+    told = []
+    for message in fake.heard(CLIENT, TaskResult):
+        told += [
+            (batch, lo, hi)
+            for batch, lo, hi in zip(message.batches, message.spans[::2], message.spans[1::2], strict=True)
+        ]
+    return told
+
+
+def place_of(fake: FakeScheduler, batch: int) -> list[int]:
+    """Where the rows of a batch are."""
+    found = fake.core.state.batch_of(CLIENT, batch)
+    assert found is not None
+    return found.place.tolist()
+
+
+@pytest.fixture
+def fake() -> FakeScheduler:
+    return FakeScheduler()
+
+
+def back(fake: FakeScheduler, *messages: Any, agents: tuple[int, ...] = (AGENT,), ids: tuple[int, ...] = ()) -> None:
+    """The client comes back and says these again."""
+    fake.come_back("client", CLIENT, SESSION, agents=u32(agents))
+    fake.say(CLIENT, FUNCTION, *messages, ClientReturn(u64(ids)))
+
+
+def agent_back(fake: FakeScheduler, *said: Any, number: int = AGENT) -> None:
+    fake.come_back("agent", number, 70 + number)
+    fake.say(number, *said)
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+def test_rows_stay_where_they_are_and_the_others_run(fake: FakeScheduler) -> None:
+    back(fake, task(10, 6, ended=u32([0, 1])))
+    agent_back(fake, inventory((10, 1, 3)))
+    assert place_of(fake, 10)[:3] == [2, 16 + AGENT, 16 + AGENT]
+    assert fake.placed(AGENT) == [(10, 3, 5)]  # as many as it may have while nobody knows how long they take
+    fake.report(AGENT, CLIENT, result(10, 1, 3))
+    assert ended_rows(fake) == [(10, 1, 3)]
+
+
+def test_results_that_did_not_reach_the_client_are_told_and_those_that_did_are_not(fake: FakeScheduler) -> None:
+    back(fake, task(10, 4, ended=u32([0, 2])))
+    agent_back(fake, inventory((10, 0, 4)))
+    fake.report(AGENT, CLIENT, result(10, 0, 4, VALUES_EACH))
+    assert ended_rows(fake) == [(10, 2, 4)]
+    assert CLIENT in fake.core.state.clients
+    assert not fake.core.state.clients[CLIENT].batches
+    assert fake.placed(AGENT) == []
+
+
+def test_results_that_come_before_the_client_wait_for_it(fake: FakeScheduler) -> None:
+    agent_back(fake, inventory((10, 0, 2)))
+    fake.report(AGENT, CLIENT, result(10, 0, 1))
+    fake.report(AGENT, CLIENT, result(10, 1, 2, ERROR))
+    back(fake, task(10, 2))
+    assert ended_rows(fake) == [(10, 0, 1), (10, 1, 2)]
+
+
+def test_a_client_waits_for_the_agents_that_may_have_its_rows(fake: FakeScheduler) -> None:
+    (idle,) = [fake.agent(2)]
+    back(fake, task(10, 2))
+    assert fake.placed(idle) == []
+    fake.wait(PATIENCE - 1)
+    assert fake.placed(idle) == []
+    fake.wait(1.5)
+    assert fake.placed(idle) == [(10, 0, 2)]
+
+
+def test_others_do_not_wait_with_it(fake: FakeScheduler) -> None:
+    agent, other = fake.agent(2), fake.client()
+    back(fake, task(10, 2))
+    fake.say(other, task(20, 2))
+    assert fake.placed(agent) == [(20, 0, 2)]
+
+
+def test_an_agent_that_comes_too_late_is_told_to_let_go_of_rows(fake: FakeScheduler) -> None:
+    agent = fake.agent(2)
+    back(fake, task(10, 2))
+    fake.wait(PATIENCE + 1)
+    assert fake.placed(agent) == [(10, 0, 2)]
+    agent_back(fake, inventory((10, 0, 2), objects={50: 100}))
+    (cancel,) = fake.heard(AGENT, TaskCancel)
+    assert (list(cancel.spans), cancel.force) == ([(CLIENT, 10, 0, 2)], True)
+    fake.report(AGENT, CLIENT, result(10, 0, 2, CANCELLED))
+    assert ended_rows(fake) == []
+    fake.report(agent, CLIENT, result(10, 0, 2))
+    assert ended_rows(fake) == [(10, 0, 2)]
+
+
+def test_what_is_said_behind_the_repetition_is_new(fake: FakeScheduler) -> None:
+    fake.come_back("client", CLIENT, SESSION, agents=u32([AGENT]))
+    fake.say(CLIENT, FUNCTION, task(10, 1), ClientReturn(), task(20, 1), names(1, cls=ObjectRelease))
+    agent_back(fake, inventory((10, 0, 1)))
+    assert fake.placed(AGENT) == [(20, 0, 1)]
+    fake.say(CLIENT, TaskCancel(spans(Spans, 0, (10, 0, 1))))
+    assert [list(message.spans) for message in fake.heard(AGENT, TaskCancel)] == [[(CLIENT, 10, 0, 1)]]
+
+
+def test_heartbeats_of_a_client_that_waits_are_answered(fake: FakeScheduler) -> None:
+    back(fake, task(10, 1))
+    fake.say(CLIENT, Heartbeat(5.0))
+    assert [echo.clock for echo in fake.heard(CLIENT, HeartbeatEcho)] == [5.0]
+
+
+def test_rows_of_a_lost_agent_run_elsewhere(fake: FakeScheduler) -> None:
+    back(fake, task(10, 2))
+    agent_back(fake, inventory((10, 0, 2)))
+    other = fake.agent(2)
+    fake.lose(AGENT)
+    assert fake.placed(other) == [(10, 0, 2)]
+
+
+def test_an_agent_that_is_lost_again_is_not_waited_for(fake: FakeScheduler) -> None:
+    agent = fake.agent(2)
+    agent_back(fake, inventory((10, 0, 2)))
+    fake.lose(AGENT)
+    back(fake, task(10, 2), agents=(agent,))
+    assert fake.placed(agent) == [(10, 0, 2)]
+
+
+def test_nobody_is_asked_to_give_rows_back_while_some_are_not_together(fake: FakeScheduler) -> None:
+    busy = fake.agent(1)
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    fake.report(busy, client, result(10, 0, 1, us=50_000))
+    fake.say(client, task(20, 10))
+    back(fake)
+    fake.agent(4)
+    assert not fake.heard(busy, BalanceRequest)
+    agent_back(fake, inventory())
+    assert fake.heard(busy, BalanceRequest)
+
+
+# ---- graphs ----------------------------------------------------------------------------------------------------------
+def test_small_values_that_only_other_rows_need_are_there_again(fake: FakeScheduler) -> None:
+    made = graph(10, [[], [0], [1]], [2])
+    back(fake, made)
+    agent_back(fake, inventory((10, 0, 1), (10, 1, 2)))
+    fake.report(AGENT, CLIENT, result(10, 0, 1, VALUES_EACH))
+    assert fake.placed(AGENT) == []  # row 1 is there
+    fake.report(AGENT, CLIENT, result(10, 1, 2, VALUES_EACH))
+    assert fake.placed(AGENT) == [(10, 2, 3)]
+    fake.report(AGENT, CLIENT, result(10, 2, 3))
+    assert ended_rows(fake) == [(10, 2, 3)]
+    assert not fake.core.state.clients[CLIENT].values.batch_of_row
+
+
+def test_a_row_that_comes_back_from_its_agent_waits_for_what_is_not_known_here(fake: FakeScheduler) -> None:
+    back(fake, graph(10, [[], [0]], [1]))
+    agent_back(fake, inventory((10, 0, 1), (10, 1, 2)))  # its input has ended, and is told of later
+    other = fake.agent(2)
+    assert place_of(fake, 10) == [16 + AGENT] * 2
+    fake.lose(AGENT)
+    assert fake.placed(other) == [(10, 0, 1)]
+    fake.report(other, CLIENT, result(10, 0, 1, VALUES_EACH))
+    assert fake.placed(other) == [(10, 1, 2)]
+
+
+# ---- stored values ---------------------------------------------------------------------------------------------------
+def test_a_stored_value_that_the_client_refers_to_can_be_read(fake: FakeScheduler) -> None:
+    back(fake, ids=(10,))
+    agent_back(fake, inventory(objects={10: 1 << 20, 30: 1 << 20}))
+    fake.say(CLIENT, names(10, cls=ObjectRequest))
+    assert fake.core.state.clients[CLIENT].values.objects[10].copies == {AGENT}
+    fake.say(CLIENT, names(10, cls=ObjectRelease))
+    fake.say(AGENT, Heartbeat(0.0, 2))
+    fake.wait(10)
+    fake.wait(10)
+    told = [pair for message in fake.heard(AGENT, ObjectRelease) for pair in message]
+    assert sorted(told) == [(CLIENT, 10), (CLIENT, 30)]  # the other one nobody needs
+
+
+def test_one_that_no_agent_has_is_made_again_if_its_row_is_known(fake: FakeScheduler) -> None:
+    back(fake, task(10, 2, ended=u32([0, 1])), ids=(10,))
+    agent_back(fake, inventory((10, 1, 2)))
+    fake.say(CLIENT, names(10, cls=ObjectRequest))
+    assert fake.placed(AGENT) == [(10, 0, 1)]
+    fake.report(AGENT, CLIENT, result(10, 0, 1, STORED))
+    assert fake.core.state.clients[CLIENT].values.objects[10].copies == {AGENT}
+
+
+def test_one_that_no_agent_has_and_whose_row_is_forgotten_is_lost(fake: FakeScheduler) -> None:
+    back(fake, ids=(10,))
+    agent_back(fake, inventory())
+    fake.say(CLIENT, names(10, cls=ObjectRequest))
+    for _ in range(3):  # whoever refers to it may know how to make it
+        assert list(fake.heard(CLIENT, ObjectRequest)[0].ids) == [10]
+        fake.say(CLIENT, ObjectAnnounce(u64([10]), u8([1]), [b""]))
+    (answer,) = fake.heard(CLIENT, ObjectResponse)
+    assert answer.outcomes.tolist() == [1]
+
+
+def test_what_a_client_had_stored_is_where_it_was(fake: FakeScheduler) -> None:
+    back(fake, ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(1 << 20, AGENT)]))
+    agent_back(fake, inventory(objects={5: 1 << 20}))
+    agent_back(fake, inventory(objects={5: 1 << 20}), number=OTHER)
+    item = fake.core.state.clients[CLIENT].values.objects[5]
+    assert item.copies == {AGENT, OTHER}
+    fake.say(CLIENT, task(10, 1, dependency_counts=u32([1]), dependencies=u64([5])))
+    (sent,) = fake.heard(AGENT, Task)
+    assert sent.stored.tolist() == [5]
+
+
+# ---- who is who ------------------------------------------------------------------------------------------------------
+def test_agents_drop_what_they_have_of_a_client_that_is_another_one_now(fake: FakeScheduler) -> None:
+    agent_back(fake, inventory((10, 0, 1), session=99))
+    fake.come_back("client", CLIENT, SESSION, number=0)
+    assert [message.client for message in fake.heard(AGENT, ClientDeparture)] == [CLIENT]
+
+
+def test_agents_drop_what_they_have_of_a_client_that_does_not_come(fake: FakeScheduler) -> None:
+    agent_back(fake, inventory((10, 0, 1)))
+    for _ in range(20):
+        fake.wait(1.0)
+        fake.say(AGENT, Heartbeat(0.0, 2))
+    assert [message.client for message in fake.heard(AGENT, ClientDeparture)] == [CLIENT]
+    assert not fake.core.state.returning
+
+
+def test_an_inventory_that_was_not_due_costs_its_sender_the_session(fake: FakeScheduler) -> None:
+    agent = fake.agent(2)
+    fake.say(agent, inventory((10, 0, 1)))
+    (forget,) = [effect for effect in fake.effects if isinstance(effect, se.Forget)]
+    assert (forget.number, forget.is_told) == (agent, True)
+
+
+# ---- what is settled -------------------------------------------------------------------------------------------------
+def test_a_result_is_settled_when_the_client_has_what_followed_from_it(fake: FakeScheduler) -> None:
+    fake.agent(1)  # the first is in the scheduler's process, and keeps nothing
+    agent, client = fake.agent(2, ("gpu",)), fake.client()
+    fake.say(client, task(10, 6, capabilities=("gpu",)))
+    assert [message.added.tolist() for message in fake.heard(client, AgentsInUse)] == [[agent]]
+    assert [message.client for message in fake.heard(agent, ClientIntroduction)] == [client]
+    fake.report(agent, client, result(10, 0, 1))
+    fake.say(agent, Heartbeat(0.0, 2))
+    assert not fake.heard(agent, Settled)
+    fake.handle(se.Received(client, Ack(), 1_000))
+    fake.say(agent, Heartbeat(0.0, 2))
+    (settled,) = fake.heard(agent, Settled)
+    assert (settled.clients.tolist(), settled.results.tolist()) == ([client], [1])
+
+
+def test_agents_are_told_when_a_batch_is_over_whose_values_they_keep(fake: FakeScheduler) -> None:
+    fake.agent(1)  # the first is in the scheduler's process, and keeps nothing
+    agent, client = fake.agent(2, ("gpu",)), fake.client()
+    made = graph(10, [[], [0]], [1])
+    made.capabilities = ("gpu",)
+    fake.say(client, made)
+    fake.report(agent, client, result(10, 0, 1, VALUES_EACH))
+    fake.say(agent, Heartbeat(0.0, 2))
+    assert not fake.heard(agent, Settled)
+    fake.report(agent, client, result(10, 1, 2))
+    fake.say(agent, Heartbeat(0.0, 2))
+    (settled,) = fake.heard(agent, Settled)
+    assert list(zip(settled.over_clients, settled.over_batches, strict=True)) == [(client, 10)]
