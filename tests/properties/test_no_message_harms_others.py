@@ -3,6 +3,7 @@
 Rows named twice, ids of others, batches that don't exist: each costs at most the one who says it.
 """
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -12,10 +13,12 @@ from simulator.scripted import FakeScheduler, graph, task
 from simulator.world import World
 
 from scaler.protocol import messages as m
+from scaler.scheduler.core.returning import PATIENCE
 
 #: seeds of the suite, and of `make sim`
 SOME, MANY = 1_500, 200_000
 BATCHES = (10, 14, 18)
+OTHERS_SESSION = 6
 IDS = (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010)
 
 
@@ -43,6 +46,58 @@ def harm(seed: int) -> None:
     assert not left, f"batches {left} have not ended"
 
 
+def harm_at_return(seed: int) -> None:
+    """They come from another scheduler, and say anything of what they had there."""
+    random = Random(seed)
+    fake = FakeScheduler()
+    client, other, hostile, decent = 1_002, 1_003, 1_004, 1_005
+    messages = Hostile(random, (client, other, hostile, decent), (*IDS, OTHERS_SESSION))
+
+    def say_anything(number: int) -> None:
+        for _ in range(random.choice([1, 3, 8])):
+            fake.say(number, messages.message())
+            checks.check_scheduler(World(0), fake.core)
+
+    def hostile_agent() -> None:
+        fake.come_back("agent", hostile, 4)
+        fake.say(hostile, messages.message(m.Inventory))
+        say_anything(hostile)
+
+    def hostile_client() -> None:
+        fake.come_back("client", client, 5, agents=m.u32(random.choice([[], [hostile], [decent, 77]])))
+        say_anything(client)
+        fake.say(client, m.ClientReturn(m.u64([random.choice(IDS)])))
+        say_anything(client)
+
+    def decent_agent() -> None:
+        held = m.Spans()
+        held.add(other, 14, 1, random.choice([2, 3]))
+        fake.come_back("agent", decent, 7)
+        fake.say(decent, m.Inventory(m.u32([other]), m.u64([OTHERS_SESSION]), held))
+
+    def decent_client() -> None:
+        fake.come_back("client", other, OTHERS_SESSION, agents=m.u32(random.choice([[decent], [decent, hostile], []])))
+        fake.say(other, m.ObjectAnnounce(m.u64([1]), m.u8([0]), [b"function"]))
+        ended = m.u32(random.choice([[], [0, 1]]))
+        fake.say(other, graph(10, [[], [0], [0, 1]], [2]), task(14, 4, ended=ended), task(18, 2, m.TOGETHER))
+        fake.say(other, m.ClientReturn())
+
+    who = [hostile_agent, hostile_client, decent_agent, decent_client]
+    random.shuffle(who)
+    for comes in who:
+        comes()
+        checks.check_scheduler(World(0), fake.core)
+    helper = fake.agent(8)
+    fake.lose(hostile)
+    fake.wait(PATIENCE + 1.0)
+    for _ in range(12):
+        for agent in (decent, helper):
+            fake.end_all(agent, other, m.VALUES_EACH)
+            checks.check_scheduler(World(0), fake.core)
+    left = [batch.id for batch in fake.core.state.clients[other].batches.values() if batch.id in BATCHES]
+    assert not left, f"batches {left} have not ended"
+
+
 def lead_a_life(random: Random, fake: FakeScheduler, clients: tuple[int, int]) -> None:
     """What may have happened before: values in stores, rows that were cancelled and claimed, values that are read."""
     for number in clients:
@@ -60,16 +115,26 @@ def lead_a_life(random: Random, fake: FakeScheduler, clients: tuple[int, int]) -
             fake.cancel(number, (batch, lo, hi), force=said == "force")
 
 
-def run(seeds: range) -> None:
+def run(seeds: range, how: Callable[[int], None] = harm) -> None:
     for seed in seeds:
         try:
-            harm(seed)
+            how(seed)
         except Exception as error:
-            raise AssertionError(f"seed {seed}: harm({seed}) shows it again") from error
+            raise AssertionError(f"seed {seed}: {how.__name__}({seed}) shows it again") from error
 
 
 def test_a_hostile_peer_harms_itself_at_most() -> None:
     run(range(SOME))
+
+
+def test_a_hostile_peer_that_comes_from_another_scheduler_harms_itself_at_most() -> None:
+    run(range(SOME), harm_at_return)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("part", range(4))
+def test_many_hostile_peers_that_come_from_another_scheduler_harm_themselves_at_most(part: int) -> None:
+    run(range(1_000_000 + part * MANY // 4, 1_000_000 + (part + 1) * MANY // 4), harm_at_return)
 
 
 @pytest.mark.heavy

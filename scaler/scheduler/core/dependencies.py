@@ -51,9 +51,8 @@ def ready(batch: Batch, failures: list[Fail]) -> Iterator[tuple[int, int]]:
     missing, failed = batch.missing, {failure.row for failure in failures}
     for lo, hi in batch.spans_in(WAITING):
         first = lo
-        for row in range(lo, hi) if missing is not None else ():
-            assert missing is not None
-            if missing[row] or row in failed:
+        for row in range(lo, hi) if missing is not None or failed else ():
+            if (missing is not None and missing[row]) or row in failed:
                 if first < row:
                     yield first, row
                 first = row + 1

@@ -102,10 +102,8 @@ class Rebuilding:
         if not batch.left:
             lifetimes.end_batch(state, client, batch)
             return moves
-        moves += [failure for failure in failures if batch.place[failure.row] == WAITING]
-        return moves + [
-            Route(batch, lo, hi, Cause.READY, front=False) for lo, hi in dependencies.ready(batch, failures)
-        ]
+        moves += [Route(batch, lo, hi, Cause.READY, front=False) for lo, hi in dependencies.ready(batch, failures)]
+        return moves + [failure for failure in failures if batch.place[failure.row] == WAITING]
 
     def _find_needs(self, task: Task) -> None:
         """Stored values that rows need, of batches that have ended: they need not be asked for."""

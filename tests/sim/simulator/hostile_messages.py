@@ -38,12 +38,12 @@ class Hostile:
             m.StoreOffers: lambda: m.StoreOffers(m.u32([self._peer()]), ("/s",), ("b",), ("t",)),
         }
 
-    def message(self) -> m.Message:
-        """One that gets through the codec."""
+    def message(self, cls: type[m.Message] | None = None) -> m.Message:
+        """One that gets through the codec, of this class or any."""
         while True:
             try:
                 return decode(
-                    [bytes(frame) for frame in encode(self._draw(self._random.choice(CLASSES)), 1, 1)]
+                    [bytes(frame) for frame in encode(self._draw(cls or self._random.choice(CLASSES)), 1, 1)]
                 ).message
             except (ProtocolError, OverflowError):
                 continue
