@@ -1,0 +1,150 @@
+"""`python -m bench.restarts`: the scheduler is killed again and again under a queue of many rows.
+
+Prints how long after each kill the first client hears of another row, and how many rows ran twice. Ten kills each, with
+1 and 20 clients and 1 and 20 agents of one worker, unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from multiprocessing.sharedctypes import SynchronizedArray
+from pathlib import Path
+
+import scaler
+
+#: seconds of calm between two kills
+BETWEEN = 2.0
+#: seconds that a row takes
+LASTS = 50e-6
+#: seconds after which a cluster counts as stuck
+PATIENCE = 120.0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.restarts", description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="of all clients together (default: 1,000,000)")
+    parser.add_argument("--kills", type=int, default=10, help="kills in each setting (default: 10)")
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 20])
+    parser.add_argument("--agents", type=int, nargs="+", default=[1, 20])
+    return parser.parse_args()
+
+
+def _noting(directory: str) -> Callable[[int], int]:
+    """A function that leaves a line for each row it runs."""
+    opened: dict[str, int] = {}  # of each worker
+
+    def noted(number: int) -> int:
+        if "file" not in opened:
+            opened["file"] = os.open(f"{directory}/{os.getpid()}", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        os.write(opened["file"], b"%d\n" % number)
+        until = time.perf_counter() + LASTS
+        while time.perf_counter() < until:
+            pass
+        return number
+
+    return noted
+
+
+def _be_client(address: str, directory: str, first: int, rows: int, heard: SynchronizedArray[int], at: int) -> None:
+    """Submit rows, and tell how many have ended; they end about in order."""
+    with scaler.Client(address, timeout=60, reconnect=120) as client:
+        noted = _noting(directory)
+        futures = [client.submit(noted, number) for number in range(first, first + rows)]
+        heard[at] = 1
+        ended = 0
+        while ended < rows:
+            before = ended
+            while ended < rows and futures[ended].done():
+                ended += 1
+            heard[at] = ended + 1
+            if ended == before:
+                time.sleep(0.002)
+        assert [future.result() for future in futures] == list(range(first, first + rows))
+
+
+def _start(name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [str(Path(sys.executable).with_name(name)), *arguments, "--log-level", "ERROR"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _wait(condition: Callable[[], bool]) -> float:
+    began = time.monotonic()
+    while not condition():
+        if time.monotonic() - began > PATIENCE:
+            raise RuntimeError(f"nothing happened for {PATIENCE:g} s")
+        time.sleep(0.001)
+    return time.monotonic() - began
+
+
+def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[float], int, int]:
+    """Seconds until work goes on after each kill; rows that ran, and rows that ran more than once."""
+    address = f"tcp://127.0.0.1:{_free_port()}"
+    processes: list[multiprocessing.Process] = []
+    daemons = [_start("scaler_cluster", "-n", "1", address) for _ in range(agents)]
+    scheduler = _start("scaler_scheduler", address)
+    pauses: list[float] = []
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            heard = multiprocessing.Array("q", clients)
+            each = rows // clients
+            for at in range(clients):
+                arguments = (address, directory, at * each, each, heard, at)
+                processes.append(multiprocessing.Process(target=_be_client, args=arguments))
+                processes[-1].start()
+            _wait(lambda: min(heard) > 0)  # all rows are queued
+            for _ in range(kills):
+                time.sleep(BETWEEN)
+                assert sum(heard) < rows, "all rows have ended: too few of them"
+                scheduler.send_signal(signal.SIGKILL)
+                scheduler.wait()
+                before = sum(heard)
+                scheduler = _start("scaler_scheduler", address)
+                pauses.append(_wait(lambda seen=before: sum(heard) > seen))  # type: ignore[misc]
+            for process in processes:
+                process.join(600)
+                assert process.exitcode == 0, f"a client ended with {process.exitcode}"
+        finally:
+            for process in processes:
+                process.kill()
+            for daemon in (*daemons, scheduler):
+                daemon.terminate()
+            for daemon in (*daemons, scheduler):
+                daemon.wait(30)
+        counted: Counter[bytes] = Counter()
+        for name in os.listdir(directory):
+            counted.update(Path(directory, name).read_bytes().split())
+    return pauses, len(counted), sum(times > 1 for times in counted.values())
+
+
+def main() -> None:
+    """Measure all settings, a line each."""
+    told = _arguments()
+    print(f"{'clients':>8} {'agents':>7} {'kills':>6} {'median':>8} {'worst':>8} {'rows':>10} {'twice':>6}")
+    for clients in told.clients:
+        for agents in told.agents:
+            pauses, ran, twice = measure(clients, agents, told.rows, told.kills)
+            median, worst = statistics.median(pauses), max(pauses)
+            print(
+                f"{clients:8} {agents:7} {len(pauses):6} {median:6.2f} s {worst:6.2f} s {ran:10,} {twice:6}", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
