@@ -58,7 +58,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         exposed = exposure(security, Address.parse(config.address), is_said=False)
         if exposed is not None:
             logging.getLogger(__name__).warning("%s", exposed)
-        listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
+        listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
         limits = limits_of(agent_config)
         store = HostStore(limits.objects_soft, agent_config.spill_directory)
         store.open(security, listener.address, on_its_host=True)

@@ -15,7 +15,7 @@ from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerErr
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import first_number, new_number
-from scaler.protocol.messages import PROTOCOL_VERSION, Hello
+from scaler.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
@@ -125,7 +125,8 @@ class Server:
                 self._carry_out(wish)
         if self._stopping or (self._agent is not None and self._agent.stopped):
             self.loop.stop()
-        wakes = [t for t in (self._wake, self._agent.wake if self._agent else None) if t is not None and t > now]
+        wishes = self._wake, self._agent.wake if self._agent else None, self._tend(now)
+        wakes = [t for t in wishes if t is not None and t > now]
         if wakes and (due or self._planned is None or min(wakes) != self._planned):
             self._planned = min(wakes)
             self.loop.wake_at(self._planned)
@@ -142,6 +143,13 @@ class Server:
         for connection in self._listener.closed():
             self._composition.disconnect(connection)
 
+    def _tend(self, now: float) -> float | None:
+        """Close connections of those who don't say who they are; when to look again."""
+        again = self._listener.tend(now)
+        for connection in self._listener.closed():
+            self._composition.disconnect(connection)
+        return again
+
     def _send(self, outgoing: Outgoing) -> None:
         try:
             self._listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
@@ -150,6 +158,8 @@ class Server:
             self._composition.disconnect(outgoing.connection, str(error))
         if outgoing.last:
             self._listener.disconnect(outgoing.connection)
+        elif type(outgoing.message) is Welcome:
+            self._listener.welcome(outgoing.connection)
 
     def _carry_out(self, wish: Disconnect | ev.Effect) -> None:
         if isinstance(wish, Disconnect):
@@ -178,7 +188,7 @@ def run(config: SchedulerConfig) -> int:
     try:
         security = security_of(config.key_file, config.insecure)
         exposed = exposure(security, Address.parse(config.address), config.insecure)
-        listener = listen(config.address, security, max_message_bytes=config.max_message_bytes)
+        listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
     except AddressError:
         raise  # the program was called wrongly, which its command line says
     except ScalerError as error:

@@ -213,6 +213,7 @@ class Transfer:
         now = time.monotonic()
         self._fetching.tick(now)
         self._serving.tick(now)
+        self._listener.tend(now)
         self._drain()
 
     def _drain(self) -> None:

@@ -1,11 +1,14 @@
 """Messages on a byte stream, without I/O: u32 number of frames, u64 size of each, then the frames (little endian).
 
 The reader hands over whatever `recv` gave to `feed`. Small messages are cut out of it. When a large one is incomplete,
-`wanted` is the memory where the rest of it belongs, for the kernel to fill: a large message is copied once.
+`wanted` is the memory where the rest of it belongs, for the kernel to fill: a large message is copied once. Its header
+says how large it is, and anybody can say that: of more than `MAPPED` bytes only addresses are set aside, and the kernel
+gives memory for what really arrives.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
@@ -17,6 +20,10 @@ from scaler.transport.port import SLACK_BYTES, Frame, Message, Sendable
 MAX_FRAMES = 1 << 16
 #: An incomplete message from this size on gets memory of its own, and frames from here on are not copied.
 LARGE = 1 << 16
+#: Bytes of a message, with what says its sizes, from whoever has not been welcomed.
+GREETING_BYTES = 1 << 16
+#: An incomplete message from this size on gets memory page by page, as it arrives.
+MAPPED = 1 << 20
 
 _COUNT = Struct("<I")
 
@@ -61,19 +68,26 @@ def encode(frames: Sequence[Sendable], limit: int) -> list[Sendable]:
 class Decoder:
     """Turns the bytes of one stream into messages. Raises `ProtocolError` at the first that cannot be right."""
 
-    __slots__ = ("_bytes", "_filled", "_limit", "_sizes", "_tail", "wanted")
+    __slots__ = ("_bytes", "_filled", "_greeting", "_limit", "_sizes", "_tail", "wanted")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, is_welcome: bool = True) -> None:
+        """Until `welcome` is called, if not `is_welcome`, a message is short: it says who somebody is."""
         #: Largest sum of frame sizes that is accepted.
         self._limit = limit + SLACK_BYTES
+        #: Largest message until the other side is welcome; None: it is.
+        self._greeting: int | None = None if is_welcome else GREETING_BYTES
         #: Bytes of an incomplete header or an incomplete small message.
         self._tail = b""
         #: Memory of the large message that is being received, its frame sizes, and how many bytes of it are there.
-        self._bytes = bytearray()
+        self._bytes: bytearray | mmap.mmap = bytearray()
         self._sizes: tuple[int, ...] = ()
         self._filled = 0
         #: Where the next bytes of the stream belong; None: give them to `feed`.
         self.wanted: memoryview | None = None
+
+    def welcome(self) -> None:
+        """The other side has said who it is."""
+        self._greeting = None
 
     def feed(self, data: bytes) -> list[Message]:
         """Messages completed by `data`, the next bytes of the stream. Only while `wanted` is None."""
@@ -87,12 +101,16 @@ class Decoder:
             if not 0 < count <= MAX_FRAMES:
                 raise ProtocolError(f"a message cannot have {count} frames")
             start = position + 4 + 8 * count
+            if self._greeting is not None and start - position > self._greeting:
+                raise ProtocolError(f"a greeting of {count:,} frames")
             if end < start:
                 break
             sizes = _sizes_struct(count).unpack_from(data, position + 4)
             total = sum(sizes)
             if total > self._limit:
                 raise ProtocolError(f"a message of {total:,} bytes is over the limit of {self._limit:,}")
+            if self._greeting is not None and start - position + total > self._greeting:
+                raise ProtocolError(f"a greeting of {total:,} bytes")
             if end - start < total:
                 if total < LARGE:
                     break
@@ -115,7 +133,7 @@ class Decoder:
         return message
 
     def _begin_large(self, sizes: tuple[int, ...], total: int, beginning: memoryview) -> None:
-        self._bytes = bytearray(total)
+        self._bytes = bytearray(total) if total < MAPPED else mmap.mmap(-1, total, mmap.MAP_PRIVATE)
         self._filled = len(beginning)
         self._sizes = sizes
         view = memoryview(self._bytes)

@@ -5,10 +5,10 @@ ZeroMQ is loaded when the first visitor comes to the tcp port: programs of this 
 
 from __future__ import annotations
 
-import itertools
+import logging
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,14 @@ from scaler import defaults
 from scaler.common.poller import Poller, new_poller
 from scaler.transport import tcp_door, unix
 from scaler.transport.address import Address
+from scaler.transport.house import House
 from scaler.transport.port import Listener, Message, Sendable
 from scaler.transport.security import Security
 
 if TYPE_CHECKING:
     from scaler.transport.zeromq import ZeroMQPeers
+
+_log = logging.getLogger(__name__)
 
 
 def listen(
@@ -29,35 +32,38 @@ def listen(
     *,
     shortcut: bool = True,
     max_message_bytes: int = defaults.MAX_MESSAGE_BYTES,
+    awaits_welcome: bool = False,
 ) -> Listener:
     """Listen at `address` for every user who has the keys, and (`shortcut`) for this user's programs on this machine.
+
+    Whoever says nothing has to go after seconds. With `awaits_welcome` so has whoever is not welcomed
+    (`Listener.welcome`), and may not say more than a short greeting before.
 
     Port 0 picks a free one: see `address` of the result. Raises `AddressError`, `AddressInUse`, and
     `ConnectionFailed` if the host is a name that nobody knows.
     """
-    return _Doors(Address.parse(address), security, shortcut and unix.AVAILABLE, max_message_bytes)
+    house = House(max_message_bytes, awaits_welcome, _log)
+    return _Doors(Address.parse(address), security, shortcut and unix.AVAILABLE, house)
 
 
 class _Doors:
     """A `Listener` over both transports."""
 
-    def __init__(self, address: Address, security: Security, shortcut: bool, limit: int) -> None:
+    def __init__(self, address: Address, security: Security, shortcut: bool, house: House) -> None:
         numeric = address.resolve()[0]
         self._pid = os.getpid()
         self._poller = new_poller()
-        numbers = itertools.count(1)
-        new_peer = numbers.__next__
         #: until somebody comes to the tcp port
         self._door: socket.socket | None = tcp_door.open_door(numeric)
         port = self._door.getsockname()[1]
         self._poller.add(self._door.fileno())
-        self._far_of = partial(_zeromq_peers, numeric.with_port(port), security, self._poller, new_peer, limit)
+        self._far_of = partial(_zeromq_peers, numeric.with_port(port), security, self._poller, house)
         self._far: ZeroMQPeers | None = None
         self.address = address.with_port(port)
         self._near: unix.UnixPeers | None = None
         if shortcut:
             try:
-                self._near = unix.listen_unix(numeric.with_port(port), self._poller, new_peer, limit)
+                self._near = unix.listen_unix(numeric.with_port(port), self._poller, house)
             except BaseException:
                 self._door.close()
                 self._poller.close()
@@ -94,6 +100,18 @@ class _Doors:
                 peers.closed = []
         return gone
 
+    def welcome(self, peer: int) -> None:
+        """See `port.Listener`."""
+        for peers in (self._near, self._far):
+            if peers is not None:
+                peers.welcome(peer)
+
+    def tend(self, now: float) -> float | None:
+        """See `port.Listener`."""
+        near = None if self._near is None else self._near.tend(now)
+        far = None if self._far is None else self._far.tend(now)
+        return near if far is None else far if near is None else min(near, far)
+
     def disconnect(self, peer: int) -> None:
         """See `port.Listener`."""
         if (self._near is None or not self._near.disconnect(peer)) and self._far is not None:
@@ -115,13 +133,8 @@ class _Doors:
 
 
 def _zeromq_peers(
-    address: Address,
-    security: Security,
-    poller: Poller,
-    new_peer: Callable[[], int],
-    limit: int,
-    door: socket.socket,
+    address: Address, security: Security, poller: Poller, house: House, door: socket.socket
 ) -> ZeroMQPeers:
     from scaler.transport.zeromq import ZeroMQPeers  # here, so that what is local never loads ZeroMQ
 
-    return ZeroMQPeers(door, address, security, poller, new_peer, limit)
+    return ZeroMQPeers(door, address, security, poller, house)

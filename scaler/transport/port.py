@@ -78,6 +78,12 @@ class Listener(Protocol):
     def closed(self) -> list[int]:
         """Peers that left since the last call; their last messages were received before."""
 
+    def welcome(self, peer: int) -> None:
+        """A peer has said who it is, where that is awaited: it may stay, and send messages of any size."""
+
+    def tend(self, now: float) -> float | None:
+        """Close connections that had time to say who they are; when to look again, None while there are none."""
+
     def disconnect(self, peer: int) -> None:
         """Forget a peer; nothing of it arrives any more, and it is not reported by `closed`."""
 

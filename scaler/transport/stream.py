@@ -35,11 +35,18 @@ class Stream:
 
     __slots__ = ("__weakref__", "_decoder", "_limit", "_lock", "_on_backlog", "_socket", "_unsent", "fd", "reason")
 
-    def __init__(self, connected: socket.socket, limit: int, on_backlog: Callable[[int, bool], None]) -> None:
+    def __init__(
+        self,
+        connected: socket.socket,
+        limit: int,
+        on_backlog: Callable[[int, bool], None],
+        is_welcome: bool = True,
+    ) -> None:
+        """Until `welcome` is called, if not `is_welcome`, a message that arrives may only be a greeting."""
         connected.setblocking(False)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
         self._socket = connected
-        self._decoder = Decoder(limit)
+        self._decoder = Decoder(limit, is_welcome)
         self._limit = limit
         #: Called with (descriptor, True) when bytes are left to send, with False when they are gone.
         self._on_backlog = on_backlog
@@ -50,6 +57,10 @@ class Stream:
         #: Why nothing arrives any more; None while the stream is well.
         self.reason: str | None = None
         forget_in_children(self)
+
+    def welcome(self) -> None:
+        """The other side has said who it is."""
+        self._decoder.welcome()
 
     def receive(self, messages: list[Message]) -> None:
         """Append what has arrived; sets `reason` when the stream has ended."""
@@ -136,6 +147,13 @@ class Stream:
     def has_backlog(self) -> bool:
         """True while bytes wait for the kernel to take them."""
         return bool(self._unsent)
+
+    @property
+    def has_input(self) -> bool:
+        """Something has arrived, or the other side has closed the connection."""
+        arrived = select.poll()
+        arrived.register(self.fd, select.POLLIN)
+        return bool(arrived.poll(0))
 
     def close(self, reason: str = "closed by this side") -> None:
         """Close at once."""

@@ -11,8 +11,8 @@ import socket
 from scaler.errors import AddressError, AddressInUse
 from scaler.transport.address import Address
 
-#: connections that wait to be accepted; ZeroMQ's default is the same
-_BACKLOG = 100
+#: connections that wait to be accepted: beyond them the kernel has those who come wait for a second and more
+_BACKLOG = 4096
 
 
 def open_door(address: Address) -> socket.socket:

@@ -13,11 +13,14 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 
 from scaler.common.poller import READABLE, WRITABLE, Poller, new_poller
 from scaler.errors import AddressInUse
 from scaler.transport.address import Address
+from scaler.transport.house import House
+from scaler.transport.lobby import GRACE, Lobby
 from scaler.transport.port import Message, Sendable
 from scaler.transport.stream import Stream, flush_all, forget_in_children
 
@@ -25,6 +28,9 @@ from scaler.transport.stream import Stream, flush_all, forget_in_children
 AVAILABLE = sys.platform == "linux"
 
 _log = logging.getLogger(__name__)
+
+#: What all local connections have as their address.
+_HERE = "this machine"
 
 
 class UnixConnection:
@@ -70,11 +76,10 @@ class UnixConnection:
 class UnixPeers:
     """The listener's end: accepts, and holds one stream a peer."""
 
-    def __init__(self, address: Address, poller: Poller, new_peer: Callable[[], int], limit: int) -> None:
+    def __init__(self, address: Address, poller: Poller, house: House) -> None:
         """Listen under the name of the numeric `address`. Raises OSError (EADDRINUSE)."""
         self._poller = poller
-        self._new_peer = new_peer
-        self._limit = limit
+        self._house = house
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._listening.setblocking(False)
@@ -86,9 +91,11 @@ class UnixPeers:
         self._streams: dict[int, Stream] = {}
         #: Peer of each descriptor.
         self._peers: dict[int, int] = {}
-        #: False while the process is out of descriptors: nobody is accepted until one is free.
+        #: Peers that were not welcomed.
+        self._lobby = Lobby()
+        #: False while there is no room: those who come wait until somebody leaves.
         self._accepting = True
-        #: Peers that left by themselves since the shell last asked.
+        #: Peers that left by themselves, or had to, since the shell last asked.
         self.closed: list[int] = []
         poller.add(self._listening.fileno())
         forget_in_children(self)
@@ -107,12 +114,32 @@ class UnixPeers:
         if events & READABLE:
             messages: list[Message] = []
             stream.receive(messages)
-            inbox.extend([(peer, message) for message in messages])
+            if messages:
+                inbox.extend([(peer, message) for message in messages])
+                if not self._house.awaits_welcome and self._lobby:
+                    self._lobby.leave(peer)
             if stream.reason is not None:
                 _log.debug("local peer %d left: %s", peer, stream.reason)
                 self._forget(peer)
                 self.closed.append(peer)
         return True
+
+    def welcome(self, peer: int) -> None:
+        """See `port.Listener`."""
+        stream = self._streams.get(peer)
+        if stream is not None:
+            self._lobby.leave(peer)
+            stream.welcome()
+
+    def tend(self, now: float) -> float | None:
+        """See `port.Listener`."""
+        if not self._lobby and self._accepting:
+            return None
+        for peer in self._lobby.overdue(now):
+            self._show_out(peer)
+        if not self._accepting:
+            self._accept()
+        return now + GRACE if not self._accepting else self._lobby.wake(now)
 
     def send(self, peer: int, frames: Sequence[Sendable]) -> bool:
         """Send or queue; False if the peer is none of ours."""
@@ -148,32 +175,63 @@ class UnixPeers:
         stream = self._streams.pop(peer)
         fd = stream.fd
         del self._peers[fd]
+        self._house.connections -= 1
+        self._lobby.leave(peer)
         self._poller.remove(fd)
         stream.close()
         if not self._accepting:
-            self._accepting = True
+            self._pause(False)
+
+    def _show_out(self, peer: int) -> None:
+        """Close the connection of a peer that was not welcomed."""
+        self._house.notices.warn("closed a local connection: it did not say who it is")
+        self._forget(peer)
+        self.closed.append(peer)
+
+    def _pause(self, paused: bool) -> None:
+        if self._accepting is not paused:
+            return
+        self._accepting = not paused
+        if paused:
+            self._poller.remove(self._listening.fileno())
+        else:
             self._poller.add(self._listening.fileno())
 
+    def _make_room(self, now: float) -> bool:
+        """Show out who has been silent for longest; False if nobody has been for long."""
+        peer = self._lobby.oldest(now)
+        if peer is None or self._streams[peer].has_input:
+            return False
+        self._show_out(peer)
+        return True
+
     def _accept(self) -> None:
+        """Let in who has come, as long as there is room; the others wait where the kernel keeps them."""
+        now, house = time.monotonic(), self._house
         while True:
+            if (house.is_full(now) or self._lobby.is_crowded(_HERE)) and not self._make_room(now):
+                self._pause(True)
+                return
             try:
                 connected, _ = self._listening.accept()
             except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                self._pause(False)
                 return
             except OSError as error:
-                _log.error("no new local connections for now: %s", error)
-                self._poller.remove(self._listening.fileno())
-                self._accepting = False
+                house.notices.warn("no new local connections for now: %s", error)
+                self._pause(True)
                 return
             uid = _uid_of(connected)
             if uid != os.geteuid():
-                _log.warning("refused a local connection of another user (uid %d)", uid)
+                house.notices.warn("refused a local connection of another user (uid %d)", uid)
                 connected.close()
                 continue
-            stream = Stream(connected, self._limit, self._poller.want_write)
-            peer = self._new_peer()
+            stream = Stream(connected, house.limit, self._poller.want_write, not house.awaits_welcome)
+            house.connections += 1
+            peer = house.new_peer()
             self._streams[peer] = stream
             self._peers[stream.fd] = peer
+            self._lobby.enter(peer, _HERE, now)
             self._poller.add(stream.fd)
 
 
@@ -208,13 +266,13 @@ def name_is_mine(address: Address) -> bool:
         return _uid_of(attempt) == os.geteuid()
 
 
-def listen_unix(address: Address, poller: Poller, new_peer: Callable[[], int], limit: int) -> UnixPeers | None:
+def listen_unix(address: Address, poller: Poller, house: House) -> UnixPeers | None:
     """Listen under the local name of the numeric `address`, None if another user squats on it (tcp works without).
 
     Raises `AddressInUse` if this user listens there already.
     """
     try:
-        return UnixPeers(address, poller, new_peer, limit)
+        return UnixPeers(address, poller, house)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             _log.warning("no local socket for %s: %s", address.url, error)

@@ -22,7 +22,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from threading import Lock
 
 import zmq
@@ -31,9 +31,12 @@ import zmq.utils.z85
 from scaler.common.poller import Poller, Waker, new_poller
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused
 from scaler.transport.address import Address
-from scaler.transport.framing import check_size, size_of
+from scaler.transport.framing import GREETING_BYTES, check_size, size_of
+from scaler.transport.house import House
+from scaler.transport.lobby import GRACE, PATIENCE, Lobby
 from scaler.transport.port import Message, Sendable
 from scaler.transport.security import Security
+from scaler.transport.zeromq_connections import address_of, received_by, shut
 from scaler.transport.zeromq_sockets import (
     bind,
     close_all,
@@ -50,6 +53,8 @@ _log = logging.getLogger(__name__)
 
 _ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 _ZAP_DOMAIN = b"scaler"
+#: What connections of peers that were disconnected have instead of an address.
+_UNWANTED = "a peer that was disconnected"
 #: A dealer that may not reconnect at all (-1) drops what it has received when the other side leaves; one that would
 #: wait for days keeps it until it is read.
 _NEVER_MILLISECONDS = 7 * 86_400_000
@@ -174,12 +179,10 @@ class ZeroMQPeers:
         address: Address,
         security: Security,
         poller: Poller,
-        new_peer: Callable[[], int],
-        limit: int,
+        house: House,
     ) -> None:
         """Take over a socket that listens at a numeric address."""
-        self._new_peer = new_peer
-        self._limit = limit
+        self._house = house
         self._poller = poller
         #: Routing id of each peer and back.
         self._routes: dict[int, bytes] = {}
@@ -188,6 +191,12 @@ class ZeroMQPeers:
         self._unwanted: set[bytes] = set()
         #: Descriptors of open connections with the routing id that was seen on each (None: nothing arrived yet).
         self._connections: dict[int, bytes | None] = {}
+        #: Descriptor of the connection of each routing id, where that is known.
+        self._fd_of: dict[bytes, int] = {}
+        #: Descriptors of connections that were not welcomed, or not any more.
+        self._lobby = Lobby()
+        #: Descriptors of connections that were ended here and that ZeroMQ has not told the end of.
+        self._shut: set[int] = set()
         #: Routing ids whose connection ended but whose last messages may not have been read.
         self._ending: list[bytes] = []
         #: Peers that left by themselves since the shell last asked.
@@ -195,7 +204,8 @@ class ZeroMQPeers:
         self._context = zmq.Context()
         self._admission = self._context.socket(zmq.REP)
         self._admitted = b"" if security.insecure else zmq.utils.z85.decode(security.public)
-        self._router = make_socket(self._context, zmq.ROUTER, address, limit)
+        self._router = make_socket(self._context, zmq.ROUTER, address, house.limit)
+        self._router.setsockopt(zmq.HANDSHAKE_IVL, int(PATIENCE * 1000))
         self._monitor = monitor_of(self._router)
         self._waker = Waker()
         try:
@@ -234,19 +244,40 @@ class ZeroMQPeers:
         route = self._routes.get(peer)
         if route is None:
             return False
-        check_size(sum(map(size_of, frames)), self._limit)
+        check_size(sum(map(size_of, frames)), self._house.limit)
         send_message(self._router, (route, *frames))
         if has_input(self._router):
             self._waker.wake()
         return True
 
+    def welcome(self, peer: int) -> None:
+        """See `port.Listener`."""
+        route = self._routes.get(peer)
+        if route is not None and route in self._fd_of:
+            self._lobby.leave(self._fd_of[route])
+
+    def tend(self, now: float) -> float | None:
+        """See `port.Listener`."""
+        if not self._lobby:
+            return None
+        overdue = set(self._lobby.overdue(now))
+        for fd in self._lobby:
+            if fd in overdue or (self._connections.get(fd) is None and received_by(fd) > 2 * GREETING_BYTES):
+                self._show_out(fd)
+        while self._house.is_full(now) and (oldest := self._lobby.oldest(now)) is not None:
+            self._show_out(oldest)
+        return now + GRACE if self._lobby else None
+
     def disconnect(self, peer: int) -> bool:
-        """Listen to a peer no longer; False if it is none of ours."""
+        """Listen to a peer no longer, and close its connection when it had time to hear why; False if none of ours."""
         route = self._routes.pop(peer, None)
         if route is None:
             return False
         del self._peers[route]
         self._unwanted.add(route)
+        fd = self._fd_of.get(route)
+        if fd is not None:
+            self._lobby.enter(fd, _UNWANTED, time.monotonic())
         return True
 
     def close(self, linger: float) -> None:
@@ -260,7 +291,8 @@ class ZeroMQPeers:
         """The answer to ZeroMQ's question whether the holder of a key may enter."""
         admitted = len(request) == 7 and request[5] == b"CURVE" and request[6] == self._admitted
         if not admitted:
-            _log.warning("refused a connection from %s: it has another key", request[3].decode("ascii", "replace"))
+            address = request[3].decode("ascii", "replace")
+            self._house.notices.warn("refused a connection from %s: it has another key", address)
         status, text = (b"200", b"OK") if admitted else (b"400", b"another key")
         return [request[0], request[1], status, text, b"", b""]
 
@@ -286,9 +318,12 @@ class ZeroMQPeers:
         else:
             before = self._connections[fd]
             if before is not None:
-                self._ending.append(before)
+                self._end(before)
             self._connections[fd] = route
-        peer = self._peers[route] = self._new_peer()
+            self._fd_of[route] = fd
+            if not self._house.awaits_welcome:
+                self._lobby.leave(fd)
+        peer = self._peers[route] = self._house.new_peer()
         self._routes[peer] = route
         return peer
 
@@ -296,10 +331,39 @@ class ZeroMQPeers:
         for event, value in events_of(self._monitor):
             if event == zmq.EVENT_ACCEPTED:
                 self._connections[value] = None
+                self._house.connections += 1
+                self._let_in(value)
             elif event == zmq.EVENT_DISCONNECTED:
+                self._lobby.leave(value)
+                if value in self._shut:
+                    self._shut.remove(value)
+                elif value in self._connections:
+                    self._house.connections -= 1
                 route = self._connections.pop(value, None)
                 if route is not None:
-                    self._ending.append(route)
+                    self._end(route)
+
+    def _end(self, route: bytes) -> None:
+        self._fd_of.pop(route, None)
+        self._ending.append(route)
+
+    def _let_in(self, fd: int) -> None:
+        """ZeroMQ has accepted a connection. It accepts all: who has been silent for longest makes room."""
+        now = time.monotonic()
+        self._lobby.enter(fd, address_of(fd), now)
+        if self._house.is_full(now):
+            oldest = self._lobby.oldest(now, grace=0.0)
+            if oldest is not None:
+                self._show_out(oldest)
+
+    def _show_out(self, fd: int) -> None:
+        """Close a connection that was not welcomed; the monitor tells when ZeroMQ has noticed."""
+        address = self._lobby.leave(fd)
+        if address != _UNWANTED:
+            self._house.notices.warn("closed a connection from %s: it did not say who it is", address)
+        self._shut.add(fd)
+        self._house.connections -= 1
+        shut(fd)
 
     def _forget(self, route: bytes) -> None:
         self._unwanted.discard(route)

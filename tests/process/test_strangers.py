@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import resource
 import select
 import socket
 import struct
@@ -153,6 +154,32 @@ def test_a_connection_that_says_nothing_disturbs_nobody(daemons, friend, strange
     for _ in range(20):
         stranger(shortcut)
     assert friend.map(double, range(100), timeout=20) == [2 * x for x in range(100)]
+
+
+def silent_connections(address, shortcut, number):
+    """So many connections that say nothing."""
+    made = []
+    for _ in range(number):
+        raw = socket.socket(socket.AF_UNIX if shortcut else socket.AF_INET)
+        made.append(raw)
+        raw.setblocking(False)
+        raw.connect_ex(address.local_name(os.geteuid()) if shortcut else (address.host, address.port))
+    return made
+
+
+@both
+def test_where_descriptors_are_few_silent_connections_keep_nobody_out(daemons, friend, shortcut, monkeypatch):
+    monkeypatch.setattr("scaler.transport.unix.AVAILABLE", shortcut)
+    resource.prlimit(daemons.scheduler.pid, resource.RLIMIT_NOFILE, (64, 64))
+    silent = silent_connections(Address.parse(daemons.address), shortcut, 150)
+    try:
+        assert friend.submit(double, 3).result(20) == 6
+        assert daemons.client(timeout=20).submit(double, 4).result(20) == 8
+        daemons.scheduler.says("it did not say who it is")
+        assert len(re.findall("it did not say who it is", daemons.scheduler.text)) == 1
+    finally:
+        for raw in silent:
+            raw.close()
 
 
 def test_raw_bytes_on_either_socket_disturb_nobody(daemons, friend):

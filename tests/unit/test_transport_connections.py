@@ -19,6 +19,8 @@ from support import within
 from scaler.common import poller
 from scaler.errors import AddressError, AddressInUse, ConnectionFailed, ConnectionTimeout, ObjectTooLarge
 from scaler.transport import Address, Connection, Listener, Security, connect, listen, listening, unix, zeromq
+from scaler.transport.framing import GREETING_BYTES
+from scaler.transport.lobby import PATIENCE
 
 _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
@@ -515,3 +517,94 @@ def test_the_poller_of_other_systems_does_the_same(kind: str, monkeypatch: pytes
         link.until(lambda: link.closed)
     finally:
         link.close()
+
+
+# ---- those who were not welcomed ----
+
+
+@pytest.fixture
+def strict() -> Iterator[Link]:
+    """A listener that says who is welcome."""
+    made = Link()
+    made.listener.close(0)
+    made.listener = listen("tcp://127.0.0.1:0", _SECURITY, awaits_welcome=True)
+    yield made
+    made.close()
+
+
+def _after_a_while(link: Link) -> float | None:
+    """What the listener does when whoever is there had time to be welcomed; when it wants to look again."""
+    return link.listener.tend(time.monotonic() + PATIENCE + 1)
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_who_was_welcomed_stays_and_who_was_not_has_to_go(strict: Link, kind: str) -> None:
+    friend, stranger, mute = (strict.connect(kind) for _ in range(3))
+    number = strict.peer_of(friend)
+    strict.listener.welcome(number)
+    other = strict.peer_of(stranger)
+    strict.until(lambda: strict.listener.tend(time.monotonic()) is not None)
+    _after_a_while(strict)
+    for closed in (stranger, mute):
+        strict.until(lambda closed=closed: closed.receive() or closed.is_closed, closed)
+    strict.step()
+    strict.until(lambda: other in strict.closed)
+    assert number not in strict.closed
+    friend.send([b"x" * (2 * GREETING_BYTES)])
+    strict.until(lambda: strict.inbox)
+    assert strict.inbox == [(number, [b"x" * (2 * GREETING_BYTES)])]
+    assert _after_a_while(strict) is None
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_who_says_anything_stays_where_nobody_is_welcomed(link: Link, kind: str) -> None:
+    friend, mute = link.connect(kind), link.connect(kind)
+    number = link.peer_of(friend)
+    _after_a_while(link)
+    link.until(lambda: mute.receive() or mute.is_closed, mute)
+    link.listener.send(number, [b"still here"])
+    assert link.receive(friend) == [[b"still here"]]
+
+
+@_linux
+def test_a_long_message_before_the_welcome_ends_the_connection(strict: Link) -> None:
+    stranger = strict.connect("unix")
+    stranger.send([b"x" * GREETING_BYTES])
+    strict.until(lambda: stranger.receive() or stranger.is_closed, stranger)
+    assert strict.inbox == []
+
+
+def test_a_stranger_who_sends_much_over_tcp_is_cut_off_before_it_is_whole(strict: Link) -> None:
+    address = strict.listener.address
+    with socket.create_connection((address.host, address.port), _DEADLINE) as stranger:
+        stranger.sendall(b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\0CURVE" + bytes(47))  # how a session begins
+        stranger.sendall(b"\x06" + (1 << 29).to_bytes(8, "big"))  # a command of half a gigabyte
+        strict.until(lambda: strict.listener.tend(time.monotonic()) is not None)
+        stranger.setblocking(False)
+
+        def is_cut_off() -> bool:
+            try:
+                stranger.send(bytes(1 << 16))
+            except BlockingIOError:
+                pass
+            except OSError:
+                return True
+            strict.listener.tend(time.monotonic())
+            return False
+
+        end = time.monotonic() + _DEADLINE
+        while not is_cut_off():
+            strict.step()
+            assert time.monotonic() < end
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_a_peer_that_was_disconnected_hears_why_and_its_connection_closes(link: Link, kind: str) -> None:
+    client = link.connect(kind)
+    number = link.peer_of(client)
+    link.listener.send(number, [b"go away"])
+    link.listener.disconnect(number)
+    assert link.receive(client) == [[b"go away"]]
+    _after_a_while(link)
+    link.until(lambda: client.receive() or client.is_closed, client)
+    assert link.closed == []

@@ -1,13 +1,15 @@
 """Messages on a byte stream: any cut gives the same messages, and nonsense gives one error."""
 
+import os
 import struct
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaler.errors import ObjectTooLarge, ProtocolError
-from scaler.transport.framing import LARGE, MAX_FRAMES, Decoder, encode
+from scaler.transport.framing import GREETING_BYTES, LARGE, MAX_FRAMES, Decoder, encode
 from scaler.transport.port import SLACK_BYTES
 
 _LIMIT = 1 << 24
@@ -89,3 +91,43 @@ def test_a_message_that_everybody_would_refuse_is_not_sent() -> None:
         encode([bytes(SLACK_BYTES + 11)], 10)
     with pytest.raises(ValueError, match="frames"):
         encode([], 10)
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has."""
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_memory_is_given_as_bytes_arrive_not_as_they_are_announced() -> None:
+    decoder, size, before = Decoder(1 << 30), 1 << 30, _resident()
+    decoder.feed(struct.pack("<IQ", 1, size) + bytes(100))
+    assert decoder.wanted is not None
+    assert len(decoder.wanted) == size - 100
+    assert _resident() - before < size // 8
+    decoder.wanted[: 1 << 20] = bytes(1 << 20)
+    assert decoder.filled(1 << 20) is None
+    assert _resident() - before < size // 8
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        struct.pack("<IQ", 1, GREETING_BYTES),
+        struct.pack("<I", GREETING_BYTES // 8 + 1),
+        struct.pack("<I2Q", 2, 1, LARGE),
+    ],
+    ids=["a large frame", "many frames", "two frames"],
+)
+def test_who_was_not_welcomed_may_say_little(header: bytes) -> None:
+    with pytest.raises(ProtocolError, match="greeting"):
+        Decoder(_LIMIT, is_welcome=False).feed(header)
+    welcomed = Decoder(_LIMIT, is_welcome=False)
+    welcomed.welcome()
+    assert welcomed.feed(header) == []
+
+
+def test_a_greeting_is_read_from_whoever_comes() -> None:
+    decoder = Decoder(_LIMIT, is_welcome=False)
+    assert decoder.feed(b"".join(map(bytes, encode([b"hello", b"x" * 1000], _LIMIT)))) == [[b"hello", b"x" * 1000]]

@@ -46,6 +46,7 @@ from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import (
     admission,
     balancing,
+    batch_cost,
     defects,
     lifetimes,
     peer_timeouts,
@@ -322,6 +323,7 @@ class SchedulerCore:
             raise ProtocolError("a Task that is not a whole batch")
         if task.batch in client.remembered:
             raise ProtocolError("a Task with the id of one that has ended")
+        batch_cost.check(client, task)
         task.client = client.number
 
     def _task_cancel(self, client: ClientRecord, message: TaskCancel) -> list[Move]:

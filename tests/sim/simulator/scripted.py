@@ -71,7 +71,7 @@ def task(batch: int, rows: int, form: int = EACH, client: int = 0, **more: Any) 
     elif form == TOGETHER:
         made.arguments = 1_000_000 + batch
         made.objects = u64([made.arguments])
-        made.bodies = [b"arguments"]
+        made.bodies = [b"arguments".ljust(rows)]
     for name, value in more.items():
         setattr(made, name, value)
     return made

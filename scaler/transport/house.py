@@ -1,0 +1,53 @@
+"""What the doors of one listener have in common: its rules, its peers' numbers, and how many fit into this process."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import os
+import resource
+
+from scaler.transport.notices import Notices
+
+#: Descriptors that connections leave to the rest of the process: its files, pipes, and ZeroMQ when it is loaded.
+_RESERVE = 16
+#: A process that may have fewer descriptors than this leaves a part of them.
+_RESERVE_PART = 4
+
+
+#: Seconds between two looks at how many descriptors the rest of the process has.
+_LOOK_SECONDS = 1.0
+
+
+class House:
+    """The rules of one listener."""
+
+    __slots__ = ("_looked", "_others", "awaits_welcome", "connections", "limit", "new_peer", "notices")
+
+    def __init__(self, limit: int, awaits_welcome: bool, log: logging.Logger) -> None:
+        #: Bytes of a message, at most.
+        self.limit = limit
+        #: A peer's first message is a greeting, and nothing else may be long before it is welcomed.
+        self.awaits_welcome = awaits_welcome
+        #: Gives each peer its number.
+        self.new_peer = itertools.count(1).__next__
+        self.notices = Notices(log)
+        #: How many are open, through all doors.
+        self.connections = 0
+        #: Descriptors that are no connections, and when they were counted, seconds.
+        self._others = 0
+        self._looked = -math.inf
+
+    def is_full(self, now: float) -> bool:
+        """There are as many connections as this process may have descriptors for, without what others need."""
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most == resource.RLIM_INFINITY:
+            return False
+        if now - self._looked >= _LOOK_SECONDS:
+            try:
+                self._others = len(os.listdir("/dev/fd")) - 1 - self.connections
+            except OSError:  # not even one for the look
+                return True
+            self._looked = now
+        return self.connections + self._others >= most - min(_RESERVE, most // _RESERVE_PART)

@@ -1,0 +1,89 @@
+"""Who has come in and was not welcomed: for how long, how many from one address, and who goes to make room.
+
+Pure. Whoever has the connections tells it who enters and leaves, and shows out those that it names. Nobody is named
+before it had `GRACE` to say who it is, unless there is no room for those who have been here for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+#: Seconds after which whoever was not welcomed goes.
+PATIENCE = 5.0
+#: Seconds after which it may have to go earlier, to make room for others.
+GRACE = 0.1
+#: Connections of one address that may wait for their welcome at once; all local ones count as one address.
+MOST_WAITING = 256
+
+
+class _Guest(NamedTuple):
+    address: str
+    #: When it entered, seconds.
+    since: float
+
+
+class Lobby:
+    """The connections of one transport that were not welcomed; each is a number of that transport's own."""
+
+    def __init__(self) -> None:
+        #: In the order in which they entered.
+        self._guests: dict[int, _Guest] = {}
+        #: How many there are of each address.
+        self._waiting: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._guests)
+
+    def __iter__(self) -> Iterator[int]:
+        """All, the oldest first; they may leave meanwhile."""
+        return iter(list(self._guests))
+
+    def enter(self, number: int, address: str, now: float) -> None:
+        """Somebody came, or is not welcome any more."""
+        self.leave(number)
+        self._guests[number] = _Guest(address, now)
+        self._waiting[address] = self._waiting.get(address, 0) + 1
+
+    def leave(self, number: int) -> str | None:
+        """Somebody was welcomed, or is gone; its address, None if it wasn't here."""
+        guest = self._guests.pop(number, None)
+        if guest is None:
+            return None
+        left = self._waiting[guest.address] - 1
+        if left:
+            self._waiting[guest.address] = left
+        else:
+            del self._waiting[guest.address]
+        return guest.address
+
+    def is_crowded(self, address: str) -> bool:
+        """As many of this address wait as may."""
+        return self._waiting.get(address, 0) >= MOST_WAITING
+
+    def oldest(self, now: float, grace: float = GRACE) -> int | None:
+        """Who may go to make room: the one that has waited longest, and for `grace` seconds; None if nobody has."""
+        for number, guest in self._guests.items():
+            return number if now - guest.since >= grace else None
+        return None
+
+    def overdue(self, now: float) -> list[int]:
+        """Those who have to go: they had time, or had grace and are too many of their address."""
+        surplus = {address: waiting - MOST_WAITING for address, waiting in self._waiting.items()}
+        found = []
+        for number, guest in self._guests.items():
+            waited = now - guest.since
+            if waited < GRACE:
+                break
+            if waited >= PATIENCE or surplus[guest.address] > 0:
+                found.append(number)
+                surplus[guest.address] -= 1
+        return found
+
+    def wake(self, now: float) -> float | None:
+        """When the next may have to go; None while nobody is here."""
+        if not self._guests:
+            return None
+        if any(waiting > MOST_WAITING for waiting in self._waiting.values()):
+            return now + GRACE
+        return next(iter(self._guests.values())).since + PATIENCE

@@ -1,0 +1,52 @@
+"""The tcp connections under a ZeroMQ socket, by their descriptors: where they come from, what arrived, how they end.
+
+ZeroMQ tells the descriptors but has no call that ends one connection. It owns them: nothing here keeps or closes one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+
+#: Where `tcp_info` has the bytes that were received, and how long it is up to there.
+_RECEIVED = struct.Struct("=128xQ")
+
+
+@contextlib.contextmanager
+def _borrowed(fd: int) -> Iterator[socket.socket]:
+    """The connection, for a moment."""
+    connection = socket.socket(fileno=fd)
+    try:
+        yield connection
+    finally:
+        connection.detach()
+
+
+def address_of(fd: int) -> str:
+    """The host at the other end; empty if the connection is over."""
+    try:
+        with _borrowed(fd) as connection:
+            return str(connection.getpeername()[0])
+    except (OSError, IndexError):
+        return ""
+
+
+def received_by(fd: int) -> int:
+    """How many bytes came over a connection so far; 0 where the system does not tell."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        with _borrowed(fd) as connection:
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+    except OSError:
+        return 0
+    return int(_RECEIVED.unpack(told)[0]) if len(told) == _RECEIVED.size else 0
+
+
+def shut(fd: int) -> None:
+    """Have ZeroMQ find that a connection has ended."""
+    with contextlib.suppress(OSError), _borrowed(fd) as connection:
+        connection.shutdown(socket.SHUT_RDWR)

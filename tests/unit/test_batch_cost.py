@@ -1,0 +1,80 @@
+"""A batch is as long as its message: nobody takes the scheduler's memory with a number alone."""
+
+import pytest
+from simulator.scripted import FakeScheduler, graph, task
+
+from scaler.protocol.messages import (
+    GRAPH,
+    INLINE,
+    KEEP,
+    PLACE,
+    STORED_OBJECT,
+    TOGETHER,
+    ObjectAnnounce,
+    Task,
+    u8,
+    u32,
+    u64,
+)
+from scaler.scheduler.core import events as ev
+from scaler.scheduler.core.batch_cost import MOST_ROWS_APART
+
+MANY = 1 << 24
+BATCH, ARGUMENTS = 100, 50
+
+
+def together(rows: int, payload: bytes | None) -> Task:
+    """A map of so many rows; without a payload its arguments were sent before."""
+    made = Task(0, BATCH, rows, TOGETHER, 0, 1, ARGUMENTS, "f", spans=u32([0, rows]))
+    if payload is not None:
+        made.objects, made.bodies = u64([ARGUMENTS]), [payload]
+    return made
+
+
+def bare_graph(rows: int) -> Task:
+    """A graph that has nothing but its entries."""
+    return Task(
+        0, BATCH, rows, GRAPH, KEEP, ARGUMENTS, 0, "g", spans=u32([0, rows]), graph=BATCH,
+        objects=u64([ARGUMENTS]), bodies=[b"entries"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("said", [together(MANY, b"tiny"), together(MANY, None), bare_graph(MANY)], ids=str)
+def test_a_batch_of_more_rows_than_its_message_has_bytes_costs_the_session(said: Task) -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, said)
+    (forgotten,) = [effect for effect in fake.effects if isinstance(effect, ev.Forget)]
+    assert forgotten.number == client
+    assert f"{MANY:,} rows" in forgotten.reason
+    assert client not in fake.core.state.clients
+
+
+def test_arguments_that_came_before_allow_for_as_many_rows_as_they_have_bytes() -> None:
+    fake = FakeScheduler(1)
+    client, greedy = fake.client(), fake.client()
+    for number in (client, greedy):
+        fake.say(number, ObjectAnnounce(u64([ARGUMENTS]), u8([INLINE]), [b"[1, 2, 3]"]))
+    fake.say(client, together(3, None))
+    assert fake.core.state.clients[client].outstanding == 3
+    fake.say(greedy, together(10, None))
+    assert greedy not in fake.core.state.clients
+
+
+def test_arguments_in_a_store_are_believed_up_to_a_bound() -> None:
+    fake = FakeScheduler(1)
+    client, greedy = fake.client(), fake.client()
+    for number in (client, greedy):
+        place = PLACE.pack(1 << 40, fake.agents[0])
+        fake.say(number, ObjectAnnounce(u64([ARGUMENTS]), u8([STORED_OBJECT]), [place]))
+    fake.say(client, together(MOST_ROWS_APART, None))
+    assert fake.core.state.clients[client].outstanding == MOST_ROWS_APART
+    fake.say(greedy, together(MOST_ROWS_APART + 1, None))
+    assert greedy not in fake.core.state.clients
+
+
+def test_what_clients_make_is_as_long_as_it_has_to_be() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, task(10, 4), task(20, 4, TOGETHER), graph(30, [[], [0], [1]], [2]))
+    assert fake.core.state.clients[client].outstanding == 11
