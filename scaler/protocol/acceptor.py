@@ -49,6 +49,24 @@ class Lost(NamedTuple):
     reason: str
 
 
+class Unread(NamedTuple):
+    """A client has not acknowledged messages of more bytes than it may leave unread; said again with each it does.
+
+    Then, once, that they are few again.
+    """
+
+    number: int
+    #: of all messages that it has not acknowledged; 0: they are few again
+    bytes: int
+    #: of the first of them
+    oldest: int
+
+
+#: bytes of messages that a client may leave unread, and the part of them at which they are few again
+UNREAD_BYTES = 64 << 20
+_FEW = 0.5
+
+
 @record
 class Terms:
     """What a scheduler tells each peer in `Welcome`, and what it asks of it."""
@@ -66,6 +84,8 @@ class Terms:
     agent_timeout: float
     #: bytes of a message
     limit: int
+    #: bytes of messages that a client may leave unread until it is waited for
+    unread: int = UNREAD_BYTES
 
 
 @record
@@ -76,7 +96,11 @@ class _Session:
     id: int
     #: the connection that it was heard over last
     connection: int
+    #: how it introduced itself
+    role: str
     channel: Channel = field(default_factory=Channel)
+    #: it has left too much unread
+    lags: bool = False
 
 
 class Acceptor:
@@ -98,6 +122,8 @@ class Acceptor:
         self._by_id: dict[int, _Session] = {}
         #: what `receive` and `reject` want sent, beside the core's effects
         self.outgoing: list[Outgoing] = []
+        #: what the core is to be told of clients that don't read what it sends, or do again
+        self.unread: list[Unread] = []
 
     def receive(self, connection: int, envelope: Envelope, workers: int) -> tuple[Joined | Received | Lost, ...]:
         """A message came over a connection; `workers` are those of the cluster."""
@@ -108,11 +134,15 @@ class Acceptor:
         if session is None:
             self._refuse(connection, "this connection has no session: say Hello first")
             return ()
+        before = session.channel.unread
         try:
-            if not session.channel.accept(seq, ack):
-                return ()
+            is_new = session.channel.accept(seq, ack, message.weight)
         except Gap:
             self._refuse(connection, "a message is missing: say Hello again")
+            return ()
+        if session.lags and session.channel.unread < before:
+            self._tell_unread(session)
+        if not is_new:
             return ()
         if session.channel.owes_ack:
             self.outgoing.append(Outgoing(connection, *session.channel.stamp_ack(), Ack()))
@@ -141,7 +171,11 @@ class Acceptor:
         session = self._by_number.get(number)
         if session is None:
             return None
-        return Outgoing(session.connection, *session.channel.stamp(message), message)
+        channel = session.channel
+        outgoing = Outgoing(session.connection, *channel.stamp(message), message)
+        if channel.unread > self._terms.unread and not session.lags and session.role == Role.CLIENT:
+            self._tell_unread(session)
+        return outgoing
 
     def forget(self, number: int) -> int | None:
         """A session is over; the connection it had."""
@@ -169,6 +203,12 @@ class Acceptor:
         self._next_number += 1
         return self._next_number - 1
 
+    def _tell_unread(self, session: _Session) -> None:
+        """Tell the core what a client has left unread: it is too much, or was and is less now."""
+        unread = session.channel.unread
+        session.lags = unread > self._terms.unread * (_FEW if session.lags else 1)
+        self.unread.append(Unread(session.number, unread if session.lags else 0, session.channel.oldest))
+
     def _refuse(self, connection: int, reason: str, last: bool = False) -> None:
         self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last))
 
@@ -181,7 +221,7 @@ class Acceptor:
         session = self._by_id.get(hello.session)
         resumed = session is not None
         if session is None:
-            session = _Session(self._number_for(hello), hello.session, connection)
+            session = _Session(self._number_for(hello), hello.session, connection, hello.role)
             self._by_number[session.number] = self._by_id[hello.session] = session
             self._compatibility.admit(session.number, hello)
         else:
@@ -195,5 +235,8 @@ class Acceptor:
         self.outgoing.append(Outgoing(connection, 0, session.channel.received, welcome))
         if not resumed:
             return (Joined(session.number, hello),)
+        before = session.channel.unread
         self.outgoing += [Outgoing(connection, *rest) for rest in session.channel.resume(hello.received)]
+        if session.lags and session.channel.unread < before:
+            self._tell_unread(session)
         return ()

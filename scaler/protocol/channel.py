@@ -14,6 +14,8 @@ from scaler.protocol.messages import Message
 
 #: an Ack of its own is owed after this many messages that nothing was sent back for
 ACK_EVERY = 32
+#: and after so many bytes of messages, whose sender may wait for it: see `Channel.unread`
+ACK_BYTES = 4 << 20
 
 
 class Envelope(NamedTuple):
@@ -31,17 +33,21 @@ class Gap(Exception):
 class Channel:
     """One side of a session."""
 
-    __slots__ = ("_acked", "_next", "_unacked", "received")
+    __slots__ = ("_acked", "_next", "_unacked", "_unacked_bytes", "received", "unread")
 
     def __init__(self) -> None:
         #: seq of the next message sent
         self._next = 1
-        #: messages that the other side may not have, in order of seq
-        self._unacked: deque[tuple[int, Message]] = deque()
+        #: messages that the other side may not have, in order of seq, with about how many bytes each takes
+        self._unacked: deque[tuple[int, Message, int]] = deque()
+        #: bytes of those: what the other side has not said that it has read
+        self.unread = 0
         #: the highest seq received; all before it were received too
         self.received = 0
         #: the highest `received` told to the other side
         self._acked = 0
+        #: bytes of messages that came since
+        self._unacked_bytes = 0
 
     @property
     def unacknowledged(self) -> int:
@@ -51,26 +57,36 @@ class Channel:
     @property
     def owes_ack(self) -> bool:
         """Enough came in without an answer that an Ack of its own is due."""
-        return self.received - self._acked >= ACK_EVERY
+        return self.received - self._acked >= ACK_EVERY or self._unacked_bytes >= ACK_BYTES
 
     def stamp(self, message: Message) -> tuple[int, int]:
         """Keep a message that is about to be sent; its (seq, ack)."""
         seq = self._next
         self._next = seq + 1
-        self._unacked.append((seq, message))
-        self._acked = self.received
+        weight = message.weight
+        self._unacked.append((seq, message, weight))
+        self.unread += weight
+        self._acked, self._unacked_bytes = self.received, 0
         return seq, self.received
 
     def stamp_ack(self) -> tuple[int, int]:
         """The (seq, ack) of an Ack."""
-        self._acked = self.received
+        self._acked, self._unacked_bytes = self.received, 0
         return 0, self.received
 
-    def accept(self, seq: int, ack: int) -> bool:
-        """Take note of an arrived message; False if it came before. Raises `Gap` when one before it is missing."""
+    @property
+    def oldest(self) -> int:
+        """Bytes of the first message that the other side has not said that it has read; 0 if there is none."""
+        return self._unacked[0][2] if self._unacked else 0
+
+    def accept(self, seq: int, ack: int, weight: int = 0) -> bool:
+        """Take note of an arrived message of about so many bytes; False if it came before.
+
+        Raises `Gap` when one before it is missing.
+        """
         unacked = self._unacked
         while unacked and unacked[0][0] <= ack:
-            unacked.popleft()
+            self.unread -= unacked.popleft()[2]
         if seq == 0:
             return True
         if seq <= self.received:
@@ -78,11 +94,12 @@ class Channel:
         if seq != self.received + 1:
             raise Gap(f"message {seq} came after {self.received}")
         self.received = seq
+        self._unacked_bytes += weight
         return True
 
     def resume(self, received: int) -> Iterator[tuple[int, int, Message]]:
         """After a reconnect: what has to be sent again to who has received that much, as (seq, ack, message)."""
         self.accept(0, received)
-        self._acked = self.received
-        for seq, message in self._unacked:
+        self._acked, self._unacked_bytes = self.received, 0
+        for seq, message, _ in self._unacked:
             yield seq, self.received, message

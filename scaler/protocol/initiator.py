@@ -153,7 +153,7 @@ class Initiator:
         if self.state is State.GREETING:
             return None
         try:
-            is_new = self._channel.accept(seq, ack)
+            is_new = self._channel.accept(seq, ack, message.weight)
         except Gap as gap:
             return self._break(Cause.GAP, str(gap))
         if not is_new or kind is Ack:

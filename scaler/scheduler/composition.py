@@ -104,9 +104,10 @@ class Composition:
         outgoing, self._acceptor.outgoing = self._acceptor.outgoing, []
         yield from outgoing
         agent = self._agent
-        while is_due or self._events or (agent is not None and agent.has_news):
-            if is_due or self._events:
-                events, self._events = self._events, []
+        while is_due or self._events or self._acceptor.unread or (agent is not None and agent.has_news):
+            if is_due or self._events or self._acceptor.unread:
+                events, self._events = [*self._events, *self._acceptor.unread], []
+                self._acceptor.unread.clear()
                 for effect in self._core.handle(events, now):
                     if agent is not None and type(effect) is ev.Send and effect.number == LOCAL_AGENT:
                         agent.hear(effect.message)

@@ -4,10 +4,15 @@ from array import array
 from typing import ClassVar
 
 from scaler.common.records import record
+from scaler.protocol.codes import Frame
 
 
 class Malformed(Exception):
     """A message contradicts itself; the codec turns it into a ProtocolError."""
+
+
+#: about what a message takes in memory besides its payload frames and long columns, bytes
+MESSAGE_BYTES = 512
 
 
 @record
@@ -18,6 +23,12 @@ class Message:
     has_bodies: ClassVar[bool] = False
     #: struct on the wire -> the fields of this class that are in it
     groups: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory it takes while it waits to be sent or acknowledged."""
+        bodies: list[Frame] = getattr(self, "bodies") if self.has_bodies else []  # noqa: B009 - not of all messages
+        return MESSAGE_BYTES + sum(map(len, bodies))
 
     def validate(self) -> None:
         """Raise `Malformed` when the columns contradict each other."""

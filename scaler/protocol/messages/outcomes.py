@@ -7,7 +7,10 @@ from typing import ClassVar
 from scaler.common.records import record
 from scaler.protocol.codes import ERROR, LOST, SIZE, STORED, Frame, sizes_of
 from scaler.protocol.messages.columns import column, u8, u32, u64
-from scaler.protocol.messages.message import Malformed, Message, require, rows_in
+from scaler.protocol.messages.message import MESSAGE_BYTES, Malformed, Message, require, rows_in
+
+#: about what the columns of a `TaskResult` take for a span, bytes
+SPAN_BYTES = 48
 
 
 @record
@@ -26,6 +29,10 @@ class TaskResult(Message):
     processor_times: "array[int]" = column(u64)
     has_bodies: ClassVar[bool] = True
     groups: ClassVar[dict[str, tuple[str, ...]]] = {"profile": ("peaks", "processor_times")}
+
+    @property
+    def weight(self) -> int:
+        return MESSAGE_BYTES + sum(map(len, self.bodies)) + SPAN_BYTES * len(self.batches) + 4 * len(self.sizes)
 
     def validate(self) -> None:
         n = len(self.batches)
@@ -56,3 +63,7 @@ class TaskOutput(Message):
     name: str
     stream: int
     text: str
+
+    @property
+    def weight(self) -> int:
+        return MESSAGE_BYTES + len(self.text)

@@ -8,9 +8,10 @@ from scaler.common.records import record
 from scaler.protocol.acceptor import Joined as Joined
 from scaler.protocol.acceptor import Lost as Lost
 from scaler.protocol.acceptor import Received as Received
+from scaler.protocol.acceptor import Unread as Unread
 from scaler.protocol.messages import Message
 
-Event = Joined | Received | Lost | Tick
+Event = Joined | Received | Lost | Unread | Tick
 
 
 @record

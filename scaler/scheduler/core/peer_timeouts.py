@@ -17,6 +17,8 @@ def forgive(state: ClusterState, late: float) -> None:
     if late > STOPPED:
         for client in state.clients.values():
             client.seen += late
+            if client.unread is not None:
+                client.unread.since += late
         for agent in state.agents.values():
             agent.seen += late
 

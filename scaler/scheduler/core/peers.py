@@ -101,6 +101,7 @@ def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason
     out.log("INFO", f"client {client.number} ({client.name}) is gone: {reason}; dropped {client.outstanding} rows")
     returning.lose_client(state, out, client.number)
     forget_work(state, out, client, stays=False)
+    state.queues.release(client.number)
     out.flush_results(client.number)
     for function in client.functions.values():
         state.ended.finished += function.finished

@@ -61,9 +61,10 @@ from scaler.scheduler.core import (
     settling,
     store_choice,
     stored_objects,
+    unread,
     withdrawing,
 )
-from scaler.scheduler.core.events import Effect, Event, Forget, Joined, Lost, Received, Stop, WakeAt
+from scaler.scheduler.core.events import Effect, Event, Forget, Joined, Lost, Received, Stop, Unread, WakeAt
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.core.worklist import Worklist
@@ -146,6 +147,8 @@ class SchedulerCore:
                 self._next_check = None  # it may have to be waited for
             elif isinstance(event, Lost):
                 self._lost(event.number, event.reason)
+            elif isinstance(event, Unread) and event.number in state.clients:
+                unread.note(state, state.clients[event.number], event.bytes, event.oldest)
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
         if state.returning:
@@ -288,6 +291,8 @@ class SchedulerCore:
         limits = self._limits
         for number, reason in peer_timeouts.silent(self.state, limits.client_timeout, limits.agent_timeout):
             self._lost(number, reason)
+        for number, reason in unread.overdue(self.state, self._out, limits.client_timeout):
+            self._lost(number, reason, is_told=True)
 
     def _client_heartbeat(self, client: ClientRecord, message: Heartbeat) -> None:
         self._out.send(client.number, HeartbeatEcho(message.clock, self.state.workers))

@@ -90,6 +90,18 @@ class ClientReads:
     wants_local: bool = False
 
 
+@record
+class Unread:
+    """What a client has not acknowledged, while that is more than it may leave unread."""
+
+    #: when it was that much
+    bytes: int
+    #: when it has acknowledged something last, seconds; later if the next message is large
+    since: float
+    #: the log has told of it
+    is_told: bool = False
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class ClientRecord:
     """A client and all that is scheduled for it."""
@@ -117,3 +129,5 @@ class ClientRecord:
     settling: Settling = field(default_factory=Settling)
     #: numbers of the agents that may have something of it; they and it know that
     agents: set[int] = field(default_factory=set)
+    #: its rows are held back, as it does not read what it is sent; None: it does
+    unread: Unread | None = None

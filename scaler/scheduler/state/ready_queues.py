@@ -16,33 +16,38 @@ _URGENCY = itemgetter(0)
 
 
 class ReadyQueues:
-    """All queues; empty ones go away."""
+    """All queues; empty ones go away. Rows of clients that are held have queues of their own, which have no turn."""
 
-    __slots__ = ("_order", "_queues")
+    __slots__ = ("_held", "_order", "_queues")
 
     def __init__(self) -> None:
         self._queues: dict[QueueClass, SpanQueue[Batch]] = {}
         #: the keys of `_queues`, highest priority first, and among equals the one whose turn it is
         self._order: list[QueueClass] = []
+        #: number of a client whose rows are to wait -> the queues of its rows
+        self._held: dict[int, dict[QueueClass, SpanQueue[Batch]]] = {}
 
     def __bool__(self) -> bool:
-        """There are rows."""
+        """There are rows that agents may be given."""
         for queue in self._queues.values():  # noqa: SIM110 - as in `WorkerPool.have_rows`
             if queue.rows:
                 return True
         return False
 
     def items(self) -> list[tuple[QueueClass, SpanQueue[Batch]]]:
-        """Each queue with its class, highest priority first, empty ones too."""
-        return [(key, self._queues[key]) for key in self._order]
+        """Each queue with its class, highest priority first, empty ones too; then those of clients that are held."""
+        held = [item for queues in self._held.values() for item in queues.items()]
+        return [*((key, self._queues[key]) for key in self._order), *held]
 
     @property
     def rows(self) -> int:
         """Rows in all queues."""
-        return sum(queue.rows for queue in self._queues.values())
+        return sum(queue.rows for _, queue in self.items())
 
     def _of(self, batch: Batch) -> SpanQueue[Batch]:
         key = batch.queue_class
+        if self._held and batch.client in self._held:
+            return self._held[batch.client].setdefault(key, SpanQueue())
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = SpanQueue()
@@ -59,13 +64,28 @@ class ReadyQueues:
 
     def remove(self, batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out rows; the spans that were here."""
-        queue = self._queues.get(batch.queue_class)
+        queue = self._held.get(batch.client, self._queues).get(batch.queue_class)
         return [] if queue is None else queue.remove(batch, lo, hi)
 
     def drop_client(self, client: int) -> None:
         """Forget all rows of a client."""
-        for queue in self._queues.values():
+        for queue in self._held.get(client, self._queues).values():
             queue.drop_client(client)
+
+    def hold(self, client: int) -> None:
+        """No agent is given rows of a client until `release`."""
+        held: dict[QueueClass, SpanQueue[Batch]] = {}
+        for key, queue in self._queues.items():
+            for batch, lo, hi in queue.of_client(client):
+                held.setdefault(key, SpanQueue()).append(batch, lo, hi)
+            queue.drop_client(client)
+        self._held[client] = held
+
+    def release(self, client: int) -> None:
+        """Rows of a client have their turn again, if it was held."""
+        for queue in self._held.pop(client, {}).values():
+            for batch, lo, hi in queue:
+                self.append(batch, lo, hi)
 
     def in_order(self) -> list[tuple[QueueClass, SpanQueue[Batch]]]:
         """The queues that hold rows, highest priority first."""

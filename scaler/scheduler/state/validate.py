@@ -63,9 +63,7 @@ def quick(state: ClusterState) -> Iterator[Finding]:
 
 
 def _idle(state: ClusterState) -> Iterator[Finding]:
-    for (urgency, (capabilities, slots)), queue in state.queues.items():
-        if not queue.rows:
-            continue
+    for (urgency, (capabilities, slots)), queue in state.queues.in_order():
         for agent in state.agents.values():
             load = agent.load
             has_room = load.outstanding + slots <= load.workers and slots <= load.slots and not load.is_full

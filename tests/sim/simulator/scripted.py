@@ -112,6 +112,8 @@ class FakeScheduler:
         self.now = 0.0
         self._sent: dict[int, list[Message]] = {}
         self.effects: list[se.Effect] = []
+        #: lines of the log
+        self.log: list[str] = []
         self._last = 0
         self.agents = [self.agent(count) for count in workers]
 
@@ -121,6 +123,8 @@ class FakeScheduler:
         for effect in self.effects:
             if isinstance(effect, se.Send):
                 self._sent.setdefault(effect.number, []).append(effect.message)
+            elif isinstance(effect, se.Log):
+                self.log.append(effect.text)
 
     def _join(self, made: Hello) -> int:
         self._last += 1

@@ -5,7 +5,7 @@ from typing import Any
 
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.errors import ProtocolError
-from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
+from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import NUMBERS, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION
@@ -18,6 +18,9 @@ from simulator.hosts import HEARTBEAT, Host
 from simulator.mirror import Mirror
 from simulator.network import Network
 from simulator.world import TICK, Process, World
+
+#: bytes that a client may leave unread at every other scheduler: so few that its rows have to wait now and then
+UNREAD = 4_000
 
 
 class CheckedCore(SchedulerCore):
@@ -52,9 +55,10 @@ class Server(Process):
         self._network = network
         self._start_store = start_store
         self.core = CheckedCore(world, limits)
+        epoch = world.random.getrandbits(63) | 1
         terms = Terms(
-            world.random.getrandbits(63) | 1, PROTOCOL_VERSION, limits.protected, 1.0,
-            limits.client_timeout, limits.agent_timeout, 1 << 30,
+            epoch, PROTOCOL_VERSION, limits.protected, 1.0, limits.client_timeout, limits.agent_timeout, 1 << 30,
+            UNREAD if epoch & 2 else UNREAD_BYTES,
         )  # fmt: skip
         first = LOCAL_AGENT + 1 + world.random.getrandbits(20) * NUMBERS
         self._composition = Composition(self.core, Acceptor(terms, LOCAL_AGENT, first))

@@ -1,0 +1,178 @@
+"""What clients have not read is counted; beyond a bound their rows wait, and who reads nothing is given up."""
+
+from dataclasses import replace
+
+import pytest
+from simulator.scripted import FakeScheduler, hello, task
+
+from scaler.protocol.acceptor import Acceptor, Terms, Unread
+from scaler.protocol.channel import ACK_BYTES, Channel, Envelope
+from scaler.protocol.messages import Ack, Heartbeat, Task, TaskResult
+from scaler.scheduler.core import events as ev
+
+LIMIT = 10_000
+TERMS = Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20, LIMIT)
+MUCH = 80_000_000
+
+
+def results(size: int) -> TaskResult:
+    """Values of so many bytes."""
+    return TaskResult(0, bodies=[b"x" * size])
+
+
+# ---- the channel and the sessions ----
+def test_what_was_not_acknowledged_is_counted_in_bytes() -> None:
+    channel = Channel()
+    channel.stamp(results(1000))
+    first = channel.unread
+    channel.stamp(results(5000))
+    assert 1000 < first == channel.oldest < 2000
+    assert 5000 < channel.unread - first < 6000
+    channel.accept(0, 1)
+    assert channel.oldest == channel.unread > 5000
+    channel.accept(0, 2)
+    assert channel.oldest == channel.unread == 0
+
+
+def test_who_reads_much_says_so_soon() -> None:
+    channel = Channel()
+    channel.accept(1, 0, ACK_BYTES - 1)
+    assert not channel.owes_ack
+    channel.accept(2, 0, 1)
+    assert channel.owes_ack
+    channel.stamp_ack()
+    assert not channel.owes_ack
+
+
+def session(role: str) -> Acceptor:
+    """A scheduler with the session of a peer that is number 1, over connection 9."""
+    these = Acceptor(TERMS)
+    these.receive(9, Envelope(0, 0, replace(hello(role, "peer"), protocol=1)), 0)
+    return these
+
+
+def told(these: Acceptor) -> list[Unread]:
+    """What the core is told since the last time."""
+    unread, these.unread = these.unread, []
+    return unread
+
+
+def test_the_core_is_told_of_much_that_is_unread_of_each_that_is_read_then_and_that_it_is_little_again() -> None:
+    these = session("client")
+    for _ in range(9):
+        these.send(1, results(1000))
+    (much,) = told(these)
+    assert (much.number, much.bytes > LIMIT, much.oldest > 1000) == (1, True, True)
+    these.receive(9, Envelope(1, 0, Heartbeat(1.0)), 0)
+    assert told(these) == []
+    these.receive(9, Envelope(0, 1, Ack()), 0)
+    (less,) = told(these)
+    assert less.bytes > LIMIT / 2
+    these.receive(9, Envelope(0, 9, Ack()), 0)
+    assert [each.bytes for each in told(these)] == [0]
+    these.receive(9, Envelope(0, 9, Ack()), 0)
+    assert told(these) == []
+
+
+def test_a_new_connection_is_no_sign_of_reading() -> None:
+    these = session("client")
+    for _ in range(9):
+        these.send(1, results(1000))
+    told(these)
+    again = replace(hello("client", "peer"), protocol=1, received=0)
+    these.receive(11, Envelope(0, 0, again), 0)
+    assert told(these) == []
+    these.receive(12, Envelope(0, 0, replace(again, received=9)), 0)
+    assert [each.bytes for each in told(these)] == [0]
+
+
+def test_agents_are_not_waited_for() -> None:
+    these = session("agent")
+    for _ in range(20):
+        these.send(1, results(1000))
+    assert told(these) == []
+
+
+# ---- the core ----
+@pytest.fixture
+def fake() -> FakeScheduler:
+    return FakeScheduler(2, client_timeout=10.0, agent_timeout=1000.0)
+
+
+def unread(fake: FakeScheduler, client: int, size: int, oldest: int = 0) -> None:
+    fake.handle(ev.Unread(client, size, oldest))
+
+
+def said(fake: FakeScheduler) -> str:
+    """What the log was told since the last time."""
+    lines = "\n".join(fake.log)
+    fake.log.clear()
+    return lines
+
+
+def test_rows_of_who_does_not_read_wait_and_those_of_others_go_on(fake: FakeScheduler) -> None:
+    (agent,) = fake.agents
+    slow, other = fake.client(), fake.client()
+    fake.say(slow, task(10, 20))
+    fake.placed(agent)
+    unread(fake, slow, MUCH)
+    held = fake.holds(agent)
+    fake.end_all(agent, slow)
+    assert fake.holds(agent) == 0
+    fake.say(slow, task(50, 1))
+    assert fake.placed(agent) == []
+    assert fake.core.state.queues.rows == 20 - held + 1
+    fake.say(other, task(10, 2))
+    assert fake.placed(agent) == [(10, 0, 2)]
+    fake.end_all(agent, other)
+    unread(fake, slow, MUCH // 2)
+    assert fake.placed(agent) == []
+    unread(fake, slow, 0)
+    assert fake.placed(agent)
+    for _ in range(20):
+        fake.end_all(agent, slow)
+    assert fake.core.state.clients[slow].outstanding == 0
+
+
+def test_rows_that_wait_can_be_cancelled_cleared_and_left(fake: FakeScheduler) -> None:
+    (agent,) = fake.agents
+    slow = fake.client()
+    unread(fake, slow, MUCH)
+    fake.say(slow, task(10, 5), task(20, 5))
+    fake.cancel(slow, (10, 0, 5))
+    assert fake.core.state.queues.rows == 5
+    fake.lose(slow)
+    assert fake.core.state.queues.rows == 0
+    assert not fake.core.state.queues.items()
+    assert fake.heard(agent, Task) == []
+
+
+def alive(fake: FakeScheduler, client: int, seconds: float) -> bool:
+    """Time goes by, while a client says that it is there; whether it is still known."""
+    for _ in range(int(seconds / 2.5)):
+        fake.wait(2.5)
+        fake.say(client, Heartbeat(fake.now))
+    return client in fake.core.state.clients
+
+
+def test_who_reads_nothing_for_its_time_out_is_told_and_given_up(fake: FakeScheduler) -> None:
+    slow = fake.client()
+    fake.say(slow, task(10, 5))
+    unread(fake, slow, MUCH)
+    assert alive(fake, slow, 2.5)
+    assert "80 MB wait for it: its rows wait, too, and it is given up after 10 s" in said(fake)
+    assert alive(fake, slow, 5.0)
+    assert said(fake) == ""  # once is enough
+    unread(fake, slow, MUCH)  # it has read something
+    assert alive(fake, slow, 10.0)
+    fake.wait(2.5)
+    (forgotten,) = [effect for effect in fake.effects if isinstance(effect, ev.Forget)]
+    assert forgotten == ev.Forget(slow, "read nothing for 10 s, while 80 MB wait for it", is_told=True)
+    assert slow not in fake.core.state.clients
+
+
+def test_a_large_message_may_take_its_time(fake: FakeScheduler) -> None:
+    slow = fake.client()
+    unread(fake, slow, MUCH, oldest=MUCH)
+    assert alive(fake, slow, 85.0)
+    assert not alive(fake, slow, 10.0)
