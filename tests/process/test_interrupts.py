@@ -6,8 +6,8 @@ import pytest
 from support.terminal import INTERRUPTED
 from support.waiting import until
 
-#: seconds that a program may take to be gone
-SOON = 2.0
+#: seconds that a program may take to be gone: fewer than anything waits for what does not come
+SOON = 4.0
 
 FUNCTIONS = """
     import asyncio, ctypes, sys, time
@@ -190,7 +190,7 @@ def check_end(terminal, traces):
     assert said.endswith("KeyboardInterrupt"), said
     assert "# here" in said, said
     assert "ignored in" not in said, said
-    until(lambda: [process.pid for process in traces.marked()] == [terminal.shell.pid], "its processes to end", 1.0)
+    until(lambda: [process.pid for process in traces.marked()] == [terminal.shell.pid], "its processes to end", SOON)
     assert not list(terminal.temporary.iterdir())
 
 

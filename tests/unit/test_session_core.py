@@ -8,6 +8,7 @@ from simulator.scripted import graph, spans, task
 
 from scaler.client.core import events as ev
 from scaler.client.core.session import SessionCore
+from scaler.client.core.unanswered import UnansweredRequests
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -203,6 +204,40 @@ def test_a_cancellation_names_only_rows_that_have_not_ended() -> None:
     assert isinstance(effect.message, TaskCancel)
     assert list(effect.message.spans) == [(0, 10, 0, 1), (0, 10, 2, 4)]
     assert session.do(ev.Cancel([Token()], False)) == []
+
+
+def test_cancelling_many_rows_one_by_one_looks_at_each_a_few_times() -> None:
+    """As `asyncio.run` has them cancelled after Ctrl-C."""
+    rows, looked = 4000, 0
+
+    class Looking(Token):
+        @property
+        def id(self) -> int:
+            nonlocal looked
+            looked += 1
+            return self._id
+
+        @id.setter
+        def id(self, value: int) -> None:
+            self._id = value
+
+    session = Session()
+    tokens = [Looking() for _ in range(rows)]
+    session.do(ev.Submit(task(10, rows), tokens))
+    for token in tokens:
+        session.do(ev.Cancel([token], False))
+    assert looked < 20 * rows
+    again = [message for message in session.anew() if isinstance(message, TaskCancel)]
+    assert len(again) == rows  # none has been answered
+
+
+def test_cancellations_of_rows_that_have_ended_are_forgotten_in_time() -> None:
+    session, asked = Session(), UnansweredRequests()
+    session.submit(task(5, 1))
+    for batch in range(10, 5010):
+        asked.add_cancel(ev.Cancel(session.submit(task(batch, 1)), False), session.core.pending)
+        session.hear(ended(batch, 0, 1))
+    assert len(asked.cancels) <= 1000
 
 
 def test_a_refused_cancellation_is_said_to_the_tokens() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 from scaler.client.core.events import Cancel, Claim
 from scaler.client.core.pending import PendingBatches
 
-#: cancellations remembered before those of rows that have ended are left out
-_MOST_CANCELS = 1000
+#: requests of one kind among which those about rows that have ended are looked for
+_MANY = 1000
 
 
 class UnansweredRequests:
@@ -18,13 +18,17 @@ class UnansweredRequests:
         self.cancels: dict[int, Cancel] = {}
         #: the tasks that ask wait for their tokens
         self.claims: dict[int, Claim] = {}
+        #: when there are so many cancellations, those of rows that have ended are left out: never for each one anew,
+        #: however many rows that have not ended are cancelled one by one
+        self._many_cancels = _MANY
 
     def add_cancel(self, event: Cancel, pending: PendingBatches) -> None:
         """The rows of these tokens are to be cancelled."""
-        if len(self.cancels) > 2 * len(pending.by_id) + _MOST_CANCELS:
-            self.cancels = {key: asked for key, asked in self.cancels.items() if pending.rows_of(asked.tokens)}
         for token in event.tokens:
             self.cancels[id(token)] = Cancel((token,), event.force)
+        if len(self.cancels) > self._many_cancels:
+            self.cancels = {key: asked for key, asked in self.cancels.items() if pending.rows_of(asked.tokens)}
+            self._many_cancels = max(_MANY, 2 * len(self.cancels))
 
     def add_claim(self, event: Claim, pending: PendingBatches) -> None:
         """A task that waits for this token would run its rows itself."""
