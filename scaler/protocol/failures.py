@@ -167,6 +167,21 @@ def result_too_large(size: int, limit: int) -> ErrorRecord:
     return ErrorRecord(ErrorKind.SIZE, words)
 
 
+def too_much_input(needed: int, has: int) -> str:
+    """Why a host never runs a row: what the row needs is more than its store can have at once, bytes.
+
+    >>> too_much_input(2_000, 1_000)
+    'its input takes 2,000 bytes of the store (/dev/shm) at once, which has 1,000'
+    """
+    return f"its input takes {needed:,} bytes of the store (/dev/shm) at once, which has {has:,}"
+
+
+def refused(name: str, row_id: int, host: str, why: str) -> ErrorRecord:
+    """No host that may run a row has enough room for it; `host` is the last one that was asked."""
+    words = f"{task_words(name, row_id)} can't run on {host}: {why}; give the task less input, or a host more room"
+    return ErrorRecord(ErrorKind.FULL, words, name)
+
+
 def no_room(name: str, what: str, size: int, reason: str) -> ErrorRecord:
     """There is no room in the store for a result of so many bytes; `what` says what it is."""
     words = f"the result of {name}, {what}, takes {size:,} bytes and cannot be stored: {reason}"

@@ -1,6 +1,7 @@
 """What stores leave in /dev/shm, who may see it, and what happens when there is no room."""
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -195,6 +196,12 @@ NO_ROOM = """
             client.submit(len, np.ones(8_000_000)).result(20)
         except scaler.StoreFull as error:
             print("full for an argument:", error, flush=True)
+        several = [client.submit(make, 500_000) for _ in range(5)]
+        try:
+            client.submit(lambda *arrays: None, *several).result(20)
+        except scaler.StoreFull as error:
+            print("full for all inputs together:", error, flush=True)
+        del several
         assert (client.submit(make, 500_000).result(20) == 7).all()
         assert client.submit(np.sum, np.ones(500_000)).result(20) == 500_000
         print("works on", flush=True)
@@ -211,6 +218,7 @@ def test_a_value_that_dev_shm_has_no_room_for_fails_alone(network):
     assert "make" in full[0]
     assert "64,0" in full[0]
     assert "full for an argument: " in script.text
+    assert re.search(r"full for all inputs together: task .* its input takes 20,\d\d\d,\d\d\d bytes", script.text)
     assert "Traceback" not in script.text
 
 

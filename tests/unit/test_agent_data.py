@@ -205,6 +205,25 @@ def test_rows_whose_objects_nobody_has_go_back_at_once() -> None:
     assert not fake.core.state.queued
 
 
+def test_a_row_whose_input_is_more_than_the_store_ever_has_goes_back_at_once_with_the_reason() -> None:
+    fake = FakeAgent(1, store=64 * MB)
+    knows_neighbour(fake)
+    fake.give_dependents(30, [[5, 6], [5]], holders=[OTHER], size=40 * MB)
+    (message,) = fake.heard(ObjectMissing)
+    assert (list(message.objects), list(message.rows)) == ([], [(C, 30, 0, 1)])
+    assert "80,000,000 bytes" in message.refusal
+    assert "64,000,000" in message.refusal
+    fake.handle(ev.Fetched((C, 5)))
+    assert fake.running(0) == [(30, 1, 2)]
+
+
+def test_values_that_stayed_in_a_worker_take_no_room_of_the_store() -> None:
+    fake = FakeAgent(1, store=64 * MB)
+    first, second = (made(fake, 0, batch, size=40 * MB, live=True) for batch in (10, 20))
+    fake.give_dependents(30, [[first, second]], size=40 * MB)
+    assert fake.running(0) == [(30, 0, 1)]
+
+
 def test_a_worker_takes_the_values_that_stayed_in_it_along_when_it_dies() -> None:
     fake = FakeAgent(1)
     value = made(fake, 0, 10, live=True)

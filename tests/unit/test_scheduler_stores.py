@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from simulator.scripted import FakeScheduler, graph, result, spans, task
 
+from scaler.errors import StoreFull
 from scaler.protocol.messages import (
     ERROR,
     FAILED,
@@ -422,6 +423,23 @@ def test_a_row_that_cannot_get_its_input_goes_where_that_is() -> None:
     fake.heard(first)
     fake.say(second, ObjectMissing(names(client, 5), spans(Spans, client, (10, 0, 1))))
     assert fake.placed(first) == [(10, 0, 1)]
+
+
+def test_a_row_that_one_host_has_no_room_for_goes_to_each_other_one_and_then_fails_with_the_reason() -> None:
+    fake = FakeScheduler(1, 1, 1)
+    client = fake.client()
+    fake.say(client, stored(fake.agents[0], 5))
+    fake.say(client, task(10, 1, dependency_counts=u32([1]), dependencies=u64([5])))
+    asked = []
+    for _ in fake.agents:
+        (agent,) = (agent for agent in fake.agents if fake.placed(agent) == [(10, 0, 1)])
+        asked.append(agent)
+        fake.say(agent, ObjectMissing(Objects(), spans(Spans, client, (10, 0, 1)), "its input takes a lot"))
+    assert sorted(asked) == sorted(fake.agents)
+    (message,) = fake.heard(client, TaskResult)
+    error = decode_error(bytes(message.bodies[0]))
+    assert isinstance(error, StoreFull)
+    assert "its input takes a lot" in str(error)
 
 
 def test_a_row_whose_input_can_never_be_got_fails_in_the_end(one: Any) -> None:

@@ -90,12 +90,19 @@ class Outgoing:
     def missing(self, keys: list[Key], client: int, batch: int, lo: int, hi: int) -> None:
         """Objects can't be had; rows that need them go back."""
         message = self._open
-        if not isinstance(message, ObjectMissing):
+        if not isinstance(message, ObjectMissing) or message.refusal:
             self._reopen(message := ObjectMissing())
         known = set(message.objects)
         for key in keys:
             if key not in known:
                 message.objects.add(*key)
+        message.rows.add(client, batch, lo, hi)
+
+    def refuse(self, why: str, client: int, batch: int, lo: int, hi: int) -> None:
+        """Rows can never run here; they go back."""
+        message = self._open
+        if not isinstance(message, ObjectMissing) or message.refusal != why:
+            self._reopen(message := ObjectMissing(refusal=why))
         message.rows.add(client, batch, lo, hi)
 
     def respond(self, key: Key, agent: int, reason: str | None) -> None:

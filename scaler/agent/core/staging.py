@@ -14,6 +14,7 @@ from scaler.agent.state.host import HostState
 from scaler.agent.state.ready_rows import ReadyRows
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.waiting_rows import WaitingRows, WaitingSpan
+from scaler.protocol import failures
 from scaler.store.layout import Key
 
 #: bytes that are brought for waiting rows at once; more only for a single wait
@@ -72,8 +73,11 @@ def _choose(
             choices.append(_Choice(lo, hi, slot, takes_values, None))
         return
     lost = [key for key in missing if not state.objects.can_be_brought(key)]
+    filed = _bytes_of_files(state, keys, slot)
     if lost:
         out.missing(lost, *origin.key, lo, hi)
+    elif filed > state.limits.store:
+        out.refuse(failures.too_much_input(filed, state.limits.store), *origin.key, lo, hi)
     else:
         choices.append(_Choice(lo, hi, None, takes_values, WaitingSpan(origin, lo, hi, keys)))
 
@@ -99,6 +103,16 @@ def _look(state: HostState, keys: list[Key], anywhere: bool) -> tuple[int | None
     if len(live) > 1:
         missing += [key for key in keys if key in index and index[key].slot in live and index[key].slot != slot]
     return slot, missing
+
+
+def _bytes_of_files(state: HostState, keys: list[Key], slot: int | None) -> int:
+    """What takes memory of the store while a row with these inputs runs: all but what its worker has itself."""
+    index = state.objects.index
+    return sum(
+        state.objects.size(key)
+        for key in set(keys)
+        if slot is None or (entry := index.get(key)) is None or entry.slot != slot
+    )
 
 
 def _for_any(wait: WaitingSpan) -> bool:
@@ -131,7 +145,7 @@ def steal(state: HostState, out: Outgoing, slot: int, worth: float) -> bool:
     origin, lo, hi = local.take_last(1)
     keys = origin.stored_for(lo)
     moved = sum(index[key].size for key in keys if key in index and index[key].slot == slot)
-    if moving_seconds(moved) >= worth:
+    if moving_seconds(moved) >= worth or _bytes_of_files(state, keys, None) > state.limits.store:
         local.append(origin, lo, hi)
         return False
     state.ready.settle(slot)

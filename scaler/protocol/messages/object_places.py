@@ -74,10 +74,14 @@ class ObjectGone(Objects):
 
 @record
 class ObjectMissing(Message):
-    """An agent could not get these objects from those that have them; the rows that need them come back."""
+    """An agent could not get these objects from those that have them; the rows that need them come back.
+
+    With a `refusal` it never runs these rows, and this is why.
+    """
 
     objects: Objects = field(default_factory=Objects)
     rows: Spans = field(default_factory=Spans)
+    refusal: str = ""
 
     def validate(self) -> None:
         self.objects.validate()

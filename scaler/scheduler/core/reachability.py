@@ -69,6 +69,22 @@ def settle(
     return Hold(batch, row, beyond, cause)
 
 
+def choose_other(
+    state: ClusterState, client: ClientRecord, batch: Batch, row: int, agent: AgentRecord
+) -> AgentRecord | None:
+    """An agent for a row that this one can never run, as none of those that have said so before; None if there is none.
+
+    Those that have something of what the row needs come first.
+    """
+    refused = attempts_of(batch).refused.setdefault(row, set())
+    refused.add(agent.number)
+    values = _stored_needs(client, batch, row)
+    homes = _homes(state, client, batch, row, values)
+    others = [number for number in dict.fromkeys([*homes, *state.agents]) if number not in refused]
+    within = [number for number in others if not _unreachable(state, client, state.agents[number], values)]
+    return placement.choose(state, batch, within, even_if_full=True)
+
+
 def choose_in_zone(state: ClusterState, batch: Batch, number: int) -> AgentRecord | None:
     """An agent for a row whose value has to be within reach of this agent: itself, or one that it can fetch from."""
     target = state.agents.get(number)

@@ -1,11 +1,11 @@
 """Rows that an agent had and did not finish: run again, or given up."""
 
 from scaler.common.spans import runs_of
-from scaler.protocol.failures import out_of_reach, worker_lost
+from scaler.protocol.failures import out_of_reach, refused, worker_lost
 from scaler.protocol.messages import ERROR, LOST
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.core import finishing, reachability, recomputing
-from scaler.scheduler.core.moves import Fail, Move, Route
+from scaler.scheduler.core.moves import Fail, Move, Place, Route
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, Batch, attempts_of
@@ -95,6 +95,17 @@ def return_for_want(
     if returns <= reachability.MAX_RETURNS:
         return [reachability.settle(state, client, batch, row, Cause.OUT_OF_REACH, agent)]
     record = out_of_reach(batch.function.name, batch.id + row, returns).encode()
+    return finishing.finish(state, out, batch, finishing.error_span(batch, row, record), None)
+
+
+def return_refused(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, row: int, why: str
+) -> list[Move]:
+    """A row comes back from an agent that can never run it: another one may."""
+    target = reachability.choose_other(state, state.clients[batch.client], batch, row, agent)
+    if target is not None:
+        return [Place(batch, row, row + 1, target, Cause.OUT_OF_REACH)]
+    record = refused(batch.function.name, batch.id + row, agent.name, why).encode()
     return finishing.finish(state, out, batch, finishing.error_span(batch, row, record), None)
 
 

@@ -86,6 +86,14 @@ def take_missing(
 
     The moves of each span, to be made before the next is asked for.
     """
+    if message.refusal:
+        for _, batch, lo, hi in withdrawing.spans_at(state, agent, message.rows):
+            yield [
+                move
+                for row in range(lo, hi)
+                for move in retrying.return_refused(state, out, agent, batch, row, message.refusal)
+            ]
+        return
     news = False
     for number, object_id in message.objects:
         client = state.clients.get(number)
