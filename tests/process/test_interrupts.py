@@ -212,8 +212,7 @@ def test_ctrl_c_while_a_cluster_starts_is_the_programs_alone(terminals, traces):
     terminal = terminals.run(
         """
         import scaler
-        print("starts", flush=True)
-        cluster = scaler.SchedulerClusterCombo(n_workers=2)  # here
+        print("starts", flush=True); cluster = scaler.SchedulerClusterCombo(n_workers=2)  # here
         """
     )
     terminal.says("starts\n")
