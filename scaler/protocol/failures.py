@@ -102,9 +102,11 @@ def sent_nowhere(object_id: int) -> ErrorRecord:
     )
 
 
-def out_of_reach(name: str, row_id: int, times: int) -> ErrorRecord:
-    """Agents could not fetch what a row needs."""
-    words = f"{task_words(name, row_id)} could not get objects that it needs, {times} times"
+def out_of_reach(name: str, row_id: int, host: str, beyond: str) -> ErrorRecord:
+    """Agents could not fetch what a row needs: at last `host`, which can't reach those `beyond` that have it."""
+    words = f"{task_words(name, row_id)} could not get objects that it needs, again and again: at last {host} could not"
+    if beyond:
+        words += f", which does not reach {beyond}, where they are, and they can't be made within its reach"
     return ErrorRecord(ErrorKind.OBJECT, words, name)
 
 

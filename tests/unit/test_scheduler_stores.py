@@ -425,6 +425,28 @@ def test_a_row_that_cannot_get_its_input_goes_where_that_is() -> None:
     assert fake.placed(first) == [(10, 0, 1)]
 
 
+def test_a_row_whose_only_host_does_not_reach_its_input_fails_within_half_a_minute_and_says_so() -> None:
+    fake = FakeScheduler()
+    maker, user, client = fake.agent(1, ("maker",)), fake.agent(1, ("user",)), fake.client()
+    fake.say(client, task(10, 1, capabilities=("maker",)))
+    fake.report(maker, client, result(10, 0, 1, STORED))
+    fake.say(client, task(20, 1, capabilities=("user",), dependency_counts=u32([1]), dependencies=u64([10])))
+    fake.heard(client)
+    answers: list[Any] = []
+    while not answers:
+        assert fake.now < 30.0
+        fake.wait(1.0)
+        for agent in (maker, user):
+            fake.say(agent, Heartbeat(fake.now, 1))
+        fake.say(client, Heartbeat(fake.now))
+        if fake.placed(maker) == [(10, 0, 1)]:
+            fake.report(maker, client, result(10, 0, 1, STORED))
+        elif int(fake.now) % 5 == 0:  # each time after a silence
+            fake.say(user, ObjectMissing(names(client, 10), spans(Spans, client, (20, 0, 1))))
+        answers = fake.heard(client, TaskResult)
+    assert "agent-2 could not, which does not reach agent-1" in str(decode_error(bytes(answers[0].bodies[0])))
+
+
 def test_a_row_that_one_host_has_no_room_for_goes_to_each_other_one_and_then_fails_with_the_reason() -> None:
     fake = FakeScheduler(1, 1, 1)
     client = fake.client()

@@ -18,6 +18,8 @@ from scaler.scheduler.state.cluster import ClusterState
 
 #: how often a row comes back since what it needs is out of reach, before it is given up
 MAX_RETURNS = 8
+#: the same if it first came back so many seconds ago: what can't be reached is only known after a silence each time
+MAX_LATE_RETURNS, LATE_SECONDS = 1, 12.0
 #: seconds for which it is remembered that an agent could not fetch from another one
 MEMORY_SECONDS = 60.0
 
@@ -44,11 +46,28 @@ def can_get(state: ClusterState, agent: AgentRecord, copies: Iterable[int]) -> b
     )
 
 
-def count_return(batch: Batch, row: int, news: bool) -> int:
-    """A row came back for want of objects: how often so far. With `news` nobody could have known: it isn't counted."""
-    returns = attempts_of(batch).returns
-    returns[row] = returns.get(row, 0) + (not news)
-    return returns[row]
+def is_hopeless(state: ClusterState, batch: Batch, row: int, news: bool) -> bool:
+    """A row came back for want of objects: that was often or long enough.
+
+    With `news` nobody could have known that it would: it isn't counted.
+    """
+    attempts = attempts_of(batch)
+    attempts.returns[row] = returns = attempts.returns.get(row, 0) + (not news)
+    first = attempts.first_returns.setdefault(row, state.now)
+    return returns > (MAX_LATE_RETURNS if state.now - first >= LATE_SECONDS else MAX_RETURNS)
+
+
+def hosts_beyond(state: ClusterState, batch: Batch, row: int, agent: AgentRecord) -> str:
+    """The names of the hosts that have what a row needs and that an agent can't fetch from; empty if none is known."""
+    objects = state.clients[batch.client].values.objects
+    names = {
+        state.agents[number].name
+        for value in _stored_needs(state.clients[batch.client], batch, row)
+        if agent.number not in objects[value].copies
+        for number in objects[value].copies
+        if number in state.agents and number in agent.unreachable
+    }
+    return ", ".join(sorted(names))
 
 
 def settle(

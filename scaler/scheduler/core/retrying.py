@@ -90,11 +90,11 @@ def return_for_want(
     state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, row: int, news: bool
 ) -> list[Move]:
     """A row comes back from an agent that could not get objects it needs; with `news` nobody knew that it can't."""
-    returns = reachability.count_return(batch, row, news)
-    client = state.clients[batch.client]
-    if returns <= reachability.MAX_RETURNS:
+    if not reachability.is_hopeless(state, batch, row, news):
+        client = state.clients[batch.client]
         return [reachability.settle(state, client, batch, row, Cause.OUT_OF_REACH, agent)]
-    record = out_of_reach(batch.function.name, batch.id + row, returns).encode()
+    beyond = reachability.hosts_beyond(state, batch, row, agent)
+    record = out_of_reach(batch.function.name, batch.id + row, agent.name, beyond).encode()
     return finishing.finish(state, out, batch, finishing.error_span(batch, row, record), None)
 
 

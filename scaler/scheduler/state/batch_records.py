@@ -64,6 +64,8 @@ class Attempts:
     retries: dict[int, int] = field(default_factory=dict)
     #: row -> how often it came back since its agent could not get what it needs
     returns: dict[int, int] = field(default_factory=dict)
+    #: row -> when it first did, seconds
+    first_returns: dict[int, float] = field(default_factory=dict)
     #: row -> the numbers of agents that never run it
     refused: dict[int, set[int]] = field(default_factory=dict)
 
