@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import sys
 import threading
 from collections.abc import Callable
 
@@ -36,3 +38,16 @@ class _CallbackCollector(threading.local):
 
 
 callbacks_collected = _CallbackCollector()
+
+
+def callback_in(ident: int) -> str:
+    """The callback of a future that the thread with this identity is in, as it is called in messages."""
+    frame = sys._current_frames().get(ident)
+    calling = concurrent.futures.Future._invoke_callbacks.__code__  # type: ignore[attr-defined]
+    while frame is not None:
+        outer = frame.f_back
+        if outer is not None and outer.f_code is calling:
+            code = frame.f_code
+            return f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+        frame = outer
+    return "one that is not Python's"

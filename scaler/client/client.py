@@ -259,12 +259,14 @@ class Client:
         """Cancel everything that is under way and forget all objects and functions at the cluster."""
         self._parts.lifetime.clear(self._parts.templates.forget, self._parts.uploads.clear)
 
-    def disconnect(self) -> None:
+    def disconnect(self, fetch_results: bool = True) -> None:
         """Leave the cluster; what is under way is cancelled. Blocks shortly. A second call does nothing.
 
-        Results that have come can be asked for afterwards, also those in stores, which are fetched now.
+        Results that have come can be asked for afterwards. Large ones that nobody has looked at yet are fetched for
+        that, which takes as long as their bytes take, half a minute at most; with `fetch_results=False` they are
+        given up, and raise `ConnectionFailed`.
         """
-        self._parts.lifetime.disconnect()
+        self._parts.lifetime.disconnect(fetch_results)
 
     close = disconnect
 

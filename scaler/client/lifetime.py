@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +27,11 @@ ANSWER_TIMEOUT = 5.0
 INTERRUPTED_TIMEOUT = 0.5
 #: seconds for which leaving waits for results that nobody has looked at
 FETCH_TIMEOUT = 30.0
+
+#: seconds that a callback of the user's has before a client leaves without it
+CALLBACK_TIMEOUT = 5.0
+
+_log = logging.getLogger("scaler.client")
 
 #: those of this process that may not have left
 _lifetimes: weakref.WeakSet[Lifetime] = weakref.WeakSet()
@@ -57,6 +63,7 @@ class Lifetime:
         """Leave the cluster; with `is_fetching` results in stores are fetched first. Nothing if that is done already.
 
         Blocks until the scheduler has answered, for a few seconds at most, and for as long as fetching takes.
+        A callback that is being called may end first, if it does so within a few seconds.
         """
         self._disconnect(ANSWER_TIMEOUT, is_fetching)
 
@@ -69,6 +76,7 @@ class Lifetime:
             return
         self._liveness.is_closed = True
         self._io_thread.step_aside()
+        self.pass_callback(min(patience, CALLBACK_TIMEOUT))
         if self._liveness.failure is None:
             if is_fetching:
                 self._stored_results.fetch_all(FETCH_TIMEOUT)
@@ -76,6 +84,19 @@ class Lifetime:
             self._driver.tell(ev.Request(DisconnectRequest()))
             self._reply.wait(patience)
         self._leave()
+
+    def pass_callback(self, patience: float | None = None) -> None:
+        """If a callback of the user's has not ended so many seconds after it began, go on without it, and say so.
+
+        Blocks until then; by default for `CALLBACK_TIMEOUT`.
+        """
+        if patience is None:
+            patience = CALLBACK_TIMEOUT
+        passed = self._io_thread.pass_callback(patience)
+        if passed is not None:
+            _log.warning(
+                "scaler: a callback of a future has not ended within %g s: going on without %s", patience, passed
+            )
 
     def shut_down(self, scheduler: str) -> None:
         """End the whole cluster, and leave. Raises `ShutdownRefused`, `ConnectionFailed` naming the scheduler."""

@@ -25,10 +25,14 @@ from scaler.extension import (
     has_ended_program,
     leave_at_once,
     name_of,
+    pass_callback,
     pickled_if_small,
     submit_call,
     submit_map,
 )
+
+#: seconds between looks at the end of the interpreter while a future is waited for
+LOOK = 0.5
 
 #: where the standard executors say that an initializer has failed
 _log = logging.getLogger("concurrent.futures")
@@ -141,8 +145,7 @@ class Runner:
             try:
                 self._calls.wait_until_sent()
                 for future in self._calls.futures():
-                    if not future.done():
-                        concurrent.futures.wait([future])
+                    self._await(future)
                 for job in self._calls.maps():
                     job.wait()
             except KeyboardInterrupt:
@@ -153,6 +156,13 @@ class Runner:
             self.client.disconnect()
             if self._cluster is not None:
                 self._cluster.shutdown()
+
+    def _await(self, future: Future) -> None:
+        """Wait until a future has ended. While the interpreter ends, callbacks that do not end hold nothing up."""
+        while not future.done():
+            concurrent.futures.wait([future], LOOK)
+            if _interpreter_ends:
+                pass_callback(self.client)
 
     def abandon(self) -> None:
         """The program was interrupted: take no more calls, and wait for none. What is under way is cancelled, and what

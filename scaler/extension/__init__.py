@@ -10,6 +10,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     issue_warnings                                                      clients and futures, beyond what users do
     is_interrupt, has_ended_program, abandon, leave_at_once             what to do when the user presses Ctrl-C
     wait_in_steps                                                       so that it is heard
+    pass_callback                                                       what to do when the program ends in a callback
     Future, MapJob                                                      what `submit` and `submit_map` return
     CallbackThread                                                      for callbacks that may block
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
@@ -42,7 +43,14 @@ if TYPE_CHECKING:
     )
     from scaler.extension.clusters import begin_local_cluster
     from scaler.extension.in_worker import forget_run, run_once, worker_slot_lent
-    from scaler.extension.interrupts import abandon, has_ended_program, is_interrupt, leave_at_once, wait_in_steps
+    from scaler.extension.interrupts import (
+        abandon,
+        has_ended_program,
+        is_interrupt,
+        leave_at_once,
+        pass_callback,
+        wait_in_steps,
+    )
     from scaler.extension.submitting import fail_future, issue_warnings, submit_call, submit_map, with_warnings_kept
     from scaler.extension.values import SCALAR_TYPES, name_of, pickled_if_small
 
@@ -64,6 +72,7 @@ __all__ = [
     "leave_at_once",
     "name_of",
     "note_item",
+    "pass_callback",
     "pickled_if_small",
     "run_once",
     "serializer_of",
@@ -96,6 +105,7 @@ _HOMES = {
     "leave_at_once": "scaler.extension.interrupts",
     "name_of": "scaler.extension.values",
     "note_item": "scaler.common.item_note",
+    "pass_callback": "scaler.extension.interrupts",
     "pickled_if_small": "scaler.extension.values",
     "run_once": "scaler.extension.in_worker",
     "serializer_of": "scaler.extension.clients",

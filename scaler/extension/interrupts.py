@@ -24,4 +24,12 @@ def leave_at_once(client: Client) -> None:
     parts.lifetime.leave_at_once()
 
 
-__all__ = ["abandon", "has_ended_program", "is_interrupt", "leave_at_once", "wait_in_steps"]
+def pass_callback(client: Client) -> None:
+    """If a callback of a client's futures has not ended some seconds after it began, results come without it from now
+    on. Blocks until one of both, and returns at once if none is being called.
+    """
+    parts, _ = parts_of(client)
+    parts.lifetime.pass_callback()
+
+
+__all__ = ["abandon", "has_ended_program", "is_interrupt", "leave_at_once", "pass_callback", "wait_in_steps"]

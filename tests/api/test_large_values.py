@@ -14,7 +14,7 @@ from support import until
 from support.client_parts import forget_stores, store_place
 from support.stores import objects
 
-from scaler import Client, Executor, ObjectLost, SerializationError, Serializer, StoreFull
+from scaler import Client, ConnectionFailed, Executor, ObjectLost, SerializationError, Serializer, StoreFull
 from scaler.client.client import parts_of
 from scaler.client.values import places as places_module
 from scaler.client.values import stores as stores_module
@@ -394,3 +394,16 @@ def test_a_forked_child_can_read_nothing_that_it_would_have_to_ask_for(client):
             os._exit(code)
     assert os.waitpid(pid, 0)[1] == 0
     assert future.result()[0] == 1
+
+
+@pytest.mark.parametrize("fetches", [True, False])
+def test_a_client_that_leaves_fetches_large_results_unless_it_is_told_not_to(cluster, fetches):
+    client = Client(cluster.address)
+    made = client.submit(make, 7)
+    until(made.done)
+    client.disconnect(fetch_results=fetches)
+    if fetches:
+        assert first(made.result()) == 7
+    else:
+        with pytest.raises(ConnectionFailed, match="disconnected"):
+            made.result()

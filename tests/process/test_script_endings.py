@@ -172,3 +172,53 @@ def test_the_client_of_scaler_get_leaves_before_its_cluster_ends(scripts):
         """
     )
     assert text == "8\nFalse\n"
+
+
+NEVER_ENDS = """
+    import threading, time
+    import scaler
+    import scaler.client.lifetime
+
+    scaler.client.lifetime.CALLBACK_TIMEOUT = 0.3  # so that the test need not wait
+
+    def never_ends(future):
+        begun.set()
+        time.sleep(1000)
+
+    begun = threading.Event()
+"""
+
+
+def check_end_without(script):
+    assert script.ends(20) == 0
+    said = [line for line in script.text.splitlines() if "never_ends" in line]
+    assert len(said) == 1, script.text
+    assert "has not ended within 0.3 s" in said[0]
+
+
+def test_a_callback_that_never_ends_is_named_and_does_not_keep_a_client_from_leaving(scripts, traces):
+    script = scripts.start(
+        NEVER_ENDS
+        + """
+    with scaler.SchedulerClusterCombo(n_workers=1) as cluster, scaler.Client(cluster.address) as client:
+        client.submit(time.sleep, 0.1).add_done_callback(never_ends)
+        assert begun.wait(20)
+    """
+    )
+    check_end_without(script)
+    traces.check()
+
+
+def test_a_callback_that_never_ends_keeps_no_later_result_from_an_executor_at_the_programs_end(scripts, traces):
+    script = scripts.start(
+        NEVER_ENDS
+        + """
+    pool = scaler.Executor(2)
+    pool.submit(time.sleep, 0.1).add_done_callback(never_ends)
+    last = pool.submit(lambda: (time.sleep(1), print("the last has run", flush=True)))
+    assert begun.wait(20)
+    """
+    )
+    check_end_without(script)
+    assert "the last has run" in script.text
+    traces.check()

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any, Protocol
 
-from scaler.client.callbacks import callbacks_collected
+from scaler.client.callbacks import callback_in, callbacks_collected
 from scaler.client.core import events as ev
 from scaler.client.io.connector import Connector
 from scaler.client.io.driver import SessionDriver
@@ -24,6 +24,8 @@ from scaler.errors import ConnectionFailed, ScalerError
 
 #: seconds between looks at the time while nothing happens
 IDLE = 0.5
+#: seconds between looks whether a callback has ended
+LOOK = 0.01
 
 
 class Reactor(Protocol):
@@ -65,6 +67,10 @@ class IOThread:
         self._reactor: Reactor | None = None
         self._next_tidying = 0.0
         self._is_closing = False
+        #: since when the thread calls callbacks of the user's, seconds; None while it does not
+        self._calling_since: float | None = None
+        #: held while it is decided whether the thread goes on after them, or another one
+        self._handing_over = threading.Lock()
 
     def start(self, reactor: Reactor) -> None:
         """Begin; to be called once."""
@@ -75,6 +81,25 @@ class IOThread:
         """The calling thread may be going to block: if it is the I/O thread, another one is from now on."""
         if threading.get_ident() == self._ident and self._reactor is not None and not self._is_closing:
             self._start_thread(self._reactor)
+
+    def pass_callback(self, patience: float) -> str | None:
+        """The calling thread needs the connection: if the I/O thread is in a callback of the user's that does not end
+        within `patience` seconds of its beginning, another thread goes on.
+
+        Blocks until one of both; returns what is passed by, None for nothing.
+        """
+        since, ident = self._calling_since, self._ident
+        if since is None or ident == threading.get_ident() or self._reactor is None:
+            return None
+        pause = threading.Event()
+        while self._calling_since == since and time.monotonic() < since + patience:
+            pause.wait(LOOK)
+        with self._handing_over:
+            if self._calling_since != since or self._is_closing:
+                return None
+            passed = callback_in(ident)
+            self._start_thread(self._reactor)
+            return passed
 
     def close(self, linger: float = 1.0) -> None:
         """End the thread, and the connection; blocks for at most about `linger` seconds."""
@@ -87,6 +112,7 @@ class IOThread:
     def _start_thread(self, reactor: Reactor) -> None:
         name = f"scaler-client-{self._connector.address}"
         before, self._ident = self._thread, 0
+        self._calling_since = None
         self._thread = threading.Thread(target=self._run, args=(reactor,), name=name, daemon=True)
         try:
             self._thread.start()
@@ -116,8 +142,11 @@ class IOThread:
                 reactor.carry_out(effects)
                 if self._poller.is_borrowed:
                     self._poller.nudge.wake()
-            if threading.get_ident() != self._ident:
-                return False
+                self._calling_since = time.monotonic()
+            with self._handing_over:
+                if threading.get_ident() != self._ident:
+                    return False
+                self._calling_since = None
         now = time.monotonic()
         if now >= self._next_tidying:
             self._next_tidying = now + IDLE
