@@ -18,9 +18,6 @@ from scaler.extension import forget_run, run_once
 #: seconds for which a worker that was visited keeps still, so that the next visit comes to another one
 _REST = 0.02
 
-#: keys of the visits that have been paid to this worker
-_visits: set[str] = set()
-
 #: what a worker runs once before tasks: (its key, the pickle of a function without arguments)
 Setup = tuple[str, bytes]
 
@@ -61,7 +58,8 @@ def _call_pickled(pickled: bytes) -> Any:
 def run_teardown(key: str, teardown: Callable[[], Any]) -> None:
     """Undo the setup of this key, if it was run here."""
     if forget_run(key):
-        teardown()
+        run_once(key, teardown)  # what it changes lasts, too
+        forget_run(key)
 
 
 def worker_name() -> str:
@@ -71,16 +69,17 @@ def worker_name() -> str:
 
 def visit(key: str, pickled: bytes) -> tuple[str, bool, Any] | None:
     """Run a function unless this worker has been visited: (worker, whether it returned, value or exception)."""
-    if key in _visits:
-        time.sleep(_REST)
-        return None
-    _visits.add(key)
-    try:
-        outcome = worker_name(), True, _call_pickled(pickled)
-    except Exception as error:
-        outcome = worker_name(), False, error
+    outcomes: list[tuple[str, bool, Any]] = []
+
+    def call() -> None:
+        try:
+            outcomes.append((worker_name(), True, _call_pickled(pickled)))
+        except Exception as error:
+            outcomes.append((worker_name(), False, error))
+
+    run_once(key, call)
     time.sleep(_REST)
-    return outcome
+    return outcomes[0] if outcomes else None
 
 
 class WorkerHandle:

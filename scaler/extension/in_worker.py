@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from scaler.worker import context
+from scaler.worker import context, leftovers
 
 #: keys of what has been run in this process, or is being run
 _keys: set[str] = set()
@@ -17,7 +17,9 @@ def run_once(key: str, function: Callable[..., Any], *args: Any) -> None:
 
     For what workers are to do before some tasks, such as the initializer of an executor: each task brings it along.
     Tasks that run in here while it is called, since it waits for them, find it done. Blocks as long as the function
-    does. Raises what it raises, and then counts as not run. Called by tasks; not by several threads at once.
+    does. What it changes in the process lasts: the directory, the environment, handlers of signals, which are put back
+    after tasks otherwise. Raises what it raises, and then counts as not run. Called by tasks; not by several threads at
+    once.
     """
     if key in _keys:
         return
@@ -27,6 +29,7 @@ def run_once(key: str, function: Callable[..., Any], *args: Any) -> None:
     except BaseException:
         _keys.discard(key)
         raise
+    leftovers.keep()
 
 
 def forget_run(key: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scaler.common.call_text import CallText
 from scaler.protocol import failures
-from scaler.worker import context
+from scaler.worker import context, leftovers
 
 
 class Preload:
@@ -28,6 +28,7 @@ class Preload:
             return
         try:
             CallText.parse(text).call()
+            leftovers.keep()
         except BaseException as error:  # of the user's
             in_one_line = " ".join(f"{type(error).__name__}: {error}".split())
             self.failure = failures.preload_failed(text, in_one_line).encode()

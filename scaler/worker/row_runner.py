@@ -74,13 +74,17 @@ class RowRunner:
         #: those that are not finished; the first one runs
         self._assignments: deque[Assignment] = deque()
         self._preload = Preload()
-        self._loops = Loops(self._ledger, self._results, page, clock, self.flush, self._preload)
+        self._loops = Loops(self._ledger, self._results, page, clock, self._tell, self._preload)
         #: the main thread waits for the socket, and reads it itself
         self._idle = False
         #: the agent wants this worker to end after what it has
         self._quitting = False
         #: called before results are sent
         self.before_flush: Callable[[], None] = lambda: None
+        #: puts back what rows have changed in this process
+        self.tidy_up: Callable[[], None] = lambda: None
+        #: rows have run since
+        self._is_untidy = False
         #: called when the first assignment is done
         self.after_first: Callable[[], None] = lambda: None
 
@@ -173,6 +177,9 @@ class RowRunner:
                     if self._quitting:
                         return False
                     self._idle = True
+            if self._is_untidy:  # after the results are on their way, so that nobody waits for it
+                self._is_untidy = False
+                self.tidy_up()
             if not self._idle:
                 return True
             try:
@@ -210,11 +217,21 @@ class RowRunner:
                 if self._ledger.settle(error):
                     failed = True
                     self._results.take_back()
+                    self._tidy_between_rows()
                     continue
                 self._results.reported()
                 if not assignment.rows:
                     return failed
                 traceback.print_exc()  # by a signal handler of the user's, between two rows
+
+    def _tell(self) -> None:
+        """Between two rows, every now and then."""
+        self._tidy_between_rows()
+        self.flush()
+
+    def _tidy_between_rows(self) -> None:
+        if self._assignments[0].run.threads <= 1:  # else its variables of native threads are others for now
+            self.tidy_up()
 
     def _run_assignment(self, assignment: Assignment, is_raised: bool = False) -> None:
         if assignment.run.threads > 1 and not is_raised:
@@ -224,6 +241,7 @@ class RowRunner:
                 self._run_assignment(assignment, True)
             return
         ledger, failed = self._ledger, False
+        self._is_untidy = True
         if assignment.rows:
             if not self._inputs.knows(assignment.run):
                 self.flush()  # importing the function's modules may take long

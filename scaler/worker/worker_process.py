@@ -21,7 +21,7 @@ import threading
 import traceback
 from typing import NoReturn, TextIO
 
-from scaler.worker import context
+from scaler.worker import context, leftovers
 from scaler.worker.output import OutputStream
 from scaler.worker.promised_modules import PromisedModules
 from scaler.worker.row_runner import Read, RowRunner
@@ -56,6 +56,7 @@ def serve(
                         output.flush()
 
         runner.before_flush = flush_outputs
+        runner.tidy_up = leftovers.watch().undo
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
         if promised:
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke

@@ -1,15 +1,18 @@
 """The client's calls: submit, map, graphs, objects, captured functions, serializers."""
 
+import io
 import math
+import os
 import pickle
 import re
 import signal
+import sys
 import time
 from typing import NamedTuple
 
 import pytest
 
-from scaler import Client, ClientClosed, Serializer
+from scaler import Client, ClientClosed, Executor, Serializer
 from scaler.client.client import parts_of
 
 WITH_SERIALIZERS = True
@@ -238,3 +241,48 @@ def test_a_message_that_is_interrupted_is_sent_first(client, monkeypatch):
     assert sent
     assert client.submit(pow, 2, 3).result(20) == 8
     assert driver._line.connection is before
+
+
+def test_what_a_task_changes_in_its_process_is_put_back_before_the_next(start_cluster):
+    client = Client(start_cluster(1).address)
+
+    def seen():
+        mask = os.umask(0)
+        os.umask(mask)
+        handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)]
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        return (
+            os.getpid(), os.getcwd(), mask, handlers, blocked, signal.getitimer(signal.ITIMER_REAL)[0],
+            type(sys.stdout).__name__, type(sys.stderr).__name__, dict(os.environ),
+        )  # fmt: skip
+
+    def change_all(raises):
+        os.chdir("/")
+        os.umask(0o777)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGUSR1, print)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        signal.setitimer(signal.ITIMER_REAL, 1000)
+        sys.stdout = sys.stderr = io.StringIO()
+        os.environ["NEW"] = "left behind"
+        del os.environ["PATH"]
+        if raises:
+            raise ValueError("on purpose")
+
+    before = client.submit(seen).result()
+    client.submit(change_all, False).result()
+    assert client.submit(seen).result() == before
+    with pytest.raises(ValueError, match="on purpose"):
+        client.submit(change_all, True).result()
+    assert client.submit(seen).result() == before
+    client.disconnect()
+
+
+def test_what_is_done_once_in_a_worker_lasts(start_cluster):
+    def set_up():
+        os.environ["SET"] = "up"
+        os.chdir("/")
+
+    cluster = start_cluster(1)
+    with Executor(address=cluster.address, initializer=set_up) as pool:
+        assert list(pool.map(lambda _: (os.environ.get("SET"), os.getcwd()), range(3))) == [("up", "/")] * 3
