@@ -201,6 +201,10 @@ class AgentConfig:
             minimum=0,
         ),
     ] = None
+    max_tasks_per_worker: Annotated[
+        int | None,
+        Option("tasks that a worker runs at most before a fresh one takes its place; by default it stays", minimum=1),
+    ] = None
     preload: Annotated[
         str | None,
         Option("what each worker calls once before its first task, as module:function or module:function(1, x='y')"),

@@ -21,7 +21,8 @@ def limits_of(config: AgentConfig) -> AgentLimits:
         config.memory_limit if config.memory_limit is not None else available_memory() * defaults.MEMORY_PERCENT // 100
     )
     worker = config.worker_memory_limit
-    return AgentLimits(total, total if worker is None else worker, _size_of(default_root()))
+    store = _size_of(default_root())
+    return AgentLimits(total, total if worker is None else worker, store, config.max_tasks_per_worker or 0)
 
 
 def live_limit(limits: AgentLimits, workers: int) -> int:

@@ -235,6 +235,7 @@ class Client:
         capabilities: Iterable[str] | None = None,
         pass_warnings: bool = False,
         threads: int | None = None,
+        fresh_worker: bool | None = None,
     ) -> Client:
         """A view of this client whose tasks have these options; everything else is shared.
 
@@ -243,9 +244,11 @@ class Client:
         have. `pass_warnings`: warnings of its tasks come here, for `scaler.extension.issue_warnings`, instead of to
         their workers' log. `threads`: how many of a host's workers a task stands for while it runs, since its libraries
         use as many threads; it waits until so many are free, and they are left without tasks meanwhile.
+        `fresh_worker`: each task runs in a worker process that has run none before and ends after it.
         """
         return _View(
-            self._parts, self._options.changed(priority, retries, timeout, capabilities, pass_warnings, threads)
+            self._parts,
+            self._options.changed(priority, retries, timeout, capabilities, pass_warnings, threads, fresh_worker),
         )
 
     def cancel(self, futures: Iterable[Future], force: bool = False) -> int:

@@ -80,6 +80,7 @@ class SchedulerClusterCombo:
         memory_limit: int | None = None,
         worker_memory_limit: int | None = None,
         spill_directory: str | None = None,
+        max_tasks_per_worker: int | None = None,
         preload: str | None = None,
         **originals: Unpack[ClusterArguments],
     ) -> None:
@@ -107,6 +108,7 @@ class SchedulerClusterCombo:
             "memory_limit": memory_limit,
             "worker_memory_limit": worker_memory_limit,
             "spill_directory": spill_directory,
+            "max_tasks_per_worker": max_tasks_per_worker,
             "preload": preload,
         }
         of_log: dict[str, Any] = {}

@@ -28,10 +28,12 @@ class Executor(concurrent.futures.Executor):
     may a task, in which it runs on the cluster around it if it is given that address. A context manager: leaving it
     waits for what is under way. Ctrl-C inside it, or while it waits, cancels that and waits for nothing.
 
+    `max_tasks_per_child`: so many tasks run in a worker process of a local cluster before a fresh one takes its place.
     `initializer(*initargs)` runs once in each worker before its first task; if it raises, all futures that have not
     ended and all further calls raise `InitializerFailed`, a `concurrent.futures.process.BrokenProcessPool`. Other
     options are those of `Client`. Blocks until the cluster is there. Raises like `Client` and `SchedulerClusterCombo`,
-    ValueError for `max_workers` below 1, TypeError for an initializer that can't be called.
+    ValueError for `max_workers` below 1, TypeError for an initializer that can't be called; for `max_tasks_per_child`
+    as the standard executor does, and ValueError with an address.
 
     >>> with Executor(max_workers=1) as pool:
     ...     list(pool.map(pow, [2, 3], [3, 2]))
@@ -45,15 +47,25 @@ class Executor(concurrent.futures.Executor):
         address: str | None = None,
         initializer: Callable[..., Any] | None = None,
         initargs: tuple[Any, ...] = (),
+        max_tasks_per_child: int | None = None,
         **client_options: Any,
     ) -> None:
         if max_workers is not None and max_workers <= 0:
             raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
+        if max_tasks_per_child is not None:
+            if not isinstance(max_tasks_per_child, int):
+                raise TypeError("max_tasks_per_child must be an integer")
+            if max_tasks_per_child <= 0:
+                raise ValueError("max_tasks_per_child must be >= 1")
+            if address is not None:
+                raise ValueError(
+                    "max_tasks_per_child is for a local cluster: start this one's workers with --max-tasks-per-worker"
+                )
         cluster: SchedulerClusterCombo | None = None
         if address is None:
-            cluster = SchedulerClusterCombo(n_workers=max_workers)
+            cluster = SchedulerClusterCombo(n_workers=max_workers, max_tasks_per_worker=max_tasks_per_child)
             address = cluster.address
             client_options.setdefault("security", cluster.security)
         try:

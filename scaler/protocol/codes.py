@@ -68,6 +68,8 @@ class Flag(IntFlag):
     SPREAD = 8
     #: warnings that a row issues come as `TaskOutput`
     WARN = 16
+    #: each row runs in a worker that has run none before, and that runs no other one after it
+    FRESH = 32
 
 
 class Outcome(IntEnum):
@@ -113,7 +115,7 @@ class ObjectKind(IntEnum):
 
 EACH, TOGETHER, GRAPH = (member.value for member in Form)
 VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE = (member.value for member in Outcome)
-PROFILE, STREAM, KEEP, SPREAD, WARN = (member.value for member in Flag)
+PROFILE, STREAM, KEEP, SPREAD, WARN, FRESH = (member.value for member in Flag)
 INLINE, FAILED, STORED_OBJECT = (member.value for member in ObjectKind)
 STDOUT, STDERR, WARNINGS = (member.value for member in Stream)
 

@@ -18,7 +18,7 @@ import dask
 import pytest
 from support import ROOT, until, within
 
-from scaler import Executor, SerializationError
+from scaler import Client, Executor, SerializationError
 
 WITH_SERIALIZERS = True
 
@@ -517,3 +517,36 @@ def test_tasks_see_the_globals_that_an_initializer_of_the_same_script_has_set(sc
     assert told.splitlines() == [
         str(seen[1]), f"{seen[2:4]} {seen[4:6]}", str(seen[6]), f"{seen[7]} {seen[8]}", "None",
     ]  # fmt: skip
+
+
+def test_a_worker_runs_so_many_tasks_and_a_fresh_one_takes_its_place(traces):
+    with Executor(1, max_tasks_per_child=3) as pool:
+        one_by_one = [pool.submit(os.getpid).result(20) for _ in range(7)]
+        at_once = list(pool.map(lambda _: os.getpid(), range(10), chunksize=1))
+    assert [one_by_one.count(pid) for pid in dict.fromkeys(one_by_one)] == [3, 3, 1]
+    assert max(at_once.count(pid) for pid in set(at_once)) <= 3
+
+
+@pytest.mark.parametrize(("given", "error"), [(0, ValueError), (1.5, TypeError)])
+def test_a_number_of_tasks_per_worker_that_means_nothing_is_refused(given, error):
+    with pytest.raises(error, match="max_tasks_per_child must be"):
+        Executor(1, max_tasks_per_child=given)
+
+
+def test_a_worker_can_only_be_told_its_number_of_tasks_where_it_is_started(cluster):
+    with pytest.raises(ValueError, match="--max-tasks-per-worker"):
+        Executor(1, address=cluster.address, max_tasks_per_child=1)
+
+
+def test_a_task_may_have_a_worker_of_its_own(start_cluster):
+    def count(counted=[]):  # noqa: B006 - that it lasts is what the test is about
+        counted.append(os.getpid())
+        return os.getpid(), len(counted)
+
+    with Client(start_cluster(2).address) as client:
+        others = [client.submit(os.getpid) for _ in range(20)]
+        fresh = client.with_options(fresh_worker=True)
+        seen = [fresh.submit(count).result(20) for _ in range(3)] + fresh.map(lambda _: count(), range(3))
+        assert [counted for _, counted in seen] == [1] * 6
+        assert len({pid for pid, _ in seen} | {other.result(20) for other in others}) >= 7
+        assert client.submit(os.getpid).result(20) not in {pid for pid, _ in seen}

@@ -13,6 +13,7 @@ from scaler.agent.state.worker_records import QUIET_SECONDS
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    FRESH,
     LOST,
     STREAM,
     VALUES_LIST,
@@ -692,3 +693,34 @@ def test_rows_beside_one_of_several_slots_are_not_taken_back_for_workers_that_ar
     fake.now = 0.001
     fake.handle(ev.Tick())
     assert not any(isinstance(message, wm.Recall) for _, message in fake.control)
+
+
+def test_a_worker_is_handed_no_more_rows_than_it_may_run_and_then_ends() -> None:
+    fake = FakeAgent(1, tasks=5)
+    fake.give(10, 0, 1)
+    fake.finish(0)  # what a row takes is known now
+    fake.give(20, 0, 10)
+    assert fake.running(0) == [(20, 0, 4)]
+    fake.finish(0)
+    assert fake.running(0) == []
+    fake.dies(0)
+    fake.worker(fake.started[-1], wm.Ready(200))
+    assert fake.running(fake.started[-1]) == [(20, 4, 9)]
+
+
+def test_a_row_that_wants_a_fresh_worker_waits_for_one_and_is_its_only_row() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.finish(0)
+    fake.give(20, 0, 2, flags=FRESH)
+    assert fake.running(0) == []
+    for row in range(2):
+        fake.dies(0)
+        fake.worker(0, wm.Ready(200 + row))
+        assert fake.running(0) == [(20, row, row + 1)]
+        fake.finish(0)
+    fake.give(30, 0, 1)
+    assert fake.running(0) == []
+    fake.dies(0)
+    fake.worker(0, wm.Ready(300))
+    assert fake.running(0) == [(30, 0, 1)]

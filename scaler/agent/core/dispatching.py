@@ -16,6 +16,7 @@ from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.worker_records import BUSY, IDLE, WorkerRecord
+from scaler.protocol.messages import FRESH
 from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Need, Run
 
@@ -30,7 +31,11 @@ DISPATCH_BYTES = 64 << 20
 def feed(state: HostState, out: Outgoing) -> None:
     """Hand rows to workers that have none, then to those that will run out soon."""
     ready, now = state.ready, state.now
-    fed = [w for w in state.workers.records.values() if not (w.blocked or w.recalling) and w.kill_reason is None]
+    fed = [
+        w
+        for w in state.workers.records.values()
+        if not (w.blocked or w.recalling or w.is_worn) and w.kill_reason is None
+    ]
     if state.memory.is_full:
         if not spilling.defers_work(state):
             _feed_one(state, out, fed)
@@ -106,12 +111,18 @@ def _dispatch(
 ) -> bool:
     """Hand rows to a worker; False if there are none for it, or too few `free` slots (None: that doesn't matter)."""
     ready, estimates, slot = state.ready, state.estimates, worker.slot
+    if worker.is_worn:  # since the last rows that it was given
+        return False
     while (found := ready.of(slot) if free is None else ready.within(slot, free, state.workers.target)) is not None:
         queue, whose = found
         head = queue.head
+        if head.task.flags & FRESH and not worker.is_fresh:
+            if worker.state is IDLE:
+                wear_out(state, worker)
+            return False
         function = head.function
         each = estimates.durations.get(function)
-        if each is None or head.task.timeout or head.slots > 1:
+        if each is None or head.task.timeout or head.slots > 1 or head.task.flags & FRESH:
             rows = 1
         else:
             share = queue.rows if whose is not None else -(-queue.rows // sharers)
@@ -120,6 +131,8 @@ def _dispatch(
             rows = _fitting(state, rows, estimates.sizes[function])
             if not rows:
                 return False
+        if state.limits.tasks:
+            rows = min(rows, state.limits.tasks - worker.ended - worker.rows)
         origin, lo, hi = queue.take(rows)
         if whose is not None:
             ready.settle(whose)
@@ -134,6 +147,11 @@ def _dispatch(
         _hand_over(state, out, worker, origin, lo, hi, each)
         return True
     return False
+
+
+def wear_out(state: HostState, worker: WorkerRecord) -> None:
+    """A worker gets no more rows than it has; another one takes its place after them."""
+    worker.is_worn = state.follow_ups.workers = True
 
 
 def _fitting(state: HostState, rows: int, size: float) -> int:
@@ -153,6 +171,8 @@ def _hand_over(
 ) -> None:
     expected = None if each is None else each * (hi - lo)
     number, _ = dispatch_moves.open_dispatch(state, worker, origin, lo, hi, expected)
+    if origin.task.flags & FRESH or (state.limits.tasks and worker.ended + worker.rows >= state.limits.tasks):
+        wear_out(state, worker)
     if worker.state is IDLE:
         worker.note_heard(state.now)
         worker.has_waited = False

@@ -44,6 +44,9 @@ def settle(state: HostState, out: Outgoing) -> None:
     """Keep as many workers at work as the host should have, not counting blocked ones."""
     state.follow_ups.workers = False
     pool = state.workers
+    for worker in [worker for worker in pool.records.values() if worker.is_worn and worker.is_without_task]:
+        staging.evict(state, out, worker.slot)
+        _end(state, out, worker)
     active = [worker for worker in pool.records.values() if not worker.blocked and worker.state is not PARKED]
     missing = pool.target - len(active) - len(pool.start_at)
     if missing > 0:
@@ -59,9 +62,14 @@ def settle(state: HostState, out: Outgoing) -> None:
             worker_moves.move(state, worker, PARKED)
             staging.evict(state, out, worker.slot)
     for worker in [worker for worker in pool.records.values() if worker.state is PARKED][SPARE:]:
-        if worker.kill_reason is None and not _publish_all(state, out, worker):
-            worker.kill_reason = KillReason(KillKind.SURPLUS, "")
-            worker_commands.tell(out, worker, Quit())
+        _end(state, out, worker)
+
+
+def _end(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
+    """Have a worker without a task end as a program does, when what it alone has is written."""
+    if worker.kill_reason is None and not _publish_all(state, out, worker):
+        worker.kill_reason = KillReason(KillKind.SURPLUS, "")
+        worker_commands.tell(out, worker, Quit())
 
 
 def _publish_all(state: HostState, out: Outgoing, worker: WorkerRecord) -> bool:

@@ -104,7 +104,7 @@ def _note_heard(state: HostState, worker: WorkerRecord) -> None:
     worker.note_heard(state.now)
     if not worker.dispatches and worker.state is BUSY:
         worker_moves.move(state, worker, IDLE)
-        state.follow_ups.workers |= len(state.workers.records) > state.workers.target
+        state.follow_ups.workers |= worker.is_worn or len(state.workers.records) > state.workers.target
 
 
 def take_published(state: HostState, out: Outgoing, worker: WorkerRecord, message: Published) -> None:
@@ -114,7 +114,7 @@ def take_published(state: HostState, out: Outgoing, worker: WorkerRecord, messag
             storing.take_file(state, out, key, size)  # of a row whose result is yet to be heard of
         else:
             storing.take_published(state, out, worker, key, size, error)
-    if worker.state is PARKED:
+    if worker.state is PARKED or worker.is_worn:
         state.follow_ups.workers = True  # it may end now
 
 

@@ -32,6 +32,7 @@ def end_rows(
     """Rows of a dispatch have ended; False, and nothing is changed, if it does not have them."""
     if not dispatch.take(lo, hi):
         return False
+    worker.ended += hi - lo
     if state.facts.wanted and not dispatch.unwanted:
         state.facts.tell(RowsEnded(worker.slot, number, *dispatch.origin.key, lo, hi, outcome))
     return True

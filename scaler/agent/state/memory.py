@@ -18,7 +18,7 @@ STORE_SOFT, STORE_HARD = 70, 85
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """Memory that an agent may use, bytes."""
+    """Memory that an agent may use, bytes; and how long a worker serves."""
 
     #: for objects and workers together
     total: int = 1 << 62
@@ -26,6 +26,8 @@ class AgentLimits:
     worker: int = 0
     #: what the store's file system has, if that is less
     store: int = 1 << 62
+    #: rows that a worker runs at most, 0 for any number
+    tasks: int = 0
 
     @property
     def objects_soft(self) -> int:

@@ -120,6 +120,10 @@ class WorkerRecord:
     recalling: bool = False
     #: when to see whether it keeps results back; infinite: that has been done since it last said something
     look_at: float = math.inf
+    #: rows that it has been given and that have ended
+    ended: int = 0
+    #: it takes no more rows: a fresh worker takes its place when it has done those that it has
+    is_worn: bool = False
     #: why it is being ended; None: it isn't
     kill_reason: KillReason | None = None
     #: (dispatch, row) that it had begun when it was last sampled, and that the scheduler was told of as begun
@@ -144,9 +148,14 @@ class WorkerRecord:
         return self.state in (IDLE, PARKED)
 
     @property
+    def is_fresh(self) -> bool:
+        """It has run no row, and has none."""
+        return not (self.ended or self.dispatches)
+
+    @property
     def takes_rows(self) -> bool:
         """It will take rows now or when it has done those it has."""
-        return self.kill_reason is None and not self.blocked and self.state in (IDLE, BUSY)
+        return self.kill_reason is None and not (self.blocked or self.is_worn) and self.state in (IDLE, BUSY)
 
     @property
     def first(self) -> Dispatch:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from scaler.protocol.messages import MAX_WORKERS, MOST_SECONDS, WARN
+from scaler.protocol.messages import FRESH, MAX_WORKERS, MOST_SECONDS, WARN
 
 #: the largest priority, the smallest with a minus, and the most retries
 MOST = 2**31 - 1
@@ -33,7 +33,7 @@ class Options:
     capabilities: tuple[str, ...] = ()
     #: slots of a host that a row takes; 0 for one
     threads: int = 0
-    #: PROFILE, STREAM, WARN of `scaler.protocol.messages`
+    #: PROFILE, STREAM, WARN, FRESH of `scaler.protocol.messages`
     flags: int = 0
 
     @classmethod
@@ -54,6 +54,7 @@ class Options:
         capabilities: Iterable[str] | None = None,
         pass_warnings: bool = False,
         threads: int | None = None,
+        fresh_worker: bool | None = None,
     ) -> Options:
         """These, as `Client.with_options` changes them. Raises ValueError or TypeError for what makes no sense."""
         changes: dict[str, Any] = {}
@@ -68,8 +69,11 @@ class Options:
         if threads is not None:
             slots = _whole("threads", threads, 1, MAX_WORKERS)
             changes["threads"] = 0 if slots == 1 else slots
-        if pass_warnings:
-            changes["flags"] = self.flags | WARN
+        flags = self.flags | WARN if pass_warnings else self.flags
+        if fresh_worker is not None:
+            flags = flags | FRESH if fresh_worker else flags & ~FRESH
+        if flags != self.flags:
+            changes["flags"] = flags
         return self.replace(**changes) if changes else self
 
 

@@ -35,6 +35,7 @@ from scaler.client.core.object_table import ObjectTable, announce_message, relea
 from scaler.client.core.pending import PendingBatch, PendingBatches
 from scaler.client.core.unanswered import UnansweredRequests
 from scaler.protocol.messages import (
+    FRESH,
     GRAPH,
     ClientClear,
     ClientReturn,
@@ -188,7 +189,7 @@ class SessionCore:
         return [Transmit(TaskCancel(spans, event.force))] if not self._is_silenced else []
 
     def _claim(self, event: Claim) -> list[Effect]:
-        rows = [(pending, row) for pending, row in self.pending.rows_of([event.token]) if pending.task.form != GRAPH]
+        rows = [(pending, row) for pending, row in self.pending.rows_of([event.token]) if _may_claim(pending.task)]
         if not rows:
             return [ClaimRefused([event.token])]
         self._unanswered.add_claim(event, self.pending)
@@ -255,6 +256,11 @@ def _with_ended(pending: PendingBatch) -> Task:
         ended.extend((lo, hi))
         lo = done.find(1, hi)
     return replace(pending.task, ended=ended) if ended else pending.task
+
+
+def _may_claim(task: Task) -> bool:
+    """Rows of it can run inside of a task that waits for them."""
+    return task.form != GRAPH and not task.flags & FRESH
 
 
 def _spans_of_rows(rows: Iterable[tuple[PendingBatch, int]]) -> Spans:
