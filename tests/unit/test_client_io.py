@@ -376,3 +376,16 @@ def test_a_wakeup_that_is_full_stays_readable():
     wakeup.clear()
     wakeup.close()
     wakeup.wake()
+
+
+def test_who_wakes_while_it_closes_writes_to_no_descriptor_that_may_be_anothers(monkeypatch):
+    wakeup, close, written = Wakeup(), os.close, []
+
+    def closing(fd):
+        close(fd)
+        wakeup.wake()  # another thread's turn
+
+    monkeypatch.setattr(os, "close", closing)
+    monkeypatch.setattr(os, "write", lambda fd, data: written.append(fd))
+    wakeup.close()
+    assert set(written) == {-1}

@@ -30,6 +30,6 @@ class Wakeup:
 
     def close(self) -> None:
         """Close both ends."""
-        for fd in (self._reader, self._writer):
+        ends, self._reader, self._writer = (self._reader, self._writer), -1, -1
+        for fd in ends:  # numbers that are anybody's from here on, and `wake` does not know any more
             os.close(fd)
-        self._reader = self._writer = -1
