@@ -157,8 +157,10 @@ def lose_agent(state: ClusterState, agent: AgentRecord) -> None:
     """An agent is gone: nobody waits for it, and what it had is not there."""
     returning = state.returning
     returning.agents.discard(agent.number)
-    for holdings in returning.holdings.values():
-        holdings.pop(agent.number, None)
+    for number in [number for number, holdings in returning.holdings.items() if agent.number in holdings]:
+        del returning.holdings[number][agent.number]
+        if not returning.holdings[number]:
+            del returning.holdings[number]
     for number, letters in returning.mail.items():
         returning.mail[number] = [letter for letter in letters if letter[0] != agent.number]
     for client in returning.clients.values():
