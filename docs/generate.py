@@ -21,6 +21,7 @@ from scaler.agent.state.object_moves import OBJECT_TRANSITIONS
 from scaler.agent.state.worker_moves import WORKER_TRANSITIONS
 from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, settings
 from scaler.protocol import codec, codes, error_record, initiator, value_list
+from scaler.protocol import messages as messages_module
 from scaler.scheduler.state.transitions import TRANSITIONS
 
 DOCS = Path(__file__).parent
@@ -113,6 +114,28 @@ def members(enumeration: type[Enum]) -> str:
     return "\n".join([*lines, *(f"| {m.value} | {m.name} | {comments[m.name]} |" for m in enumeration)])
 
 
+def fields_of(*classes: type) -> str:
+    """A table of what the structs of these classes have: fields as in the schema, and the comments above them."""
+    lines = ["| struct | field | column | |", "|---|---|---|---|"]
+    for cls in classes:
+        comment: list[str] = []
+        before = ""
+        for line in inspect.getsource(cls).splitlines():
+            line = line.strip()
+            found = re.match(r"(\w+): (.+?)(?: = .*)?$", line)
+            if line.startswith("#: "):
+                comment.append(line[3:])
+            elif found and found[1] in cls.__dataclass_fields__ and found[1] != "bodies":
+                head, *tail = found[1].split("_")
+                wire = head + "".join(part.capitalize() for part in tail)
+                column = re.search(r"column\((\w+)\)", line)
+                kind = column[1] if column else "texts" if found[2].startswith("tuple") else ""
+                before = " ".join(comment) or before
+                lines.append(f"| {cls.__name__} | `{wire}` | {kind} | {before} |")
+                comment, before = [], "〃" if comment else before
+    return "\n".join(lines)
+
+
 def opcodes() -> str:
     """A table of what a list of results is made of."""
     lines = ["| opcode | | operand | |", "|---|---|---|---|"]
@@ -179,6 +202,19 @@ PARTS: dict[str, Callable[[], str]] = {
     "streams": lambda: members(codes.Stream),
     "object_kinds": lambda: members(codes.ObjectKind),
     "error_kinds": lambda: members(error_record.ErrorKind),
+    "worker_flags": lambda: members(codes.WorkerFlag),
+    "agent_flags": lambda: members(codes.AgentFlag),
+    "worker_columns": lambda: fields_of(messages_module.WorkerColumns),
+    "host_report": lambda: fields_of(messages_module.HostReport),
+    "cluster_view": lambda: fields_of(
+        messages_module.ClusterView,
+        messages_module.SchedulerView,
+        messages_module.RowCounts,
+        messages_module.AgentColumns,
+        messages_module.ClientColumns,
+        messages_module.FunctionColumns,
+        messages_module.ObjectColumns,
+    ),
     "encodings": lambda: members(codes.Encoding),
     "opcodes": opcodes,
     "modules": modules,

@@ -126,7 +126,7 @@ class SchedulerConfig:
     monitor_address: Annotated[
         str | None,
         Option(
-            "where monitors will connect (nothing is there yet); ipc:///tmp/HOST_PORT_monitor by default",
+            "where monitors of this machine connect; ipc:///tmp/HOST_PORT_monitor by default",
             others=("-ma",),
         ),
     ] = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol
 
 from scaler.agent.core.agent_core import AgentCore
@@ -20,6 +20,8 @@ from scaler.agent.core.events import (
     Log,
     LookAt,
     Looked,
+    Measure,
+    Measured,
     ShowOutput,
     StartWorker,
     Stop,
@@ -30,6 +32,7 @@ from scaler.agent.core.events import (
     WorkerExited,
 )
 from scaler.agent.host_store import HostStore
+from scaler.agent.measuring import Measuring
 from scaler.agent.state.host import HostState
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.usage import Usage
@@ -94,6 +97,7 @@ class AgentShell:
         self._print_output = print_output
         self._workers: dict[int, WorkerProcess] = {}
         self._usage = Usage()
+        self._measuring = Measuring()
         self._announced: set[int] = set()
         #: for the core, besides what comes from elsewhere
         self._seen: list[Event] = []
@@ -133,7 +137,7 @@ class AgentShell:
     def wake(self) -> float | None:
         """When `gather` and the core should be called again though nothing happened."""
         wake = self._core_wake
-        for other in (self._store.wake, self._usage.due if self._usage.is_busy else None):
+        for other in (self._store.wake, self._usage.due if self._usage.is_busy else None, self._measuring.due):
             if other is not None and (wake is None or other < wake):
                 wake = other
         return wake
@@ -153,12 +157,30 @@ class AgentShell:
             del ready[self._store]
             events += self._store.gather()
         if now >= self._usage.due and self._workers:
-            pids = {slot: worker.pid for slot, worker in self._workers.items() if worker.pid is not None}
-            zygote = self._zygote
-            begun = {} if zygote is None else {slot: zygote.progress(slot) for slot in pids if zygote.begun(slot)}
-            events.append(self._usage.sample(pids, begun, now, self._store.directory.path))
+            pids = self._pids
+            events.append(self._usage.sample(pids, self._begun(pids), now, self._store.directory.path))
+        if self._measuring.due is not None and now >= self._measuring.due:
+            events.append(self._measure(now))
         self._store.tidy(self._state.objects.index, now)
         return events
+
+    @property
+    def _pids(self) -> dict[int, int]:
+        """Of the workers' processes, by slot."""
+        return {slot: worker.pid for slot, worker in self._workers.items() if worker.pid is not None}
+
+    def _begun(self, pids: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """What the workers of these slots have begun last, of those that have."""
+        zygote = self._zygote
+        return {} if zygote is None else {slot: zygote.progress(slot) for slot in pids if zygote.begun(slot)}
+
+    def _measure(self, now: float) -> Measured:
+        pids = self._pids
+        measured, clock = self._measuring.measure(pids, self._begun(pids), now), time.monotonic_ns()
+        for slot, worker in measured.workers.items():
+            if self._zygote is not None and worker.begun[1] >= 0:
+                worker.elapsed = (clock - self._zygote.begun(slot)) // 1_000_000
+        return measured
 
     def _heard(self, worker: WorkerProcess) -> list[Event]:
         events: list[Event] = [FromWorker(worker.slot, message) for message in worker.receive()]
@@ -225,6 +247,8 @@ class AgentShell:
                 if self._zygote is not None:
                     self._seen.append(Looked(effect.slot, self._zygote.progress(effect.slot)))
                     self._loop.soon()
+            elif isinstance(effect, Measure):
+                self._measuring.every(effect.interval, self._pids, time.monotonic())
             elif isinstance(effect, ShowOutput):
                 self._print_output(effect)
             elif isinstance(effect, Log):

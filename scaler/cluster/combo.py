@@ -160,9 +160,11 @@ class SchedulerClusterCombo:
                 "environment": self.security.to_env(),
             }
         )
-        self._address = Address.parse(answer)
+        self._address = Address.parse(answer["address"])
+        #: where monitors of this cluster connect
+        self.monitor_address = answer["monitor"]
 
-    def _ask(self, options: dict[str, dict[str, Any]]) -> str:
+    def _ask(self, options: dict[str, dict[str, Any]]) -> dict[str, str]:
         from scaler.errors import AddressInUse, ConnectionFailed, ScalerError
 
         self._socket.settimeout(START_TIMEOUT)
@@ -182,7 +184,7 @@ class SchedulerClusterCombo:
         if "error" in answer:
             kind = {"AddressInUse": AddressInUse, "ValueError": ValueError}.get(answer["kind"], ScalerError)
             raise kind(answer["error"])
-        return str(answer["address"])
+        return dict(answer)
 
     def _end_process(self) -> int:
         """Kill the process, unless it has ended; its exit code."""

@@ -28,7 +28,7 @@ from scaler.protocol.hello import hello_of
 from scaler.scheduler.composition import LOCAL_AGENT
 from scaler.scheduler.server import Server
 from scaler.serialize.versions import packages
-from scaler.transport import Address, Security, exposure, listen, load_or_create
+from scaler.transport import Address, Security, exposure, listen, load_or_create, open_door
 
 
 def main(fd: int) -> None:
@@ -59,13 +59,14 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         if exposed is not None:
             logging.getLogger(__name__).warning("%s", exposed)
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
+        door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
         limits = limits_of(agent_config)
         store = HostStore(limits.objects_soft, agent_config.spill_directory)
         store.open(security, listener.address, on_its_host=True)
     except Exception as error:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
         return
-    server = Server(config, listener, security)
+    server = Server(config, listener, security, door)
     context = {
         "address": listener.address.for_client().url, "security": security.to_env(),
         "limit": config.max_message_bytes, "preload": agent_config.preload,
@@ -80,7 +81,8 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
     server.host_agent(LocalAgentShell(shell), hello)
     server.loop.watch_with(program.fileno(), server.loop.stop)
     server.loop.on_signal(signal.SIGINT, lambda: None)
-    program.sendall(json.dumps({"address": listener.address.url}).encode() + b"\n")
+    monitor = listener.address.for_client() if door is None else door.address
+    program.sendall(json.dumps({"address": listener.address.url, "monitor": monitor.url}).encode() + b"\n")
     gc.freeze()
     gc.set_threshold(50_000)
     server.run()

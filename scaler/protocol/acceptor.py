@@ -219,6 +219,9 @@ class Acceptor:
             self._refuse(connection, refusal, last=True)
             return ()
         session = self._by_id.get(hello.session)
+        if session is not None and session.role != hello.role:
+            self._refuse(connection, "this session belongs to somebody else", last=True)
+            return ()
         resumed = session is not None
         if session is None:
             session = _Session(self._number_for(hello), hello.session, connection, hello.role)

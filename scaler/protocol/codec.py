@@ -65,12 +65,21 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.ClientIntroduction: "clientIntroduction",
     m.AgentsInUse: "agentsInUse",
     m.Settled: "settled",
+    m.Watch: "watch",
+    m.HostReport: "hostReport",
+    m.Snapshot: "snapshot",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
 
 
 #: what a message may have as a field
-_PARTS: dict[str, type[m.Message]] = {"Spans": m.Spans, "Objects": m.Objects}
+_PARTS: dict[str, type[m.Part]] = {
+    each.__name__: each
+    for each in (
+        m.Spans, m.Objects, m.SchedulerView, m.RowCounts, m.AgentColumns, m.ClientColumns,
+        m.FunctionColumns, m.ObjectColumns,
+    )
+}  # fmt: skip
 
 
 class _Struct(NamedTuple):
@@ -85,20 +94,20 @@ class _Struct(NamedTuple):
     columns: list[tuple[str, Any, str]]
     #: lists of texts: (name, field)
     lists: list[tuple[str, Any]]
-    #: spans or names of objects inside a message: (name, field, class, its struct)
-    parts: list[tuple[str, Any, type[m.Message], "_Struct"]]
+    #: structs inside a struct, always there: (name, field, class, its struct)
+    parts: list[tuple[str, Any, type[m.Part], "_Struct"]]
     #: structs of fields that are rarely set, absent when none of them is
     groups: list[tuple[Any, "_Struct"]]
     #: the fields of `plain`, `columns` and `lists`, in this order, and what gives their values of a message at once
     wires: list[Any]
-    values: Callable[[m.Message], tuple[Any, ...]]
+    values: Callable[[m.Part], tuple[Any, ...]]
 
 
-def _struct(cls: type[m.Message], schema: Any, names: tuple[str, ...] | None = None) -> _Struct:
+def _struct(cls: type[m.Part], schema: Any, names: tuple[str, ...] | None = None) -> _Struct:
     plain: list[tuple[str, Any]] = []
     columns: list[tuple[str, Any, str]] = []
     lists: list[tuple[str, Any]] = []
-    parts: list[tuple[str, Any, type[m.Message], _Struct]] = []
+    parts: list[tuple[str, Any, type[m.Part], _Struct]] = []
     groups: list[tuple[Any, _Struct]] = []
     grouped = {name for group in cls.groups.values() for name in group}
     for item in fields(cls):
@@ -126,7 +135,7 @@ def _struct(cls: type[m.Message], schema: Any, names: tuple[str, ...] | None = N
     return _Struct(plain, columns, lists, parts, groups, [wire for _, wire in own], values)
 
 
-def _getter(names: list[str]) -> Callable[[m.Message], tuple[Any, ...]]:
+def _getter(names: list[str]) -> Callable[[m.Part], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
     return lambda message: tuple(getattr(message, name) for name in names)
@@ -144,7 +153,7 @@ for _cls, _member in _MEMBERS.items():
 _CLASSES = {member: (cls, _Message.schema.fields[member], _LAYOUTS[cls]) for cls, member in _MEMBERS.items()}
 
 
-def _write(struct: Any, layout: _Struct, message: m.Message) -> None:
+def _write(struct: Any, layout: _Struct, message: m.Part) -> None:
     put = struct._set_by_field
     for wire, value in zip(layout.wires, layout.values(message), strict=True):
         if value:
@@ -188,6 +197,34 @@ def encode(message: m.Message, seq: int = 0, ack: int = 0) -> list[m.Frame]:
     if cls.has_bodies:
         return [root.to_bytes(), *message.bodies]  # type: ignore[attr-defined]
     return [root.to_bytes()]
+
+
+_VIEW = _struct(m.ClusterView, _schema.ClusterView.schema)
+
+
+def encode_view(view: m.ClusterView) -> bytes:
+    """The frame of a `Snapshot`."""
+    root = _schema.ClusterView.new_message()
+    _write(root, _VIEW, view)
+    encoded: bytes = root.to_bytes()
+    return encoded
+
+
+def decode_view(frame: m.Frame) -> m.ClusterView:
+    """What a `Snapshot` shows; `ProtocolError` if its frame shows nothing."""
+    try:
+        if not frame or len(frame) % 8:
+            raise ProtocolError(f"not a view of a cluster: it has {len(frame)} bytes, and words have 8")
+        root = next(_schema.ClusterView.read_multiple_bytes(bytes(frame)))
+        view = m.ClusterView(**_read(root, _VIEW))
+        view.validate()
+    except ProtocolError:
+        raise
+    except m.Malformed as problem:
+        raise ProtocolError(f"a malformed view of a cluster: {problem}") from None
+    except Exception as problem:  # as in `decode`
+        raise ProtocolError(f"not a view of a cluster: {type(problem).__name__}") from None
+    return view
 
 
 def _root(header: m.Frame) -> Any:

@@ -16,6 +16,8 @@ MAX_ROWS = 1 << 24
 MAX_WORKERS = 100_000
 #: numbers of clients and agents are below this
 MAX_NUMBER = 1 << 31
+#: characters of a function's name, as a monitor is shown it, at most
+MAX_NAME = 200
 #: a time-out has fewer seconds
 MOST_SECONDS = 1e9
 #: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages
@@ -35,6 +37,8 @@ class Role(StrEnum):
     AGENT = "agent"
     #: an agent without workers beside the scheduler, whose store clients use that share memory with no other
     STORE = "store"
+    #: looks at the cluster, and has no part in it
+    MONITOR = "monitor"
 
 
 class Encoding(IntEnum):
@@ -100,6 +104,32 @@ class Stream(IntEnum):
     STDERR = 2
     #: nowhere: it is a warning, [module, class, text, file, line] as JSON
     WARNINGS = 3
+
+
+class WorkerFlag(IntFlag):
+    """What a worker does, as a monitor sees it."""
+
+    #: it has started, and may be given rows
+    INITIALISED = 1
+    #: it has a row, or rows
+    HAS_TASK = 2
+    #: its row runs, and does not wait for other rows
+    HOLDS_LOCK = 4
+    #: its row waits for other rows: another worker works in its place
+    SUSPENDED = 8
+    #: it is being ended
+    ENDING = 16
+
+
+class AgentFlag(IntFlag):
+    """What an agent is, as a monitor sees it."""
+
+    #: it has told of its host since somebody watches
+    REPORTED = 1
+    #: it has no room for more objects: it gets no new work
+    FULL = 2
+    #: it is a store without workers beside the scheduler
+    STORE_ONLY = 4
 
 
 class ObjectKind(IntEnum):

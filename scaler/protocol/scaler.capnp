@@ -46,11 +46,14 @@ struct Message {
     clientIntroduction @37 :ClientIntroduction;
     agentsInUse @38 :AgentsInUse;
     settled @39 :Settled;
+    watch @40 :Watch;
+    hostReport @41 :HostReport;
+    snapshot @42 :Snapshot;
   }
 }
 
 struct Hello {
-  role @0 :Text;            # "client", "agent", or "store" for an agent without workers beside the scheduler
+  role @0 :Text;            # "client", "agent", "monitor", or "store" for an agent without workers beside the scheduler
   name @1 :Text;
   session @2 :UInt64;       # random, made by the sender at its start
   protocol @3 :UInt16;
@@ -191,3 +194,114 @@ struct Settled {            # what an agent need not be able to say again
 }
 struct ClientDeparture { client @0 :UInt32; stays @1 :Bool; }
 struct ShutdownResponse { accepted @0 :Bool; reason @1 :Text; }
+
+# ---- monitors ----------------------------------------------------------------------------------------------------------
+# what each field is: scaler/protocol/messages/watching.py and cluster_view.py, and docs/protocol.md
+struct Watch { interval @0 :UInt32; taken @1 :UInt64; }   # milliseconds, 0 for never; number of the last Snapshot
+struct Snapshot { number @0 :UInt64; }                    # frames: a ClusterView, unpacked; the columns of workers
+struct HostReport {
+  cpu @0 :UInt32;
+  memory @1 :UInt64;
+  hostCpu @2 :UInt32;
+  free @3 :UInt32;
+  queued @4 :UInt32;
+  running @5 :UInt32;
+  lag @6 :UInt32;
+  stored @7 :UInt64;
+  spilled @8 :UInt64;
+  fetched @9 :UInt64;
+  workers @10 :UInt32;
+  names @11 :List(Text);
+}
+struct SchedulerView {
+  epoch @0 :UInt64;
+  pid @1 :UInt32;
+  address @2 :Text;
+  version @3 :Text;
+  time @4 :Float64;
+  uptime @5 :Float64;
+  cpu @6 :UInt32;
+  memory @7 :UInt64;
+  monitors @8 :UInt32;
+  bandwidth @9 :UInt64;
+  sentTypes @10 :List(Text);
+  sentCounts @11 :Data;         # u64
+  receivedTypes @12 :List(Text);
+  receivedCounts @13 :Data;     # u64
+}
+struct RowCounts {
+  waiting @0 :UInt64;
+  queued @1 :UInt64;
+  atAgents @2 :UInt64;
+  running @3 :UInt64;
+  finished @4 :UInt64;
+  failed @5 :UInt64;
+  cancelled @6 :UInt64;
+  claimed @7 :UInt64;
+  notFound @8 :UInt64;
+}
+struct AgentColumns {
+  numbers @0 :Data;             # u32
+  names @1 :List(Text);
+  capabilities @2 :List(Text);
+  pids @3 :Data;                # u32
+  flags @4 :Data;               # u8
+  workers @5 :Data;             # u32
+  cpus @6 :Data;                # u32
+  memory @7 :Data;              # u64
+  hostCpus @8 :Data;            # u32
+  free @9 :Data;                # u32
+  queued @10 :Data;             # u32
+  lags @11 :Data;               # u32
+  spilled @12 :Data;            # u64
+  fetched @13 :Data;            # u64
+  stored @14 :Data;             # u64
+  rows @15 :Data;               # u32
+  silent @16 :Data;             # u32
+  reportAges @17 :Data;         # u32
+  workerCounts @18 :Data;       # u32
+  nameCounts @19 :Data;         # u32
+}
+struct ClientColumns {
+  numbers @0 :Data;             # u32
+  names @1 :List(Text);
+  queued @2 :Data;              # u64
+  running @3 :Data;             # u64
+  done @4 :Data;                # u64
+  batches @5 :Data;             # u32
+  objects @6 :Data;             # u32
+  silent @7 :Data;              # u32
+}
+struct FunctionColumns {
+  clients @0 :Data;             # u32
+  names @1 :List(Text);
+  waiting @2 :Data;             # u64
+  running @3 :Data;             # u64
+  done @4 :Data;                # u64
+  failed @5 :Data;              # u64
+  cancelled @6 :Data;           # u64
+  totalUs @7 :Data;             # u64
+  p50Us @8 :Data;               # u64
+  p95Us @9 :Data;               # u64
+}
+struct ObjectColumns {
+  count @0 :UInt64;
+  lookedAt @1 :UInt64;
+  stored @2 :UInt64;
+  spilled @3 :UInt64;
+  fetched @4 :UInt64;
+  clients @5 :Data;             # u32
+  ids @6 :Data;                 # u64
+  sizes @7 :Data;               # u64
+  references @8 :Data;          # u32
+  copies @9 :Data;              # u32
+}
+struct ClusterView {
+  scheduler @0 :SchedulerView;
+  rows @1 :RowCounts;
+  agents @2 :AgentColumns;
+  clients @3 :ClientColumns;
+  functions @4 :FunctionColumns;
+  objects @5 :ObjectColumns;
+  workerNames @6 :List(Text);
+}

@@ -9,6 +9,7 @@ and the agent in the same process no message is encoded, and nobody waits.
                                   local agent
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -66,6 +67,9 @@ class Composition:
         self._agent: LocalAgent | None = None
         #: what that would say in its Hello, and seconds between its heartbeats; None when it is not to join any more
         self._greeting: tuple[Hello, float] | None = None
+        #: messages by their type, those of this host's agent among them
+        self.sent: defaultdict[type[Message], int] = defaultdict(int)
+        self.received: defaultdict[type[Message], int] = defaultdict(int)
         #: for the scheduler's core
         self._events: list[ev.Event] = []
 
@@ -85,7 +89,13 @@ class Composition:
 
     def receive(self, connection: int, envelope: Envelope) -> None:
         """A message came over a connection."""
+        self.received[type(envelope.message)] += 1
         self._events += self._acceptor.receive(connection, envelope, self._core.workers)
+
+    def send(self, number: int, message: Message) -> Outgoing | None:
+        """Where and how a message goes that the shell has made for a peer, after a `Publish`; None if it is gone."""
+        self.sent[type(message)] += 1
+        return self._acceptor.send(number, message)
 
     def reject(self, connection: int, reason: str) -> None:
         """What came over a connection was no message."""
@@ -102,6 +112,8 @@ class Composition:
         asked even if nothing has happened: the time they wanted to be woken at has come.
         """
         outgoing, self._acceptor.outgoing = self._acceptor.outgoing, []
+        for each in outgoing:
+            self.sent[type(each.message)] += 1
         yield from outgoing
         agent = self._agent
         while is_due or self._events or self._acceptor.unread or (agent is not None and agent.has_news):
@@ -110,6 +122,7 @@ class Composition:
                 self._acceptor.unread.clear()
                 for effect in self._core.handle(events, now):
                     if agent is not None and type(effect) is ev.Send and effect.number == LOCAL_AGENT:
+                        self.sent[type(effect.message)] += 1
                         agent.hear(effect.message)
                         continue
                     wish = self._translate(effect)
@@ -119,13 +132,14 @@ class Composition:
                 for message in agent.handle(now):
                     if type(message) is DisconnectRequest:
                         self._greeting = None
+                    self.received[type(message)] += 1
                     self._events.append(ev.Received(LOCAL_AGENT, message))
             is_due = False
 
     def _translate(self, effect: ev.Effect) -> Wish | None:
         """What the shell has to do about what the core wants, but for what this host's agent hears; None if nothing."""
         if type(effect) is ev.Send:
-            return self._acceptor.send(effect.number, effect.message)
+            return self.send(effect.number, effect.message)
         if type(effect) is ev.Forget and effect.number == LOCAL_AGENT:
             self._greet()
             return None

@@ -14,13 +14,25 @@ from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerError
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
+from scaler.protocol.codes import Role
 from scaler.protocol.hello import first_number, new_number
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
+from scaler.scheduler.publishing import Publisher
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
-from scaler.transport import Address, Listener, Security, exposure, listen, security_of
+from scaler.transport import (
+    FIRST_PEER,
+    Address,
+    Listener,
+    MonitorDoor,
+    Security,
+    exposure,
+    listen,
+    open_door,
+    security_of,
+)
 from scaler.version import __version__
 
 logger = logging.getLogger("scaler.scheduler")
@@ -50,8 +62,12 @@ class LocalShell(LocalAgent, Protocol):
 class Server:
     """A scheduler that listens, and in a local cluster has this host's agent in its process."""
 
-    def __init__(self, config: SchedulerConfig, listener: Listener, security: Security) -> None:
+    def __init__(
+        self, config: SchedulerConfig, listener: Listener, security: Security, door: MonitorDoor | None = None
+    ) -> None:
+        """`door` is for monitors of this machine; those of other hosts come to the listener, as everybody does."""
         self._listener = listener
+        self._door = door
         self._standalone_store = StandaloneStoreProcess(
             listener.address, security, config.max_message_bytes, config.log_level
         )
@@ -64,9 +80,12 @@ class Server:
         )  # fmt: skip
         core = _watched(self._core) if config.validate else self._core
         self._composition = Composition(core, Acceptor(terms, LOCAL_AGENT, first_number(LOCAL_AGENT)))
+        self._publisher = Publisher(terms.epoch, listener.address.url, self._composition)
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
+        if door is not None:
+            self.loop.watch(door.fileno(), door)
         self._agent: LocalShell | None = None
         self._wake: float | None = None
         self._planned: float | None = None
@@ -109,12 +128,16 @@ class Server:
             self._standalone_store.stop()
             if self._agent is not None:
                 self._agent.close()
+            if self._door is not None:
+                self._door.close(0)
             self._listener.close(0.2)
 
     def _step(self) -> None:
         now = time.monotonic()
         if self.loop.ready.pop(self._listener, self) is None:
-            self._receive()
+            self._receive(self._listener)
+        if self._door is not None and self.loop.ready.pop(self._door, self) is None:
+            self._receive(self._door)
         if self._agent is not None:
             self._agent.gather()
         due = self._planned is not None and now >= self._planned
@@ -131,39 +154,59 @@ class Server:
             self._planned = min(wakes)
             self.loop.wake_at(self._planned)
 
-    def _receive(self) -> None:
-        for connection, frames in self._listener.receive():
+    def _receive(self, listener: Listener | MonitorDoor) -> None:
+        for connection, frames in listener.receive():
             try:
                 envelope = decode(frames)
             except ProtocolError as error:
                 logger.warning("connection %d sent bytes that are no message: %s", connection, error)
                 self._composition.reject(connection, str(error))
             else:
-                self._composition.receive(connection, envelope)
-        for connection in self._listener.closed():
+                said = envelope.message
+                if listener is self._door and type(said) is Hello and said.role != Role.MONITOR:
+                    self._composition.reject(connection, "only monitors connect here")
+                else:
+                    self._composition.receive(connection, envelope)
+        for connection in listener.closed():
             self._composition.disconnect(connection)
 
     def _tend(self, now: float) -> float | None:
         """Close connections of those who don't say who they are; when to look again."""
-        again = self._listener.tend(now)
-        for connection in self._listener.closed():
-            self._composition.disconnect(connection)
+        again: float | None = None
+        for listener in (self._listener, self._door):
+            if listener is None:
+                continue
+            wish = listener.tend(now)
+            if wish is not None:
+                again = wish if again is None else min(again, wish)
+            for connection in listener.closed():
+                self._composition.disconnect(connection)
         return again
 
+    def _listener_of(self, connection: int) -> Listener | MonitorDoor:
+        return self._listener if connection < FIRST_PEER or self._door is None else self._door
+
     def _send(self, outgoing: Outgoing) -> None:
+        listener = self._listener_of(outgoing.connection)
         try:
-            self._listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
+            listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
         except ObjectTooLarge as error:
             logger.error("a message for connection %d can't be sent: %s", outgoing.connection, error)
             self._composition.disconnect(outgoing.connection, str(error))
         if outgoing.last:
-            self._listener.disconnect(outgoing.connection)
+            listener.disconnect(outgoing.connection)
         elif type(outgoing.message) is Welcome:
-            self._listener.welcome(outgoing.connection)
+            listener.welcome(outgoing.connection)
 
     def _carry_out(self, wish: Disconnect | ev.Effect) -> None:
         if isinstance(wish, Disconnect):
-            self._listener.disconnect(wish.connection)
+            self._listener_of(wish.connection).disconnect(wish.connection)
+        elif isinstance(wish, ev.Publish):
+            snapshot = self._publisher.complete(wish)
+            for number in wish.monitors:
+                outgoing = self._composition.send(number, snapshot)
+                if outgoing is not None:
+                    self._send(outgoing)
         elif isinstance(wish, ev.WakeAt):
             self._wake = wish.when
         elif isinstance(wish, ev.Log):
@@ -189,6 +232,7 @@ def run(config: SchedulerConfig) -> int:
         security = security_of(config.key_file, config.insecure)
         exposed = exposure(security, Address.parse(config.address), config.insecure)
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
+        door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
     except AddressError:
         raise  # the program was called wrongly, which its command line says
     except ScalerError as error:
@@ -198,11 +242,10 @@ def run(config: SchedulerConfig) -> int:
         logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
     if exposed is not None:
         logger.warning("%s", exposed)
-    server = Server(config, listener, security)
+    server = Server(config, listener, security, door)
     address = listener.address
-    monitor = config.monitor_address or f"ipc:///tmp/{address.host}_{address.port}_monitor"
     logger.info("use event loop: %s", server.loop.name)
-    logger.info("Scheduler: monitor address is %s", monitor)
+    logger.info("Scheduler: monitor address is %s", address if door is None else door.address)
     logger.info("Scheduler: version %s listens at %s", __version__, address)
     try:
         server.run()

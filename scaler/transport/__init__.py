@@ -7,20 +7,26 @@ whose scheduler is on another machine.
 from scaler.transport.address import Address
 from scaler.transport.connecting import connect
 from scaler.transport.listening import listen
+from scaler.transport.monitor_door import FIRST_PEER, MonitorDoor, SocketFile, connect_file, open_door
 from scaler.transport.port import Connection, Frame, Listener, Message, Sendable
 from scaler.transport.security import Security, exposure, load_or_create, security_of
 
 __all__ = [
+    "FIRST_PEER",
     "Address",
     "Connection",
     "Frame",
     "Listener",
     "Message",
+    "MonitorDoor",
     "Security",
     "Sendable",
+    "SocketFile",
     "connect",
+    "connect_file",
     "exposure",
     "listen",
     "load_or_create",
+    "open_door",
     "security_of",
 ]

@@ -25,13 +25,13 @@ class House:
 
     __slots__ = ("_looked", "_others", "awaits_welcome", "connections", "limit", "new_peer", "notices")
 
-    def __init__(self, limit: int, awaits_welcome: bool, log: logging.Logger) -> None:
+    def __init__(self, limit: int, awaits_welcome: bool, log: logging.Logger, first_peer: int = 1) -> None:
         #: Bytes of a message, at most.
         self.limit = limit
         #: A peer's first message is a greeting, and nothing else may be long before it is welcomed.
         self.awaits_welcome = awaits_welcome
         #: Gives each peer its number.
-        self.new_peer = itertools.count(1).__next__
+        self.new_peer = itertools.count(first_peer).__next__
         self.notices = Notices(log)
         #: How many are open, through all doors.
         self.connections = 0

@@ -26,13 +26,23 @@ Sendable: TypeAlias = bytes | bytearray | memoryview
 SLACK_BYTES = 1 << 20
 
 
+class Named(Protocol):
+    """An address, as users write it."""
+
+    @property
+    def url(self) -> str:
+        """The whole of it."""
+
+
 class Connection(Protocol):
     """The client's or agent's end. One thread receives; any thread sends."""
 
-    #: The address it was made for.
-    address: Address
     #: "unix" or "tcp".
     kind: str
+
+    @property
+    def address(self) -> Named:
+        """The address it was made for."""
 
     @property
     def is_closed(self) -> bool:

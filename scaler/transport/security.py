@@ -114,6 +114,17 @@ def load_or_create(path: str | os.PathLike[str] | None = None, environ: Mapping[
         return Security.ephemeral()
 
 
+def private_directory(environ: Mapping[str, str] = os.environ) -> str | None:
+    """A directory that only this user can write to; None if there is none."""
+    place = environ.get("XDG_RUNTIME_DIR") or os.path.dirname(_default_file(environ))
+    try:
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        status = os.stat(place)
+    except OSError:
+        return None
+    return place if status.st_uid == os.geteuid() and not status.st_mode & 0o022 else None
+
+
 def _default_file(environ: Mapping[str, str]) -> str:
     config = environ.get("XDG_CONFIG_HOME")
     if not config:

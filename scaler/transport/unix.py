@@ -21,7 +21,7 @@ from scaler.errors import AddressInUse
 from scaler.transport.address import Address
 from scaler.transport.house import House
 from scaler.transport.lobby import GRACE, Lobby
-from scaler.transport.port import Message, Sendable
+from scaler.transport.port import Message, Named, Sendable
 from scaler.transport.stream import Stream, flush_all, forget_in_children
 
 #: False where there are no abstract names: everything goes over tcp.
@@ -38,7 +38,7 @@ class UnixConnection:
 
     kind = "unix"
 
-    def __init__(self, address: Address, connected: socket.socket, limit: int) -> None:
+    def __init__(self, address: Named, connected: socket.socket, limit: int) -> None:
         self.address = address
         self._poller = new_poller()
         self.fileno = self._poller.fileno
@@ -76,14 +76,15 @@ class UnixConnection:
 class UnixPeers:
     """The listener's end: accepts, and holds one stream a peer."""
 
-    def __init__(self, address: Address, poller: Poller, house: House) -> None:
-        """Listen under the name of the numeric `address`. Raises OSError (EADDRINUSE)."""
+    def __init__(self, name: bytes, poller: Poller, house: House) -> None:
+        """Listen under a name, abstract or the path of a file, for this user alone. Raises OSError (EADDRINUSE)."""
         self._poller = poller
         self._house = house
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._listening.setblocking(False)
-            self._listening.bind(address.local_name(os.geteuid()))
+            os.fchmod(self._listening.fileno(), 0o600)  # so that a file is nobody else's from its first moment
+            self._listening.bind(name)
             self._listening.listen(4096)
         except OSError:
             self._listening.close()
@@ -221,7 +222,7 @@ class UnixPeers:
                 house.notices.warn("no new local connections for now: %s", error)
                 self._pause(True)
                 return
-            uid = _uid_of(connected)
+            uid = uid_of(connected)
             if uid != os.geteuid():
                 house.notices.warn("refused a local connection of another user (uid %d)", uid)
                 connected.close()
@@ -241,10 +242,10 @@ def connect_unix(address: Address, numeric: Address, limit: int, timeout: float)
     for name in numeric.local_names(uid):
         attempt = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            _limit_waiting(attempt, timeout)
+            limit_waiting(attempt, timeout)
             attempt.connect(name)
-            if _uid_of(attempt) == uid:
-                _limit_waiting(attempt, 0)
+            if uid_of(attempt) == uid:
+                limit_waiting(attempt, 0)
                 return UnixConnection(address, attempt, limit)
             _log.warning("another user holds the name of the local socket of %s: using tcp", address.url)
         except OSError:
@@ -263,7 +264,7 @@ def name_is_mine(address: Address) -> bool:
             return True
         except OSError:
             return False
-        return _uid_of(attempt) == os.geteuid()
+        return uid_of(attempt) == os.geteuid()
 
 
 def listen_unix(address: Address, poller: Poller, house: House) -> UnixPeers | None:
@@ -272,7 +273,7 @@ def listen_unix(address: Address, poller: Poller, house: House) -> UnixPeers | N
     Raises `AddressInUse` if this user listens there already.
     """
     try:
-        return UnixPeers(address, poller, house)
+        return UnixPeers(address.local_name(os.geteuid()), poller, house)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             _log.warning("no local socket for %s: %s", address.url, error)
@@ -283,14 +284,14 @@ def listen_unix(address: Address, poller: Poller, house: House) -> UnixPeers | N
         return None
 
 
-def _uid_of(connected: socket.socket) -> int:
+def uid_of(connected: socket.socket) -> int:
     """User id of the process at the other end, as the kernel noted it."""
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, uid, _ = struct.unpack("3i", credentials)
     return int(uid)
 
 
-def _limit_waiting(attempt: socket.socket, seconds: float) -> None:
+def limit_waiting(attempt: socket.socket, seconds: float) -> None:
     """How long a blocking `connect` waits for room in the listener's queue; 0 is for ever."""
     microseconds = int(seconds * 1e6)
     value = struct.pack("ll", microseconds // 1_000_000, microseconds % 1_000_000)

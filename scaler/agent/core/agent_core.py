@@ -11,7 +11,9 @@ from typing import Any
 
 from scaler.agent.core import (
     forgetting,
+    heartbeat,
     releasing,
+    reporting,
     returning,
     sharing,
     spilling,
@@ -31,6 +33,7 @@ from scaler.agent.core.events import (
     FromWorker,
     Garbled,
     Looked,
+    Measured,
     Put,
     Requested,
     Restored,
@@ -65,6 +68,7 @@ from scaler.protocol.messages import (
     Task,
     TaskCancel,
     TaskClaim,
+    Watch,
 )
 from scaler.worker_protocol import messages as worker_messages
 from scaler.worker_protocol.messages import Blocked, Leaving, Published, Ready, Results, Returned, Unblocked
@@ -100,6 +104,7 @@ class AgentCore:
             Welcomed: self._welcomed,
             Looked: self._looked,
             Sampled: self._sampled,
+            Measured: partial(reporting.report, state, out),
             Spilled: self._spilled,
             Restored: self._restored,
             Fetched: lambda event: storing.take_fetched(state, out, event.key, event.error),
@@ -117,9 +122,10 @@ class AgentCore:
             Neighbours: partial(sharing.learn_neighbours, state),
             ClientDeparture: partial(forgetting.forget_client, state, out),
             ClientShutdown: lambda message: out.add(Stop()),
-            HeartbeatEcho: lambda message: None,
             ClientIntroduction: self._introduced,
             Settled: partial(returning.settle, state),
+            HeartbeatEcho: partial(heartbeat.take_echo, state),
+            Watch: partial(reporting.take_watch, state, out),
         }
         self._of_worker: dict[type[worker_messages.FromWorker], Callable[[WorkerRecord, Any], None]] = {
             Ready: lambda worker, message: worker_lifecycle.take_ready(state, out, worker),
@@ -167,6 +173,8 @@ class AgentCore:
         state.pulse.interval = event.heartbeat
         state.pulse.next = state.now
         state.number = event.number
+        if not event.resumed:
+            reporting.end(state, self.out)
         if event.returned:
             returning.introduce_again(state, self.out)
         elif not event.resumed:

@@ -121,6 +121,29 @@ class Sampled:
     begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
+@record
+class MeasuredWorker:
+    """What a worker's process uses and does."""
+
+    pid: int
+    #: thousandths of a processor, and resident memory, bytes
+    cpu: int
+    memory: int
+    #: (dispatch, row) that it has begun last, row -1 for none; and for how long it runs, milliseconds
+    begun: tuple[int, int] = (0, -1)
+    elapsed: int = 0
+
+
+@record
+class Measured:
+    """What the agent and its workers use, by slot; answers `Measure`, again and again."""
+
+    #: of the agent's process: thousandths of a processor, and resident memory, bytes
+    cpu: int
+    memory: int
+    workers: dict[int, MeasuredWorker]
+
+
 Event = (
     FromScheduler
     | FromWorker
@@ -134,6 +157,7 @@ Event = (
     | Put
     | Looked
     | Sampled
+    | Measured
     | Tick
 )
 
@@ -173,6 +197,13 @@ class LookAt:
     """See what a worker does that gives no answer; `Looked` follows."""
 
     slot: int
+
+
+@record
+class Measure:
+    """Measure what the agent and its workers use, every so many seconds; 0: not any more. `Measured` follows."""
+
+    interval: float
 
 
 @record
@@ -240,6 +271,7 @@ Effect = (
     | StartWorker
     | KillWorker
     | LookAt
+    | Measure
     | Spill
     | Restore
     | Fetch

@@ -3,7 +3,7 @@
 from scaler.agent.core import spilling, worker_commands
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
-from scaler.protocol.messages import Heartbeat
+from scaler.protocol.messages import Heartbeat, HeartbeatEcho
 from scaler.worker_protocol.messages import Drop
 
 
@@ -34,3 +34,8 @@ def beat(state: HostState, out: Outgoing) -> None:
         sum(worker.memory for worker in workers), state.objects.index.total, is_full, state.bandwidth.learnt,
     )  # fmt: skip
     out.say(message)
+
+
+def take_echo(state: HostState, echo: HeartbeatEcho) -> None:
+    """The scheduler has heard it."""
+    state.pulse.lag = state.now - echo.clock

@@ -122,5 +122,7 @@ def take_fetched(state: HostState, out: Outgoing, key: Key, error: str | None) -
         bringing.lose(state, out, key, record, error)
     else:
         object_moves.move(state, key, record, ObjectState.STORED)
-        out.announce(key, state.objects.index[key].size, state.number)
+        size = state.objects.index[key].size
+        state.fetched_bytes += size
+        out.announce(key, size, state.number)
         bringing.arrive(state, out, key, record)

@@ -21,6 +21,7 @@ def open_dispatch(
     if origin.slots > 1:
         state.workers.wide += 1
     worker.dispatches[number] = dispatch
+    worker.handed += hi - lo
     if state.facts.wanted:
         state.facts.tell(RowsDispatched(worker.slot, number, *origin.key, lo, hi))
     return number, dispatch

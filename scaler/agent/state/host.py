@@ -45,6 +45,10 @@ class Pulse:
     said_full: bool = False
     #: share of the host's processors in use, 0 to 1
     cpu: float = 0.0
+    #: from the last heartbeat to its echo, seconds
+    lag: float = 0.0
+    #: the scheduler wants to be told what host and workers are busy with
+    is_watched: bool = False
 
     def hurry(self, now: float) -> None:
         """The scheduler should hear at once."""
@@ -76,6 +80,8 @@ class HostState:
     memory: MemoryState = field(default_factory=MemoryState)
     bandwidth: Bandwidth = field(default_factory=Bandwidth)
     pulse: Pulse = field(default_factory=Pulse)
+    #: bytes of objects that ever came from other hosts
+    fetched_bytes: int = 0
     #: when the workers should be looked after again, seconds
     attend_at: float = math.inf
     #: what was said of rows that ended and may have to be said again

@@ -108,6 +108,8 @@ class WorkerRecord:
     history: "deque[WorkerMove]" = field(default_factory=lambda: deque(maxlen=HISTORY))
     #: by number, in order; empty unless it is busy
     dispatches: dict[int, Dispatch] = field(default_factory=dict)
+    #: rows that it was ever handed
+    handed: int = 0
     #: objects that it was sent, or made and keeps
     objects: set[Key] = field(default_factory=set)
     #: objects it has and need not keep, to be told with the next rows

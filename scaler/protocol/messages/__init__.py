@@ -3,8 +3,9 @@
     handshake       how a session begins                row_control     rows taken out, claimed, given back
     presence        who is there, and goodbyes          object_places   objects and where they are
     tasks           rows to be run                      columns         what has many things at once
-    outcomes        how they ended                      message         what all messages have in common
-    returning       what is said to another scheduler
+    outcomes        how they ended                      watching        monitors, and what they are shown
+    cluster_view    the cluster as monitors see it      worker_columns  its workers
+    returning       what is said to another scheduler   message         what all messages have in common
 
 `bodies` of a message are payload frames, never copied into the header. `validate` says what a well-formed message is;
 the codec calls it on everything that comes from outside.
@@ -22,6 +23,7 @@ from scaler.protocol.codes import (
     KEEP,
     LIVE,
     LOST,
+    MAX_NAME,
     MAX_ROWS,
     MAX_WORKERS,
     MOST_SECONDS,
@@ -39,6 +41,7 @@ from scaler.protocol.codes import (
     VALUES_LIST,
     WARN,
     WARNINGS,
+    AgentFlag,
     Encoding,
     Flag,
     Form,
@@ -47,11 +50,21 @@ from scaler.protocol.codes import (
     Outcome,
     Role,
     Stream,
+    WorkerFlag,
     sizes_of,
+)
+from scaler.protocol.messages.cluster_view import (
+    AgentColumns,
+    ClientColumns,
+    ClusterView,
+    FunctionColumns,
+    ObjectColumns,
+    RowCounts,
+    SchedulerView,
 )
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
 from scaler.protocol.messages.handshake import Ack, Hello, Refused, Welcome
-from scaler.protocol.messages.message import Malformed, Message
+from scaler.protocol.messages.message import Malformed, Message, Part
 from scaler.protocol.messages.object_places import (
     Neighbours,
     ObjectAnnounce,
@@ -88,11 +101,14 @@ from scaler.protocol.messages.row_control import (
     TaskRunning,
 )
 from scaler.protocol.messages.tasks import Task
+from scaler.protocol.messages.watching import HostReport, Snapshot, Watch
+from scaler.protocol.messages.worker_columns import COLUMNS, WORKER_BYTES, WorkerColumns, unpack
 
 PROTOCOL_VERSION = 1
 
 __all__ = [
     "CANCELLED",
+    "COLUMNS",
     "EACH",
     "ERROR",
     "FAILED",
@@ -103,6 +119,7 @@ __all__ = [
     "KEEP",
     "LIVE",
     "LOST",
+    "MAX_NAME",
     "MAX_ROWS",
     "MAX_WORKERS",
     "MOST_SECONDS",
@@ -121,29 +138,37 @@ __all__ = [
     "VALUES_LIST",
     "WARN",
     "WARNINGS",
+    "WORKER_BYTES",
     "Ack",
+    "AgentColumns",
+    "AgentFlag",
     "AgentsInUse",
     "BalanceRequest",
     "BalanceResponse",
     "ClientClear",
+    "ClientColumns",
     "ClientDeparture",
     "ClientIntroduction",
     "ClientReturn",
     "ClientShutdown",
+    "ClusterView",
     "DisconnectRequest",
     "DisconnectResponse",
     "Encoding",
     "Flag",
     "Form",
     "Frame",
+    "FunctionColumns",
     "Heartbeat",
     "HeartbeatEcho",
     "Hello",
+    "HostReport",
     "Inventory",
     "Malformed",
     "Message",
     "Neighbours",
     "ObjectAnnounce",
+    "ObjectColumns",
     "ObjectFetch",
     "ObjectGone",
     "ObjectKind",
@@ -153,10 +178,14 @@ __all__ = [
     "ObjectResponse",
     "Objects",
     "Outcome",
+    "Part",
     "Refused",
     "Role",
+    "RowCounts",
+    "SchedulerView",
     "Settled",
     "ShutdownResponse",
+    "Snapshot",
     "Spans",
     "StoreOffers",
     "StoreRequest",
@@ -169,11 +198,15 @@ __all__ = [
     "TaskOutput",
     "TaskResult",
     "TaskRunning",
+    "Watch",
     "Welcome",
+    "WorkerColumns",
+    "WorkerFlag",
     "column",
     "i32",
     "sizes_of",
     "u8",
     "u32",
     "u64",
+    "unpack",
 ]

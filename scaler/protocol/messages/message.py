@@ -16,22 +16,28 @@ MESSAGE_BYTES = 512
 
 
 @record
-class Message:
+class Part:
+    """What is a struct on the wire: a message, or a part of one."""
+
+    #: struct on the wire -> the fields of this class that are in it
+    groups: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+
+
+@record
+class Message(Part):
     """Base of all messages."""
 
     #: a message with payload frames has a field `bodies`
     has_bodies: ClassVar[bool] = False
-    #: struct on the wire -> the fields of this class that are in it
-    groups: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     @property
     def weight(self) -> int:
         """About how many bytes of memory it takes while it waits to be sent or acknowledged."""
         bodies: list[Frame] = getattr(self, "bodies") if self.has_bodies else []  # noqa: B009 - not of all messages
         return MESSAGE_BYTES + sum(map(len, bodies))
-
-    def validate(self) -> None:
-        """Raise `Malformed` when the columns contradict each other."""
 
 
 def require(condition: bool, what: str) -> None:

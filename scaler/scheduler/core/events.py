@@ -9,7 +9,7 @@ from scaler.protocol.acceptor import Joined as Joined
 from scaler.protocol.acceptor import Lost as Lost
 from scaler.protocol.acceptor import Received as Received
 from scaler.protocol.acceptor import Unread as Unread
-from scaler.protocol.messages import Message
+from scaler.protocol.messages import ClusterView, Message
 
 Event = Joined | Received | Lost | Unread | Tick
 
@@ -37,4 +37,15 @@ class StartStore:
     """Start the standalone store: a client needs it."""
 
 
-Effect = Send | Forget | StartStore | WakeAt | Stop | Log
+@record
+class Publish:
+    """Send these monitors a `Snapshot` of this number; what the core can't know of the scheduler is to be added."""
+
+    monitors: list[int]
+    number: int
+    view: ClusterView
+    #: the frame of the workers' columns
+    workers: bytes
+
+
+Effect = Send | Publish | Forget | StartStore | WakeAt | Stop | Log

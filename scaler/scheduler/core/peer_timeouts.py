@@ -7,6 +7,7 @@ from scaler.scheduler.core.outgoing import RELEASE_BYTES
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.monitor_records import MonitorRecord
 
 #: seconds by which a look may be late before this process must have been stopped meanwhile
 STOPPED = 1.0
@@ -21,6 +22,8 @@ def forgive(state: ClusterState, late: float) -> None:
                 client.unread.since += late
         for agent in state.agents.values():
             agent.seen += late
+        for monitor in state.monitors.values():
+            monitor.seen += late
 
 
 def tidy(state: ClusterState) -> None:
@@ -35,9 +38,10 @@ def tidy(state: ClusterState) -> None:
 
 def silent(state: ClusterState, client_timeout: float, agent_timeout: float) -> Iterator[tuple[int, str]]:
     """The peers from whom nothing was heard for their time-out in seconds, and the words for that."""
-    peers: tuple[tuple[Mapping[int, ClientRecord | AgentRecord], float], ...] = (
+    peers: tuple[tuple[Mapping[int, ClientRecord | AgentRecord | MonitorRecord], float], ...] = (
         (state.clients, client_timeout),
         (state.agents, agent_timeout),
+        (state.monitors, agent_timeout),
     )
     for members, timeout in peers:
         for number in [n for n, peer in members.items() if state.now - peer.seen > timeout]:

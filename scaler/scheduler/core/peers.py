@@ -1,8 +1,8 @@
-"""Clients and agents come and go."""
+"""Clients, agents and monitors come and go."""
 
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import AgentsInUse, ClientDeparture, Hello, u32
-from scaler.scheduler.core import placement, reading, retrying, returning, store_choice, withdrawing
+from scaler.scheduler.core import placement, reading, retrying, returning, store_choice, watching, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
@@ -11,12 +11,13 @@ from scaler.scheduler.state.batch_records import ANYTHING, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import PeerJoined, PeerLeft
+from scaler.scheduler.state.monitor_records import MonitorRecord
 
 
 def join(
     state: ClusterState, out: Outgoing, number: int, hello: Hello, read_tries: int, agent_timeout: float
 ) -> list[Move]:
-    """A client or an agent was accepted, and has been given its number."""
+    """A client, an agent or a monitor was accepted, and has been given its number."""
     out.log("INFO", f"{hello.role} {number} joined: {hello.name}")
     if state.facts.wanted:
         state.facts.tell(PeerJoined(number, hello.role, hello.name))
@@ -25,12 +26,16 @@ def join(
         out.sent[number] = 0
         returning.join_client(state, out, client, hello, agent_timeout)
         return []
-    host = Host(hello.boot_id, hello.store, hello.token, hello.data)
+    if hello.role == Role.MONITOR:
+        state.monitors[number] = MonitorRecord(number, hello.name, state.now)
+        return []
+    host = Host(hello.boot_id, hello.store, hello.token, hello.data, hello.pid)
     capabilities, is_store = frozenset(hello.capabilities), hello.role == Role.STORE
     agent = AgentRecord(number, hello.name, capabilities, host, is_store, state.now, Load(hello.workers))
     state.agents[number] = agent
     placement.add(state, agent)
     returning.join_agent(state, agent, hello)
+    watching.take_agent(state, out, agent)
     moves: list[Move] = []
     for served in store_choice.take_agent(state, out, agent):
         moves += reading.read_what_waits(state, out, served, read_tries)
@@ -94,6 +99,15 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
     client.values.clear()
     client.reads.under_way.clear()
     client.reads.failures.clear()
+
+
+def drop_monitor(state: ClusterState, out: Outgoing, monitor: MonitorRecord, reason: str) -> None:
+    """A monitor is gone; if nobody else watches, agents need not report any more."""
+    out.log("INFO", f"monitor {monitor.number} ({monitor.name}) is gone: {reason}")
+    del state.monitors[monitor.number]
+    watching.ask_agents(state, out)
+    if state.facts.wanted:
+        state.facts.tell(PeerLeft(monitor.number, Role.MONITOR, monitor.name, reason))
 
 
 def drop_client(state: ClusterState, out: Outgoing, client: ClientRecord, reason: str) -> None:

@@ -55,6 +55,7 @@ def take(
             if span.outcome <= ERROR or span.outcome == STORED:
                 rows, us = took.get(batch, (0, 0))
                 took[batch] = rows + span.hi - span.lo, us + span.duration
+                batch.function.durations.add(span.hi - span.lo, span.duration)
             if span.outcome == LOST:
                 how = bytes(span.body).decode(errors="replace")
                 out.log("WARNING", f"{batch.function.name}[{batch.id + span.lo}]: {how}")
@@ -106,6 +107,7 @@ def forward(
                 finishing.finish_forwarded(state, batch, lo, hi)
         rows, us = took.get(batch, (0, 0))
         took[batch] = rows + span.hi - span.lo, us + span.duration
+        batch.function.durations.add(span.hi - span.lo, span.duration)
     for batch, (rows, us) in took.items():
         placement.learn_duration(agent, batch.function.learn(rows, us))
     return True

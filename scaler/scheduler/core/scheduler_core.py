@@ -23,6 +23,7 @@ from scaler.protocol.messages import (
     DisconnectResponse,
     Heartbeat,
     HeartbeatEcho,
+    HostReport,
     Inventory,
     Message,
     ObjectAnnounce,
@@ -41,6 +42,7 @@ from scaler.protocol.messages import (
     TaskOutput,
     TaskResult,
     TaskRunning,
+    Watch,
 )
 from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import (
@@ -62,6 +64,7 @@ from scaler.scheduler.core import (
     store_choice,
     stored_objects,
     unread,
+    watching,
     withdrawing,
 )
 from scaler.scheduler.core.events import Effect, Event, Forget, Joined, Lost, Received, Stop, Unread, WakeAt
@@ -73,6 +76,7 @@ from scaler.scheduler.state.batch_records import demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import WorkersChanged
+from scaler.scheduler.state.monitor_records import MonitorRecord
 from scaler.scheduler.state.transitions import Cause, IllegalMove
 from scaler.scheduler.views.story import Stories
 
@@ -102,6 +106,8 @@ class SchedulerCore:
         self._out = Outgoing(self.stories)
         self._worklist = Worklist(self.state, self._out, limits.retries_on_loss)
         self._next_check: float | None = None
+        #: when the last `WakeAt` was for
+        self._wake: float | None = None
         self._of_client: dict[type[Message], Callable[[ClientRecord, Any], list[Move] | None]] = {
             Task: self._task,
             TaskCancel: self._task_cancel,
@@ -129,7 +135,13 @@ class SchedulerCore:
             ObjectResponse: self._object_response,
             Heartbeat: self._agent_heartbeat,
             Inventory: self._inventory,
+            HostReport: lambda agent, message: watching.take_report(self.state, agent, message),
             DisconnectRequest: self._agent_leaves,
+        }
+        self._of_monitor: dict[type[Message], Callable[[MonitorRecord, Any], None]] = {
+            Watch: lambda monitor, message: watching.take_watch(self.state, self._out, monitor, message),
+            Heartbeat: self._monitor_heartbeat,
+            DisconnectRequest: lambda monitor, message: self._lost(monitor.number, "it said goodbye"),
         }
 
     # ---- the door --------------------------------------------------------------------------------------------------
@@ -162,6 +174,8 @@ class SchedulerCore:
                 self._contain(error)
         for agent, rows, slots in () if state.returning else balancing.begin_recalls(state):
             self._out.send(agent.number, BalanceRequest(rows, slots if slots > 1 else 0))
+        if state.monitors:
+            watching.publish(state, self._out)
         self._plan_wake()
         effects = self._out.flush(state)
         state.facts.publish(now)
@@ -205,7 +219,8 @@ class SchedulerCore:
             else:
                 agent = state.agents.get(number)
                 if agent is None:
-                    return  # gone already; its session is refused by the shell
+                    self._received_of_monitor(number, message)
+                    return
                 agent.seen = state.now
                 if type(message) is Ack or (state.returning and returning.put_mail_aside(state, agent, message)):
                     return
@@ -221,15 +236,32 @@ class SchedulerCore:
         except ProtocolError as problem:  # what it says can't be
             self._lost(number, f"sent {problem}", is_told=True)
             return
+        self._refuse(number, message)
+
+    def _received_of_monitor(self, number: int, message: Message) -> None:
+        monitor = self.state.monitors.get(number)
+        if monitor is None:
+            return  # gone already; its session is refused by the shell
+        monitor.seen = self.state.now
+        of_monitor = self._of_monitor.get(type(message))
+        if of_monitor is not None:
+            of_monitor(monitor, message)
+        else:
+            self._refuse(number, message)
+
+    def _refuse(self, number: int, message: Message) -> None:
         self._lost(number, f"sent a {type(message).__name__}, which is not its to send", is_told=True)
 
     def _lost(self, number: int, reason: str, is_told: bool = False) -> None:
         state, client, agent = self.state, self.state.clients.get(number), self.state.agents.get(number)
+        monitor = state.monitors.get(number)
         if client is not None:
             peers.drop_client(state, self._out, client, reason)
         elif agent is not None:
             self._run(peers.lose_agent(state, self._out, agent, reason, self._limits.retries_on_loss))
             self._run(peers.settle_lost_agent(state, self._out, agent, self._limits.retries_on_loss))
+        elif monitor is not None:
+            peers.drop_monitor(state, self._out, monitor, reason)
         else:
             return
         self._out.effects.append(Forget(number, reason, is_told))
@@ -274,14 +306,18 @@ class SchedulerCore:
     # ---- time ------------------------------------------------------------------------------------------------------
     def _plan_wake(self) -> None:
         state = self.state
-        if not state.clients and not state.agents:
-            self._next_check = None
-        elif self._next_check is None:
+        if not state.clients and not state.agents and not state.monitors:
+            self._next_check = self._wake = None
+            return
+        if self._next_check is None:
             self._next_check = state.now + min(self._limits.client_timeout, self._limits.agent_timeout) / 4
             deadline = state.returning.next_deadline
             if deadline is not None:
                 self._next_check = min(self._next_check, max(deadline, state.now))
-            self._out.effects.append(WakeAt(self._next_check))
+        wake = min(self._next_check, watching.next_due(state)) if state.monitors else self._next_check
+        if wake != self._wake:
+            self._wake = wake
+            self._out.effects.append(WakeAt(wake))
 
     def _check_liveness(self) -> None:
         assert self._next_check is not None
@@ -296,6 +332,9 @@ class SchedulerCore:
 
     def _client_heartbeat(self, client: ClientRecord, message: Heartbeat) -> None:
         self._out.send(client.number, HeartbeatEcho(message.clock, self.state.workers))
+
+    def _monitor_heartbeat(self, monitor: MonitorRecord, message: Heartbeat) -> None:
+        self._out.send(monitor.number, HeartbeatEcho(message.clock, self.state.workers))
 
     def _agent_heartbeat(self, agent: AgentRecord, message: Heartbeat) -> None:
         state = self.state

@@ -68,6 +68,7 @@ def cancel(state: ClusterState, out: Outgoing, client: ClientRecord, message: Ta
     for _, batch_id, lo, hi in message.spans:
         batch = client.batches.get(batch_id)
         if batch is None or hi > batch.rows:
+            state.ended.not_found += hi - lo
             continue
         here, elsewhere = _sort_by_place(batch, lo, hi)
         for a, b in here:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scaler.common.records import record
+from scaler.protocol.messages import HostReport
 from scaler.scheduler.state.batch_records import Batch
 
 #: the number of the agent in the scheduler's own process; it ends with its scheduler, and so keeps nothing for another
@@ -23,6 +24,8 @@ class Host(NamedTuple):
     token: str
     #: the address at which other hosts fetch objects
     data: str
+    #: of the agent's process
+    pid: int = 0
 
 
 @record
@@ -115,5 +118,8 @@ class AgentRecord:
     leftovers: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     #: agents whose data addresses it was told
     introduced: set[int] = field(default_factory=set)
+    #: what it told of its host last, while somebody watches, and when, seconds
+    report: HostReport | None = None
+    reported: float = 0.0
     #: number of an agent that it could not fetch objects from -> when, seconds
     unreachable: dict[int, float] = field(default_factory=dict)

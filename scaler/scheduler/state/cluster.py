@@ -11,6 +11,7 @@ from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster_facts import Fact
 from scaler.scheduler.state.flavours import Flavour
+from scaler.scheduler.state.monitor_records import MonitorRecord, Watching
 from scaler.scheduler.state.ready_queues import ReadyQueues
 from scaler.scheduler.state.returning_records import ReturningPeers
 
@@ -35,6 +36,8 @@ class EndedRows:
     failed: int = 0
     cancelled: int = 0
     claimed: int = 0
+    #: named in a cancellation though they had ended, or never were; of all clients
+    not_found: int = 0
 
 
 #: what moving objects between hosts is taken to manage before any was moved, bytes a second
@@ -49,6 +52,7 @@ class ClusterState:
     now: float = 0.0
     clients: dict[int, ClientRecord] = field(default_factory=dict)
     agents: dict[int, AgentRecord] = field(default_factory=dict)
+    monitors: dict[int, MonitorRecord] = field(default_factory=dict)
     #: rows that are ready and have no agent
     queues: ReadyQueues = field(default_factory=ReadyQueues)
     #: agents that are to be sent something at the end of this step; a dict serves as an ordered set
@@ -70,6 +74,7 @@ class ClusterState:
     returning: ReturningPeers = field(default_factory=ReturningPeers)
     #: of clients that are gone
     ended: EndedRows = field(default_factory=EndedRows)
+    watching: Watching = field(default_factory=Watching)
     #: what is told of changes, to whoever subscribed
     facts: Facts[Fact] = field(default_factory=Facts)
 

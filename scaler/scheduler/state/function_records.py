@@ -1,6 +1,8 @@
 """What is known of each function of each client: how many rows of it there were, how they ended, what they take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from scaler.scheduler.state.durations import Durations
 
 #: how much of the average the newest measurement is
 LEARNING = 0.3
@@ -19,6 +21,10 @@ class FunctionRecord:
     failed: int = 0
     cancelled: int = 0
     claimed: int = 0
+    #: rows that agents have; written by `transitions.py` alone
+    at_agents: int = 0
+    #: what its rows took that ended with a value or an error
+    durations: Durations = field(default_factory=Durations)
     #: microseconds a row, an exponential average; None before the first result
     duration_us: float | None = None
 

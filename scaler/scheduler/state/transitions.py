@@ -232,6 +232,7 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
             batch.at[number] = left
         else:
             del batch.at[number]
+        batch.function.at_agents -= rows
         if agent is not None:
             agent.load.outstanding -= rows * batch.slots
             if batch.is_special:
@@ -269,6 +270,7 @@ def _count_at(batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     if load.unyielding:
         load.unyielding = set()
     batch.at[number] = batch.at.get(number, 0) + hi - lo
+    batch.function.at_agents += hi - lo
     agent.batches.setdefault(batch)
 
 
@@ -296,6 +298,7 @@ def _leave_agents(state: ClusterState, batch: Batch) -> None:
         agent.batches.pop(batch, None)
         agent.unsent.pop(batch, None)
         state.unsorted[agent] = None
+    batch.function.at_agents -= sum(batch.at.values())
     batch.at.clear()
 
 

@@ -26,13 +26,14 @@ def quick(state: ClusterState) -> Iterator[Finding]:
     wide: Counter[tuple[int, int]] = Counter()
     by_priority: Counter[tuple[int, int]] = Counter()
     for client in state.clients.values():
-        left = 0
+        left = at_agents = 0
         for batch in client.batches.values():
             if batch.left <= 0:
                 yield Finding(f"batch {batch.id} has ended and is still there", batch.id)
             left += batch.left
             for number, rows in batch.at.items():
                 at[number] += rows * batch.slots
+                at_agents += rows
                 if batch.slots > 1:
                     wide[number, batch.slots] += rows
                 if batch.task.priority:
@@ -45,6 +46,9 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         of_functions = sum(function.outstanding for function in client.functions.values())
         if of_functions != left:
             yield Finding(f"client {client.number}: {left} rows left, {of_functions} of its functions outstanding")
+        of_functions = sum(function.at_agents for function in client.functions.values())
+        if of_functions != at_agents:
+            yield Finding(f"client {client.number}: {at_agents} rows at agents, {of_functions} of its functions")
     for number, agent in state.agents.items():
         if agent.load.outstanding != at[number]:
             yield Finding(f"agent {number}: {agent.load.outstanding} slots outstanding, {at[number]} are there")

@@ -162,6 +162,31 @@ def inventories(draw: Any) -> m.Inventory:
 
 
 @st.composite
+def worker_columns(draw: Any, names: int = 0, count: int | None = None) -> m.WorkerColumns:
+    """Workers that run functions with these numbers of names."""
+    n = draw(st.integers(0, FEW)) if count is None else count
+    columns = m.WorkerColumns()
+    for name in m.COLUMNS:
+        column = getattr(columns, name)
+        most = names if name == "functions" else (1 << 8 * column.itemsize) - 1
+        column.extend(draw(st.lists(st.integers(0, most), min_size=n, max_size=n)))
+    return columns
+
+
+@st.composite
+def reports(draw: Any) -> m.HostReport:
+    n = draw(st.integers(0, FEW))
+    names = tuple(draw(st.lists(TEXT, max_size=n)))
+    columns = draw(worker_columns(len(names), n))
+    small, large = [draw(U32) for _ in range(5)], [draw(U64) for _ in range(4)]
+    cpu, host_cpu, free, queued, running = small
+    memory, stored, spilled, fetched = large
+    return m.HostReport(
+        cpu, memory, host_cpu, free, queued, running, draw(U32), stored, spilled, fetched, n, names, [columns.pack()]
+    )
+
+
+@st.composite
 def settled(draw: Any) -> m.Settled:
     clients, over = draw(st.lists(U32, max_size=FEW)), draw(st.lists(U32, max_size=FEW))
     n, batches = len(clients), len(over)
@@ -171,6 +196,11 @@ def settled(draw: Any) -> m.Settled:
     )  # fmt: skip
 
 
+@st.composite
+def snapshots(draw: Any) -> m.Snapshot:
+    return m.Snapshot(draw(U64), [draw(BYTES), draw(BYTES)])
+
+
 NUMBERS = {"protocol": st.integers(0, 2**16 - 1), "stream": st.integers(0, 255), "workers": st.integers(0, 100_000)}
 NUMBERS["number"] = st.integers(0, MAX_NUMBER - 1)
 COLUMNS = {
@@ -178,7 +208,9 @@ COLUMNS = {
     **dict.fromkeys(("agents", "added", "removed"), st.lists(U32, max_size=3).map(m.u32)),
     "ids": st.lists(U64, max_size=3).map(m.u64),
 }
-U64_FIELDS = {"session", "epoch", "received", "limit", "row", "memory", "stored"}
+U64_FIELDS = {"taken", "session", "epoch", "received", "limit", "row", "memory", "stored"}
+
+
 BY_TYPE = {
     "str": TEXT,
     "bool": st.booleans(),
@@ -220,6 +252,8 @@ def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
         m.StoreOffers: offers(),
         m.Inventory: inventories(),
         m.Settled: settled(),
+        m.HostReport: reports(),
+        m.Snapshot: snapshots(),
     }
     if cls in special:
         return special[cls]

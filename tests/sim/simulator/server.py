@@ -6,9 +6,9 @@ from typing import Any
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.errors import ProtocolError
 from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
-from scaler.protocol.codec import decode, encode
+from scaler.protocol.codec import decode, encode, encode_view
 from scaler.protocol.hello import NUMBERS, hello_of
-from scaler.protocol.messages import PROTOCOL_VERSION
+from scaler.protocol.messages import PROTOCOL_VERSION, Snapshot
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
@@ -114,6 +114,11 @@ class Server(Process):
             self.wake_at(wish.when)
         elif isinstance(wish, ev.Log):
             self.world.note(self.name, wish.text)
+        elif isinstance(wish, ev.Publish):
+            snapshot = Snapshot(wish.number, [encode_view(wish.view), wish.workers])
+            for outgoing in [self._composition.send(number, snapshot) for number in wish.monitors]:
+                if outgoing is not None:
+                    self._carry_out(outgoing)
         elif isinstance(wish, ev.StartStore):
             self.world.after(0.1, self._start_store)
 

@@ -1,0 +1,150 @@
+"""A monitor's session with the scheduler: connecting, shaking hands, speaking, and noticing that nobody answers.
+
+Used by one thread. `receive` and `say` do not block; `connect` and `leave` do, for a bounded time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+
+from scaler.errors import AddressError, ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
+from scaler.protocol.channel import Envelope
+from scaler.protocol.codec import decode, encode
+from scaler.protocol.codes import Role
+from scaler.protocol.hello import hello_of, new_number
+from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
+from scaler.protocol.messages import DisconnectRequest, Heartbeat, Message
+from scaler.transport import Address, Connection, Security, SocketFile, connect, connect_file, load_or_create
+
+
+class Link:
+    """A session that begins anew with each connection: a monitor has nothing that would have to go on."""
+
+    def __init__(self, address: str, security: Security | None, name: str) -> None:
+        """`address` is a file, ipc:///path, or a scheduler's, tcp://host:port. Raises `AddressError`."""
+        self._address = _parse(address)
+        self._security = security
+        self._name = name
+        self._initiator = Initiator(hello_of(Role.MONITOR, name, new_number()))
+        self._connection: Connection | None = None
+        #: when the next heartbeat is due, seconds
+        self._next_beat = 0.0
+
+    @property
+    def url(self) -> str:
+        """The address as users write it."""
+        return self._address.url
+
+    def fileno(self) -> int:
+        """Of the connection."""
+        assert self._connection is not None
+        return self._connection.fileno()
+
+    def connect(self, timeout: float) -> None:
+        """Connect and shake hands; blocks. Raises `ConnectionFailed` and its kinds."""
+        self.drop()
+        deadline = time.monotonic() + timeout
+        connection = self._reach(timeout)
+        self._initiator = Initiator(hello_of(Role.MONITOR, self._name, new_number()))
+        try:
+            self._connection = connection
+            self._send(self._initiator.greet(time.monotonic()))
+            self._await_welcome(connection, deadline)
+        except BaseException:
+            self.drop()
+            raise
+        self._next_beat = time.monotonic()
+
+    def _reach(self, timeout: float) -> Connection:
+        if isinstance(self._address, SocketFile):
+            return connect_file(self._address, timeout=timeout)
+        if self._security is None:
+            self._security = load_or_create()
+        return connect(self._address, self._security, timeout)
+
+    def _await_welcome(self, connection: Connection, deadline: float) -> None:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        while not self._initiator.is_open:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ConnectionTimeout(f"the scheduler at {self._address} did not answer in time")
+            poll.poll(1000 * min(left, 0.1))
+            for frames in connection.receive():
+                try:
+                    said = self._initiator.receive(decode(frames), time.monotonic())
+                except ProtocolError as error:
+                    raise HandshakeRefused(
+                        f"what answers at {self._address} is no scheduler of this version: {error}"
+                    ) from None
+                if type(said) is Rejected:
+                    raise HandshakeRefused(f"the scheduler at {self._address} refused: {said.reason}")
+                if type(said) is Established:
+                    break
+            if connection.is_closed:
+                trouble = connection.trouble() or f"the scheduler at {self._address} closed the connection"
+                raise ConnectionFailed(trouble)
+
+    def say(self, message: Message) -> None:
+        """Tell the scheduler."""
+        self._send(self._initiator.send(message))
+
+    def _send(self, envelope: Envelope | None) -> None:
+        if envelope is not None and self._connection is not None:
+            self._connection.send(encode(envelope.message, envelope.seq, envelope.ack))
+
+    def beat(self) -> float:
+        """Say that the monitor is there, if that is due; seconds until it is again."""
+        welcome, now = self._initiator.welcome, time.monotonic()
+        assert welcome is not None
+        if now >= self._next_beat:
+            self._next_beat = now + welcome.heartbeat
+            self.say(Heartbeat(now))
+        return self._next_beat - now
+
+    def receive(self) -> tuple[list[Message], str | None]:
+        """What has come; and why the connection is of no use any more, in one line, or None."""
+        connection, now = self._connection, time.monotonic()
+        assert connection is not None
+        messages: list[Message] = []
+        for frames in connection.receive():
+            try:
+                said = self._initiator.receive(decode(frames), now)
+            except ProtocolError as error:
+                said = self._initiator.reject(str(error))
+            if isinstance(said, (Broken, Rejected)):
+                return messages, said.reason
+            if isinstance(said, Message):
+                messages.append(said)
+        self._send(self._initiator.take_ack())
+        if connection.is_closed:
+            return messages, f"the scheduler at {self._address} is gone ({connection.trouble() or 'it closed'})"
+        silent = self._initiator.check_silence(now)
+        return messages, None if silent is None else silent.reason
+
+    def drop(self) -> None:
+        """The connection is of no use any more."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(0)
+
+    def leave(self) -> None:
+        """Say goodbye, if somebody listens; blocks for a moment."""
+        if self._connection is not None and self._initiator.is_open:
+            with contextlib.suppress(Exception):
+                self.say(DisconnectRequest())
+                self._connection.close(0.3)
+        self.drop()
+
+
+def _parse(address: str) -> Address | SocketFile:
+    if address.strip().startswith("ipc://"):
+        return SocketFile.parse(address)
+    if "://" not in address:
+        raise AddressError(
+            f"{address!r} is no address: give the monitor address that the scheduler's log names "
+            "(ipc:///tmp/..._monitor), or the scheduler's own (tcp://host:port)"
+        )
+    return Address.parse(address).for_client()

@@ -1,0 +1,185 @@
+"""A reader of snapshots: a thread that keeps a session with the scheduler, and makes it anew when it is lost.
+
+The thread owns the connection. It asks for the next snapshot when it has taken one, so that a slow reader gets fewer
+snapshots and never old ones; what others see of it is the last `Seen`, replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from scaler.errors import ConnectionFailed, ProtocolError
+from scaler.monitor.link import Link
+from scaler.monitor.reading import decoded
+from scaler.monitor.snapshot import Snapshot
+from scaler.protocol.messages import Message, Watch
+from scaler.protocol.messages import Snapshot as SnapshotMessage
+from scaler.transport import Security
+
+#: seconds before each attempt to find a scheduler that is gone
+_PAUSE = 0.25
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a watcher knows at one moment."""
+
+    #: the last snapshot, of a scheduler that is gone if not `is_connected`; None before the first
+    snapshot: Snapshot | None
+    is_connected: bool
+    #: when that began, seconds since 1970: "no scheduler since ..."
+    since: float
+    #: why there is no scheduler, in one line; empty while there is
+    reason: str
+    #: counts all that was seen, from 1
+    version: int = 1
+
+
+class Watcher:
+    """Watches a cluster until it is closed. Any thread may ask it."""
+
+    def __init__(
+        self,
+        address: str,
+        interval: float = 1.0,
+        *,
+        security: Security | None = None,
+        timeout: float = 5.0,
+        name: str = "monitor",
+        on_change: Callable[[Seen], None] | None = None,
+    ) -> None:
+        """Connect to where a scheduler's log says monitors connect (ipc://...), or to its own address (tcp://...).
+
+        `interval` in seconds. Blocks for at most `timeout` seconds; raises `ConnectionFailed` (nobody is there, or it
+        is another user's), `HandshakeRefused` (another key, another version) and `AddressError`, each in one line.
+        `on_change` is called in the watcher's thread with all that is seen; it should be quick, and not raise.
+        """
+        self._link = Link(address, security, name)
+        self._interval = max(1, round(1000 * interval))
+        self._on_change = on_change
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._wake_end, self._waking_end = os.pipe()
+        try:
+            self._link.connect(timeout)
+        except BaseException:
+            self._close_pipe()
+            raise
+        self._seen = Seen(None, True, time.time(), "", 0)
+        self._link.say(Watch(self._interval))
+        self._thread = threading.Thread(target=self._run, name="scaler-watcher", daemon=True)
+        self._thread.start()
+
+    # ---- for readers -----------------------------------------------------------------------------------------------
+    @property
+    def address(self) -> str:
+        """What is watched."""
+        return self._link.url
+
+    @property
+    def seen(self) -> Seen:
+        """What is known now. Does not block."""
+        return self._seen
+
+    def wait(self, after: int = 0, timeout: float | None = None) -> Seen | None:
+        """What was seen after this `version`; blocks until there is such. None: time is over, or the watcher closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._seen.version > after or self._is_closed, timeout)
+            return self._seen if self._seen.version > after else None
+
+    def __iter__(self) -> Iterator[Seen]:
+        version = 0
+        while not self._is_closed:
+            seen = self.wait(version)
+            if seen is None:
+                return
+            version = seen.version
+            yield seen
+
+    def close(self) -> None:
+        """Watch no more; whoever waits is told. Blocks for a moment; a second call does nothing."""
+        with self._changed:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._changed.notify_all()
+            os.write(self._waking_end, b"x")
+        if threading.current_thread() is not self._thread:
+            self._thread.join(5.0)
+
+    def __enter__(self) -> Watcher:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    # ---- the thread ------------------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        try:
+            while not self._is_closed:
+                reason = self._serve()
+                if not self._is_closed:
+                    self._show(self._seen.snapshot, False, reason)
+                    self._find_again()
+        finally:
+            self._link.leave()
+            self._close_pipe()
+
+    def _serve(self) -> str:
+        """Take what comes until the connection is lost; why it was."""
+        poll = select.poll()
+        poll.register(self._wake_end, select.POLLIN)
+        poll.register(self._link.fileno(), select.POLLIN)
+        while not self._is_closed:
+            poll.poll(1000 * self._link.beat())
+            messages, trouble = self._link.receive()
+            for message in messages:
+                try:
+                    self._take(message)
+                except ProtocolError as error:
+                    return str(error)
+            if trouble is not None:
+                return trouble
+        return ""
+
+    def _take(self, message: Message) -> None:
+        if type(message) is SnapshotMessage:
+            snapshot = decoded(message)
+            self._link.say(Watch(self._interval, message.number))
+            self._show(snapshot, True, "")
+
+    def _find_again(self) -> None:
+        while not self._is_closed:
+            with self._changed:
+                if self._changed.wait_for(lambda: self._is_closed, _PAUSE):
+                    return
+            try:
+                self._link.connect(5.0)
+            except ConnectionFailed as error:
+                if str(error) != self._seen.reason:
+                    self._show(self._seen.snapshot, False, str(error))
+            else:
+                self._link.say(Watch(self._interval))
+                return
+
+    def _show(self, snapshot: Snapshot | None, is_connected: bool, reason: str) -> None:
+        before = self._seen
+        since = before.since if before.is_connected == is_connected else time.time()
+        seen = Seen(snapshot, is_connected, since, reason, before.version + 1)
+        with self._changed:
+            self._seen = seen
+            self._changed.notify_all()
+        if self._on_change is not None:
+            self._on_change(seen)
+
+    def _close_pipe(self) -> None:
+        with self._changed, contextlib.suppress(OSError):
+            os.close(self._wake_end)
+            os.close(self._waking_end)
+            self._waking_end = -1

@@ -1,0 +1,212 @@
+"""What a monitor sees of a cluster at one moment, in columns: the first frame of a `Snapshot`; workers are the second.
+
+Its size grows with agents, workers, clients and functions, never with rows. Columns of one part have one length.
+"""
+
+from array import array
+from dataclasses import fields
+
+from scaler.common.records import record
+from scaler.protocol.messages.columns import column, u8, u32, u64
+from scaler.protocol.messages.message import Part, require
+
+
+@record
+class SchedulerView(Part):
+    """The scheduler's process, and what it has sent and received since it began."""
+
+    #: of this scheduler; another one at the same address has another
+    epoch: int = 0
+    #: its process, where it listens, and which it is
+    pid: int = 0
+    address: str = ""
+    version: str = ""
+    #: when this was seen, seconds since 1970; and seconds since the scheduler began
+    time: float = 0.0
+    uptime: float = 0.0
+    #: thousandths of a processor, and resident memory, bytes
+    cpu: int = 0
+    memory: int = 0
+    #: monitors that watch, of all kinds
+    monitors: int = 0
+    #: between hosts, bytes a second, as learnt
+    bandwidth: int = 0
+    #: messages by type: names, and how many
+    sent_types: tuple[str, ...] = ()
+    sent_counts: "array[int]" = column(u64)
+    received_types: tuple[str, ...] = ()
+    received_counts: "array[int]" = column(u64)
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+        require(len(self.sent_types) == len(self.sent_counts), "a count for each type of message sent")
+        require(len(self.received_types) == len(self.received_counts), "a count for each type of message received")
+
+
+@record
+class RowCounts(Part):
+    """Rows by where they are now, and by how they ended since the scheduler began."""
+
+    #: that need values which are not there yet; that could run and have no agent
+    waiting: int = 0
+    queued: int = 0
+    #: that agents have; of them those that workers have, as far as agents have told
+    at_agents: int = 0
+    running: int = 0
+    #: that ended with a value, with an error, cancelled
+    finished: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    #: run by their client itself inside of the task that waited for them
+    claimed: int = 0
+    #: named in a cancellation though they had ended, or never were
+    not_found: int = 0
+
+
+@record
+class AgentColumns(Part):
+    """Agents, in the order of workers in `WorkerColumns`."""
+
+    #: at this scheduler
+    numbers: "array[int]" = column(u32)
+    #: what the host is called, and what it can do, joined by commas
+    names: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    #: of the agent's process
+    pids: "array[int]" = column(u32)
+    #: `AgentFlag`
+    flags: "array[int]" = column(u8)
+    #: workers at work, including those for tasks that wait for other tasks
+    workers: "array[int]" = column(u32)
+    #: as in `HostReport`; 0 until it has reported
+    cpus: "array[int]" = column(u32)
+    memory: "array[int]" = column(u64)
+    host_cpus: "array[int]" = column(u32)
+    free: "array[int]" = column(u32)
+    queued: "array[int]" = column(u32)
+    lags: "array[int]" = column(u32)
+    spilled: "array[int]" = column(u64)
+    fetched: "array[int]" = column(u64)
+    #: bytes of objects in its store
+    stored: "array[int]" = column(u64)
+    #: rows that were sent to it and have not come back
+    rows: "array[int]" = column(u32)
+    #: milliseconds since its last message, and since its last report
+    silent: "array[int]" = column(u32)
+    report_ages: "array[int]" = column(u32)
+    #: how many workers of the other frame, and of `worker_names`, are its
+    worker_counts: "array[int]" = column(u32)
+    name_counts: "array[int]" = column(u32)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+        _require_one_length(self, "agents")
+
+
+@record
+class ClientColumns(Part):
+    """Clients."""
+
+    #: at this scheduler, and what they call themselves
+    numbers: "array[int]" = column(u32)
+    names: tuple[str, ...] = ()
+    #: rows that no agent has, that agents have, and that ended since it came, however they did
+    queued: "array[int]" = column(u64)
+    running: "array[int]" = column(u64)
+    done: "array[int]" = column(u64)
+    #: batches with rows that have not ended, and objects
+    batches: "array[int]" = column(u32)
+    objects: "array[int]" = column(u32)
+    #: milliseconds since its last message
+    silent: "array[int]" = column(u32)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+        _require_one_length(self, "clients")
+
+
+@record
+class FunctionColumns(Part):
+    """The functions of each client that are most at work; the last one may be all others, of client 0."""
+
+    #: whose they are, and their names
+    clients: "array[int]" = column(u32)
+    names: tuple[str, ...] = ()
+    #: rows that no agent has, that agents have, and that ended with a value, with an error, or without being run
+    waiting: "array[int]" = column(u64)
+    running: "array[int]" = column(u64)
+    done: "array[int]" = column(u64)
+    failed: "array[int]" = column(u64)
+    cancelled: "array[int]" = column(u64)
+    #: microseconds that all its rows took together; that half, and 95 of 100, took at most: 0 while unknown
+    total_us: "array[int]" = column(u64)
+    p50_us: "array[int]" = column(u64)
+    p95_us: "array[int]" = column(u64)
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+        _require_one_length(self, "functions")
+
+
+@record
+class ObjectColumns(Part):
+    """The largest objects of those that were looked at, and all together."""
+
+    #: all objects that the scheduler knows, and how many were looked at for the largest: the newest ones
+    count: int = 0
+    looked_at: int = 0
+    #: bytes in stores, those of them on disk, and all that ever came from one host to another
+    stored: int = 0
+    spilled: int = 0
+    fetched: int = 0
+    #: whose each is, its id, its bytes
+    clients: "array[int]" = column(u32)
+    ids: "array[int]" = column(u64)
+    sizes: "array[int]" = column(u64)
+    #: who needs it: batches, rows, its client; and stores that have it
+    references: "array[int]" = column(u32)
+    copies: "array[int]" = column(u32)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+        require(
+            len(self.clients) == len(self.ids) == len(self.sizes) == len(self.references) == len(self.copies),
+            "columns of objects of one length",
+        )
+
+
+@record
+class ClusterView(Part):
+    """The cluster at one moment."""
+
+    scheduler: SchedulerView
+    rows: RowCounts
+    agents: AgentColumns
+    clients: ClientColumns
+    functions: FunctionColumns
+    objects: ObjectColumns
+    #: functions that workers run, those of the first agent first
+    worker_names: tuple[str, ...] = ()
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+        for part in (self.scheduler, self.agents, self.clients, self.functions, self.objects):
+            part.validate()
+        require(sum(self.agents.name_counts) == len(self.worker_names), "the counts of names add up")
+
+
+def _require_one_length(part: Part, what: str) -> None:
+    """Raise `Malformed` unless all columns of a part have one length."""
+    require(len({len(getattr(part, item.name)) for item in fields(part)}) == 1, f"columns of {what} of one length")

@@ -1,0 +1,37 @@
+"""Snapshots on their way to monitors: what the core can't know of its own process is added, and each encoded once."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from scaler.common.process_use import ProcessUse
+from scaler.protocol.codec import encode_view
+from scaler.protocol.messages import Snapshot, u64
+from scaler.scheduler.composition import Composition
+from scaler.scheduler.core.events import Publish
+from scaler.version import __version__
+
+
+class Publisher:
+    """Completes the snapshots of one scheduler."""
+
+    def __init__(self, epoch: int, address: str, composition: Composition) -> None:
+        self._epoch = epoch
+        self._address = address
+        self._composition = composition
+        self._began = time.monotonic()
+        self._use = ProcessUse(os.getpid())
+
+    def complete(self, wish: Publish) -> Snapshot:
+        """The message that all its monitors get."""
+        scheduler, now = wish.view.scheduler, time.monotonic()
+        scheduler.epoch, scheduler.pid, scheduler.version = self._epoch, os.getpid(), __version__
+        scheduler.address = self._address
+        scheduler.time, scheduler.uptime = time.time(), now - self._began
+        scheduler.cpu, scheduler.memory = self._use.look(now)
+        sent, received = self._composition.sent, self._composition.received
+        scheduler.sent_types, scheduler.sent_counts = tuple(each.__name__ for each in sent), u64(sent.values())
+        scheduler.received_types = tuple(each.__name__ for each in received)
+        scheduler.received_counts = u64(received.values())
+        return Snapshot(wish.number, [encode_view(wish.view), wish.workers])

@@ -1,0 +1,169 @@
+"""What an agent tells of its host while somebody watches, and what it measures for that."""
+
+import os
+
+import pytest
+from simulator.scripted import FakeAgent
+
+from scaler.agent.core import events as ae
+from scaler.agent.core.events import Measure, Measured, MeasuredWorker
+from scaler.agent.measuring import FIRST, Measuring
+from scaler.common.process_use import ProcessUse
+from scaler.errors import ProtocolError
+from scaler.protocol.codec import decode, encode
+from scaler.protocol.codes import MAX_NAME, WorkerFlag
+from scaler.protocol.messages import HeartbeatEcho, HostReport, Message, Watch, WorkerColumns, u8, u32, u64, unpack
+
+BUSY = WorkerFlag.INITIALISED | WorkerFlag.HAS_TASK | WorkerFlag.HOLDS_LOCK
+
+
+def hear(agent: FakeAgent, *messages: Message) -> None:
+    agent.handle(*[ae.FromScheduler(message) for message in messages])
+
+
+def asked_to_measure(agent: FakeAgent) -> list[float]:
+    """How often the shell was told to, since the last time."""
+    found = [effect.interval for effect in agent.store if isinstance(effect, Measure)]
+    agent.store = [effect for effect in agent.store if not isinstance(effect, Measure)]
+    return found
+
+
+def reports_of(agent: FakeAgent) -> list[HostReport]:
+    found = [message for message in agent.said if isinstance(message, HostReport)]
+    agent.said = [message for message in agent.said if not isinstance(message, HostReport)]
+    return found
+
+
+def workers_in(report: HostReport) -> WorkerColumns:
+    return unpack(report.bodies[0], [report.workers])
+
+
+def test_an_agent_measures_when_somebody_watches_and_not_before_or_after() -> None:
+    agent = FakeAgent(2)
+    agent.handle(Measured(1, 2, {}))
+    assert not reports_of(agent)
+    hear(agent, Watch(100))
+    assert asked_to_measure(agent) == [1.0]  # once a second at most
+    hear(agent, Watch(5000))
+    assert asked_to_measure(agent) == [5.0]
+    agent.handle(Measured(1, 2, {}))
+    assert len(reports_of(agent)) == 1
+    hear(agent, Watch(0))
+    assert asked_to_measure(agent) == [0.0]
+    agent.handle(Measured(1, 2, {}))
+    assert not reports_of(agent)
+
+
+def test_a_scheduler_that_does_not_know_the_agent_is_not_told_of_its_host() -> None:
+    agent = FakeAgent(1)
+    hear(agent, Watch(1000))
+    agent.handle(ae.Welcomed(True, 1.0, agent.NUMBER))
+    agent.handle(Measured(1, 2, {}))
+    assert len(reports_of(agent)) == 1  # the session went on, and so does the watch
+    asked_to_measure(agent)
+    agent.handle(ae.Welcomed(False, 1.0, agent.NUMBER))
+    assert asked_to_measure(agent) == [0.0]
+
+
+def test_a_report_says_what_each_worker_runs() -> None:
+    agent = FakeAgent(2)
+    hear(agent, Watch(1000))
+    agent.give(10, 0, 3, name="f" * 300)
+    number, dispatch = next(iter(agent.core.state.workers.records[0].dispatches.items()))
+    (lo, _), *_ = dispatch.left
+    begun = MeasuredWorker(100, 900, 1 << 20, (number, lo), 1500)
+    stale = MeasuredWorker(101, 0, 2 << 20, (number + 50, 0), 9999)
+    agent.handle(Measured(7, 8, {0: begun, 1: stale, 5: stale}))
+    (report,) = reports_of(agent)
+    workers = workers_in(report)
+    assert (report.cpu, report.memory, report.workers) == (7, 8, 2)
+    assert report.names == ("f" * MAX_NAME,)
+    assert list(workers.functions) == [1, 0]
+    assert list(workers.clients) == [agent.CLIENT, 0]
+    assert list(workers.ids) == [10 + lo, 0]
+    assert list(workers.elapsed) == [1500, 0]
+    assert workers.flags[0] == BUSY
+    assert workers.rows[0] == workers.queued[0] + 1
+    assert workers.handed[0] == workers.rows[0]
+    assert report.running == 1 + workers.rows[1] - workers.queued[1]
+    report.validate()
+
+
+def test_what_a_worker_writes_into_the_progress_page_is_not_believed() -> None:
+    agent = FakeAgent(1)
+    hear(agent, Watch(1000))
+    agent.handle(Measured(1, 1, {0: MeasuredWorker(100, 2**40, 1, (2**63, 2**62), -(10**12))}))
+    (report,) = reports_of(agent)
+    decode(encode(report))
+
+
+def test_the_lag_is_from_a_heartbeat_to_its_echo() -> None:
+    agent = FakeAgent(1)
+    hear(agent, Watch(1000))
+    agent.now += 0.0025
+    hear(agent, HeartbeatEcho(agent.now - 0.0025, 1))
+    agent.handle(Measured(1, 1, {}))
+    assert reports_of(agent)[0].lag == 2500
+
+
+def broken(**changes: object) -> HostReport:
+    columns = WorkerColumns(
+        u64([1]), u64([1]), u64([1]), u32([1]), u32([1]), u32([1]), u32([1]), u32([1]), u32([1]), u32([1]), u32([0]),
+        u8([1]),
+    )  # fmt: skip
+    report = HostReport(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, ("f",), [columns.pack()])
+    for name, value in changes.items():
+        setattr(report, name, value)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (broken(workers=2), "57 bytes for each worker"),
+        (broken(bodies=[b"short"]), "57 bytes for each worker"),
+        (broken(bodies=[]), "one frame"),
+        (broken(workers=2**32 - 1), "more than 100,000 workers"),
+        (broken(names=()), "without a name"),
+        (broken(names=("f", "g")), "no worker runs"),
+        (broken(names=("f" * (MAX_NAME + 1),)), "more than 200 characters"),
+    ],
+)
+def test_columns_of_the_wrong_length_are_no_message(report: HostReport, words: str) -> None:
+    with pytest.raises(ProtocolError, match=words):
+        decode(encode(report))
+    decode(encode(broken()))
+
+
+def test_columns_of_several_agents_are_put_together() -> None:
+    agents = []
+    for first, count in ((0, 2), (2, 0), (2, 3)):
+        numbers = range(first, first + count)
+        agents.append(WorkerColumns(*[type_(numbers) for type_ in [u64] * 3 + [u32] * 8 + [u8]]))
+    frame = b"".join(columns.pack() for columns in agents)
+    together = unpack(frame, [2, 0, 3])
+    assert [list(getattr(together, name)) for name in WorkerColumns.__dataclass_fields__] == [list(range(5))] * 12
+
+
+def test_measuring_begins_with_a_look_and_ends_when_it_is_told() -> None:
+    measuring, own = Measuring(), os.getpid()
+    assert measuring.due is None
+    measuring.every(1.0, {0: own}, 10.0)
+    assert measuring.due == 10.0 + FIRST
+    measured = measuring.measure({0: own, 1: 2**22 + 1}, {0: (3, 4)}, 10.2)
+    assert measuring.due == 11.2
+    assert measured.memory > 1 << 20
+    assert measured.workers[0].begun == (3, 4)
+    assert measured.workers[1] == MeasuredWorker(2**22 + 1, 0, 0)  # no such process
+    measuring.every(0.0, {}, 10.3)
+    assert measuring.due is None
+
+
+def test_the_share_of_a_processor_is_that_since_the_last_look() -> None:
+    use = ProcessUse(os.getpid())
+    assert use.look(0.0)[0] == 0
+    spent = 0
+    while spent < 2:  # ticks of 10 ms
+        sum(range(10_000))
+        spent = use._ticks is not None and int(os.times().user * 100) - use._ticks
+    assert use.look(1.0)[0] > 0
