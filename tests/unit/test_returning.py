@@ -249,9 +249,6 @@ def test_one_that_no_agent_has_and_whose_row_is_forgotten_is_lost(fake: FakeSche
     back(fake, ids=(10,))
     agent_back(fake, inventory())
     fake.say(CLIENT, names(10, cls=ObjectRequest))
-    for _ in range(3):  # whoever refers to it may know how to make it
-        assert list(fake.heard(CLIENT, ObjectRequest)[0].ids) == [10]
-        fake.say(CLIENT, ObjectAnnounce(u64([10]), u8([1]), [b""]))
     (answer,) = fake.heard(CLIENT, ObjectResponse)
     assert answer.outcomes.tolist() == [1]
 

@@ -155,11 +155,15 @@ class Rebuilding:
 
     # ---- objects ---------------------------------------------------------------------------------------------------
     def restore_ended(self) -> None:
-        """Values that the client refers to, of batches that have ended: only their stores know of them."""
+        """Values that the client refers to, of batches that have ended: only their stores know of them.
+
+        One that no store has is lost for good, and its client told so when it asks.
+        """
         for value in sorted(self._referenced):
-            if not self._is_repeated(value):
-                agents, size = self._objects.pop(value, ([], LOST_SIZE))
-                self._store(value, size or LOST_SIZE, agents if size else [], 1, True)
+            agents, size = self._objects.get(value, ([], 0))
+            if size and not self._is_repeated(value):
+                del self._objects[value]
+                self._store(value, size, agents, 1, True)
 
     def find_copies(self, ids: Iterable[int]) -> None:
         """Objects that the client has told of are where agents have them."""
