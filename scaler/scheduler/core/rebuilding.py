@@ -36,6 +36,11 @@ class Rebuilding:
         self._client = client
         returning = state.returning
         record = returning.clients.pop(client.number)
+        if record.expected:
+            missing = ", ".join(map(str, sorted(record.expected)))
+            out.log(
+                "WARNING", f"client {client.number} goes on without what it has at agents that did not come: {missing}"
+            )
         #: what it has said, and what agents have said of it
         self.messages = record.messages
         self.mail: list[tuple[int, Message]] = returning.mail.pop(client.number, [])

@@ -40,6 +40,8 @@ class CheckedCore(SchedulerCore):
         effects = super().handle(events, now)
         check_scheduler(self._world, self, self._mirror)
         for effect in effects:
+            if isinstance(effect, ev.Log) and "goes on without" in effect.text:
+                self._world.losses += 1
             if isinstance(effect, ev.Send):
                 self._world.note("scheduler", (effect.number, effect.message))
         return effects
