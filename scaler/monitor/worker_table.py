@@ -1,0 +1,88 @@
+"""The documents' table of workers, which has a row for each of up to 64,000 and more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scaler.monitor.columns import Column, Table, made, of_agent, plain
+from scaler.monitor.formats import count, duration, inert, share, size
+from scaler.monitor.snapshot import Snapshot
+from scaler.protocol.codes import WorkerFlag
+
+
+def _worker(snapshot: Snapshot, row: int) -> str:
+    return f"{snapshot.workers.pids[row]}|{snapshot.host_of(row)}|{snapshot.worker_id(row)}"
+
+
+def _places(snapshot: Snapshot) -> list[tuple[str, int, int]]:
+    """What workers are sorted by: host, agent, slot."""
+    names, numbers, slots = snapshot.agents.names, snapshot.agents.numbers, snapshot.workers.slots
+    return [(names[a], numbers[a], slot) for a, slot in zip(snapshot.agent_of_worker, slots, strict=True)]
+
+
+_BLOCKED = WorkerFlag.HAS_TASK | WorkerFlag.SUSPENDED | WorkerFlag.ENDING
+#: for each value of a worker's flags: how many rows could begin there at once, and the three of `ITL`
+_FREE = bytes([1 if each & WorkerFlag.INITIALISED and not each & _BLOCKED else 0 for each in range(256)])
+_ITL = bytes([100 * (each & 1) + 10 * (each >> 1 & 1) + (each >> 2 & 1) for each in range(256)])
+
+
+def _through(table: bytes) -> Callable[[Snapshot], bytes]:
+    return lambda snapshot: snapshot.workers.flags.tobytes().translate(table)
+
+
+def _workers_matching(snapshot: Snapshot, text: str) -> list[int]:
+    """By host, function, process and id; names of hosts and functions are looked at once each, not once a worker."""
+    hosts = [text in name.casefold() for name in snapshot.agents.names]
+    known = [text in name.casefold() for name in snapshot.view.worker_names]
+    functions, pids = snapshot.workers.functions, snapshot.workers.pids
+    rows: list[int] = []
+    at = named = 0
+    is_number = text.replace(".", "").isdigit()
+    for agent, workers in enumerate(snapshot.agents.worker_counts):
+        mine = range(at, at + workers)
+        names = snapshot.agents.name_counts[agent]
+        if hosts[agent]:
+            rows += mine
+        elif is_number or any(known[named : named + names]):
+            rows += [
+                row for row in mine
+                if (functions[row] and known[named + functions[row] - 1])
+                or (is_number and (text in str(pids[row]) or snapshot.worker_id(row).startswith(text)))
+            ]  # fmt: skip
+        at += workers
+        named += names
+    return rows
+
+
+WORKERS = Table(
+    "workers",
+    (
+        Column("worker", "n", _worker, _places, inert, "process, host, and agent with slot", room=25),
+        of_agent("agt_cpu", "C", "agents.cpus", share, "use of processors by its agent", room=7, rank=4),
+        of_agent("agt_rss", "M", "agents.memory", size, "memory of its agent", room=7, rank=5),
+        plain("cpu", "c", "workers.cpus", share, "use of processors", room=6),
+        plain("rss", "m", "workers.memory", size, "memory", room=6),
+        Column("free", "f", lambda snapshot, row: _FREE[snapshot.workers.flags[row]], _through(_FREE), count,
+               "rows that could begin there at once", rank=2),
+        plain("sent", "w", "workers.rows", count, "rows it was handed that have not ended"),
+        plain("queued", "dq", "workers.queued", count, "those of them that have not begun", room=6, rank=1),
+        of_agent("lag", "l", "agents.lags", duration, "between scheduler and agent, there and back", room=5, rank=3),
+        Column("ITL", "i", lambda snapshot, row: _ITL[snapshot.workers.flags[row]], _through(_ITL),
+               lambda value: f"{value:03}", "initialised, has a task, holds the task lock", room=3, rank=6),
+        made("function", "F", Snapshot.function_of, lambda snapshot: len(snapshot.workers), inert,
+              "the function that it runs", room=12, rank=7),
+    ),
+    "cpu", lambda snapshot: len(snapshot.workers), Snapshot.worker_id, _workers_matching,
+)  # fmt: skip
+
+
+def worker_at(snapshot: Snapshot, worker: str) -> int | None:
+    """The index of a worker by what it is called ("3.12"); None if it is not there."""
+    agent, _, slot = worker.partition(".")
+    at = 0
+    for number, workers in zip(snapshot.agents.numbers, snapshot.agents.worker_counts, strict=True):
+        if str(number) == agent:
+            mine = snapshot.workers.slots[at : at + workers]
+            return at + mine.index(int(slot)) if int(slot) in mine else None
+        at += workers
+    return None
