@@ -7,12 +7,19 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, scheduler
+from scaler.cli import cluster, questions, scheduler
 from scaler.cli.command import call
 
 command = click.Group(
     "scaler",
-    commands={"scheduler": scheduler.command, "cluster": cluster.command, "worker": cluster.command},
+    commands={
+        "scheduler": scheduler.command,
+        "cluster": cluster.command,
+        "worker": cluster.command,
+        "tasks": questions.tasks,
+        "explain": questions.explain,
+        "story": questions.story,
+    },
     help="Scaler, a distributed task engine.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

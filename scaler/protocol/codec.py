@@ -68,6 +68,8 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.Watch: "watch",
     m.HostReport: "hostReport",
     m.Snapshot: "snapshot",
+    m.Query: "query",
+    m.QueryResult: "queryResult",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
 

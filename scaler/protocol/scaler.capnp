@@ -49,6 +49,8 @@ struct Message {
     watch @40 :Watch;
     hostReport @41 :HostReport;
     snapshot @42 :Snapshot;
+    query @43 :Query;
+    queryResult @44 :QueryResult;
   }
 }
 
@@ -198,6 +200,23 @@ struct ShutdownResponse { accepted @0 :Bool; reason @1 :Text; }
 # ---- monitors ----------------------------------------------------------------------------------------------------------
 # what each field is: scaler/protocol/messages/watching.py and cluster_view.py, and docs/protocol.md
 struct Watch { interval @0 :UInt32; taken @1 :UInt64; }   # milliseconds, 0 for never; number of the last Snapshot
+struct Query {              # a question of a monitor
+  number @0 :UInt64;        # the answer has it, too
+  kind @1 :Text;            # "tasks", "explain" or "story"
+  client @2 :UInt32;        # whose; 0 for anybody's
+  row @3 :UInt64;           # id, if it is about one row
+  state @4 :Text;           # "waiting", "queued", "agent", "done"; empty for any
+  name @5 :Text;            # of the function; empty for any
+  limit @6 :UInt32;         # lines of the answer, at most
+  fromClient @7 :UInt32;    # where the page begins
+  fromRow @8 :UInt64;
+}
+struct QueryResult {        # a frame: lines of JSON, UTF-8
+  number @0 :UInt64;
+  nextClient @1 :UInt32;    # where the next page begins; 0 and 0: this was the last
+  nextRow @2 :UInt64;
+  error @3 :Text;           # why there is no answer; empty if there is
+}
 struct Snapshot { number @0 :UInt64; }                    # frames: a ClusterView, unpacked; the columns of workers
 struct HostReport {
   cpu @0 :UInt32;

@@ -5,7 +5,8 @@
     tasks           rows to be run                      columns         what has many things at once
     outcomes        how they ended                      watching        monitors, and what they are shown
     cluster_view    the cluster as monitors see it      worker_columns  its workers
-    returning       what is said to another scheduler   message         what all messages have in common
+    returning       what is said to another scheduler   asking          questions of monitors
+    message         what all messages have in common
 
 `bodies` of a message are payload frames, never copied into the header. `validate` says what a well-formed message is;
 the codec calls it on everything that comes from outside.
@@ -53,6 +54,7 @@ from scaler.protocol.codes import (
     WorkerFlag,
     sizes_of,
 )
+from scaler.protocol.messages.asking import MAX_PAGE, Query, QueryResult
 from scaler.protocol.messages.cluster_view import (
     AgentColumns,
     ClientColumns,
@@ -120,6 +122,7 @@ __all__ = [
     "LIVE",
     "LOST",
     "MAX_NAME",
+    "MAX_PAGE",
     "MAX_ROWS",
     "MAX_WORKERS",
     "MOST_SECONDS",
@@ -179,6 +182,8 @@ __all__ = [
     "Objects",
     "Outcome",
     "Part",
+    "Query",
+    "QueryResult",
     "Refused",
     "Role",
     "RowCounts",

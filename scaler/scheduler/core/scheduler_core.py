@@ -32,6 +32,7 @@ from scaler.protocol.messages import (
     ObjectRelease,
     ObjectRequest,
     ObjectResponse,
+    Query,
     ShutdownResponse,
     StoreRequest,
     Task,
@@ -47,6 +48,7 @@ from scaler.protocol.messages import (
 from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import (
     admission,
+    answering,
     balancing,
     batch_cost,
     defects,
@@ -139,6 +141,7 @@ class SchedulerCore:
             DisconnectRequest: self._agent_leaves,
         }
         self._of_monitor: dict[type[Message], Callable[[MonitorRecord, Any], None]] = {
+            Query: self._query,
             Watch: lambda monitor, message: watching.take_watch(self.state, self._out, monitor, message),
             Heartbeat: self._monitor_heartbeat,
             DisconnectRequest: lambda monitor, message: self._lost(monitor.number, "it said goodbye"),
@@ -237,6 +240,9 @@ class SchedulerCore:
             self._lost(number, f"sent {problem}", is_told=True)
             return
         self._refuse(number, message)
+
+    def _query(self, monitor: MonitorRecord, message: Query) -> None:
+        self._out.send(monitor.number, answering.answer(self.state, self.stories, message))
 
     def _received_of_monitor(self, number: int, message: Message) -> None:
         monitor = self.state.monitors.get(number)

@@ -196,6 +196,12 @@ def settled(draw: Any) -> m.Settled:
     )  # fmt: skip
 
 
+def queries() -> Any:
+    states = st.sampled_from(["", "waiting", "queued", "agent", "done"])
+    kinds = st.sampled_from(["tasks", "explain", "story"])
+    return st.builds(m.Query, U64, kinds, U32, U64, states, TEXT, st.integers(1, m.MAX_PAGE), U32, U64)
+
+
 @st.composite
 def snapshots(draw: Any) -> m.Snapshot:
     return m.Snapshot(draw(U64), [draw(BYTES), draw(BYTES)])
@@ -253,6 +259,8 @@ def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
         m.Inventory: inventories(),
         m.Settled: settled(),
         m.HostReport: reports(),
+        m.Query: queries(),
+        m.QueryResult: st.builds(m.QueryResult, U64, U32, U64, TEXT, bodies=st.lists(BYTES, min_size=1, max_size=1)),
         m.Snapshot: snapshots(),
     }
     if cls in special:

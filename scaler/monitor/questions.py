@@ -1,0 +1,124 @@
+"""Asking a cluster: which tasks there are, why one has not run, what has happened to it.
+
+    with Questions("tcp://head:2345") as questions:
+        for task in questions.tasks(state="queued", function="work"):
+            print(task["task"], task["client"])
+        print(questions.explain("412001:290")[0]["lines"])
+
+A task is named by its client's number and its own, as in the log and in every answer: `412001:290`; its own alone will
+do while no other client has such. Used by one thread; everything blocks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import select
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from scaler.errors import ConnectionFailed, ConnectionTimeout, ScalerError
+from scaler.monitor.link import Link
+from scaler.protocol.messages import MAX_PAGE, Query, QueryResult
+from scaler.transport import Security
+
+
+class UnknownTask(ScalerError):
+    """The scheduler knows no task of this name: it has ended, or there never was one."""
+
+
+class Questions:
+    """A session of questions. Raises `ConnectionFailed`, `HandshakeRefused` and `AddressError` when it is made."""
+
+    def __init__(self, address: str, *, security: Security | None = None, timeout: float = 5.0) -> None:
+        """`address` is a monitor address, ipc:///path, or a scheduler's; `timeout`, in seconds, is for each answer."""
+        self._link = Link(address, security, "scaler-questions")
+        self._timeout = timeout
+        self._numbers = itertools.count(1)
+        self._link.connect(timeout)
+
+    def tasks(
+        self, state: str = "", function: str = "", client: int = 0, limit: int | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Tasks that have not ended, or others of whose batch have not, in the order of their names.
+
+        `state`: waiting, queued, agent, done, or empty for any.
+        """
+        for line in self.task_lines(state, function, client, limit):
+            yield json.loads(line)
+
+    def task_lines(self, state: str, function: str, client: int, limit: int | None) -> Iterator[str]:
+        """The same as lines of JSON, as they came. Asks for a page when the last one was taken."""
+        left = limit
+        where = 0, 0
+        while left is None or left > 0:
+            size = MAX_PAGE if left is None else min(left, MAX_PAGE)
+            query = Query(
+                next(self._numbers), "tasks", client, 0, state, function, size, from_client=where[0], from_row=where[1]
+            )
+            answer, lines = self._ask(query)
+            yield from lines
+            left = None if left is None else left - len(lines)
+            where = answer.next_client, answer.next_row
+            if where == (0, 0):
+                return
+
+    def explain(self, task: str) -> list[dict[str, Any]]:
+        """Why a task has not run, or where it runs; of all clients that have one of this name. Raises `UnknownTask`."""
+        return self._about("explain", task)
+
+    def story(self, task: str) -> list[dict[str, Any]]:
+        """What has happened to a task, as far as the scheduler remembers. Raises `UnknownTask`."""
+        return self._about("story", task)
+
+    def _about(self, kind: str, task: str) -> list[dict[str, Any]]:
+        client, row = parse_task(task)
+        answer, lines = self._ask(Query(next(self._numbers), kind, client, row))
+        if answer.error:
+            raise UnknownTask(answer.error)
+        return [json.loads(line) for line in lines]
+
+    def _ask(self, query: Query) -> tuple[QueryResult, list[str]]:
+        """The answer to a question, and its lines."""
+        self._link.say(query)
+        deadline = time.monotonic() + self._timeout
+        poll = select.poll()
+        poll.register(self._link.fileno(), select.POLLIN)
+        while True:
+            messages, trouble = self._link.receive()
+            for message in messages:
+                if isinstance(message, QueryResult) and message.number == query.number:
+                    text = bytes(message.bodies[0]).decode(errors="replace")
+                    return message, text.split("\n") if text else []
+            if trouble is not None:
+                raise ConnectionFailed(trouble)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ConnectionTimeout(f"the scheduler at {self._link.url} gave no answer within {self._timeout:g} s")
+            poll.poll(1000 * min(left, self._link.beat()))
+
+    def close(self) -> None:
+        """Say goodbye; blocks for a moment."""
+        self._link.leave()
+
+    def __enter__(self) -> Questions:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def parse_task(name: str) -> tuple[int, int]:
+    """The numbers of a client, 0 if it is not named, and of a row. Raises `UnknownTask` for what is no name of a task.
+
+    >>> parse_task("412001:290"), parse_task("290"), parse_task("work[290]")
+    ((412001, 290), (0, 290), (0, 290))
+    """
+    text = name.strip()
+    if text.endswith("]") and "[" in text:  # as in the log
+        text = text[text.rindex("[") + 1 : -1]
+    client, colon, row = text.rpartition(":")
+    if not row.isdecimal() or (colon and not client.isdecimal()) or int(row) >= 1 << 63 or int(client or 0) >= 1 << 32:
+        raise UnknownTask(f"{name!r} names no task: write CLIENT:TASK, for example 412001:290, as 'scaler tasks' does")
+    return int(client or 0), int(row)

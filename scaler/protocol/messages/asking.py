@@ -1,0 +1,54 @@
+"""Questions that a monitor asks of the cluster, and their answers."""
+
+from dataclasses import field
+from typing import ClassVar
+
+from scaler.common.records import record
+from scaler.protocol.codes import Frame
+from scaler.protocol.messages.message import Message, require
+
+#: rows of an answer, at most
+MAX_PAGE = 2_000
+
+
+@record
+class Query(Message):
+    """A question: `tasks` that meet all that is said, a page of them; or about one of them, `explain` or `story`."""
+
+    number: int
+    kind: str
+    #: whose rows; 0: anybody's
+    client: int = 0
+    #: the row, if it is about one
+    row: int = 0
+    #: waiting, queued, agent or done; empty: any
+    state: str = ""
+    #: of the function; empty: any
+    name: str = ""
+    #: rows of the answer, at most
+    limit: int = 1_000
+    #: where the page begins: as the last answer said, or 0 and 0
+    from_client: int = 0
+    from_row: int = 0
+
+    def validate(self) -> None:
+        require(self.kind in ("tasks", "explain", "story"), f"unknown question {self.kind!r}")
+        require(self.state in ("", "waiting", "queued", "agent", "done"), f"unknown state {self.state!r}")
+        require(0 < self.limit <= MAX_PAGE, f"a page has 1 to {MAX_PAGE:,} rows")
+
+
+@record
+class QueryResult(Message):
+    """The answer: lines of JSON in UTF-8, each an object; or why there is none."""
+
+    has_bodies: ClassVar[bool] = True
+
+    number: int
+    #: where the next page begins; 0 and 0: there is none
+    next_client: int = 0
+    next_row: int = 0
+    error: str = ""
+    bodies: list[Frame] = field(default_factory=list)
+
+    def validate(self) -> None:
+        require(len(self.bodies) == 1, "an answer has one frame")

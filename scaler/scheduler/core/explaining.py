@@ -1,0 +1,120 @@
+"""Why a row has not run, or where it runs: asked of the placement itself, and of the tables that it looks at."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from scaler.scheduler.core import placement
+from scaler.scheduler.state.batch_records import AGENT, ANYTHING, DONE, QUEUED, WAITING, Batch, demand_words
+from scaler.scheduler.state.client_records import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+
+#: values that are named, at most
+NAMED = 5
+
+
+class Reason(StrEnum):
+    """All reasons there are."""
+
+    #: it has ended
+    ENDED = "ended"
+    #: an agent has it
+    AT_AGENT = "at agent"
+    #: it needs values that are not there
+    WAITS_FOR_VALUES = "waits for values"
+    #: its client does not read its results
+    CLIENT_DOES_NOT_READ = "client does not read"
+    #: no agent has what it asks for
+    NO_SUCH_AGENT = "no such agent"
+    #: those that have it have no room for more
+    AGENTS_ARE_BUSY = "agents are busy"
+    #: the next step gives it to an agent
+    RUNNABLE = "runnable"
+
+
+class Explanation(NamedTuple):
+    """The reason, and all that is to be said of it, a line each."""
+
+    reason: Reason
+    lines: list[str]
+
+
+def explain(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -> Explanation:
+    """Why a row is where it is. Costs a look at what it needs, and at flavours of agents."""
+    place = batch.place[row]
+    lines = []
+    lineage = batch.lineage
+    if place != DONE and lineage is not None and row in lineage.recomputing:
+        lines.append("it had ended, and is computed again because its stored value is lost and needed")
+    if place == DONE:
+        return Explanation(Reason.ENDED, ["it has ended"])
+    if place == WAITING:
+        return Explanation(Reason.WAITS_FOR_VALUES, [*lines, *_missing(client, batch, row)])
+    if place != QUEUED:
+        return Explanation(Reason.AT_AGENT, [*lines, _at_agent(state, batch, row, place - AGENT)])
+    return _queued(state, client, batch, lines)
+
+
+def _missing(client: ClientRecord, batch: Batch, row: int) -> list[str]:
+    values = client.values
+    needs = list(dict.fromkeys(batch.needs[row])) if batch.needs is not None else []
+    needs += [number for number in (batch.task.function, batch.task.arguments) if number in values.lost]
+    words = [(value, word) for value in needs if (word := _lacks(client, value))]
+    told = [f"it waits for {len(words)} of {max(len(needs), len(words))} values that it needs"]
+    told += [f"  {client.number}:{value} {word}" for value, word in words[:NAMED]]
+    if len(words) > NAMED:
+        told.append(f"  and {len(words) - NAMED} more")
+    return told
+
+
+def _lacks(client: ClientRecord, value: int) -> str:
+    """Why a value is not there; empty if it is."""
+    values = client.values
+    item = values.objects.get(values.object_id_of(value))
+    if item is not None and not item.is_lost:
+        return ""
+    if value in values.remaking or item is not None:
+        return "was lost with its host and is made again"
+    source = values.batch_of_row.get(value)
+    if source is None:
+        source = next((b for b in client.batches.values() if b.id <= value < b.id + b.rows), None)
+    if source is None or source.place[value - source.id] == DONE:
+        return "is asked of its client"
+    place = source.place[value - source.id]
+    where = {WAITING: "waits itself", QUEUED: "is queued"}.get(place, f"is at agent {place - AGENT}")
+    return f"({source.function.name}) {where}"
+
+
+def _at_agent(state: ClusterState, batch: Batch, row: int, number: int) -> str:
+    agent = state.agents[number]
+    begun = batch.attempts is not None and row in batch.attempts.begun
+    load = agent.load
+    how = "has run for a while" if begun else "runs, or is about to"
+    busy = f"rows for {load.outstanding} slots and {load.workers} workers"
+    return f"it {how} at agent {number} ({agent.name}), which has {busy}"
+
+
+def _queued(state: ClusterState, client: ClientRecord, batch: Batch, lines: list[str]) -> Explanation:
+    queue_class = batch.queue_class
+    demand = queue_class[1]
+    if client.unread is not None:
+        waits = f"its client has not read {client.unread.bytes / 1e6:,.0f} MB of results: its rows wait until it does"
+        return Explanation(Reason.CLIENT_DOES_NOT_READ, [*lines, waits])
+    if not placement.can_ever_run(state, demand):
+        who = "no agent has joined" if not state.workers else f"it needs {demand_words(demand)}, which no agent has"
+        return Explanation(Reason.NO_SUCH_AGENT, [*lines, who])
+    rows = sum(queue.rows for key, queue in state.queues.items() if key == queue_class)
+    urgent = sum(queue.rows for key, queue in state.queues.items() if key[0] < queue_class[0])
+    agent = placement.next_agent(state, queue_class)
+    if agent is not None:
+        return Explanation(Reason.RUNNABLE, [*lines, f"agent {agent.number} ({agent.name}) has room for it"])
+    asking = "" if demand == ANYTHING else f" that ask for {demand_words(demand)}"
+    lines.append(f"it is one of {rows:,} queued rows of its priority{asking}")
+    if urgent:
+        lines.append(f"{urgent:,} rows of higher priority go before")
+    busy = [agent for agent in state.agents.values() if placement.may_run(state, batch, agent.number)]
+    full = sum(agent.load.is_full for agent in busy)
+    room = f", {full} of them without room for more objects" if full else ""
+    lines.append(f"agents that may run it: {len(busy)}, all busy{room}")
+    return Explanation(Reason.AGENTS_ARE_BUSY, lines)

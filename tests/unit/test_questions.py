@@ -1,0 +1,175 @@
+"""What a monitor asks of the scheduler: rows a page at a time, why one is where it is, what has happened to it."""
+
+import json
+from typing import Any
+
+import pytest
+from simulator.scripted import FakeScheduler, graph, hello, result, task
+
+from scaler.monitor.questions import UnknownTask, parse_task
+from scaler.protocol.messages import STORED, VALUES_EACH, Query, QueryResult, TaskBegun
+from scaler.scheduler.core import events as se
+from scaler.scheduler.core.explaining import Reason
+from scaler.scheduler.views import task_pages
+
+MONITOR = 900
+
+
+@pytest.fixture
+def fake() -> FakeScheduler:
+    made = FakeScheduler()
+    made.handle(se.Joined(MONITOR, hello("monitor", "top")))
+    return made
+
+
+def ask(fake: FakeScheduler, kind: str, row: int = 0, **more: Any) -> tuple[QueryResult, list[dict[str, Any]]]:
+    """The answer to a question, and its lines."""
+    fake.say(MONITOR, Query(7, kind, row=row, **more))
+    (answer,) = fake.heard(MONITOR, QueryResult)
+    assert answer.number == 7
+    text = bytes(answer.bodies[0]).decode()
+    return answer, [json.loads(line) for line in text.split("\n")] if text else []
+
+
+def reason(fake: FakeScheduler, row: int) -> tuple[str, str]:
+    """Why a row is where it is, and in words."""
+    _, (about,) = ask(fake, "explain", row)
+    return about["reason"], "\n".join(about["lines"])
+
+
+# ---- pages -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("limit", [1, 3, 7, 1000])
+def test_each_row_is_seen_once_whatever_the_size_of_pages(fake: FakeScheduler, limit: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(task_pages, "LOOKED_AT", 5)
+    fake.agent(2)
+    clients = [fake.client(), fake.client()]
+    for client in clients:
+        fake.say(client, task(10, 7), graph(20, [[], [0], [1]], [2]), task(30, 2))
+    seen = []
+    where = 0, 0
+    while True:
+        answer, lines = ask(fake, "tasks", limit=limit, from_client=where[0], from_row=where[1])
+        seen += [line["task"] for line in lines]
+        where = answer.next_client, answer.next_row
+        if where == (0, 0):
+            break
+    rows = [*range(10, 17), *range(20, 23), *range(30, 32)]
+    assert seen == [f"{client}:{row}" for client in clients for row in rows]
+
+
+def test_rows_are_found_by_state_function_and_client(fake: FakeScheduler) -> None:
+    agent, client, other = fake.agent(1), fake.client(), fake.client()
+    named = task(30, 1)
+    named.name = "g"
+    fake.say(client, graph(20, [[], [0]], [1]), named)
+    fake.say(other, task(10, 1))
+    _, there = ask(fake, "tasks", state="agent")
+    assert [(line["task"], line["agent"]) for line in there] == [(f"{client}:20", agent), (f"{client}:30", agent)]
+    assert [line["task"] for line in ask(fake, "tasks", state="waiting")[1]] == [f"{client}:21"]
+    assert [line["task"] for line in ask(fake, "tasks", state="queued")[1]] == [f"{other}:10"]
+    assert [line["task"] for line in ask(fake, "tasks", name="g")[1]] == [f"{client}:30"]
+    assert [line["task"] for line in ask(fake, "tasks", client=other)[1]] == [f"{other}:10"]
+
+
+# ---- why -------------------------------------------------------------------------------------------------------------
+def test_a_row_at_an_agent(fake: FakeScheduler) -> None:
+    agent, client = fake.agent(1), fake.client()
+    fake.say(client, task(10, 1))
+    assert reason(fake, 10)[0] == Reason.AT_AGENT
+    begun = TaskBegun()
+    begun.add(client, 10, 0, 1)
+    fake.say(agent, begun)
+    assert f"has run for a while at agent {agent}" in reason(fake, 10)[1]
+
+
+def test_a_row_that_needs_what_no_agent_has(fake: FakeScheduler) -> None:
+    client = fake.client()
+    fake.say(client, task(10, 1, capabilities=("gpu",)))
+    assert reason(fake, 10) == (Reason.NO_SUCH_AGENT, "no agent has joined")
+    fake.agent(1)
+    assert reason(fake, 10) == (Reason.NO_SUCH_AGENT, "it needs gpu, which no agent has")
+
+
+def test_a_row_behind_others(fake: FakeScheduler) -> None:
+    fake.agent(1)
+    client = fake.client()
+    fake.say(client, task(10, 9), task(30, 1, priority=-3))
+    why, words = reason(fake, 30)
+    assert why == Reason.AGENTS_ARE_BUSY
+    assert "rows of higher priority go before" in words
+    assert "queued rows of its priority" in words
+
+
+def test_a_row_that_waits_for_values(fake: FakeScheduler) -> None:
+    agent, client = fake.agent(1), fake.client()
+    fake.say(client, graph(20, [[], [], [0, 1]], [2]))
+    why, words = reason(fake, 22)
+    assert why == Reason.WAITS_FOR_VALUES
+    assert words.startswith("it waits for 2 of 2 values that it needs\n")
+    assert f"{client}:20 (f) is at agent {agent}" in words
+    fake.report(agent, client, result(20, 0, 1, VALUES_EACH))
+    assert reason(fake, 22)[1].startswith("it waits for 1 of 2 values")
+
+
+def test_a_row_that_is_computed_again(fake: FakeScheduler) -> None:
+    agent, client = fake.agent(1), fake.client()
+    fake.say(client, graph(20, [[], [0]], [1]))
+    fake.report(agent, client, result(20, 0, 1, STORED))
+    fake.lose(agent)
+    why, words = reason(fake, 20)
+    assert why == Reason.NO_SUCH_AGENT
+    assert words.startswith("it had ended, and is computed again because its stored value is lost")
+    assert "was lost with its host and is made again" in reason(fake, 21)[1]
+
+
+def test_a_row_that_has_ended(fake: FakeScheduler) -> None:
+    agent, client = fake.agent(1), fake.client()
+    fake.say(client, task(10, 2))
+    fake.report(agent, client, result(10, 0, 1))
+    assert reason(fake, 10)[0] == Reason.ENDED
+
+
+def test_rows_of_a_client_that_does_not_read(fake: FakeScheduler) -> None:
+    fake.agent(1)
+    client = fake.client()
+    fake.say(client, task(10, 9))
+    fake.handle(se.Unread(client, 70_000_000, 1_000))
+    assert reason(fake, 18) == (
+        Reason.CLIENT_DOES_NOT_READ,
+        "its client has not read 70 MB of results: its rows wait until it does",
+    )
+
+
+# ---- names and stories -----------------------------------------------------------------------------------------------
+def test_a_name_that_several_clients_have_is_answered_for_each(fake: FakeScheduler) -> None:
+    clients = [fake.client(), fake.client()]
+    for client in clients:
+        fake.say(client, task(10, 1))
+    _, lines = ask(fake, "explain", 10)
+    assert [line["task"] for line in lines] == [f"{client}:10" for client in clients]
+    _, lines = ask(fake, "explain", 10, client=clients[1])
+    assert [line["task"] for line in lines] == [f"{clients[1]}:10"]
+
+
+def test_a_story_has_all_steps(fake: FakeScheduler) -> None:
+    fake.agent(1)
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    _, (story,) = ask(fake, "story", 10)
+    assert "came from client" in story["lines"][0]
+
+
+def test_a_task_that_is_not_there_is_said_so(fake: FakeScheduler) -> None:
+    answer, lines = ask(fake, "explain", 10)
+    assert (lines, answer.error) == (
+        [],
+        "task 10 is not known: it has ended, or there never was one ('scaler tasks' lists those that are there)",
+    )
+    answer, _ = ask(fake, "story", 10, client=5)
+    assert answer.error == "task 5:10 is not known: client 5 is not there"
+
+
+@pytest.mark.parametrize("name", ["", "work", "1:2:x", "-1", "<script>", "1:-2", "9" * 30])
+def test_what_names_no_task_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(UnknownTask, match="names no task: write CLIENT:TASK"):
+        parse_task(name)
