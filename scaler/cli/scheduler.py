@@ -11,10 +11,14 @@ from scaler.config import SchedulerConfig
 
 def run(config: SchedulerConfig) -> int:
     """Runs the scheduler; returns the exit code."""
-    from scaler.scheduler import server, supervisor  # `-h` and mistakes are answered without loading the engine
+    from scaler.scheduler import server  # `-h` and mistakes are answered without loading the engine
 
     set_up(config.log_level, config.log_path)
-    return supervisor.Supervisor(config).run() if config.supervise else server.run(config)
+    if not config.supervise:
+        return server.run(config)
+    from scaler.scheduler.supervisor import Supervisor
+
+    return Supervisor(config).run()
 
 
 command = make_command(

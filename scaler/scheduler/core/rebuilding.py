@@ -205,16 +205,3 @@ class Rebuilding:
         """A value is of a row of a batch that the client says again."""
         at = bisect_right(self._starts, value)
         return bool(at) and value < self._starts[at - 1] + self._rows_of[self._starts[at - 1]]
-
-
-def release_leftovers(state: ClusterState, agent: AgentRecord) -> None:
-    """Let go of what only rows could need that were at an agent before this scheduler, if those have ended."""
-    for number, objects in list(agent.leftovers.items()):
-        if any(batch.client == number and batch.has_come_back for batch in agent.batches):
-            continue
-        del agent.leftovers[number]
-        client = state.clients.get(number)
-        if client is not None:
-            for object_id, size in objects:
-                if object_id not in client.values.objects:
-                    lifetimes.release_at(state, agent, number, object_id, size)

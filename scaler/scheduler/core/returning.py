@@ -192,3 +192,16 @@ def _drop(state: ClusterState, out: Outgoing, number: int, agent: int) -> None:
         del state.returning.holdings[number]
     if agent in state.agents:
         out.send(agent, ClientDeparture(number))
+
+
+def release_leftovers(state: ClusterState, agent: AgentRecord) -> None:
+    """Let go of what only rows could need that were at an agent before this scheduler, if those have ended."""
+    for number, objects in list(agent.leftovers.items()):
+        if any(batch.client == number and batch.has_come_back for batch in agent.batches):
+            continue
+        del agent.leftovers[number]
+        client = state.clients.get(number)
+        if client is not None:
+            for object_id, size in objects:
+                if object_id not in client.values.objects:
+                    lifetimes.release_at(state, agent, number, object_id, size)

@@ -48,7 +48,6 @@ from scaler.protocol.messages import (
 from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import (
     admission,
-    answering,
     balancing,
     batch_cost,
     defects,
@@ -57,7 +56,6 @@ from scaler.scheduler.core import (
     peers,
     placement,
     reading,
-    rebuilding,
     recomputing,
     reported_results,
     retrying,
@@ -242,6 +240,8 @@ class SchedulerCore:
         self._refuse(number, message)
 
     def _query(self, monitor: MonitorRecord, message: Query) -> None:
+        from scaler.scheduler.core import answering  # here, as a cluster should start without it
+
         self._out.send(monitor.number, answering.answer(self.state, self.stories, message))
 
     def _received_of_monitor(self, number: int, message: Message) -> None:
@@ -287,6 +287,8 @@ class SchedulerCore:
             self._out.log("INFO", f"client {number} ({client.name}) goes on with {client.outstanding} rows")
 
     def _rebuild(self, client: ClientRecord) -> None:
+        from scaler.scheduler.core import rebuilding  # here, as a cluster should start without it
+
         state = self.state
         work = rebuilding.Rebuilding(state, self._out, client)
         work.restore_ended()
@@ -351,7 +353,7 @@ class SchedulerCore:
             if state.facts.wanted:
                 state.facts.tell(WorkersChanged(agent.number, message.workers, message.full))
         if agent.leftovers:
-            rebuilding.release_leftovers(state, agent)
+            returning.release_leftovers(state, agent)
         settled = settling.take_message(agent)
         if settled is not None:
             self._out.send(agent.number, settled)
