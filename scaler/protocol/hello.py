@@ -26,7 +26,9 @@ def new_number() -> int:
 
 
 #: numbers of clients and agents that one scheduler gives before it may come to those of another
-NUMBERS = 1000
+NUMBERS = 100
+#: where a scheduler may begin: whoever comes from another one begins anew only if both began at the same place
+BEGINNINGS = 10_000
 
 
 def first_number(reserved: int) -> int:
@@ -34,7 +36,7 @@ def first_number(reserved: int) -> int:
 
     It is drawn by lot, since clients and agents that come from another scheduler keep theirs.
     """
-    return reserved + 1 + int.from_bytes(os.urandom(3), "little") // 16 * NUMBERS
+    return reserved + 1 + int.from_bytes(os.urandom(4), "little") % BEGINNINGS * NUMBERS
 
 
 def hello_of(

@@ -511,8 +511,7 @@ def test_when_the_agent_is_killed_everything_below_it_is_gone() -> None:
 
 
 def test_a_worker_whose_agent_has_closed_its_sockets_ends(host: Host) -> None:
-    pid = host.workers[0].pid
-    assert pid is not None
+    pid = host.until(lambda: host.workers[0].pid)
     host.workers.pop(0).close()
     wait_gone(pid)
     host.messages.clear()

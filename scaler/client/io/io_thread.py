@@ -142,7 +142,8 @@ class IOThread:
                 reactor.carry_out(effects)
                 if self._poller.is_borrowed:
                     self._poller.nudge.wake()
-                self._calling_since = time.monotonic()
+                if threading.get_ident() == self._ident:  # else another one has gone on since, and this one ends
+                    self._calling_since = time.monotonic()
             with self._handing_over:
                 if threading.get_ident() != self._ident:
                     return False

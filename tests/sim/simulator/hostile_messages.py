@@ -67,6 +67,12 @@ class Hostile:
             return self._peers_of(self._few())
         if name == "ids":
             return self._ids_of(self._few())
+        if name == "bodies":
+            return [random.randbytes(random.choice([0, 8, 57])) for _ in range(random.randrange(3))]
+        if name == "kind":
+            return random.choice(["tasks", "explain", "story"])
+        if name == "state":
+            return random.choice(["", "waiting", "queued", "agent", "done"])
         if "Spans" in kind:
             return self._spans(m.Spans)
         if "Objects" in kind:

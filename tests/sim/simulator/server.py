@@ -7,7 +7,7 @@ from scaler.cluster.local_agent import LocalAgentShell
 from scaler.errors import ProtocolError
 from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode, encode_view
-from scaler.protocol.hello import NUMBERS, hello_of
+from scaler.protocol.hello import BEGINNINGS, NUMBERS, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, Snapshot
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
@@ -62,7 +62,7 @@ class Server(Process):
             epoch, PROTOCOL_VERSION, limits.protected, 1.0, limits.client_timeout, limits.agent_timeout, 1 << 30,
             UNREAD if epoch & 2 else UNREAD_BYTES,
         )  # fmt: skip
-        first = LOCAL_AGENT + 1 + world.random.getrandbits(20) * NUMBERS
+        first = LOCAL_AGENT + 1 + world.random.randrange(BEGINNINGS) * NUMBERS
         self._composition = Composition(self.core, Acceptor(terms, LOCAL_AGENT, first))
         self.local: Host | None = None
         self._hosted: LocalAgentShell | None = None
