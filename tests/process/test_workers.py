@@ -455,7 +455,7 @@ def test_a_slot_in_use_is_refused(host: Host) -> None:
 
 
 def test_when_the_zygote_is_killed_its_workers_are_gone(host: Host) -> None:
-    pid = host.workers[0].pid
+    pid = host.until(lambda: host.workers[0].pid)
     assert pid is not None
     os.kill(host.zygote.pid, signal.SIGKILL)
     assert host.exit_of(0).status == signal.SIGKILL
@@ -466,7 +466,7 @@ def test_when_the_zygote_is_killed_its_workers_are_gone(host: Host) -> None:
 
 
 def test_an_interrupt_from_the_terminal_reaches_neither_zygote_nor_workers(host: Host) -> None:
-    pid = host.workers[0].pid
+    pid = host.until(lambda: host.workers[0].pid)
     assert pid is not None
     groups = {os.getpgid(0), os.getpgid(host.zygote.pid), os.getpgid(pid)}
     assert len(groups) == 3
