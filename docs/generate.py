@@ -19,7 +19,7 @@ from pathlib import Path
 
 from scaler.agent.state.object_moves import OBJECT_TRANSITIONS
 from scaler.agent.state.worker_moves import WORKER_TRANSITIONS
-from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, settings
+from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, TopConfig, settings
 from scaler.protocol import codec, codes, error_record, initiator, value_list
 from scaler.protocol import messages as messages_module
 from scaler.scheduler.state.transitions import TRANSITIONS
@@ -64,7 +64,11 @@ def session() -> str:
 
 def options() -> str:
     """A table of options for each program."""
-    programs: dict[str, type[Config]] = {"scaler_scheduler": SchedulerConfig, "scaler_cluster": AgentConfig}
+    programs: dict[str, type[Config]] = {
+        "scaler_scheduler": SchedulerConfig,
+        "scaler_cluster": AgentConfig,
+        "scaler_top": TopConfig,
+    }
     tables = []
     for program, config in programs.items():
         lines = [f"### {program}", "", "| flag | environment | default | |", "|---|---|---|---|"]

@@ -251,6 +251,32 @@ class AgentConfig:
         return max(1, available_cores() // self.worker_count)
 
 
+@dataclass(frozen=True)
+class TopConfig:
+    """How `scaler_top` shows a cluster. Raises `OptionError`, a ValueError, for a bad value."""
+
+    address: Annotated[
+        str,
+        Option("the monitor address that the scheduler's log names (ipc:///...), or the scheduler's (tcp://host:port)"),
+    ]
+    _: KW_ONLY
+    interval: Annotated[float, Option("seconds between two snapshots", 0.1, ("-i",))] = defaults.MONITOR_INTERVAL
+    view: Annotated[
+        Literal["workers", "agents", "functions", "clients", "objects", "messages"],
+        Option("the table to begin with", others=("-v",)),
+    ] = "workers"
+    filter: Annotated[str, Option("show only rows whose names hold this text", others=("-f",))] = ""
+    once: Annotated[
+        bool, Option("print one screen, or one line of JSON, and end; a screen also where there is no terminal")
+    ] = False
+    json: Annotated[bool, Option("print each snapshot as a line of JSON")] = False
+    key_file: KeyFile = None
+    insecure: Annotated[bool, Option("connect without keys and in the clear")] = False
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
 def available_cores() -> int:
     """The number of cores that this process may run on; at least 1."""
     if hasattr(os, "sched_getaffinity"):

@@ -15,6 +15,8 @@ EVENT_LOOP: Final = "auto"
 PROTECTED = True
 #: seconds between two heartbeats
 HEARTBEAT_INTERVAL = 1.0
+#: seconds between two snapshots for those who watch
+MONITOR_INTERVAL = 1.0
 #: seconds after which a client of which nothing is heard is gone
 CLIENT_TIMEOUT = 10.0
 #: seconds after which an agent of which nothing is heard is gone

@@ -19,10 +19,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from scaler.config import AgentConfig, Config, SchedulerConfig, settings
+from scaler.config import AgentConfig, Config, SchedulerConfig, TopConfig, settings
 
 #: a section of the file and whose options it holds
-SECTIONS: dict[str, type[Config]] = {"scheduler": SchedulerConfig, "cluster": AgentConfig}
+SECTIONS: dict[str, type[Config]] = {"scheduler": SchedulerConfig, "cluster": AgentConfig, "top": TopConfig}
 
 
 class FileError(Exception):
@@ -57,7 +57,7 @@ def read_section(path: Path, section: str, must_exist: bool) -> dict[str, Any]:
             own[name] = _refuse_unknown(path, f" under [{name}]", value, known[name])
         else:
             common[name] = value
-    _refuse_unknown(path, "", common, sorted({*known["scheduler"], *known["cluster"]}))
+    _refuse_unknown(path, "", common, sorted(set().union(*known.values())))
     return {name: value for name, value in common.items() if name in known[section]} | own.get(section, {})
 
 

@@ -7,7 +7,7 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, questions, scheduler
+from scaler.cli import cluster, questions, scheduler, top
 from scaler.cli.command import call
 
 command = click.Group(
@@ -19,6 +19,7 @@ command = click.Group(
         "tasks": questions.tasks,
         "explain": questions.explain,
         "story": questions.story,
+        "top": top.command,
     },
     help="Scaler, a distributed task engine.",
     context_settings={"help_option_names": ["-h", "--help"]},

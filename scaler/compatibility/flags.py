@@ -38,4 +38,5 @@ IGNORED: dict[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
         (("--object-storage-address", "-osa"), False),
         (TASK_TIMEOUT, False),
     ),
+    "top": (),
 }

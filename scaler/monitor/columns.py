@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from scaler.monitor.formats import UNKNOWN, inert
+from scaler.monitor.formats import UNKNOWN, clipped, inert
 from scaler.monitor.snapshot import Snapshot
 from scaler.protocol.codes import AgentFlag
 
@@ -35,6 +35,8 @@ class Column:
     help: str
     #: the least room it takes, in columns of a terminal
     room: int = 4
+    #: how its text is made to fit into less room than it needs
+    shorten: Callable[[str, int], str] = clipped
     #: which go first when there is no room for all: those of the largest number
     rank: int = 0
 
@@ -76,7 +78,7 @@ class Table:
         return sorted(rows, key=values.__getitem__, reverse=not upwards)
 
 
-def plain(name: str, keys: str, path: str, form: Callable[[Any], str], help: str, **more: int) -> Column:
+def plain(name: str, keys: str, path: str, form: Callable[[Any], str], help: str, **more: Any) -> Column:
     """A column that the snapshot has as it is."""
     values = attrgetter(path)
     return Column(name, keys, lambda snapshot, row: values(snapshot)[row], values, form, help, **more)
@@ -84,7 +86,7 @@ def plain(name: str, keys: str, path: str, form: Callable[[Any], str], help: str
 
 def made(
     name: str, keys: str, at: Callable[[Snapshot, int], Any], length: Callable[[Snapshot], int],
-    form: Callable[[Any], str], help: str, **more: int,
+    form: Callable[[Any], str], help: str, **more: Any,
 ) -> Column:  # fmt: skip
     """A column of values that are made row by row."""
     return Column(
@@ -92,7 +94,7 @@ def made(
     )
 
 
-def of_agent(name: str, keys: str, path: str, form: Callable[[Any], str], help: str, **more: int) -> Column:
+def of_agent(name: str, keys: str, path: str, form: Callable[[Any], str], help: str, **more: Any) -> Column:
     """A figure of agents, for each of their workers."""
     values = attrgetter(path)
 
@@ -105,7 +107,7 @@ def of_agent(name: str, keys: str, path: str, form: Callable[[Any], str], help: 
     )
 
 
-def told(name: str, keys: str, path: str, form: Callable[[Any], str], help: str, **more: int) -> Column:
+def told(name: str, keys: str, path: str, form: Callable[[Any], str], help: str, **more: Any) -> Column:
     """A figure of agents that is not known before they have reported."""
     values = attrgetter(path)
 

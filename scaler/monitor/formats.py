@@ -118,6 +118,15 @@ def clipped(text: str, columns: int) -> str:
     return "".join(kept) + "+" if columns > 0 else ""
 
 
+def ending(text: str, columns: int) -> str:
+    """The end of an `inert` text, in at most so many columns: of a dotted name that says most.
+
+    >>> ending("pandas.DataFrame.groupby", 10), ending("groupby", 10)
+    ('+e.groupby', 'groupby')
+    """
+    return text if width(text) <= columns else clipped(text[::-1], columns)[::-1]
+
+
 def padded(text: str, columns: int, *, left: bool = False) -> str:
     """An `inert` text in exactly so many columns, at their right end unless `left`.
 

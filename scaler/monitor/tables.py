@@ -13,12 +13,12 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from scaler.monitor.columns import Column, Table, made, plain, told
-from scaler.monitor.formats import UNKNOWN, count, duration, inert, share, size
+from scaler.monitor.formats import UNKNOWN, count, duration, ending, inert, share, size
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.worker_table import WORKERS, worker_at
 from scaler.protocol.codes import AgentFlag
 
-__all__ = ["AGENTS", "CLIENTS", "FUNCTIONS", "OBJECTS", "TABLES", "WORKERS", "Column", "Table", "worker_at"]
+__all__ = ["AGENTS", "CLIENTS", "FUNCTIONS", "MESSAGES", "OBJECTS", "TABLES", "WORKERS", "Column", "Table", "worker_at"]
 
 
 def _matching(*paths: str) -> Callable[[Snapshot, str], list[int]]:
@@ -73,7 +73,7 @@ AGENTS = Table(
 FUNCTIONS = Table(
     "functions",
     (
-        plain("function", "n", "functions.names", inert, "what it is called", room=24),
+        plain("function", "n", "functions.names", inert, "what it is called", room=24, shorten=ending),
         plain("client", "i", "functions.clients", str, "whose it is", room=6, rank=5),
         made("count", "t", lambda snapshot, row: sum(_counts(snapshot, row)), lambda snapshot: len(snapshot.functions),
               count, "all its rows", room=9, rank=4),
@@ -127,5 +127,34 @@ OBJECTS = Table(
     _matching("objects.ids", "objects.clients"),
 )  # fmt: skip
 
-#: in the order of their keys, 1 to 5
-TABLES = (WORKERS, AGENTS, FUNCTIONS, CLIENTS, OBJECTS)
+
+def _types(snapshot: Snapshot) -> list[str]:
+    return list(dict.fromkeys([*snapshot.sent, *snapshot.received]))
+
+
+def _sent(snapshot: Snapshot, row: int) -> int:
+    return snapshot.sent.get(_types(snapshot)[row], 0)
+
+
+def _received(snapshot: Snapshot, row: int) -> int:
+    return snapshot.received.get(_types(snapshot)[row], 0)
+
+
+def _number_of_types(snapshot: Snapshot) -> int:
+    return len(_types(snapshot))
+
+
+MESSAGES = Table(
+    "messages",
+    (
+        made("message", "n", lambda snapshot, row: _types(snapshot)[row], _number_of_types, inert,
+             "the type of a message", room=20),
+        made("sent", "w", _sent, _number_of_types, count, "how many the scheduler has sent", room=11),
+        made("received", "r", _received, _number_of_types, count, "how many the scheduler has received", room=11),
+    ),
+    "sent", _number_of_types, lambda snapshot, row: _types(snapshot)[row],
+    lambda snapshot, text: [row for row, name in enumerate(_types(snapshot)) if text in name.casefold()],
+)  # fmt: skip
+
+#: in the order of their keys, 1 to 6
+TABLES = (WORKERS, AGENTS, FUNCTIONS, CLIENTS, OBJECTS, MESSAGES)

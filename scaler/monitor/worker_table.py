@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from scaler.monitor.columns import Column, Table, made, of_agent, plain
-from scaler.monitor.formats import count, duration, inert, share, size
+from scaler.monitor.formats import clipped, count, duration, ending, inert, share, size
 from scaler.monitor.snapshot import Snapshot
 from scaler.protocol.codes import WorkerFlag
 
 
 def _worker(snapshot: Snapshot, row: int) -> str:
     return f"{snapshot.workers.pids[row]}|{snapshot.host_of(row)}|{snapshot.worker_id(row)}"
+
+
+def _shortened(text: str, columns: int) -> str:
+    """Of process, host and id the host loses what there is no room for."""
+    pid, host, worker = text.split("|", 1)[0], text.partition("|")[2].rpartition("|")[0], text.rpartition("|")[2]
+    room = columns - len(pid) - len(worker) - 2
+    return f"{pid}|{clipped(host, room)}|{worker}" if room > 1 else clipped(text, columns)
 
 
 def _places(snapshot: Snapshot) -> list[tuple[str, int, int]]:
@@ -57,7 +64,8 @@ def _workers_matching(snapshot: Snapshot, text: str) -> list[int]:
 WORKERS = Table(
     "workers",
     (
-        Column("worker", "n", _worker, _places, inert, "process, host, and agent with slot", room=25),
+        Column("worker", "n", _worker, _places, inert, "process, host, and agent with slot",
+               room=22, shorten=_shortened),
         of_agent("agt_cpu", "C", "agents.cpus", share, "use of processors by its agent", room=7, rank=4),
         of_agent("agt_rss", "M", "agents.memory", size, "memory of its agent", room=7, rank=5),
         plain("cpu", "c", "workers.cpus", share, "use of processors", room=6),
@@ -70,7 +78,7 @@ WORKERS = Table(
         Column("ITL", "i", lambda snapshot, row: _ITL[snapshot.workers.flags[row]], _through(_ITL),
                lambda value: f"{value:03}", "initialised, has a task, holds the task lock", room=3, rank=6),
         made("function", "F", Snapshot.function_of, lambda snapshot: len(snapshot.workers), inert,
-              "the function that it runs", room=12, rank=7),
+              "the function that it runs", room=12, rank=7, shorten=ending),
     ),
     "cpu", lambda snapshot: len(snapshot.workers), Snapshot.worker_id, _workers_matching,
 )  # fmt: skip

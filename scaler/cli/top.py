@@ -1,0 +1,92 @@
+"""`scaler_top MONITOR`: shows what a cluster does, in the terminal, as one screen of text, or as lines of JSON."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from scaler.cli.command import call, make_command
+from scaler.config import TopConfig
+from scaler.errors import ScalerError
+
+if TYPE_CHECKING:
+    from scaler.monitor.top.looking import Looking
+    from scaler.transport import Security
+
+#: columns and lines of a screen that goes to no terminal, unless COLUMNS and LINES say otherwise
+_PAPER = (120, 40)
+
+
+def run(config: TopConfig) -> int:
+    """Shows the cluster; returns the exit code when the user leaves, or when all is said."""
+    # Textual reads from the first and draws on the last
+    on_paper = config.once or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    try:
+        if config.json:
+            _write_lines(config)
+        elif on_paper:
+            _write_screen(config)
+        else:
+            _show(config)
+    except BrokenPipeError:  # whoever read it has enough; what is left goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _write_lines(config: TopConfig) -> None:
+    from scaler.monitor.top.plain import write_lines
+    from scaler.monitor.watcher import Watcher  # `-h` and mistakes are answered without loading the engine
+
+    with Watcher(config.address, config.interval, security=_security(config), name="scaler_top") as watcher:
+        write_lines(watcher, sys.stdout, once=config.once)
+
+
+def _write_screen(config: TopConfig) -> None:
+    from scaler.monitor.top.plain import write_screen
+    from scaler.monitor.watcher import Watcher
+
+    with Watcher(config.address, config.interval, security=_security(config), name="scaler_top") as watcher:
+        write_screen(watcher, _looking(config), shutil.get_terminal_size(_PAPER), sys.stdout)
+
+
+def _show(config: TopConfig) -> None:
+    if find_spec("textual") is None:
+        raise ScalerError("this screen needs Textual: pip install scaler[top]   (--once and --json do without)")
+    from scaler.monitor.top.app import TopApp
+    from scaler.monitor.watcher import Watcher
+
+    app = TopApp(config.address, _looking(config))
+    with Watcher(config.address, config.interval, security=_security(config), name="scaler_top", on_change=app.arrived):
+        app.run()
+
+
+def _looking(config: TopConfig) -> Looking:
+    from scaler.monitor.tables import TABLES
+    from scaler.monitor.top.looking import Looking
+
+    looking = Looking()
+    looking.show([table.name for table in TABLES].index(config.view), config.filter)
+    return looking
+
+
+def _security(config: TopConfig) -> Security | None:
+    """None: the user's own key, made when it is needed, which is not at a local socket."""
+    from scaler.transport import security_of
+
+    return security_of(config.key_file, config.insecure) if config.key_file or config.insecure else None
+
+
+command = make_command(
+    "top",
+    TopConfig,
+    "Show what the cluster whose scheduler, or its monitor address, is at ADDRESS does.",
+    run,
+)
+
+
+def main() -> None:
+    """The program `scaler_top`."""
+    sys.exit(call(command, "scaler_top"))

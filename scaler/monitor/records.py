@@ -1,0 +1,98 @@
+"""Snapshots as JSON: one object a line, for programs in any language and for people with `jq`.
+
+Figures are as the protocol has them, with their unit in the name; names are as their owners chose them, escaped to
+ASCII as JSON does. A field may come to it without a new version; none changes its meaning, or goes, without one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+from scaler.monitor.blocks import tasks
+from scaler.monitor.snapshot import Snapshot
+from scaler.monitor.watcher import Seen
+from scaler.protocol.codes import AgentFlag
+from scaler.protocol.messages import ObjectColumns, Part
+
+#: of what is below
+SCHEMA = 1
+
+
+def json_line(seen: Seen) -> str:
+    """What was seen, as one line without its end."""
+    return json.dumps(record(seen), separators=(",", ":"))
+
+
+def record(seen: Seen) -> dict[str, Any]:
+    """What was seen, as values that JSON knows; without a scheduler since when there is none, and why."""
+    head = {"schema": SCHEMA, "connected": seen.is_connected, "since": seen.since, "reason": seen.reason}
+    if seen.snapshot is None or not seen.is_connected:
+        return head
+    return head | _cluster(seen.snapshot)
+
+
+def _cluster(snapshot: Snapshot) -> dict[str, Any]:
+    scheduler, objects = snapshot.scheduler, snapshot.objects
+    return {
+        "number": snapshot.number,
+        "time": scheduler.time,
+        "scheduler": {
+            "address": scheduler.address, "version": scheduler.version, "pid": scheduler.pid, "epoch": scheduler.epoch,
+            "uptime_s": scheduler.uptime, "cpu_thousandths": scheduler.cpu, "rss_bytes": scheduler.memory,
+            "monitors": scheduler.monitors, "sent": snapshot.sent, "received": snapshot.received,
+        },
+        "task_manager": tasks(snapshot),
+        "agents": _agents(snapshot),
+        "workers": _workers(snapshot),
+        "clients": _rows(snapshot.clients, numbers="number", names="name", silent="silent_ms"),
+        "functions": _rows(snapshot.functions, clients="client", names="name"),
+        "objects": {
+            "count": objects.count, "looked_at": objects.looked_at, "stored_bytes": objects.stored,
+            "spilled_bytes": objects.spilled, "fetched_bytes": objects.fetched, "largest": _largest(objects),
+        },
+    }  # fmt: skip
+
+
+def _rows(part: Part, **names: str) -> list[dict[str, Any]]:
+    """The rows of a part that has nothing but columns, some of them by other names."""
+    columns = [item.name for item in fields(part)]
+    keys = [names.get(name, name) for name in columns]
+    return [dict(zip(keys, row, strict=True)) for row in zip(*[getattr(part, name) for name in columns], strict=True)]
+
+
+def _largest(objects: ObjectColumns) -> list[dict[str, Any]]:
+    rows = zip(objects.clients, objects.ids, objects.sizes, objects.references, objects.copies, strict=True)
+    keys = ("client", "id", "size_bytes", "references", "copies")
+    return [dict(zip(keys, row, strict=True)) for row in rows]
+
+
+def _agents(snapshot: Snapshot) -> list[dict[str, Any]]:
+    a = snapshot.agents
+    return [
+        {
+            "agent": a.numbers[i], "name": a.names[i], "pid": a.pids[i], "capabilities": a.capabilities[i],
+            "reported": bool(a.flags[i] & AgentFlag.REPORTED), "full": bool(a.flags[i] & AgentFlag.FULL),
+            "store_only": bool(a.flags[i] & AgentFlag.STORE_ONLY), "workers": a.workers[i], "free": a.free[i],
+            "rows": a.rows[i], "queued": a.queued[i], "cpu_thousandths": a.cpus[i], "rss_bytes": a.memory[i],
+            "host_cpu_thousandths": a.host_cpus[i], "lag_us": a.lags[i], "stored_bytes": a.stored[i],
+            "spilled_bytes": a.spilled[i], "fetched_bytes": a.fetched[i], "silent_ms": a.silent[i],
+            "report_age_ms": a.report_ages[i],
+        }
+        for i in range(len(a))
+    ]  # fmt: skip
+
+
+def _workers(snapshot: Snapshot) -> list[dict[str, Any]]:
+    w = snapshot.workers
+    return [
+        {
+            "worker": snapshot.worker_id(i), "host": snapshot.host_of(i), "pid": w.pids[i],
+            "cpu_thousandths": w.cpus[i],
+            "rss_bytes": w.memory[i], "free": snapshot.is_free(i), "sent": w.rows[i], "queued": w.queued[i],
+            "handed": w.handed[i], "itl": snapshot.itl_of(i), "function": snapshot.function_of(i),
+            "task": snapshot.task_of(i), "client": w.clients[i], "elapsed_ms": w.elapsed[i],
+        }
+        for i in range(len(w))
+    ]  # fmt: skip

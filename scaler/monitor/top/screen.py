@@ -1,0 +1,170 @@
+"""The whole screen as lines: the documents' blocks, shortcuts and table, and where to go from there. Pure."""
+
+from __future__ import annotations
+
+from scaler.monitor.blocks import blocks, panel
+from scaler.monitor.formats import clipped, count, duration, inert, moment, size, width
+from scaler.monitor.snapshot import Snapshot
+from scaler.monitor.tables import OBJECTS, TABLES
+from scaler.monitor.top.layout import (
+    ALERT,
+    BETWEEN,
+    CHOSEN,
+    DIM,
+    PLAIN,
+    RULE,
+    TITLE,
+    Line,
+    choose,
+    fitted,
+    least,
+    plain_text,
+    side_by_side,
+    stacked,
+    table_lines,
+)
+from scaler.monitor.top.looking import Looking
+from scaler.monitor.top.pages import help_page, worker_page
+from scaler.monitor.watcher import Seen
+from scaler.monitor.worker_table import WORKERS
+
+#: the smallest terminal that a screen is made for
+WIDTH, HEIGHT = 60, 15
+#: columns of a terminal for what stands beside the table of workers: at least, and at most
+_PANEL, _WIDEST = 24, 44
+#: lines of a terminal in which a page has room below the blocks; in others it takes their place
+_ROOM_FOR_PAGES = 36
+#: columns of the table of workers that the documents do not have, and that come only beside the panel
+_BEYOND = ("function",)
+
+
+def draw(
+    looking: Looking, seen: Seen, address: str, columns: int, lines: int, now: float, *, views: bool = True
+) -> list[Line]:
+    """A screen of so many columns and lines. `now` in seconds since 1970. On paper there are no `views` to go to."""
+    if columns < WIDTH or lines < HEIGHT:
+        return _too_small(columns, lines)
+    snapshot = seen.snapshot
+    is_page = looking.is_help or bool(looking.worker)
+    out = [] if is_page and lines < _ROOM_FOR_PAGES else _blocks(snapshot, columns, lines)
+    out.append([("-" * columns, RULE)])
+    out += _shortcuts(looking, columns, 1 if lines < 24 else 2)
+    out.append(_status(looking, seen, now))
+    out.append(_total(looking, snapshot, address, columns))
+    room = lines - len(out) - views
+    if looking.is_help:
+        body = help_page(looking.table)
+        looking.scroll = max(0, min(looking.scroll, len(body) - room))
+        body = body[looking.scroll :]
+    elif snapshot is None:
+        body = [[("waiting for the first snapshot", DIM)]]
+    elif looking.worker:
+        body = worker_page(snapshot, looking.worker, looking.worker_in(snapshot))
+    else:
+        body = _table(looking, snapshot, columns, room)
+    out += body[:room] + [[("", PLAIN)]] * (room - len(body))
+    if views:
+        out.append(_views(looking, columns))
+    return [fitted(line, columns) for line in out]
+
+
+def _too_small(columns: int, lines: int) -> list[Line]:
+    """One line that says what to do, in as few words as the terminal has room for."""
+    words = (
+        f"scaler_top needs {WIDTH}x{HEIGHT}, this terminal is {columns}x{lines}: enlarge it",
+        f"needs {WIDTH}x{HEIGHT}: enlarge",
+    )
+    text = next((each for each in words if len(each) <= columns), clipped(words[-1], columns))
+    return [fitted([(text, ALERT)], columns), *([fitted([], columns)] * (lines - 1))]
+
+
+def _blocks(snapshot: Snapshot | None, columns: int, lines: int) -> list[Line]:
+    """A third of the screen at most."""
+    if snapshot is None:
+        return []
+    return side_by_side(blocks(snapshot), columns, 3 if lines < 20 else 6 if lines < 30 else lines // 3)
+
+
+def _shortcuts(looking: Looking, columns: int, most: int) -> list[Line]:
+    words = [f"{column.name}[{column.keys[0]}]" for column in looking.table.columns]
+    out = ["Shortcuts:"]
+    for word in words:
+        if len(out[-1]) + 1 + len(word) <= columns:
+            out[-1] += " " + word
+        elif len(out) < most:
+            out.append(" " * len("Shortcuts:") + " " + word)
+        else:
+            break
+    return [[(line, DIM)] for line in out]
+
+
+def _status(looking: Looking, seen: Seen, now: float) -> Line:
+    """What has to be said: nothing, most of the time."""
+    line: Line = []
+    if not seen.is_connected:
+        line.append((f"no scheduler since {moment(seen.since, now)}", ALERT))
+        line.append((f" ({inert(seen.reason)})" if seen.reason else "", DIM))
+    if looking.is_typing or looking.text:
+        line.insert(0, (f"filter: {inert(looking.text)}", TITLE))
+        line.insert(1, ("_  (Enter: done, Esc: all)  " if looking.is_typing else "  (Esc: all)  ", DIM))
+    return line
+
+
+def _total(looking: Looking, snapshot: Snapshot | None, address: str, columns: int) -> Line:
+    if snapshot is None:
+        return [(f"connected to {inert(address)}", DIM)]
+    table = looking.table
+    total = table.length(snapshot)
+    what = f"Total {count(total)} {table.name.removesuffix('s')}(s)"
+    if table is OBJECTS:
+        each = snapshot.objects
+        what = f"Total {count(each.count)} object(s), {size(each.stored)} in stores, {size(each.spilled)} of it on disk"
+    if looking.text:
+        what += f", {count(len(looking.order(snapshot)))} shown"
+    scheduler = snapshot.scheduler
+    at, up = inert(scheduler.address), duration(int(1e6 * scheduler.uptime))
+    for right in (f"{at}  up {up}  {moment(scheduler.time, scheduler.time)}", f"up {up}", ""):
+        room = columns - width(what) - width(right)
+        if room >= 2 or not right:
+            break
+    return [(what, TITLE), (" " * max(0, room), PLAIN), (right, DIM)]
+
+
+def _table(looking: Looking, snapshot: Snapshot, columns: int, room: int) -> list[Line]:
+    order = looking.order(snapshot)
+    shown = looking.fit(len(order), room - 1)
+    all_columns, beside = looking.table.columns, 0
+    if looking.table is WORKERS:
+        documented = [column for column in all_columns if column.name not in _BEYOND]
+        beside = min(_WIDEST, columns - least(documented, looking.by) - len(BETWEEN))
+        beside = beside if beside >= _PANEL else 0
+    place = columns - (beside + len(BETWEEN) if beside else 0)
+    chosen = choose(all_columns, looking.by, place)
+    rows = [[column.form(column.at(snapshot, order[n])) for column in chosen] for n in shown]
+    lines = table_lines(chosen, rows, looking.by, place, looking.cursor - looking.first)
+    if not order:
+        lines.append([("nothing has such a name" if looking.text else "there are none", DIM)])
+        lines[-1] = fitted(lines[-1], place)
+    if not beside:
+        return lines
+    right = stacked(panel(snapshot, room), beside, room)
+    lines += [fitted([], place)] * (room - len(lines))
+    right += [fitted([], beside)] * (room - len(right))
+    return [[*left, (BETWEEN, RULE), *other] for left, other in zip(lines[:room], right, strict=True)]
+
+
+def _views(looking: Looking, columns: int) -> Line:
+    """The other tables, and what else can be done."""
+    wide = columns >= 90
+    line: Line = []
+    for number, table in enumerate(TABLES, 1):
+        is_here = table is looking.table
+        line.append((f"{number} {table.name}" if wide else f"{number}{table.name}", CHOSEN if is_here else PLAIN))
+        line.append(("  " if wide else " ", PLAIN))
+    line.append(("/ filter  Enter more  ? help  Q quit" if wide else "? Q", DIM))
+    return line
+
+
+def text_of(screen: list[Line]) -> str:
+    """A screen as plain text."""
+    return "\n".join(plain_text(line).rstrip() for line in screen)
