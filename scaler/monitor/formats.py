@@ -56,7 +56,7 @@ def duration(microseconds: int) -> str:
     ['45us', '0.7ms', '1ms', '4.2ms', '350ms', '1.5s', '3m05s', '2h07m']
     """
     if microseconds < 100:
-        return f"{microseconds}us"
+        return f"{microseconds}us" if microseconds else "0"
     if microseconds < 9_950:
         return f"{microseconds / 1000:.1f}".removesuffix(".0") + "ms"
     if microseconds < _SECOND:

@@ -116,7 +116,7 @@ CLIENTS = Table(
 OBJECTS = Table(
     "objects",
     (
-        plain("object", "n", "objects.ids", str, "its number, at its client", room=20),
+        plain("object", "n", "objects.ids", str, "its number, at its client", room=10),
         plain("client", "i", "objects.clients", str, "whose it is", room=6),
         plain("size", "s", "objects.sizes", size, "bytes", room=8),
         plain("references", "r", "objects.references", count, "who needs it: batches, rows, its client", room=10),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 
-from scaler.monitor.columns import Column, Table, made, of_agent, plain
+from scaler.monitor.columns import Column, Table, of_agent, plain
 from scaler.monitor.formats import clipped, count, duration, ending, inert, share, size
 from scaler.monitor.snapshot import Snapshot
 from scaler.protocol.codes import WorkerFlag
@@ -21,10 +22,27 @@ def _shortened(text: str, columns: int) -> str:
     return f"{pid}|{clipped(host, room)}|{worker}" if room > 1 else clipped(text, columns)
 
 
-def _places(snapshot: Snapshot) -> list[tuple[str, int, int]]:
-    """What workers are sorted by: host, agent, slot."""
-    names, numbers, slots = snapshot.agents.names, snapshot.agents.numbers, snapshot.workers.slots
-    return [(names[a], numbers[a], slot) for a, slot in zip(snapshot.agent_of_worker, slots, strict=True)]
+def _places(snapshot: Snapshot) -> list[int]:
+    """What workers are sorted by: host, agent, slot, in one number each."""
+    agents = snapshot.agents
+    ranks = [0] * len(agents)
+    for rank, agent in enumerate(
+        sorted(range(len(agents)), key=lambda each: (agents.names[each], agents.numbers[each]))
+    ):
+        ranks[agent] = rank << 32
+    return [ranks[agent] + slot for agent, slot in zip(snapshot.agent_of_worker, snapshot.workers.slots, strict=True)]
+
+
+def _functions(snapshot: Snapshot) -> list[str]:
+    """What each worker runs."""
+    names, out, at, named = snapshot.view.worker_names, [], 0, 0
+    agents = snapshot.agents
+    for workers, known in zip(agents.worker_counts, agents.name_counts, strict=True):
+        mine = ("", *names[named : named + known])
+        out += [mine[function] for function in snapshot.workers.functions[at : at + workers]]
+        at += workers
+        named += known
+    return out
 
 
 _BLOCKED = WorkerFlag.HAS_TASK | WorkerFlag.SUSPENDED | WorkerFlag.ENDING
@@ -39,26 +57,34 @@ def _through(table: bytes) -> Callable[[Snapshot], bytes]:
 
 def _workers_matching(snapshot: Snapshot, text: str) -> list[int]:
     """By host, function, process and id; names of hosts and functions are looked at once each, not once a worker."""
-    hosts = [text in name.casefold() for name in snapshot.agents.names]
+    agents, functions = snapshot.agents, snapshot.workers.functions
     known = [text in name.casefold() for name in snapshot.view.worker_names]
-    functions, pids = snapshot.workers.functions, snapshot.workers.pids
-    rows: list[int] = []
+    #: for each worker 1 if it is meant
+    meant = bytearray(len(snapshot.workers))
+    if text.replace(".", "", 1).isdigit():
+        _mark_numbers(snapshot, text, meant)
     at = named = 0
-    is_number = text.replace(".", "").isdigit()
-    for agent, workers in enumerate(snapshot.agents.worker_counts):
-        mine = range(at, at + workers)
-        names = snapshot.agents.name_counts[agent]
-        if hosts[agent]:
-            rows += mine
-        elif is_number or any(known[named : named + names]):
-            rows += [
-                row for row in mine
-                if (functions[row] and known[named + functions[row] - 1])
-                or (is_number and (text in str(pids[row]) or snapshot.worker_id(row).startswith(text)))
-            ]  # fmt: skip
+    for name, workers, names in zip(agents.names, agents.worker_counts, agents.name_counts, strict=True):
+        if text in name.casefold():
+            meant[at : at + workers] = b"\1" * workers
+        elif any(mine := [False, *known[named : named + names]]):
+            for row in range(at, at + workers):
+                meant[row] |= mine[functions[row]]
         at += workers
         named += names
-    return rows
+    return list(compress(range(len(meant)), meant))
+
+
+def _mark_numbers(snapshot: Snapshot, text: str, meant: bytearray) -> None:
+    """Those whose process has these digits, and those whose id begins with them."""
+    meant[:] = bytes([text in pid for pid in map(str, snapshot.workers.pids)])
+    number, dot, slot = text.partition(".")
+    at = 0
+    for agent, workers in zip(map(str, snapshot.agents.numbers), snapshot.agents.worker_counts, strict=True):
+        if agent == number if dot else agent.startswith(number):
+            for row, each in enumerate(snapshot.workers.slots[at : at + workers], at):
+                meant[row] |= str(each).startswith(slot)
+        at += workers
 
 
 WORKERS = Table(
@@ -77,7 +103,7 @@ WORKERS = Table(
         of_agent("lag", "l", "agents.lags", duration, "between scheduler and agent, there and back", room=5, rank=3),
         Column("ITL", "i", lambda snapshot, row: _ITL[snapshot.workers.flags[row]], _through(_ITL),
                lambda value: f"{value:03}", "initialised, has a task, holds the task lock", room=3, rank=6),
-        made("function", "F", Snapshot.function_of, lambda snapshot: len(snapshot.workers), inert,
+        Column("function", "F", Snapshot.function_of, _functions, inert,
               "the function that it runs", room=12, rank=7, shorten=ending),
     ),
     "cpu", lambda snapshot: len(snapshot.workers), Snapshot.worker_id, _workers_matching,

@@ -27,7 +27,7 @@ from scaler.monitor.watcher import Seen
 
 _STYLES = {
     layout.PLAIN: Style(),
-    layout.TITLE: Style(bold=True),
+    layout.TITLE: Style(bold=True, color="cyan"),
     layout.DIM: Style(dim=True),
     layout.HEAD: Style(bold=True),
     layout.CHOSEN: Style(reverse=True),

@@ -46,7 +46,7 @@ def worker_page(snapshot: Snapshot, name: str, row: int | None) -> list[Line]:
             "agent",
             f"cpu {share(agents.cpus[agent])}, rss {size(agents.memory[agent])}, lag {duration(agents.lags[agent])}",
         ),
-        ("told", f"{duration(1000 * agents.report_ages[agent])} ago"),
+        ("told", f"{duration(1000 * age)} ago" if (age := agents.report_ages[agent]) else "now"),
     ]
     return [title, *[[(f"{name:>10}  ", HEAD), (text, PLAIN)] for name, text in facts]]
 

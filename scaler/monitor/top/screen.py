@@ -31,9 +31,11 @@ from scaler.monitor.worker_table import WORKERS
 #: the smallest terminal that a screen is made for
 WIDTH, HEIGHT = 60, 15
 #: columns of a terminal for what stands beside the table of workers: at least, and at most
-_PANEL, _WIDEST = 24, 44
+_PANEL, _WIDEST = 24, 50
 #: lines of a terminal in which a page has room below the blocks; in others it takes their place
 _ROOM_FOR_PAGES = 36
+#: room for a function's name beyond the least, in a wide terminal
+_FUNCTION = 40
 #: columns of the table of workers that the documents do not have, and that come only beside the panel
 _BEYOND = ("function",)
 
@@ -139,6 +141,8 @@ def _table(looking: Looking, snapshot: Snapshot, columns: int, room: int) -> lis
         beside = min(_WIDEST, columns - least(documented, looking.by) - len(BETWEEN))
         beside = beside if beside >= _PANEL else 0
     place = columns - (beside + len(BETWEEN) if beside else 0)
+    if beside:  # what stands beside it is not far away
+        place = min(place, least(all_columns, looking.by) + _FUNCTION)
     chosen = choose(all_columns, looking.by, place)
     rows = [[column.form(column.at(snapshot, order[n])) for column in chosen] for n in shown]
     lines = table_lines(chosen, rows, looking.by, place, looking.cursor - looking.first)
@@ -155,7 +159,7 @@ def _table(looking: Looking, snapshot: Snapshot, columns: int, room: int) -> lis
 
 def _views(looking: Looking, columns: int) -> Line:
     """The other tables, and what else can be done."""
-    wide = columns >= 90
+    wide = columns >= 104
     line: Line = []
     for number, table in enumerate(TABLES, 1):
         is_here = table is looking.table
