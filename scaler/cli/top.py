@@ -22,8 +22,7 @@ _PAPER = (120, 40)
 
 def run(config: TopConfig) -> int:
     """Shows the cluster; returns the exit code when the user leaves, or when all is said."""
-    # Textual reads from the first and draws on the last
-    on_paper = config.once or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    on_paper = config.once or not _has_terminal()
     try:
         if config.json:
             _write_lines(config)
@@ -34,6 +33,11 @@ def run(config: TopConfig) -> int:
     except BrokenPipeError:  # whoever read it has enough; what is left goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _has_terminal() -> bool:
+    """Textual reads from the first and draws on the last."""
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def _write_lines(config: TopConfig) -> None:
