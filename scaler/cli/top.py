@@ -62,6 +62,11 @@ def _show(config: TopConfig) -> None:
     from scaler.monitor.top.app import TopApp
     from scaler.monitor.watcher import Watcher
 
+    for name in (
+        "COLUMNS",
+        "LINES",
+    ):  # a shell may have exported them; the terminal itself is asked, also when it changes
+        os.environ.pop(name, None)
     app = TopApp(config.address, _looking(config))
     with Watcher(config.address, config.interval, security=_security(config), name="scaler_top", on_change=app.arrived):
         app.run()

@@ -19,6 +19,7 @@ from scaler.config import (
     AgentConfig,
     OptionError,
     SchedulerConfig,
+    TopConfig,
     available_cores,
     from_plain_values,
     plain_values,
@@ -31,7 +32,7 @@ ADDRESS = "tcp://127.0.0.1:2345"
 @pytest.fixture(autouse=True)
 def nothing_configured(monkeypatch, tmp_path):
     """No option comes from the machine that runs the tests."""
-    for config in (SchedulerConfig, AgentConfig):
+    for config in (SchedulerConfig, AgentConfig, TopConfig):
         for setting in settings(config):
             monkeypatch.delenv(setting.env_name, raising=False)
     monkeypatch.delenv("SCALER_CONFIG", raising=False)

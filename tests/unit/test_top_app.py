@@ -1,10 +1,15 @@
 """scaler_top's own part of the terminal: keys come in, lines go out, and snapshots come from another thread."""
 
 import asyncio
+import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
+from support.programs import environment
+from support.waiting import DEADLINE, patience
 from textual import events
 from textual.pilot import Pilot
 
@@ -24,6 +29,15 @@ def seen(snapshot: Snapshot | None, version: int = 1, is_connected: bool = True)
 def shown(app: TopApp) -> list[str]:
     """What the terminal shows."""
     return [app.view.render_line(y).text.rstrip() for y in range(app.view.size.height)]
+
+
+async def shows(app: TopApp, pilot: Pilot[None], words: str) -> str:
+    """Wait until the terminal shows this; all that it shows."""
+    end = time.monotonic() + patience(DEADLINE)
+    while words not in (text := "\n".join(shown(app))):
+        assert time.monotonic() < end, f"waited in vain for {words!r} in\n{text}"
+        await pilot.pause(0.01)
+    return text
 
 
 def run(steps: object, size: tuple[int, int] = (120, 40)) -> TopApp:
@@ -52,20 +66,17 @@ def test_what_arrives_is_shown_and_keys_act_on_it() -> None:
         assert callable(arrive)
         assert any("waiting for the first snapshot" in line for line in shown(app))
         snapshot = arrive()
-        await pilot.pause()
-        assert any(line.startswith("Total 60 worker(s)") for line in shown(app))
+        await shows(app, pilot, "\nTotal 60 worker(s)")
         await pilot.press("m")
-        head = next(line for line in shown(app) if line.startswith("worker "))
-        assert "[rss]" in head
+        await shows(app, pilot, " [rss] ")
         largest = max(range(60), key=snapshot.workers.memory.__getitem__)
         assert any(line.startswith(f"{snapshot.workers.pids[largest]}|") for line in shown(app))
         await pilot.press("2")
-        assert any(line.startswith("Total 3 agent(s)") for line in shown(app))
+        await shows(app, pilot, "\nTotal 3 agent(s)")
         await pilot.press("slash", *"host-0002", "enter")
-        assert any("Total 3 agent(s), 1 shown" in line for line in shown(app))
+        await shows(app, pilot, "\nTotal 3 agent(s), 1 shown")
         arrive(is_connected=False)
-        await pilot.pause()
-        assert any("no scheduler since" in line for line in shown(app))
+        await shows(app, pilot, "no scheduler since")
 
     run(steps)
 
@@ -78,11 +89,8 @@ def test_names_are_shown_as_they_are_and_mean_nothing() -> None:
         names = ("[bold red]x[/]", "[@click=app.quit]y[/]", *snapshot.functions.names[2:])
         snapshot.view.functions.names = names
         app.arrived(seen(snapshot, 9))
-        await pilot.pause()
         await pilot.press("n")
-        text = "\n".join(shown(app))
-        assert names[0] in text
-        assert names[1] in text
+        assert names[1] in await shows(app, pilot, names[0])
 
     run(steps)
 
@@ -93,11 +101,8 @@ def test_another_size_is_another_screen() -> None:
         arrive()
         for columns, lines in [(80, 24), (20, 5), (60, 15), (250, 80)]:
             await pilot.resize_terminal(columns, lines)
-            await pilot.pause()
-            text = shown(app)
-            assert len(text) == lines
-            assert ("needs 60x15: enlarge" in text) == (columns == 20)
-            assert any(line.startswith("Total 60") for line in text) == (columns != 20)
+            text = await shows(app, pilot, "needs 60x15: enlarge" if columns == 20 else "\nTotal 60")
+            assert text.count("\n") == lines - 1
 
     run(steps)
 
@@ -133,8 +138,7 @@ def test_what_arrives_before_there_is_a_terminal_is_shown_when_there_is() -> Non
 
     async def main() -> None:
         async with app.run_test(size=(120, 40)) as pilot:
-            await pilot.pause()
-            assert any(line.startswith("Total 2 worker(s)") for line in shown(app))
+            await shows(app, pilot, "\nTotal 2 worker(s)")
 
     asyncio.run(main())
 
@@ -175,3 +179,17 @@ def test_what_is_wrong_is_said_in_one_line(
     assert out == ""
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_the_pictures_show_what_is_shown() -> None:
+    make = Path(__file__).parents[2] / "docs" / "pictures" / "make_top.py"
+    ended = subprocess.run(
+        [sys.executable, str(make), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(),
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert not [file for file in make.parent.glob("top-*.svg") if "@font-face" in file.read_text()]
