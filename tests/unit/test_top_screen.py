@@ -213,6 +213,14 @@ def test_a_workers_page_says_what_it_runs_and_since_when_and_that_it_is_gone(sna
     assert not looking.worker
 
 
+def test_the_id_of_a_task_is_readable_however_long_the_name_of_its_function_is(snapshot: Snapshot) -> None:
+    snapshot.view.worker_names = ("f" * 500,) * len(snapshot.view.worker_names)
+    looking = press(Looking(), snapshot, "enter")
+    row = looking.worker_in(snapshot)
+    assert row is not None
+    assert f"fff ({snapshot.workers.ids[row]})" in "\n".join(screen(looking, seen(snapshot), 60, 15))
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -242,6 +250,9 @@ def test_behind_a_host_and_a_function_are_their_workers(snapshot: Snapshot) -> N
     press(looking, snapshot, "enter")
     assert looking.table is WORKERS
     assert looking.text == max(snapshot.functions.names)
+    press(looking, snapshot, "3")
+    snapshot.functions.clients[looking.order(snapshot)[0]] = 0  # all others together
+    assert press(looking, snapshot, "enter").table.name == "functions"
 
 
 def test_the_help_has_each_column_and_scrolls_where_it_has_no_room(snapshot: Snapshot) -> None:

@@ -154,7 +154,7 @@ class Looking:
             self.worker = snapshot.worker_id(row)
         elif self.table.name == "agents":
             self.show(0, snapshot.agents.names[row])
-        elif self.table.name == "functions":
+        elif self.table.name == "functions" and snapshot.functions.clients[row]:  # not all others together
             self.show(0, snapshot.functions.names[row])
 
     def worker_in(self, snapshot: Snapshot) -> int | None:

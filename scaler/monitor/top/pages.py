@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scaler.monitor.columns import Table
-from scaler.monitor.formats import UNKNOWN, count, duration, inert, moment, share, size
+from scaler.monitor.formats import UNKNOWN, count, duration, ending, inert, moment, share, size
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.top.layout import DIM, HEAD, PLAIN, TITLE, Line
 from scaler.protocol.codes import WorkerFlag
@@ -25,7 +25,7 @@ _STATES = (
 )
 
 
-def worker_page(snapshot: Snapshot, name: str, row: int | None) -> list[Line]:
+def worker_page(snapshot: Snapshot, name: str, row: int | None, columns: int) -> list[Line]:
     """What a worker runs, since when, and what it takes."""
     title: Line = [(f"worker {name}", TITLE), ("  (Esc: back)", DIM)]
     if row is None:
@@ -37,7 +37,7 @@ def worker_page(snapshot: Snapshot, name: str, row: int | None) -> list[Line]:
         ("process", str(workers.pids[row])),
         ("host", f"{inert(agents.names[agent])}, agent {agents.numbers[agent]} (process {agents.pids[agent]})"),
         ("state", f"{state} (ITL {snapshot.itl_of(row)})"),
-        *_running(snapshot, row, agent),
+        *_running(snapshot, row, agent, columns - 12),
         ("cpu", share(workers.cpus[row])),
         ("rss", size(workers.memory[row])),
         ("sent", f"{count(workers.rows[row])} row(s) that have not ended, {count(workers.queued[row])} not begun"),
@@ -51,7 +51,7 @@ def worker_page(snapshot: Snapshot, name: str, row: int | None) -> list[Line]:
     return [title, *[[(f"{name:>10}  ", HEAD), (text, PLAIN)] for name, text in facts]]
 
 
-def _running(snapshot: Snapshot, row: int, agent: int) -> list[tuple[str, str]]:
+def _running(snapshot: Snapshot, row: int, agent: int, columns: int) -> list[tuple[str, str]]:
     if not snapshot.workers.functions[row]:
         return [("runs", "nothing")]
     elapsed = snapshot.workers.elapsed[row] + snapshot.agents.report_ages[agent]
@@ -60,7 +60,7 @@ def _running(snapshot: Snapshot, row: int, agent: int) -> list[tuple[str, str]]:
     names = dict(zip(snapshot.clients.numbers, snapshot.clients.names, strict=True))
     return [
         ("runs", inert(snapshot.function_of(row))),
-        ("task", inert(snapshot.task_of(row))),
+        ("task", ending(inert(snapshot.task_of(row)), columns)),
         ("since", f"{moment(now - elapsed / 1000, now)}, for {duration(1000 * elapsed)}"),
         ("client", f"{client}, {inert(names[client])}" if client in names else str(client) if client else UNKNOWN),
     ]

@@ -61,7 +61,7 @@ def draw(
     elif snapshot is None:
         body = [[("waiting for the first snapshot", DIM)]]
     elif looking.worker:
-        body = worker_page(snapshot, looking.worker, looking.worker_in(snapshot))
+        body = worker_page(snapshot, looking.worker, looking.worker_in(snapshot), columns)
     else:
         body = _table(looking, snapshot, columns, room)
     out += body[:room] + [[("", PLAIN)]] * (room - len(body))
