@@ -152,7 +152,9 @@ def test_the_documents_screen_in_a_terminal_its_keys_and_the_end_of_its_schedule
 def test_one_screen_as_text_and_one_line_of_json_where_there_is_no_terminal(busy):
     def said(*arguments: str) -> str:
         command = [*program("scaler_top", "top"), *arguments, busy]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=False)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, env=environment(COLUMNS="160", LINES="40"), check=False
+        )
         assert (ended.returncode, ended.stderr) == (0, "")
         return ended.stdout
 

@@ -34,6 +34,8 @@ WIDTH, HEIGHT = 60, 15
 _PANEL, _WIDEST = 24, 50
 #: lines of a terminal in which a page has room below the blocks; in others it takes their place
 _ROOM_FOR_PAGES = 36
+#: room for a worker's name beyond the least: with it hosts of ten letters are whole
+_WORKER = 10
 #: room for a function's name beyond the least, in a wide terminal
 _FUNCTION = 40
 #: columns of the table of workers that the documents do not have, and that come only beside the panel
@@ -138,7 +140,7 @@ def _table(looking: Looking, snapshot: Snapshot, columns: int, room: int) -> lis
     all_columns, beside = looking.table.columns, 0
     if looking.table is WORKERS:
         documented = [column for column in all_columns if column.name not in _BEYOND]
-        beside = min(_WIDEST, columns - least(documented, looking.by) - len(BETWEEN))
+        beside = min(_WIDEST, columns - least(documented, looking.by) - len(BETWEEN) - _WORKER)
         beside = beside if beside >= _PANEL else 0
     place = columns - (beside + len(BETWEEN) if beside else 0)
     if beside:  # what stands beside it is not far away
