@@ -104,7 +104,7 @@ def busy(daemons, tmp_path):
 
 def test_the_documents_screen_in_a_terminal_its_keys_and_the_end_of_its_scheduler(tmux, daemons, busy):
     tmux.start([*program("scaler_top", "top"), "--interval", "0.2", busy], 120, 40)
-    shown = tmux.shows(r"(?s)\| +running +2 \|.*client_manager\n(.*\|first-host\|.* 111 \|){2}.*6 messages")
+    shown = tmux.shows(r"(?s)\| +running +2 \|.*client_manager\n(.*\|first-host\|.* 111 +\|){2}.*6 messages")
     lines = [line.rstrip() for line in shown.splitlines()]
     assert [part.strip() for part in lines[0].split(" | ")] == [
         "scheduler", "task_manager", "scheduler_sent", "scheduler_received"
@@ -120,11 +120,11 @@ def test_the_documents_screen_in_a_terminal_its_keys_and_the_end_of_its_schedule
     )
     assert lines[rule + 3].startswith("Total 2 worker(s)")
     assert re.match(
-        r"worker +agt_cpu agt_rss +\[cpu\] +rss free sent queued +lag ITL \| client_manager$", lines[rule + 4]
+        r"worker +agt_cpu agt_rss +\[cpu\] +rss free sent queued +lag ITL +\| client_manager$", lines[rule + 4]
     )
     for line in lines[rule + 5 : rule + 7]:
         assert re.match(
-            r"\d+\|first-host\|\d+\.[01] +\d+\.\d% +\d+\.\dm +\d+\.\d% +\d+\.\dm +0 +\d +\d +\S+ 111 \|", line
+            r"\d+\|first-host\|\d+\.[01] +\d+\.\d% +\d+\.\dm +\d+\.\d% +\d+\.\dm +0 +\d +\d +\S+ 111 +\|", line
         ), line
     assert re.search(r"\| func_to_num_tasks$", shown, re.MULTILINE)
     assert re.search(r"\| .*hold +5$", shown, re.MULTILINE)
