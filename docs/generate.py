@@ -19,7 +19,16 @@ from pathlib import Path
 
 from scaler.agent.state.object_moves import OBJECT_TRANSITIONS
 from scaler.agent.state.worker_moves import WORKER_TRANSITIONS
-from scaler.config import AgentConfig, Config, SchedulerConfig, Setting, TopConfig, settings
+from scaler.config import (
+    AgentConfig,
+    Config,
+    DashboardConfig,
+    MetricsConfig,
+    SchedulerConfig,
+    Setting,
+    TopConfig,
+    settings,
+)
 from scaler.protocol import codec, codes, error_record, initiator, value_list
 from scaler.protocol import messages as messages_module
 from scaler.scheduler.state.transitions import TRANSITIONS
@@ -68,6 +77,8 @@ def options() -> str:
         "scaler_scheduler": SchedulerConfig,
         "scaler_cluster": AgentConfig,
         "scaler_top": TopConfig,
+        "scaler_ui": DashboardConfig,
+        "scaler metrics": MetricsConfig,
     }
     tables = []
     for program, config in programs.items():

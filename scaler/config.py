@@ -277,6 +277,91 @@ class TopConfig:
         check(self)
 
 
+Monitor = Annotated[
+    str, Option("what to watch: the monitor address that the scheduler's log names, or the scheduler's own address")
+]
+Interval = Annotated[float, Option("seconds between two looks at the cluster", minimum=0.1)]
+TokenFile = Annotated[
+    str | None,
+    Option("file with the token that opens it, made if it is not there; by default a new token at each start"),
+]
+
+
+@dataclass(frozen=True)
+class DashboardConfig:
+    """How the dashboard runs. Raises `OptionError`, a ValueError, for a bad value."""
+
+    monitor: Monitor
+    _: KW_ONLY
+    port: Annotated[int, Option("port of the web pages; 0 takes a free one", 0, ("-p",))] = defaults.DASHBOARD_PORT
+    host: Annotated[str, Option("address to listen at; another than loopback needs --certificate")] = "127.0.0.1"
+    prefix: Annotated[str, Option("what stands before all paths, behind a proxy that leaves it there")] = ""
+    allow_origin: Annotated[
+        tuple[str, ...], Option("origins of proxies in front of it, as https://host[:port], separated by commas")
+    ] = ()
+    token_file: TokenFile = None
+    certificate: Annotated[str | None, Option("file with the certificate chain for TLS, in PEM")] = None
+    certificate_key: Annotated[
+        str | None, Option("file with the private key of the certificate, in PEM", others=("--key",))
+    ] = None
+    interval: Interval = 1.0
+    key_file: KeyFile = None
+    insecure: Annotated[bool, Option("listen at another address than loopback without TLS")] = False
+
+    def __post_init__(self) -> None:
+        check(self)
+        _check_exposure(self)
+
+
+@dataclass(frozen=True)
+class MetricsConfig:
+    """How the metrics of a cluster are shown. Raises `OptionError`, a ValueError, for a bad value."""
+
+    monitor: Monitor
+    _: KW_ONLY
+    port: Annotated[
+        int | None,
+        Option("port to serve /metrics at; 0 takes a free one, and without it they are printed once", 0, ("-p",)),
+    ] = None
+    host: Annotated[str, Option("address to listen at; another than loopback needs --certificate")] = "127.0.0.1"
+    token_file: TokenFile = None
+    certificate: Annotated[str | None, Option("file with the certificate chain for TLS, in PEM")] = None
+    certificate_key: Annotated[
+        str | None, Option("file with the private key of the certificate, in PEM", others=("--key",))
+    ] = None
+    interval: Interval = 5.0
+    key_file: KeyFile = None
+    insecure: Annotated[bool, Option("listen at another address than loopback without TLS")] = False
+
+    def __post_init__(self) -> None:
+        check(self)
+        _check_exposure(self)
+
+
+def is_loopback(host: str) -> bool:
+    """Nobody on another host reaches this address.
+
+    >>> is_loopback("127.0.0.3"), is_loopback("localhost"), is_loopback("localhost.evil.com"), is_loopback("0.0.0.0")
+    (True, True, False, False)
+    """
+    parts = host.split(".")
+    is_v4 = len(parts) == 4 and all(part.isascii() and part.isdigit() for part in parts) and parts[0] == "127"
+    return host in ("localhost", "::1") or is_v4
+
+
+def _check_exposure(config: DashboardConfig | MetricsConfig) -> None:
+    """Raises `OptionError` when what is shown would pass a network in the clear, and that was not asked for."""
+    if config.port is not None and config.port > 65535:
+        raise OptionError("port", f"must be at most 65535, not {config.port}")
+    if config.certificate_key is not None and config.certificate is None:
+        raise OptionError("certificate_key", "belongs to a certificate: name it with --certificate")
+    if config.certificate is None and not config.insecure and not is_loopback(config.host):
+        raise OptionError(
+            "host",
+            f"{config.host} is reached from other hosts: give --certificate and --key for TLS, or say --insecure",
+        )
+
+
 def available_cores() -> int:
     """The number of cores that this process may run on; at least 1."""
     if hasattr(os, "sched_getaffinity"):

@@ -31,3 +31,5 @@ LOCAL_LOG_LEVEL = "WARNING"
 LOG_PATH = "/dev/stdout"
 #: percent of the memory that the host has or its container allows which an agent uses
 MEMORY_PERCENT = 60
+#: where the dashboard's pages are
+DASHBOARD_PORT = 8081

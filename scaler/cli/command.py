@@ -52,7 +52,7 @@ class _Level(click.Choice[str]):
 def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], int]) -> click.Command:
     """A click command that makes a `config` and calls `run` with it; `name` is its section in a configuration file."""
     parameters = [_parameter(setting) for setting in settings(config)]
-    parameters += [_ignored(flags, is_switch) for flags, is_switch in IGNORED[name]]
+    parameters += [_ignored(flags, is_switch) for flags, is_switch in IGNORED.get(name, ())]
     arguments = [setting for setting in settings(config) if setting.default is MISSING]
     described = [f"{setting.name.upper()}: {setting.option.help}. [{setting.env_name}]" for setting in arguments]
 

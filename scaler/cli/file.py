@@ -19,10 +19,16 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from scaler.config import AgentConfig, Config, SchedulerConfig, TopConfig, settings
+from scaler.config import AgentConfig, Config, DashboardConfig, MetricsConfig, SchedulerConfig, TopConfig, settings
 
 #: a section of the file and whose options it holds
-SECTIONS: dict[str, type[Config]] = {"scheduler": SchedulerConfig, "cluster": AgentConfig, "top": TopConfig}
+SECTIONS: dict[str, type[Config]] = {
+    "scheduler": SchedulerConfig,
+    "cluster": AgentConfig,
+    "top": TopConfig,
+    "ui": DashboardConfig,
+    "metrics": MetricsConfig,
+}
 
 
 class FileError(Exception):
@@ -57,7 +63,7 @@ def read_section(path: Path, section: str, must_exist: bool) -> dict[str, Any]:
             own[name] = _refuse_unknown(path, f" under [{name}]", value, known[name])
         else:
             common[name] = value
-    _refuse_unknown(path, "", common, sorted(set().union(*known.values())))
+    _refuse_unknown(path, "", common, sorted({name for names in known.values() for name in names}))
     return {name: value for name, value in common.items() if name in known[section]} | own.get(section, {})
 
 

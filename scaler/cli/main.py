@@ -7,7 +7,7 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, questions, scheduler, top
+from scaler.cli import cluster, metrics, questions, scheduler, top, ui
 from scaler.cli.command import call
 
 command = click.Group(
@@ -20,6 +20,8 @@ command = click.Group(
         "explain": questions.explain,
         "story": questions.story,
         "top": top.command,
+        "ui": ui.command,
+        "metrics": metrics.command,
     },
     help="Scaler, a distributed task engine.",
     context_settings={"help_option_names": ["-h", "--help"]},

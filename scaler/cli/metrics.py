@@ -1,0 +1,34 @@
+"""`scaler metrics MONITOR`: a cluster as Prometheus reads it, printed once, or served with `--port`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+
+from scaler.cli.command import make_command
+from scaler.config import MetricsConfig
+from scaler.errors import ScalerError
+
+#: seconds that the first snapshot may take
+_PATIENCE = 10.0
+
+
+def run(config: MetricsConfig) -> int:
+    """Prints or serves; returns the exit code. Raises `ScalerError`."""
+    from scaler.monitor import Watcher  # `-h` and mistakes are answered without loading the engine
+    from scaler.monitor.metrics import exposition
+    from scaler.monitor.metrics_server import serve
+    from scaler.transport import load_or_create
+
+    security = load_or_create(config.key_file) if config.key_file is not None else None
+    with closing(Watcher(config.monitor, config.interval, security=security, name="scaler metrics")) as watcher:
+        if config.port is not None:
+            return serve(config, lambda: exposition(watcher.seen), lambda text: print(text, flush=True))
+        seen = watcher.wait(0, _PATIENCE)
+        if seen is None or seen.snapshot is None:
+            raise ScalerError(f"the scheduler at {watcher.address} showed nothing within {_PATIENCE:g} s")
+        sys.stdout.write(exposition(seen))
+    return 0
+
+
+command = make_command("metrics", MetricsConfig, "Show a cluster as Prometheus reads it.", run)

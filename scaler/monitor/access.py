@@ -1,0 +1,153 @@
+"""Who may look: each request to a page, a socket or the metrics is judged here, before anything else is done with it.
+
+Loopback is no boundary on a host that several people use, and a browser sends what any page asks it to. So all of
+these have to hold: `Host` names this server (a name that was rebound to this address does not), `Origin`, if there is
+one, is a page of this server, and the request has the token, as a cookie or, for the metrics, as a bearer. Nothing is
+changed by a request: only GET and HEAD are answered.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from scaler.errors import ScalerError
+
+#: bytes of chance in a token
+_TOKEN_BYTES = 32
+#: names under which programs of this host reach its loopback addresses
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a request says of itself; empty where it says nothing."""
+
+    method: str = "GET"
+    host: str = ""
+    origin: str = ""
+    #: `token=` of the address, value of our cookie, and what stands behind "Bearer"
+    token: str = ""
+    cookie: str = ""
+    bearer: str = ""
+    is_websocket: bool = False
+    is_metrics: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a request: 200 it is answered, 302 the token becomes a cookie, else it is refused."""
+
+    status: int
+    reason: str = ""
+
+
+_GRANTED = Verdict(200)
+_NO_TOKEN = "open the address with the token that the program printed when it started"
+_NO_BEARER = "the token goes with each request, as 'Authorization: Bearer TOKEN'"
+
+
+class Gate:
+    """The rules of one server."""
+
+    def __init__(
+        self,
+        token: str,
+        port: int,
+        names: Iterable[str] = LOOPBACK,
+        origins: Iterable[str] = (),
+        is_secure: bool = False,
+    ) -> None:
+        """`names`: of this server's host; `origins`: of proxies in front of it, as https://host[:port]."""
+        self._token = token.encode()
+        #: browsers keep cookies for a host, not for a port
+        self.cookie_name = f"scaler_ui_{port}"
+        self.is_secure = is_secure
+        scheme = "https" if is_secure else "http"
+        others = [_origin(text) for text in origins]
+        hosts = {_host(name, port, scheme) for name in names}
+        self._hosts = frozenset(hosts | {urlsplit(origin).netloc for origin in others})
+        self._origins = frozenset({f"{scheme}://{host}" for host in hosts} | set(others))
+
+    def judge(self, asked: Asked) -> Verdict:
+        """What becomes of this request."""
+        if asked.host.lower() not in self._hosts:
+            return Verdict(
+                403, f"this server is not called {asked.host!r} (--allow-origin names a proxy in front of it)"
+            )
+        if asked.origin and asked.origin.lower() not in self._origins:
+            return Verdict(403, f"pages of {asked.origin!r} have no business here (--allow-origin names a proxy's)")
+        if asked.is_websocket and not asked.origin:
+            return Verdict(403, "a websocket is opened by a page, which has an origin")
+        if asked.method not in ("GET", "HEAD"):
+            return Verdict(405, "there is nothing to be changed here")
+        if asked.is_metrics and asked.bearer:
+            return _GRANTED if self._is_token(asked.bearer) else Verdict(403, _NO_BEARER)
+        if asked.token and not asked.is_websocket and not asked.is_metrics:
+            return Verdict(302) if self._is_token(asked.token) else Verdict(403, _NO_TOKEN)
+        if self._is_token(asked.cookie):
+            return _GRANTED
+        return Verdict(403, _NO_BEARER if asked.is_metrics else _NO_TOKEN)
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode(errors="replace"), self._token)
+
+
+def bearer_of(authorization: str) -> str:
+    """What stands behind "Bearer" in a header.
+
+    >>> bearer_of("Bearer abc"), bearer_of("Basic abc")
+    ('abc', '')
+    """
+    scheme, _, value = authorization.partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def token_from(path: str | None) -> str:
+    """The token in a file, which is made with a new one if it is not there; a new one without a file.
+
+    Raises `ScalerError` when others than its owner may read the file, or it can't be read or made.
+    """
+    if path is None:
+        return secrets.token_urlsafe(_TOKEN_BYTES)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _read_token(Path(path))
+    except OSError as error:
+        raise ScalerError(f"cannot make the token file {path}: {error.strerror}") from None
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    with open(descriptor, "w") as file:
+        file.write(token + "\n")
+    return token
+
+
+def _read_token(path: Path) -> str:
+    try:
+        if path.stat().st_mode & 0o077:
+            raise ScalerError(f"others than you may read the token file {path}: chmod 600 {path}")
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ScalerError(f"cannot read the token file {path}: {error}") from None
+    if len(token) < 16 or not token.isprintable() or " " in token:
+        raise ScalerError(f"the token file {path} has no token of at least 16 characters: remove it, and one is made")
+    return token
+
+
+def _host(name: str, port: int, scheme: str) -> str:
+    """What browsers say as `Host`."""
+    shown = f"[{name}]" if ":" in name else name.lower()
+    return shown if port == {"http": 80, "https": 443}[scheme] else f"{shown}:{port}"
+
+
+def _origin(text: str) -> str:
+    """An origin as browsers write it. Raises `ScalerError`."""
+    parts = urlsplit(text.strip().lower())
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/") or parts.query:
+        raise ScalerError(f"{text!r} is no origin: write it as https://host or https://host:port")
+    return f"{parts.scheme}://{parts.netloc}"

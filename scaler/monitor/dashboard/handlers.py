@@ -1,0 +1,208 @@
+"""What answers requests: pages, the sockets of pages, metrics, and those that are refused. Bokeh's, made stricter."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import parse_qsl, urlencode
+
+import bokeh
+from bokeh.protocol.message import Message
+from bokeh.server.session import ServerSession
+from bokeh.server.tornado import BokehTornado
+from bokeh.server.views.doc_handler import DocHandler
+from bokeh.server.views.ws import WSHandler
+from tornado.httputil import HTTPServerRequest
+from tornado.web import RequestHandler, StaticFileHandler
+
+from scaler.monitor.access import Asked, Gate, Verdict, bearer_of
+from scaler.monitor.dashboard.live import LivePage
+from scaler.monitor.dashboard.page import POLICY, html, refusal
+from scaler.monitor.metrics import CONTENT_TYPE
+
+#: our scripts and styles
+ASSETS = Path(__file__).parent / "static"
+THEME_COOKIE = "scaler_ui_theme"
+#: open pages, at most: each costs work with each snapshot
+PAGES = 64
+#: messages that a browser has not taken, at most; it has lost its page then, and may open it again
+_BEHIND = 60
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def asked(request: HTTPServerRequest, gate: Gate, prefix: str) -> Asked:
+    """What a request says of itself."""
+    header = request.headers.get
+    cookie = request.cookies.get(gate.cookie_name)
+    tokens = [value for name, value in parse_qsl(request.query) if name == "token"]
+    return Asked(
+        request.method or "", request.host or "", header("Origin", "") or "", tokens[-1] if tokens else "",
+        cookie.value if cookie is not None else "", bearer_of(header("Authorization", "") or ""),
+        (header("Upgrade", "") or "").lower() == "websocket", request.path == f"{prefix}/metrics",
+    )  # fmt: skip
+
+
+class Answer(RequestHandler):
+    """What the gate answers by itself."""
+
+    def initialize(self, verdict: Verdict, gate: Gate, prefix: str) -> None:
+        """Which answer that is."""
+        self._verdict, self._gate, self._prefix = verdict, gate, prefix
+
+    def set_default_headers(self) -> None:
+        for name, value in _HEADERS.items():
+            self.set_header(name, value)
+
+    def prepare(self) -> None:
+        verdict, gate = self._verdict, self._gate
+        self.set_status(verdict.status)
+        if verdict.status != 302:
+            self.finish(refusal(verdict.reason))
+            return
+        query = parse_qsl(self.request.query, keep_blank_values=True)
+        token = next(value for name, value in reversed(query) if name == "token")
+        self.set_cookie(
+            gate.cookie_name, token, path=f"{self._prefix}/", httponly=True, samesite="Strict", secure=gate.is_secure
+        )
+        rest = urlencode([(name, value) for name, value in query if name != "token"])
+        # relative, so that it holds behind a proxy that takes a prefix away
+        last = self.request.path.rpartition("/")[2]
+        target = f"./{last}" + (f"?{rest}" if rest else "")
+        if self.request.headers.get("Sec-Fetch-Site") == "cross-site":
+            # a browser that follows a redirect from another site keeps a strict cookie to itself: this page is of ours
+            self.set_status(200)
+            self.set_header("Refresh", f"0; url={target}")
+            self.finish("<!DOCTYPE html><title>Scaler</title>\n")
+        else:
+            self.redirect(target, status=302)
+
+
+class PageHandler(DocHandler):
+    """A page: Bokeh's session under HTML of our own."""
+
+    def set_default_headers(self) -> None:
+        for name, value in _HEADERS.items():
+            self.set_header(name, value)
+
+    async def get(self, *args: Any, **kwargs: Any) -> None:
+        said = self.get_query_argument("theme", "")
+        known = self.get_cookie(THEME_COOKIE, "light") or "light"
+        if said in ("light", "dark"):
+            self.set_cookie(THEME_COOKIE, said, samesite="Strict", expires_days=365)
+        # sessions have names that nobody chose: an address can't lead into another's
+        arguments = {n: v for n, v in self.request.query_arguments.items() if not n.startswith("bokeh-")}
+        self.request.arguments = arguments | {"theme": [(said or known).encode()]}
+        self.request.headers.pop("Bokeh-Session-Id", None)
+        if sum(len(list(context.sessions)) for context in self._contexts()) >= PAGES:
+            self.set_status(503)
+            self.finish(refusal(f"{PAGES} pages are open already: close some"))
+            return
+        session = await cast(Awaitable[ServerSession], self.get_session())
+        live: LivePage = session.document.template_variables["live"]
+        roots = [(root.name or "", root.id) for root in session.document.roots]
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.write(html(live.page, live.view, roots, session.token, bokeh.__version__))
+
+    def _contexts(self) -> list[Any]:
+        return list(self.application.applications.values())
+
+
+class PageSocket(WSHandler):
+    """The socket of a page. What browsers change in their copy (ranges, sizes) stays there: pages are read-only."""
+
+    _behind = 0
+
+    def check_origin(self, origin: str) -> bool:
+        """The gate has looked at it before."""
+        return True
+
+    async def _handle(self, message: Message[Any]) -> Any:
+        if message.msgtype == "PATCH-DOC" and self.connection is not None:
+            return self.connection.ok(message)
+        if message.msgtype not in ("PULL-DOC-REQ", "SERVER-INFO-REQ", "OK", "ACK", "ERROR"):
+            self.close(1008, "pages are read-only")
+            return None
+        return await super()._handle(message)
+
+    async def send_message(self, message: Message[Any]) -> None:
+        if self._behind >= _BEHIND:
+            self.close(1013, "too slow")
+            return
+        self._behind += 1
+        try:
+            await super().send_message(message)
+        finally:
+            self._behind -= 1
+
+
+class MetricsHandler(RequestHandler):
+    """The cluster as Prometheus reads it."""
+
+    def initialize(self, text: Callable[[], str]) -> None:
+        """`text` is asked for with each request."""
+        self._text = text
+
+    def set_default_headers(self) -> None:
+        for name, value in _HEADERS.items():
+            self.set_header(name, value)
+
+    async def get(self) -> None:
+        self.set_header("Content-Type", CONTENT_TYPE)
+        self.finish(self._text())
+
+
+class Application(BokehTornado):
+    """Bokeh's application behind a gate that every request passes before it is known what it asks for."""
+
+    def __init__(self, pages: dict[str, Any], gate: Gate, prefix: str, metrics: Callable[[], str]) -> None:
+        self._gate = gate
+        self._path_prefix = "/" + prefix.strip("/") if prefix.strip("/") else ""
+        super().__init__(
+            pages,
+            prefix=prefix,
+            use_index=False,
+            # a page has its session's token in it: no header and no cookie has to be known from it
+            include_headers=[],
+            include_cookies=[],
+            extra_patterns=[
+                ("/metrics", MetricsHandler, {"text": metrics}),
+                ("/assets/(.*)", StaticFileHandler, {"path": os.fspath(ASSETS)}),
+            ],
+            check_unused_sessions_milliseconds=2_000,
+            unused_session_lifetime_milliseconds=5_000,
+            websocket_max_message_size_bytes=1 << 20,
+            websocket_compression_level=6,
+            websocket_compression_mem_level=5,
+            # sessions are those of pages that were answered, and no others
+            sign_sessions=True,
+            secret_key=secrets.token_bytes(32),
+            session_token_expiration=60,
+            log_function=lambda handler: None,
+        )
+
+    def find_handler(self, request: HTTPServerRequest, **kwargs: Any) -> Any:
+        """Who answers a request."""
+        verdict = self._gate.judge(asked(request, self._gate, self._path_prefix))
+        if verdict.status != 200:
+            return self._answer(request, verdict)
+        delegate = super().find_handler(request, **kwargs)
+        replaced: dict[Any, Any] = {DocHandler: PageHandler, WSHandler: PageSocket}
+        if delegate.handler_class in replaced:
+            delegate.handler_class = replaced[delegate.handler_class]
+        elif delegate.handler_class.__module__.startswith("bokeh.server.views") and "/static/" not in request.path:
+            return self._answer(request, Verdict(404, "there is no such page"))
+        return delegate
+
+    def _answer(self, request: HTTPServerRequest, verdict: Verdict) -> Any:
+        known = {"verdict": verdict, "gate": self._gate, "prefix": self._path_prefix}
+        return self.get_handler_delegate(request, Answer, known)

@@ -1,0 +1,135 @@
+"""What one open page is sent: the document that its browser has a copy of, and its changes.
+
+A document is changed at most once for each thing that was seen, and not before the last change is done; a browser that
+does not read any more loses its connection (`sockets`). Nothing that a browser says changes a document.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from bokeh.document import Document
+from bokeh.models import ColumnDataSource
+
+from scaler.monitor.dashboard import heat, plots
+from scaler.monitor.dashboard.content import headline, shown
+from scaler.monitor.dashboard.layout import View
+from scaler.monitor.dashboard.pages import Page
+from scaler.monitor.formats import inert, moment
+from scaler.monitor.history import POINTS, History
+from scaler.monitor.snapshot import Snapshot
+from scaler.monitor.totals import Totals
+from scaler.monitor.watcher import Seen
+
+
+class Sight:
+    """What the server knows at one moment: all pages show the same."""
+
+    def __init__(self) -> None:
+        self.seen: Seen | None = None
+        self.totals: Totals | None = None
+        self.history = History()
+        #: how many points the history ever had
+        self.points = 0
+
+
+class LivePage:
+    """One open page."""
+
+    def __init__(self, document: Document, page: Page, view: View, sight: Sight) -> None:
+        self._document = document
+        self.page = page
+        self.view = view
+        self._sight = sight
+        self._is_due = False
+        self._points = sight.points
+        self._series = plots.series_of(page.plots)
+        self._history = ColumnDataSource(self._past(), name="history")
+        self._status = ColumnDataSource(name="status")
+        self._tables = {card.name: ColumnDataSource(name=card.name) for card in (*page.cards, page.listing.card)}
+        self._grid: heat.Grid | None = None
+        self._heat = ColumnDataSource({"x": [], "y": [], "label": [], "agent": [], "value": []}, name="cells")
+        # the page loads itself again when it has lost its server
+        document.config.reconnect_session = document.config.notify_connection_status = False
+        document.theme = plots.theme(view.theme)
+        document.title = f"{page.title} · Scaler"
+        self.by = view.by if view.by in heat.FIGURES else "cpu"
+        with document.models.freeze():  # what belongs to the document is found once, not with each root
+            for name in page.plots:
+                document.add_root(plots.over_time(name, self._history, view.theme))
+            if page.heat:
+                document.add_root(plots.heat(self._heat, self.by))
+            for source in (self._status, *self._tables.values()):
+                document.add_root(source)
+            self._show()
+
+    def come(self) -> None:
+        """Something was seen: have it shown, unless that is about to happen."""
+        if not self._is_due:
+            self._is_due = True
+            self._document.add_next_tick_callback(self._show)
+
+    def _show(self) -> None:
+        self._is_due = False
+        seen = self._sight.seen
+        if seen is None:
+            self._set_status("waiting for the first snapshot", "", 0, 1)
+            return
+        snapshot, totals = seen.snapshot, self._sight.totals
+        if snapshot is None or totals is None or not seen.is_connected:
+            number = 0 if snapshot is None else snapshot.number
+            gone = f"no scheduler since {moment(seen.since, time.time())}: {inert(seen.reason)}"
+            if seen.is_connected:
+                gone = "waiting for the first snapshot"
+            self._set_status(gone, "" if snapshot is None else headline(snapshot), number, 1)
+            return
+        self._stream()
+        self._show_heat(snapshot)
+        now = shown(snapshot, totals, self.view, self.page.listing, *self.page.cards)
+        for name, cells in now.tables.items():
+            _set(self._tables[name], cells)
+        note = now.notes[self.page.listing.card.name]
+        self._set_status("", headline(snapshot), snapshot.number, now.parts, note)
+
+    def _set_status(self, banner: str, line: str, number: int, parts: int, note: str = "") -> None:
+        clock = moment(time.time(), time.time())
+        _set(self._status, {
+            "banner": [banner], "headline": [line], "number": [number], "parts": [parts], "note": [note],
+            "clock": [clock],
+        })  # fmt: skip
+
+    def _past(self) -> dict[str, list[float]]:
+        columns = self._sight.history.columns()
+        return {name: _local(columns[name]) if name == "time" else columns[name] for name in self._series}
+
+    def _stream(self) -> None:
+        """Send the points that came since the last time: one, mostly."""
+        new, self._points = self._sight.points - self._points, self._sight.points
+        if new:
+            self._history.stream({name: values[-new:] for name, values in self._past().items()}, POINTS)
+
+    def _show_heat(self, snapshot: Snapshot) -> None:
+        if not self.page.heat:
+            return
+        grid = heat.grid_of(snapshot)
+        values = heat.values_of(snapshot, self.by, grid.each)
+        if grid is not self._grid:
+            self._grid = grid
+            places = {"x": grid.x, "y": grid.y, "label": list(grid.labels), "agent": list(grid.agents)}
+            self._heat.data = places | {"value": values}
+        else:
+            self._heat.patch({"value": [(slice(0, len(values)), values)]})
+
+
+def _set(source: ColumnDataSource, cells: dict[str, list[Any]]) -> None:
+    """Replace what is in a source, if it is not the same."""
+    if source.data != cells:
+        source.data = cells
+
+
+def _local(times: list[float]) -> Any:
+    """Times as a clock on the wall shows them here: plots take what they get for universal time."""
+    offset = time.localtime().tm_gmtoff * 1000.0
+    return list(np.asarray(times) + offset) if times else []

@@ -1,0 +1,123 @@
+"""The process of the dashboard: one watcher, one loop (Bokeh's own Tornado), and a page for each browser.
+
+The watcher's thread hands over what it has seen; everything else happens in the loop. A snapshot is added up once,
+however many pages are open.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+
+from bokeh.application import Application as PageApplication
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.document import Document
+from bokeh.server.server import BaseServer
+from tornado.httpserver import HTTPServer
+from tornado.ioloop import IOLoop
+
+from scaler.config import DashboardConfig
+from scaler.monitor.access import Gate, token_from
+from scaler.monitor.dashboard.handlers import Application
+from scaler.monitor.dashboard.layout import View
+from scaler.monitor.dashboard.live import LivePage, Sight
+from scaler.monitor.dashboard.pages import PAGES, Page
+from scaler.monitor.listening import listener, names_of, tls_of
+from scaler.monitor.metrics import exposition
+from scaler.monitor.totals import totals_of
+from scaler.monitor.watcher import Seen, Watcher
+from scaler.transport import load_or_create
+
+#: begins to tell what is seen
+Watch = Callable[[DashboardConfig, Callable[[Seen], None]], AbstractContextManager[object]]
+
+
+class Board:
+    """What is seen, and the open pages that show it. Used in the loop alone."""
+
+    def __init__(self) -> None:
+        self.sight = Sight()
+        self._pages: dict[int, LivePage] = {}
+
+    def see(self, seen: Seen) -> None:
+        """The cluster, or that there is none."""
+        sight = self.sight
+        sight.seen = seen
+        if seen.is_connected and seen.snapshot is not None:
+            sight.totals = totals_of(seen.snapshot)
+            sight.history.add(seen.snapshot, sight.totals)
+            sight.points += 1
+        for page in self._pages.values():
+            page.come()
+
+    def metrics(self) -> str:
+        """What is seen, for Prometheus."""
+        seen = self.sight.seen
+        return exposition(seen if seen is not None else Seen(None, False, 0.0, ""))
+
+    def application(self, page: Page) -> PageApplication:
+        """Bokeh's application of one page."""
+
+        def open_page(document: Document) -> None:
+            context = document.session_context
+            request = getattr(context, "request", None)
+            arguments = request.arguments if request is not None else {}
+            live = LivePage(document, page, View.of(page.path, arguments), self.sight)
+            document.template_variables["live"] = live
+            self._pages[id(live)] = live
+
+            def close_page(_context: object) -> None:
+                self._pages.pop(id(live), None)
+                document.template_variables.pop("live", None)
+
+            document.on_session_destroyed(close_page)
+
+        return PageApplication(FunctionHandler(open_page))
+
+    def __len__(self) -> int:
+        """How many pages are open."""
+        return len(self._pages)
+
+
+def watched(config: DashboardConfig, on_change: Callable[[Seen], None]) -> AbstractContextManager[object]:
+    """A watcher of what the configuration says. Raises `ConnectionFailed`."""
+    security = load_or_create(config.key_file) if config.key_file is not None else None
+    return Watcher(config.monitor, config.interval, security=security, name="scaler_ui", on_change=on_change)
+
+
+def run(config: DashboardConfig, say: Callable[[str], None], watch: Watch = watched) -> int:
+    """Serve the dashboard until the process is told to end; the exit code. `say` is told the address, once it serves.
+
+    `watch` begins to tell what is seen. Raises `ScalerError` and its kinds in one line: no scheduler there, a port in
+    use, a certificate that is none.
+    """
+    logging.getLogger("bokeh").setLevel(logging.ERROR)
+    logging.getLogger("tornado").setLevel(logging.ERROR)
+    tls, token = tls_of(config), token_from(config.token_file)
+    listening = listener(config.host, config.port)
+    listening.setblocking(False)
+    port: int = listening.getsockname()[1]
+    gate = Gate(token, port, names_of(config.host), config.allow_origin, tls is not None)
+    loop, board = IOLoop.current(), Board()
+
+    def handed_over(seen: Seen) -> None:
+        loop.add_callback(board.see, seen)
+
+    pages = {f"/{page.path}": board.application(page) for page in PAGES}
+    application = Application(pages, gate, config.prefix, board.metrics)
+    with closing(listening), watch(config, handed_over):
+        http = HTTPServer(application, ssl_options=tls, max_body_size=1 << 16, max_header_size=1 << 15)
+        http.add_socket(listening)
+        server = BaseServer(loop, application, http)
+        server.start()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: loop.add_callback_from_signal(loop.stop))
+        scheme = "https" if tls is not None else "http"
+        path = "/" + (config.prefix.strip("/") + "/" if config.prefix.strip("/") else "")
+        shown = f"[{config.host}]" if ":" in config.host else config.host
+        say(f"{scheme}://{shown}:{port}{path}?token={token}")
+        loop.start()
+        server.stop()
+    return 0

@@ -1,0 +1,195 @@
+"""A cluster as Prometheus reads it: a snapshot as text, in base units, with labels whose number is bounded.
+
+Workers have no labels, nor have rows: what is shown grows with agents, at most `AGENTS`, with a few lines each, and has
+`FUNCTIONS` functions. What is beyond is together in "other", so that sums are right.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from scaler.monitor.snapshot import Snapshot
+from scaler.monitor.totals import Totals, totals_of
+from scaler.monitor.watcher import Seen
+from scaler.protocol.codes import AgentFlag
+
+#: functions that have their own name: those that take most time
+FUNCTIONS = 20
+#: hosts that have their own name: those with most rows
+AGENTS = 1000
+OTHER = "other"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass
+class Metric:
+    """One name with its lines."""
+
+    name: str
+    kind: str
+    help: str
+    #: values by labels
+    samples: list[tuple[dict[str, str], float]] = field(default_factory=list)
+
+    def text(self) -> str:
+        """As Prometheus reads it."""
+        lines = [f"# HELP {self.name} {self.help}", f"# TYPE {self.name} {self.kind}"]
+        lines += [f"{self.name}{_labels(labels)} {_number(value)}" for labels, value in self.samples]
+        return "\n".join(lines) + "\n"
+
+
+def exposition(seen: Seen) -> str:
+    """All that is known now, as text. Without a scheduler it says so and nothing else: old figures would mislead."""
+    metrics = [_one("scaler_up", "Whether there is a scheduler: 1 or 0.", int(seen.is_connected))]
+    if seen.is_connected and seen.snapshot is not None:
+        metrics += metrics_of(seen.snapshot, totals_of(seen.snapshot))
+    return "".join(metric.text() for metric in metrics)
+
+
+def metrics_of(snapshot: Snapshot, totals: Totals) -> list[Metric]:
+    """All metrics of a snapshot."""
+    return [*_scheduler(snapshot), *_rows(snapshot), *_workers(snapshot, totals), *_agents(snapshot, totals),
+            *_objects(snapshot), *_functions(snapshot)]  # fmt: skip
+
+
+def _scheduler(snapshot: Snapshot) -> Iterable[Metric]:
+    scheduler = snapshot.scheduler
+    version = {"version": scheduler.version}
+    yield Metric("scaler_scheduler_info", "gauge", "The scheduler's version; always 1.", [(version, 1)])
+    started = scheduler.time - scheduler.uptime
+    yield _one("scaler_scheduler_start_time_seconds", "When the scheduler started, in seconds since 1970.", started)
+    yield _one("scaler_scheduler_cpu_cores", "Processors in use by the scheduler.", scheduler.cpu / 1000)
+    yield _one("scaler_scheduler_memory_bytes", "Resident memory of the scheduler.", scheduler.memory)
+    yield _one("scaler_monitors", "Monitors that watch, this one among them.", scheduler.monitors)
+    yield _one("scaler_clients", "Clients that are connected.", len(snapshot.clients))
+    for name, counts in (("sent", snapshot.sent), ("received", snapshot.received)):
+        text = f"Messages that the scheduler has {name}."
+        yield _by("type", f"scaler_messages_{name}_total", text, counts, "counter")
+
+
+def _rows(snapshot: Snapshot) -> Iterable[Metric]:
+    rows = snapshot.rows
+    states = {
+        "waiting": rows.waiting,
+        "queued": rows.queued,
+        "handed": max(0, rows.at_agents - rows.running),
+        "running": rows.running,
+    }
+    text = "Rows (calls) that have not ended: they wait for values, are queued, are handed to agents, or run."
+    yield _by("state", "scaler_rows", text, states)
+    outcomes = {name: getattr(rows, name) for name in ("finished", "failed", "cancelled", "claimed")}
+    yield _by("outcome", "scaler_rows_ended_total", "Rows (calls) that have ended.", outcomes, "counter")
+
+
+def _workers(snapshot: Snapshot, totals: Totals) -> Iterable[Metric]:
+    yield _by("state", "scaler_workers", "Workers by what they do.", totals.states)
+    yield _one("scaler_workers_cpu_cores", "Processors in use by workers.", totals.cpu / 1000)
+    yield _one("scaler_workers_memory_bytes", "Resident memory of workers.", totals.memory)
+
+
+def _agents(snapshot: Snapshot, totals: Totals) -> Iterable[Metric]:
+    agents = snapshot.agents
+    full = sum(bool(flags & AgentFlag.FULL) for flags in agents.flags)
+    yield _one("scaler_agents", "Agents (hosts) that are connected.", len(agents))
+    yield _one("scaler_agents_full", "Agents that have no room for more objects and get no new work.", full)
+    yield _one("scaler_agents_free_slots", "Rows that could begin at once.", sum(agents.free))
+    silent = max(agents.silent, default=0) / 1000
+    yield _one(
+        "scaler_agents_silent_seconds", "Time since the last message of the agent that is silent longest.", silent
+    )
+    lag = max(agents.lags, default=0) / 1e6
+    yield _one("scaler_agents_lag_seconds", "Slowest answer of the scheduler to an agent's last heartbeat.", lag)
+    figures: dict[str, tuple[str, Iterable[float]]] = {
+        "cpu_cores": ("Processors in use by an agent and its workers.", [each.cpu / 1000 for each in totals.agents]),
+        "memory_bytes": ("Resident memory of an agent and its workers.", [each.memory for each in totals.agents]),
+        "stored_bytes": ("Objects in the store of an agent.", agents.stored),
+        "rows": ("Rows that an agent has.", agents.rows),
+    }
+    named = _largest(agents.names, agents.rows, AGENTS)
+    for name, (text, values) in figures.items():
+        yield _by("agent", f"scaler_agent_{name}", text, _summed(agents.names, values, named))
+
+
+def _objects(snapshot: Snapshot) -> Iterable[Metric]:
+    objects = snapshot.objects
+    yield _one("scaler_objects", "Objects that the scheduler knows.", objects.count)
+    yield _one("scaler_objects_stored_bytes", "Objects in all stores, in memory and on disk.", objects.stored)
+    yield _one("scaler_objects_spilled_bytes", "Objects in stores that are on disk.", objects.spilled)
+    text = "Bytes that have come from one host to another; falls when an agent leaves."
+    yield _one("scaler_objects_fetched_bytes", text, objects.fetched)
+
+
+def _functions(snapshot: Snapshot) -> Iterable[Metric]:
+    functions = snapshot.functions
+    names = [name if client else OTHER for name, client in zip(functions.names, functions.clients, strict=True)]
+    named = _largest(names, functions.total_us, FUNCTIONS)
+
+    def by_function(column: Iterable[float]) -> dict[str, float]:
+        return _summed(names, column, named)
+
+    yield _by(
+        "function", "scaler_function_seconds_total", "Time that rows of a function took together.",
+        {name: value / 1e6 for name, value in by_function(functions.total_us).items()}, "counter",
+    )  # fmt: skip
+    ended = Metric("scaler_function_rows_ended_total", "counter", "Rows of a function that have ended.")
+    for outcome, column in (("done", functions.done), ("failed", functions.failed), ("cancelled", functions.cancelled)):
+        ended.samples += [({"function": n, "outcome": outcome}, v) for n, v in by_function(column).items()]
+    yield ended
+    open_rows = Metric("scaler_function_rows", "gauge", "Rows of a function that no agent has, or that agents have.")
+    for state, column in (("waiting", functions.waiting), ("running", functions.running)):
+        open_rows.samples += [({"function": n, "state": state}, v) for n, v in by_function(column).items()]
+    yield open_rows
+    for name, words, column in (("median", "Half", functions.p50_us), ("p95", "95 of 100", functions.p95_us)):
+        longest: dict[str, float] = {}
+        for function, value in zip(names, column, strict=True):
+            if function in named:
+                longest[function] = max(longest.get(function, 0.0), value / 1e6)
+        text = f"{words} of the rows of a function took at most so long."
+        yield _by("function", f"scaler_function_{name}_duration_seconds", text, longest)
+
+
+def _largest(names: Iterable[str], weights: Iterable[float], most: int) -> frozenset[str]:
+    """The names that weigh most, at most so many."""
+    summed: defaultdict[str, float] = defaultdict(float)
+    for name, weight in zip(names, weights, strict=True):
+        summed[name] += weight
+    summed.pop(OTHER, None)
+    return frozenset(sorted(summed, key=lambda name: (-summed[name], name))[:most])
+
+
+def _summed(names: Iterable[str], values: Iterable[float], named: frozenset[str]) -> dict[str, float]:
+    """Values by name; those of names that are not among `named` together."""
+    summed: defaultdict[str, float] = defaultdict(float)
+    for name, value in zip(names, values, strict=True):
+        summed[name if name in named else OTHER] += value
+    return dict(summed)
+
+
+def _one(name: str, text: str, value: float) -> Metric:
+    return Metric(name, "gauge", text, [({}, value)])
+
+
+def _by(label: str, name: str, text: str, values: Mapping[str, float], kind: str = "gauge") -> Metric:
+    return Metric(name, kind, text, [({label: key}, value) for key, value in values.items()])
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(text: str) -> str:
+    r"""A name as the value of a label; it may be anything.
+
+    >>> print(_escaped('a"b\\c\nd'))
+    a\"b\\c\nd
+    """
+    clean = text.encode("utf-8", "replace").decode()
+    return clean.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else repr(float(value))

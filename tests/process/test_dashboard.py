@@ -1,0 +1,183 @@
+"""The dashboard's process under a real scheduler: who is let in, what is refused, and how it begins and ends."""
+
+import base64
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+from support import until
+
+from scaler.cli import metrics, ui
+from scaler.cli.command import call
+from scaler.config import DashboardConfig, settings
+
+
+class Dashboard:
+    """A running dashboard, as a browser or somebody else sees it."""
+
+    def __init__(self, running, url: str) -> None:
+        parts = urlsplit(url)
+        self.program, self.port, self.prefix = running, parts.port, parts.path.rstrip("/")
+        self.token = parts.query.removeprefix("token=")
+        self.cookie = f"scaler_ui_{self.port}={self.token}"
+
+    def ask(self, path: str = "/", *, method: str = "GET", cookie: bool = True, **headers: str):
+        """Status, headers and text of an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if cookie:
+            named["Cookie"] = self.cookie
+        try:
+            connection.request(method, self.prefix + path, headers=named)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        finally:
+            connection.close()
+
+    def upgrade(self, **headers: str) -> int:
+        """The status of an attempt to open a page's websocket."""
+        key = base64.b64encode(os.urandom(16)).decode()
+        page = self.ask("/clients")[2]
+        session = json.loads(page.partition('id="page">')[2].partition("</script>")[0])["token"]
+        wanted = {
+            "Host": f"127.0.0.1:{self.port}", "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": key,
+            "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": f"bokeh, {session}",
+            "Origin": f"http://127.0.0.1:{self.port}", "Cookie": self.cookie,
+        } | headers  # fmt: skip
+        lines = [f"{name}: {value}" for name, value in wanted.items() if value]
+        with socket.create_connection(("127.0.0.1", self.port), 30) as made:
+            made.sendall("\r\n".join([f"GET {self.prefix}/clients/ws HTTP/1.1", *lines, "", ""]).encode())
+            return int(made.recv(100).split()[1])
+
+
+@pytest.fixture
+def start(start_cluster, daemons):
+    """Starts a dashboard of a local cluster."""
+
+    def start(*options: str) -> Dashboard:
+        cluster = start_cluster(1)
+        running = daemons.run("scaler_ui", "ui", cluster.monitor_address, "--port", "0", *options)
+        return Dashboard(running, running.says(r"Dashboard: open (\S+)")[1])
+
+    return start
+
+
+def test_who_is_let_in(start):
+    dashboard = start()
+    # the token becomes a cookie, and leaves the address
+    status, headers, _ = dashboard.ask(f"/workers?token={dashboard.token}&find=a%20b", cookie=False)
+    assert (status, headers["Location"]) == (302, "./workers?find=a+b")
+    cookie = headers["Set-Cookie"]
+    assert cookie.startswith(dashboard.cookie + ";")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    status, headers, _ = dashboard.ask(f"/?token={dashboard.token}", cookie=False, Sec_Fetch_Site="cross-site")
+    assert (status, headers["Refresh"]) == (200, "0; url=./")
+    assert dashboard.ask("/?token=wrong", cookie=False)[0] == 403
+
+    paths = ("/", "/workers", "/assets/dashboard.js", "/static/js/bokeh.min.js", "/metrics", "/no/such/page")
+    for path in paths:
+        assert dashboard.ask(path, cookie=False)[0] == 403, path
+        assert dashboard.ask(path, Host="evil.com")[0] == 403, path
+        assert dashboard.ask(path, Host=f"localhost.evil.com:{dashboard.port}")[0] == 403, path
+        assert dashboard.ask(path, Origin="http://evil.com")[0] == 403, path
+        assert dashboard.ask(path, method="POST")[0] == 405, path
+    for path in paths[:-1]:
+        assert dashboard.ask(path)[0] == 200, path
+    for path in ("/no/such/page", "/autoload.js", "/metadata", "/assets/../server.py", "/static/js/../../../x.py"):
+        assert dashboard.ask(path)[0] in (403, 404), path
+    assert dashboard.ask("/metrics", cookie=False, Authorization=f"Bearer {dashboard.token}")[0] == 200
+
+    assert dashboard.upgrade() == 101
+    assert dashboard.upgrade(Cookie="") == 403
+    assert dashboard.upgrade(Origin="") == 403
+    assert dashboard.upgrade(Origin="http://evil.com") == 403
+    assert dashboard.upgrade(Origin=f"http://localhost.evil.com:{dashboard.port}") == 403
+    assert dashboard.upgrade(Host="evil.com") == 403
+
+    status, headers, page = dashboard.ask("/")
+    assert "script-src 'self';" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert dashboard.token not in page
+    session = json.loads(page.partition('id="page">')[2].partition("</script>")[0])["token"]
+    said = base64.urlsafe_b64decode(session.partition(".")[0] + "===").decode(errors="replace")
+    assert dashboard.token not in said  # an HttpOnly cookie is not to be read from the page's session
+
+    dashboard.program.signal(signal.SIGTERM)
+    assert dashboard.program.ends(10) == 0
+
+
+def test_a_page_under_a_prefix_and_a_proxys_origin(start, tmp_path):
+    file = tmp_path / "token"
+    dashboard = start(
+        "--prefix", "/user/me/proxy/", "--allow-origin", "https://hub.example.org", "--token-file", str(file)
+    )
+    assert dashboard.prefix == "/user/me/proxy"
+    assert dashboard.token == file.read_text().strip()
+    assert dashboard.ask("/functions", Host="hub.example.org", Origin="https://hub.example.org")[0] == 200
+    assert dashboard.ask("/functions", Host="hub.example.org", Origin="https://other.example.org")[0] == 403
+    status, headers, _ = dashboard.ask(f"/?token={dashboard.token}", cookie=False)
+    assert (status, headers["Location"]) == (302, "./")
+    assert "Path=/user/me/proxy/" in headers["Set-Cookie"]
+    assert dashboard.upgrade(Host="hub.example.org", Origin="https://hub.example.org") == 101
+    metrics = until(lambda: (text := dashboard.ask("/metrics")[2]) and "scaler_workers{" in text and text)
+    assert re.search(r'^scaler_workers\{state="\w+"\} 1$', metrics, re.MULTILINE)
+
+
+def test_each_way_not_to_begin_is_one_line(start_cluster, tmp_path, capsys, monkeypatch):
+    monitor = start_cluster(1).monitor_address
+
+    def complaint(command, *arguments: str) -> str:
+        assert call(command, "scaler_ui", arguments) in (1, 2)
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.count("\n") == 1
+        return err
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert f"port {port} (Address already in use): choose another" in complaint(ui.command, monitor, "--port", port)
+    free = (monitor, "--port", "0")
+    assert "--certificate and --key for TLS, or say --insecure" in complaint(ui.command, *free, "--host", "0.0.0.0")
+    assert "cannot use the certificate" in complaint(ui.command, *free, "--certificate", str(tmp_path / "none.pem"))
+    assert "is no origin" in complaint(ui.command, *free, "--allow-origin", "hub")
+    for command in (ui.command, metrics.command):
+        assert "no scheduler is there" in complaint(command, f"ipc://{tmp_path}/nothing", "--port", "0")
+        assert "is no address" in complaint(command, "nonsense", "--port", "0")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert complaint(ui.command, *free) == "scaler_ui: the dashboard needs Bokeh: pip install scaler[dashboard]\n"
+    assert call(metrics.command, "scaler metrics", [monitor]) == 0
+    assert "scaler_up 1\n" in capsys.readouterr().out
+
+
+def test_metrics_are_served_alone(daemons, start_cluster):
+    running = daemons.run("scaler", "main", "metrics", start_cluster(1).monitor_address, "--port", "0")
+    found = running.says(r"Metrics: at (\S+), with the bearer token (\S+)")
+    url, token = urlsplit(found[1]), found[2]
+
+    def ask(path: str, **headers: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(url.hostname, url.port, timeout=30)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
+
+    good = {"Authorization": f"Bearer {token}"}
+    assert "scaler_up" in ask("/metrics", **good)[1]
+    assert ask("/metrics")[0] == 403
+    assert ask("/metrics", Authorization="Bearer wrong")[0] == 403
+    assert ask("/metrics", Host="evil.com", **good)[0] == 403
+    assert ask("/metrics", Origin="http://evil.com", **good)[0] == 403
+    assert ask("/other", **good)[0] == 404
+    running.signal(signal.SIGTERM)
+    assert running.ends(10) == 0
+
+
+def test_no_option_takes_the_keys_variable():
+    assert "SCALER_KEY" not in {setting.env_name for setting in settings(DashboardConfig)}

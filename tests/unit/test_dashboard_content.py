@@ -1,0 +1,148 @@
+"""What the dashboard's pages have: the terminal's cells, links to each other, and pictures of all workers."""
+
+import json
+from dataclasses import replace
+from html.parser import HTMLParser
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import pytest
+
+from scaler.monitor import tables
+from scaler.monitor.blocks import blocks
+from scaler.monitor.dashboard import content, heat, plots
+from scaler.monitor.dashboard.layout import PART_ROWS, View
+from scaler.monitor.dashboard.page import html
+from scaler.monitor.dashboard.pages import BY_PATH, PAGES
+from scaler.monitor.history import SERIES
+from scaler.monitor.synthetic import SyntheticCluster
+from scaler.monitor.totals import totals_of
+
+HOSTILE = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def snapshot():
+    return SyntheticCluster(5, 16).snapshot()
+
+
+def shown(snapshot, page, **view):
+    return content.shown(snapshot, totals_of(snapshot), View(page.path, **view), page.listing, *page.cards)
+
+
+def written(cells: dict, table: tables.Table) -> list[tuple[str, ...]]:
+    """The cells that the terminal has, too."""
+    return list(zip(*[cells[column.name] for column in table.columns], strict=True))
+
+
+def test_the_first_page_is_the_terminals_screen_cell_for_cell(snapshot):
+    now = shown(snapshot, BY_PATH[""], part=2)
+    order = tables.WORKERS.sorted(snapshot)
+    assert written(now.tables["workers"], tables.WORKERS) == tables.WORKERS.rows(snapshot, order[PART_ROWS:])
+    for block in blocks(snapshot):
+        cells = now.tables[block.title]
+        assert tuple(zip(cells["name"], cells["value"], strict=True)) == block.lines
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path or "overview")
+def test_each_listing_is_sorted_filtered_and_parted_as_its_address_says(snapshot, page):
+    table = page.listing.table
+    column = table.columns[-1].name
+    rows = table.sorted(snapshot, column, upwards=True)
+    now = shown(snapshot, page, sort=column, is_upwards=True)
+    assert written(now.tables[table.name], table) == table.rows(snapshot, rows[:PART_ROWS])
+    assert now.parts == -(-len(rows) // PART_ROWS)
+    assert shown(snapshot, page, sort="no such column", part=99).parts == now.parts
+    nothing = shown(snapshot, page, find="no row has this")
+    assert written(nothing.tables[table.name], table) == []
+    for card in page.cards:
+        assert set(now.tables[card.name]) == {"name", "value"}
+
+
+def test_links_lead_to_pages_that_have_what_they_promise(snapshot):
+    for page in PAGES:
+        for name, cells in shown(snapshot, page).tables.items():
+            for link in {link for key in cells if key.endswith("_link") for link in cells[key] if link}:
+                parts = urlsplit(link)
+                assert parts.scheme == parts.netloc == ""
+                view = View.of(parts.path, {k: [v.encode() for v in vs] for k, vs in parse_qs(parts.query).items()})
+                there = shown(snapshot, BY_PATH[parts.path], find=view.find, client=view.client)
+                found = any(there.tables[BY_PATH[parts.path].listing.card.name].values())
+                assert found or name == "functions", (name, link)  # what was just at work may not be any more
+    of_one = shown(snapshot, BY_PATH["functions"], client=2).tables["functions"]
+    assert set(of_one["client"]) == {"2"}
+
+
+def test_a_bar_adds_up(snapshot):
+    for path in ("functions", "clients"):
+        for bar in shown(snapshot, BY_PATH[path]).tables[path]["progress"]:
+            assert sum(float(part.partition(":")[2]) for part in bar.split(",")) == pytest.approx(100, abs=0.1)
+    assert content.bar(done=0) == ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path or "overview")
+@pytest.mark.parametrize("view", [{}, {"find": HOSTILE, "sort": HOSTILE, "by": HOSTILE, "theme": "dark"}])
+def test_a_page_runs_no_scripts_but_the_servers_own(page, view):
+    scripts: list[str | None] = []
+
+    class Reader(HTMLParser):
+        def handle_starttag(self, tag, attributes):
+            known = dict(attributes)
+            assert not any(name.startswith("on") for name in known), known
+            for name in ("href", "src", "action"):
+                assert not urlsplit(known.get(name) or "").netloc
+                assert urlsplit(known.get(name) or "").scheme in ("", "data")
+            if tag == "script" and known.get("type") != "application/json":
+                scripts.append(known.get("src"))
+            assert tag not in ("img", "iframe", "object", "style")
+
+    text = html(page, View(page.path, **view), [(f"plot_{name}", "p1") for name in page.plots], "</script>", "1")
+    Reader().feed(text)
+    assert scripts == ["static/js/bokeh.min.js?v=1", "assets/dashboard.js?v=1"]
+    data = text.partition('id="page">')[2].partition("</script>")[0]
+    assert json.loads(data)["token"] == "</script>"
+
+
+def test_a_wrong_query_is_not_said():
+    query = {"part": [b"-3"], "client": [b"9" * 50], "theme": [b"<b>"], "sort": [b"\xff" * 500], "up": [b"maybe"]}
+    view = View.of("workers", query)
+    assert (view.part, view.client, view.theme, view.is_upwards) == (1, 0, "light", False)
+    assert len(view.sort) <= 100
+
+
+def test_every_worker_is_in_one_cell_of_the_picture():
+    for agents, workers in ((0, 0), (1, 1), (3, 5), (1000, 64)):
+        snapshot = SyntheticCluster(agents, workers).snapshot() if agents else empty()
+        grid = heat.grid_of(snapshot)
+        cells = len(grid.labels)
+        assert cells <= heat.CELLS
+        assert cells == -(-agents * workers // grid.each)
+        assert len({(x, y) for x, y in zip(grid.x.tolist(), grid.y.tolist(), strict=True)}) == cells
+        assert heat.grid_of(snapshot) is grid
+        values = heat.values_of(snapshot, "cpu", grid.each)
+        assert len(values) == cells
+        if cells:
+            assert values[0] == pytest.approx(np.mean(snapshot.workers.cpus[: grid.each]) / 10, rel=1e-5)
+        for by in heat.FIGURES:
+            assert len(heat.values_of(snapshot, by, grid.each)) == cells
+
+
+def empty():
+    """A cluster without agents."""
+    snapshot = SyntheticCluster(1, 1).snapshot()
+    view = replace(snapshot.view, agents=type(snapshot.agents)(), worker_names=())
+    return replace(snapshot, view=view, workers=type(snapshot.workers)())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path or "overview")
+def test_a_cluster_of_nothing_has_pages_too(page):
+    now = shown(empty(), page)
+    assert now.parts == 1
+
+
+def test_every_plot_has_a_title_a_unit_and_what_it_needs():
+    for name, plot in plots.PLOTS.items():
+        assert plot.title
+        assert plot.unit, name
+        assert {series for series, _ in plot.series} <= set(SERIES)
+    assert {name for page in PAGES for name in page.plots} == set(plots.PLOTS)

@@ -1,0 +1,123 @@
+"""What Prometheus is told of a cluster, and what is made from it in docs/monitoring."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from math import isnan
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scaler.monitor import Seen, Snapshot
+from scaler.monitor.history import History
+from scaler.monitor.metrics import AGENTS, FUNCTIONS, OTHER, exposition, metrics_of
+from scaler.monitor.synthetic import SyntheticCluster
+from scaler.monitor.totals import totals_of
+
+MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
+LINE = re.compile(r'([a-z_0-9]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
+
+
+def text_of(snapshot: Snapshot) -> str:
+    return exposition(Seen(snapshot, True, 0.0, ""))
+
+
+def values(text: str) -> dict[str, float]:
+    """Samples by name and labels; fails on a line that is none."""
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            match = LINE.fullmatch(line)
+            assert match, line
+            found[line.rpartition(" ")[0]] = float(match[3])
+    return found
+
+
+def promtool(*arguments: str, text: str = "") -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("needs promtool (Debian's package prometheus)")
+    done = subprocess.run(["promtool", *arguments], input=text, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+def test_sums_are_those_of_the_snapshot():
+    snapshot = SyntheticCluster(3, 4).snapshot()
+    found = values(text_of(snapshot))
+    rows = snapshot.rows
+    assert found["scaler_up"] == 1
+    assert found['scaler_rows{state="running"}'] == rows.running
+    states = ("waiting", "queued", "handed", "running")
+    assert sum(found[f'scaler_rows{{state="{state}"}}'] for state in states) == (
+        rows.waiting + rows.queued + rows.at_agents
+    )
+    assert found['scaler_rows_ended_total{outcome="failed"}'] == rows.failed
+    assert found["scaler_workers_memory_bytes"] == sum(snapshot.workers.memory)
+    assert sum(value for name, value in found.items() if name.startswith("scaler_workers{")) == 12
+    stored = sum(value for name, value in found.items() if name.startswith("scaler_agent_stored_bytes"))
+    assert stored == sum(snapshot.agents.stored) == found["scaler_objects_stored_bytes"]
+    seconds = sum(value for name, value in found.items() if name.startswith("scaler_function_seconds_total"))
+    assert seconds == pytest.approx(sum(snapshot.functions.total_us) / 1e6)
+
+
+def test_labels_are_bounded_however_many_agents_and_functions_there_are():
+    snapshot = SyntheticCluster(AGENTS + 7, 2, functions=FUNCTIONS + 9).snapshot()
+    metrics = {metric.name: metric for metric in metrics_of(snapshot, totals_of(snapshot))}
+    agents = {labels["agent"] for labels, _ in metrics["scaler_agent_rows"].samples}
+    assert len(agents) == AGENTS + 1
+    assert OTHER in agents
+    assert sum(value for _, value in metrics["scaler_agent_rows"].samples) == sum(snapshot.agents.rows)
+    taken = metrics["scaler_function_seconds_total"].samples
+    assert len(taken) == FUNCTIONS + 1
+    shortest = min(value for labels, value in taken if labels["function"] != OTHER)
+    times = sorted(snapshot.functions.total_us, reverse=True)
+    assert shortest == times[FUNCTIONS - 1] / 1e6
+    assert sum(len(metric.samples) for metric in metrics.values()) <= 5000
+
+
+def test_a_name_can_be_anything():
+    snapshot = SyntheticCluster(1, 2, functions=2).snapshot()
+    names = ('a"} 1\nscaler_up 0\n# "\\', "<script>\udcff\x00")
+    view = replace(snapshot.view, functions=replace(snapshot.functions, names=names))
+    text = text_of(replace(snapshot, view=view))
+    assert values(text)["scaler_up"] == 1
+    text.encode()
+    promtool("check", "metrics", text=text)
+
+
+def test_without_a_scheduler_there_are_no_old_figures():
+    snapshot = SyntheticCluster(1, 1).snapshot()
+    assert values(exposition(Seen(snapshot, False, 0.0, "gone"))) == {"scaler_up": 0}
+    assert values(exposition(Seen(None, True, 0.0, ""))) == {"scaler_up": 1}
+
+
+def test_promtool_finds_nothing_to_say():
+    promtool("check", "metrics", text=text_of(SyntheticCluster(20, 4).snapshot()))
+    promtool("check", "rules", str(MONITORING / "alerts.yml"))
+
+
+def test_each_name_in_the_dashboard_and_the_rules_exists():
+    snapshot = SyntheticCluster(2, 2).snapshot()
+    known = {"scaler_up", *(metric.name for metric in metrics_of(snapshot, totals_of(snapshot)))}
+    board = json.loads((MONITORING / "grafana.json").read_text())
+    expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    assert len(expressions) >= 10
+    (group,) = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"]
+    expressions += [rule["expr"] for rule in group["rules"]]
+    assert set(re.findall(r"\bscaler_\w+", " ".join(expressions))) - known == set()
+
+
+def test_rates_are_made_within_one_scheduler_and_history_is_bounded():
+    cluster, history = SyntheticCluster(2, 2), History(points=3)
+    first, second = cluster.snapshot(), cluster.snapshot()
+    assert isnan(history.add(first, totals_of(first))["finished"])
+    point = history.add(second, totals_of(second))
+    assert point["finished"] == second.rows.finished - first.rows.finished
+    other = replace(first, view=replace(first.view, scheduler=replace(first.scheduler, epoch=99)))
+    assert isnan(history.add(other, totals_of(other))["finished"])  # nothing to compare with
+    for _ in range(9):
+        snapshot = cluster.snapshot()
+        history.add(snapshot, totals_of(snapshot))
+    assert {len(values) for values in history.columns().values()} == {3}
