@@ -1,0 +1,97 @@
+"""The dashboard in a real Chromium, under a real cluster."""
+
+import signal
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from support import until
+from support.browser import browser, complaints, shows, why_not
+
+from scaler.monitor import Watcher, tables
+from scaler.monitor.blocks import blocks
+
+pytestmark = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+#: of each table: what the browser shows, and what its copy of the server's document has; and the snapshot's number
+CELLS = """
+const live = Bokeh.documents.at(-1), found = {number: Number(document.documentElement.dataset.number)};
+for (const table of document.querySelectorAll("table[data-source]")) {
+  const source = live.get_model_by_name(table.dataset.source);
+  const columns = JSON.parse(table.dataset.columns).filter(([, kind]) => kind !== "bar").map(([key]) => key);
+  const known = Array.from(source.get_column(columns[0]) ?? []).map(
+    (_, at) => columns.map((key) => source.get_column(key)[at]));
+  const shown = Array.from(table.tBodies[0].rows).filter((row) => !row.querySelector(".empty")).map(
+    (row) => columns.map((key, at) => table.classList.contains("long")
+      ? row.querySelector(`td[data-key="${key}"]`).textContent : row.cells[at].textContent));
+  found[table.dataset.source] = {known, shown};
+}
+return found;
+"""
+
+
+def hold(path):
+    """Run until a file is there."""
+    while not Path(path).exists():
+        time.sleep(0.01)
+    return path
+
+
+def texts(driver, selector: str) -> str:
+    return driver.execute_script("return document.querySelector(arguments[0]).textContent", selector)
+
+
+def test_a_page_shows_the_terminals_cells_and_outlives_the_scheduler(daemons, tmp_path):
+    options = ("--heartbeat-interval", "0.2", "--client-timeout", "20", "--agent-timeout", "20")
+    daemons.start_scheduler(*options)
+    daemons.start_agent(2)
+    monitor = daemons.scheduler.says(r"monitor address is (ipc://\S+)")[1]
+    running = daemons.run("scaler_ui", "ui", monitor, "--port", "0", "--interval", "0.5")
+    url = running.says(r"Dashboard: open (\S+)")[1]
+    go = str(tmp_path / "go")
+    hold.__qualname__ = hold.__name__ = HOSTILE
+    futures = [daemons.client().submit(hold, go) for _ in range(3)]
+    seen = {}
+    with (
+        Watcher(monitor, 0.5, on_change=lambda now: seen.update({now.snapshot and now.snapshot.number: now.snapshot})),
+        browser(tmp_path) as driver,
+    ):
+        driver.get(url)
+        shows(driver)
+        assert urlsplit(driver.current_url).query == ""  # the token has left the address
+
+        def same():
+            found = driver.execute_script(CELLS)
+            return (
+                found
+                if found["number"] in seen and any(HOSTILE in row[-1] for row in found["workers"]["shown"])
+                else None
+            )
+
+        found = until(same, "a snapshot that both have seen", 40.0)
+        snapshot = seen[found.pop("number")]
+        order = tables.WORKERS.sorted(snapshot)
+        assert [tuple(row) for row in found["workers"]["shown"]] == tables.WORKERS.rows(snapshot, order)
+        for block in blocks(snapshot):
+            assert tuple(map(tuple, found[block.title]["shown"])) == block.lines
+        for name, cells in found.items():
+            assert cells["shown"] == cells["known"], name
+        assert driver.title == "Overview · Scaler"  # and nobody's code has changed it
+        assert driver.execute_script("return document.querySelectorAll('main img, main script').length") == 0
+
+        driver.execute_script("document.querySelector('td[data-key=function] a').click()")
+        until(lambda: driver.current_url.partition("?")[0].endswith("/functions"), "the link to be followed")
+        shows(driver)
+        assert driver.execute_script(CELLS)["functions"]["shown"][0][0].endswith(HOSTILE)
+
+        daemons.scheduler.signal(signal.SIGKILL)
+        until(lambda: texts(driver, "#banner").startswith("no scheduler since "), "the banner", 40.0)
+        daemons.start_scheduler(*options)
+        until(lambda: texts(driver, "#banner") == "", "the banner to go", 40.0)
+        Path(go).touch()
+        assert [future.result(60) for future in futures] == [go] * 3
+        number = shows(driver)
+        until(lambda: shows(driver) != number, "snapshots of the new scheduler", 40.0)
+        assert complaints(driver) == []

@@ -1,0 +1,59 @@
+"""A real browser, driven by selenium: Chromium without a window, which knows nothing but what it is sent to."""
+
+import contextlib
+import functools
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from support.waiting import until
+
+_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+    "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
+)  # fmt: skip
+#: what a page has come to: its number of the snapshot, once all of it is bound to its data
+_NUMBER = "const r = document.documentElement; return r.classList.contains('ready') ? Number(r.dataset.number) : 0"
+
+
+@functools.cache
+def why_not() -> str | None:
+    """Return why there is no browser here; None if there is."""
+    missing = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    if missing:
+        return f"needs {' and '.join(missing)} (Debian: apt-get install chromium chromium-driver; make test-browser)"
+    return None if importlib.util.find_spec("selenium") is not None else "needs selenium (pip install scaler[test])"
+
+
+@contextlib.contextmanager
+def browser(directory: Path, width: int = 1280, height: int = 800) -> Iterator[Any]:
+    """Give a driver of a browser whose traces are in this directory."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for flag in (*_FLAGS, f"--user-data-dir={directory / 'profile'}", f"--window-size={width},{height}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = Service(shutil.which("chromedriver"), env=os.environ | {"TMPDIR": str(directory)})
+    driver = webdriver.Chrome(options=options, service=service)
+    try:
+        sizes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sizes)
+        yield driver
+    finally:
+        driver.quit()
+
+
+def shows(driver: Any) -> int:
+    """The number of the snapshot that the page shows; waits for one."""
+    return until(lambda: driver.execute_script(_NUMBER), "the page to show a snapshot", 40.0)
+
+
+def complaints(driver: Any) -> list[str]:
+    """What the browser's console has, but for what says that all is well."""
+    return [line["message"] for line in driver.get_log("browser") if line["level"] not in ("INFO", "DEBUG")]
