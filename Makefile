@@ -7,10 +7,10 @@ COMPAT := $(VENV)/.compat
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench sim mutants compat compat-all clean
+.PHONY: help demo test test-browser check format bench sim mutants compat compat-all clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 	@echo "PYTHON=/path/to/python makes the environment from another Python (3.11 or newer)."
 
 demo: $(READY) ## run unchanged dask code on dask's threads and on Scaler
@@ -18,6 +18,10 @@ demo: $(READY) ## run unchanged dask code on dask's threads and on Scaler
 
 test: $(READY) ## run the tests; PYTEST_ARGS adds arguments
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+test-browser: $(READY) ## install Chromium (Debian, as root) if it is missing, and run the tests in it
+	@command -v chromium chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
+	$(BIN)/python -m pytest -rs $(PYTEST_ARGS) tests/process/test_browser.py
 
 check: $(READY) ## lint, formatting, types and the import contract
 	$(BIN)/ruff check .

@@ -394,9 +394,14 @@ class Client:
         return cluster_info.scheduler_info(self.engine)
 
     @property
-    def dashboard_link(self) -> None:
-        """None: there is no dashboard."""
-        return None
+    def dashboard_link(self) -> str | None:
+        """What to open in a browser, as `scaler.Client.dashboard_link` says; None if there is no dashboard."""
+        return self.engine.dashboard_link if self._connection.is_open else None
+
+    def _repr_html_(self) -> str:
+        if not self._connection.is_open:
+            return f"<table><caption>Client</caption><tr><th>state</th><td>{self._status}</td></tr></table>"
+        return self.engine._repr_html_()
 
     def get_versions(self, check: bool = False, packages: Sequence[str] = ()) -> Any:
         """Versions of Python and packages here and in each worker. Blocks, or is awaited.

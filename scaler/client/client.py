@@ -14,7 +14,7 @@ from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
 from scaler.client.submitting.map_sending import argument_rows
 from scaler.client.surroundings import Cluster, target_of
-from scaler.common import advance
+from scaler.common import advance, dashboards
 from scaler.compatibility.client_arguments import (
     IN_ORDER,
     ClientArguments,
@@ -306,8 +306,17 @@ class Client:
         else:
             self.disconnect()
 
+    @property
+    def dashboard_link(self) -> str | None:
+        """What to open in a browser, if this program has started the cluster with `dashboard=True`, or
+        SCALER_DASHBOARD_LINK says it; None else. Does not block."""
+        return dashboards.link_of(self.address)
+
     def __repr__(self) -> str:
         return repr(self._parts.owner)
+
+    def _repr_html_(self) -> str:
+        return dashboards.as_html("Client", {"scheduler": self.address}, self.dashboard_link)
 
     def __reduce__(self) -> Any:
         return _in_task, (self.address, self._parts.serializer, dataclasses.astuple(self._options))

@@ -252,6 +252,13 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         self.owner.cancel([self], force)
         return self.cancelled()
 
+    def _repr_html_(self) -> str:
+        from scaler.common.dashboards import as_html
+
+        error = self._exception if self._state is FINISHED else None
+        state = "failed" if error is not None else self._state.lower().replace("_", " ")
+        return as_html("Future", {"state": state} | ({"error": type(error).__name__} if error is not None else {}))
+
     def profiling_info(self) -> ProfilingInfo:
         """What a task submitted with `profiling=True` took, also one that raised, and in callbacks.
 

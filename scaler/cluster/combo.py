@@ -18,7 +18,7 @@ import weakref
 
 from scaler import defaults
 from scaler.cluster.spawning import spawn
-from scaler.common import advance, at_exit
+from scaler.common import advance, at_exit, dashboards
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
 
 TYPE_CHECKING = False  # as in `scaler`
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any, Unpack
 
+    from scaler.cluster.dashboard import LocalDashboard
     from scaler.compatibility.cluster_arguments import ClusterArguments
     from scaler.transport import Security
 
@@ -44,7 +45,8 @@ class SchedulerClusterCombo:
     Without an address it takes a free port of the loopback interface; `address` then says which. `protected=False` lets
     clients shut it down, `capabilities` are names that tasks may ask for; these and all other options are those of the
     programs `scaler_scheduler` and `scaler_cluster`, with their defaults, but for the log, which is quieter, and
-    `warm_modules`: by default those that the program has loaded and its tasks are likely to need.
+    `warm_modules`: by default those that the program has loaded and its tasks are likely to need. With `dashboard`
+    there is one, in a process of its own: `dashboard_link` is what to open in a browser (needs `scaler[dashboard]`).
 
     The arguments of the original are taken, too: `scaler.compatibility` says what they mean here.
 
@@ -57,6 +59,8 @@ class SchedulerClusterCombo:
     ...     client.submit(pow, 2, 3).result()
     8
     """
+
+    _dashboard: LocalDashboard | None = None
 
     __signature__ = WithOriginals("scaler.compatibility.cluster_arguments", "ClusterArguments")
 
@@ -82,6 +86,7 @@ class SchedulerClusterCombo:
         spill_directory: str | None = None,
         max_tasks_per_worker: int | None = None,
         preload: str | None = None,
+        dashboard: bool = False,
         **originals: Unpack[ClusterArguments],
     ) -> None:
         if isinstance(address, int):
@@ -133,6 +138,18 @@ class SchedulerClusterCombo:
                     raise
                 begun = None  # it has ended meanwhile: a new one will do
         _running.add(self)
+        if dashboard:
+            try:
+                self._open_dashboard()
+            except BaseException:
+                self.shutdown()
+                raise
+
+    def _open_dashboard(self) -> None:
+        from scaler.cluster.dashboard import LocalDashboard
+
+        self._dashboard = LocalDashboard(self.monitor_address)
+        dashboards.tell(self.address, self._dashboard.link)
 
     def _start(
         self,
@@ -202,6 +219,11 @@ class SchedulerClusterCombo:
         return self.address
 
     @property
+    def dashboard_link(self) -> str | None:
+        """What to open in a browser, with the token that opens it; None if this cluster has no dashboard."""
+        return dashboards.link_of(self.address)
+
+    @property
     def pid(self) -> int:
         """Of the process that runs scheduler and agent."""
         return self._process.pid
@@ -213,6 +235,9 @@ class SchedulerClusterCombo:
         with self._lock:
             if self._process.returncode is not None:
                 return
+            if self._dashboard is not None:
+                dashboards.forget(self.address)
+                self._dashboard.close()
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
@@ -233,8 +258,15 @@ class SchedulerClusterCombo:
             self.shutdown()
 
     def __repr__(self) -> str:
-        state = "running" if self._process.poll() is None else "ended"
-        return f"<SchedulerClusterCombo {self.address}, {self.n_workers} workers, {state}>"
+        return f"<SchedulerClusterCombo {self.address}, {self.n_workers} workers, {self._state}>"
+
+    def _repr_html_(self) -> str:
+        rows = {"address": self.address, "workers": self.n_workers, "state": self._state}
+        return dashboards.as_html("SchedulerClusterCombo", rows, self.dashboard_link)
+
+    @property
+    def _state(self) -> str:
+        return "running" if self._process.poll() is None else "ended"
 
 
 def _begun_in_advance() -> tuple[socket.socket, subprocess.Popen[bytes]] | None:

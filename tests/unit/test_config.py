@@ -290,6 +290,6 @@ def test_a_local_cluster_has_the_defaults_of_the_programs():
     defaults = {
         setting.name: setting.default for config in (AgentConfig, SchedulerConfig) for setting in settings(config)
     }
-    own = {"address": None, "n_workers": None, "log_level": "WARNING", "warm_modules": None}
+    own = {"address": None, "n_workers": None, "log_level": "WARNING", "warm_modules": None, "dashboard": False}
     for name, parameter in parameters.items():
         assert parameter.default == own.get(name, defaults.get(name)), name

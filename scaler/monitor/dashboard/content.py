@@ -165,8 +165,12 @@ def worker_states(totals: Totals) -> Cells:
 def headline(snapshot: Snapshot) -> str:
     """Which cluster this is."""
     scheduler = snapshot.scheduler
-    workers = f"{count(len(snapshot.workers))} workers on {count(len(snapshot.agents))} agents"
+    workers = f"{_many(len(snapshot.workers), 'worker')} on {_many(len(snapshot.agents), 'agent')}"
     return f"{inert(scheduler.address)} · Scaler {inert(scheduler.version)} · {workers}"
+
+
+def _many(number: int, what: str) -> str:
+    return f"{count(number)} {what}{'' if number == 1 else 's'}"
 
 
 def shown(snapshot: Snapshot, totals: Totals, view: View, listing: Listing, *cards: Card) -> Shown:

@@ -13,6 +13,8 @@ from scaler.monitor.snapshot import Snapshot
 
 #: cells of a picture, at most
 CELLS = 2400
+#: columns and lines that there is always room for: few workers are not drawn huge
+COLUMNS, LINES = 16, 4
 #: how much wider than high a picture is, in cells
 _ASPECT = 6
 #: what can be shown of workers: what a cell's colour means, and its unit
@@ -50,7 +52,7 @@ def _grid(numbers: tuple[int, ...], names: tuple[str, ...], counts: tuple[int, .
     workers = len(slots)
     each = max(1, -(-workers // CELLS))
     cells = -(-workers // each)
-    columns = min(cells, max(16, round((cells * _ASPECT) ** 0.5))) if cells else 1
+    columns = min(cells, max(COLUMNS, round((cells * _ASPECT) ** 0.5))) if cells else 1
     of_worker = np.repeat(np.arange(len(counts)), counts)
     labels, agents = [], []
     for first in range(0, workers, each):
@@ -64,8 +66,8 @@ def _grid(numbers: tuple[int, ...], names: tuple[str, ...], counts: tuple[int, .
     return Grid(columns, lines, each, at % columns, at // columns, tuple(labels), tuple(agents))
 
 
-def values_of(snapshot: Snapshot, by: str, each: int) -> NDArray[np.float32]:
-    """The mean of a figure over the workers of each cell."""
+def values_of(snapshot: Snapshot, by: str, each: int) -> NDArray[np.generic]:
+    """The mean of a figure over the workers of each cell, as exact as a colour is: this is most of what is sent."""
     workers = snapshot.workers
     columns: dict[str, tuple[Sequence[int], float]] = {
         "cpu": (workers.cpus, 0.1),
@@ -79,4 +81,6 @@ def values_of(snapshot: Snapshot, by: str, each: int) -> NDArray[np.float32]:
         firsts = np.arange(0, len(values), each)
         sizes = np.diff(np.append(firsts, len(values)))
         values = np.add.reduceat(values, firsts) / sizes
-    return values.astype(np.float32)
+    if by == "cpu":
+        return np.minimum(np.rint(values), 255).astype(np.uint8)
+    return np.rint(values).astype(np.uint32) if by == "rss" else np.round(values, 1).astype(np.float32)

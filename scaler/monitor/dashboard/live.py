@@ -7,6 +7,7 @@ does not read any more loses its connection (`sockets`). Nothing that a browser 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from bokeh.models import ColumnDataSource
 
 from scaler.monitor.dashboard import heat, plots
 from scaler.monitor.dashboard.content import headline, shown
-from scaler.monitor.dashboard.layout import View
+from scaler.monitor.dashboard.layout import Shown, View
 from scaler.monitor.dashboard.pages import Page
 from scaler.monitor.formats import inert, moment
 from scaler.monitor.history import POINTS, History
 from scaler.monitor.snapshot import Snapshot
-from scaler.monitor.totals import Totals
+from scaler.monitor.totals import Totals, totals_of
 from scaler.monitor.watcher import Seen
 
 
@@ -33,6 +34,28 @@ class Sight:
         self.history = History()
         #: how many points the history ever had
         self.points = 0
+        #: what was made for a page, for all others that show the same of this snapshot
+        self._made: dict[View, Shown] = {}
+
+    def see(self, seen: Seen) -> None:
+        """The cluster, or that there is none."""
+        self.seen = seen
+        self._made.clear()
+        if seen.is_connected and seen.snapshot is not None:
+            self.totals = totals_of(seen.snapshot)
+            self.history.add(seen.snapshot, self.totals)
+            self.points += 1
+
+    def shown(self, page: Page, view: View) -> Shown:
+        """What is in the tables of a page."""
+        seen, totals = self.seen, self.totals
+        assert seen is not None
+        assert seen.snapshot is not None
+        assert totals is not None
+        key = replace(view, theme="", by="")
+        if key not in self._made:
+            self._made[key] = shown(seen.snapshot, totals, view, page.listing, *page.cards)
+        return self._made[key]
 
 
 class LivePage:
@@ -59,15 +82,17 @@ class LivePage:
         with document.models.freeze():  # what belongs to the document is found once, not with each root
             for name in page.plots:
                 document.add_root(plots.over_time(name, self._history, view.theme))
-            if page.heat:
-                document.add_root(plots.heat(self._heat, self.by))
+            self._picture = plots.heat(self._heat, self.by) if page.heat else None
+            if self._picture is not None:
+                document.add_root(self._picture)
             for source in (self._status, *self._tables.values()):
                 document.add_root(source)
             self._show()
 
     def come(self) -> None:
-        """Something was seen: have it shown, unless that is about to happen."""
-        if not self._is_due:
+        """Something was seen: have it shown, unless that is about to happen, or nobody looks."""
+        session = getattr(self._document.session_context, "session", None)
+        if not self._is_due and session is not None and session.connection_count:
             self._is_due = True
             self._document.add_next_tick_callback(self._show)
 
@@ -77,8 +102,8 @@ class LivePage:
         if seen is None:
             self._set_status("waiting for the first snapshot", "", 0, 1)
             return
-        snapshot, totals = seen.snapshot, self._sight.totals
-        if snapshot is None or totals is None or not seen.is_connected:
+        snapshot = seen.snapshot
+        if snapshot is None or not seen.is_connected:
             number = 0 if snapshot is None else snapshot.number
             gone = f"no scheduler since {moment(seen.since, time.time())}: {inert(seen.reason)}"
             if seen.is_connected:
@@ -87,7 +112,7 @@ class LivePage:
             return
         self._stream()
         self._show_heat(snapshot)
-        now = shown(snapshot, totals, self.view, self.page.listing, *self.page.cards)
+        now = self._sight.shown(self.page, self.view)
         for name, cells in now.tables.items():
             _set(self._tables[name], cells)
         note = now.notes[self.page.listing.card.name]
@@ -111,7 +136,8 @@ class LivePage:
             self._history.stream({name: values[-new:] for name, values in self._past().items()}, POINTS)
 
     def _show_heat(self, snapshot: Snapshot) -> None:
-        if not self.page.heat:
+        picture = self._picture
+        if picture is None:
             return
         grid = heat.grid_of(snapshot)
         values = heat.values_of(snapshot, self.by, grid.each)
@@ -119,6 +145,8 @@ class LivePage:
             self._grid = grid
             places = {"x": grid.x, "y": grid.y, "label": list(grid.labels), "agent": list(grid.agents)}
             self._heat.data = places | {"value": values}
+            picture.x_range.update(end=max(heat.COLUMNS, grid.columns) - 0.5)
+            picture.y_range.update(start=max(heat.LINES, grid.lines) - 0.5)
         else:
             self._heat.patch({"value": [(slice(0, len(values)), values)]})
 

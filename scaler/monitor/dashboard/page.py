@@ -60,7 +60,7 @@ _LEGENDS = {
     "functions": f"{_ROWS} p50, p95: half and 95 of 100 of its rows took at most so long.",
     "workers": f"{_WORKERS} {_SIZES}",
     "agents": f"An agent runs the workers of one host. {_ROWS} {_SIZES}",
-    "objects": f"Objects are values too large for messages. {_SIZES}",
+    "objects": f"Objects are values that several tasks need, or that are too large for messages. {_SIZES}",
     "clients": f"A client is a program that submits. {_ROWS}",
 }
 

@@ -16,6 +16,7 @@ from bokeh.models import (
     LinearColorMapper,
     NumeralTickFormatter,
     OpenURL,
+    Range1d,
     TapTool,
 )
 from bokeh.models.annotations import ColorBar, Legend, LegendItem
@@ -23,7 +24,7 @@ from bokeh.palettes import Viridis256
 from bokeh.plotting import figure
 from bokeh.themes import Theme
 
-from scaler.monitor.dashboard.heat import FIGURES
+from scaler.monitor.dashboard.heat import COLUMNS, FIGURES, LINES
 
 #: pixels: of a plot over time, and of the picture of all workers
 HEIGHT = 172
@@ -43,8 +44,8 @@ class Colours:
 
 #: told apart by people who don't see red and green apart, too
 THEMES = {
-    "light": Colours("#1f2933", "#616e7c", "#e4e7eb", ("#0b69a3", "#de911d", "#0c8f6f", "#ba2525")),
-    "dark": Colours("#e4e7eb", "#9aa5b1", "#323f4b", ("#62b0e8", "#f7c948", "#3ebd93", "#f86a6a")),
+    "light": Colours("#1f2933", "#616e7c", "#e4e7eb", ("#0b69a3", "#de911d", "#0c8f6f", "#ba2525", "#9aa5b1")),
+    "dark": Colours("#e4e7eb", "#9aa5b1", "#323f4b", ("#62b0e8", "#f7c948", "#3ebd93", "#f86a6a", "#7b8794")),
 }
 
 
@@ -58,6 +59,8 @@ class Plot:
     #: how its numbers are written: count, bytes or percent
     form: str = "count"
     is_stacked: bool = False
+    #: of each series its colour, in `Colours.series`: what fails is red everywhere
+    colours: tuple[int, ...] = (0, 1)
 
 
 PLOTS = {
@@ -67,10 +70,11 @@ PLOTS = {
     "rows": Plot(
         "Rows by state", "rows",
         (("running", "running"), ("handed", "at agents"), ("queued", "queued"), ("waiting", "waiting")),
-        is_stacked=True,
+        is_stacked=True, colours=(0, 2, 1, 4),
     ),
     "throughput": Plot(
-        "Throughput", "rows/s", (("finished", "done"), ("cancelled", "canceled"), ("failed", "failed"))
+        "Throughput", "rows/s", (("finished", "done"), ("cancelled", "canceled"), ("failed", "failed")),
+        colours=(2, 1, 3),
     ),
     "stored": Plot("Objects in stores", "bytes", (("in_memory", "in memory"), ("on_disk", "on disk")), "bytes", True),
     "transfers": Plot("Transfers between hosts", "bytes/s", (("transferred", "arriving"),), "bytes"),
@@ -110,7 +114,8 @@ def theme(name: str) -> Theme:
 
 def over_time(name: str, source: ColumnDataSource, theme_name: str) -> figure:
     """A plot of the history."""
-    plot, colours = PLOTS[name], THEMES[theme_name].series
+    plot = PLOTS[name]
+    colours = [THEMES[theme_name].series[at] for at in plot.colours[: len(plot.series)]]
     vertical = DataRange1d(start=0, min_interval=1024 if plot.form == "bytes" else 1)
     if plot.form == "percent":
         vertical = DataRange1d(start=0, end=100)
@@ -120,9 +125,8 @@ def over_time(name: str, source: ColumnDataSource, theme_name: str) -> figure:
     )  # fmt: skip
     series = [key for key, _ in plot.series]
     if plot.is_stacked:
-        chosen = list(colours[: len(series)])
-        drawn: list[Any] = made.varea_stack(series, x="time", source=source, color=chosen, fill_alpha=0.75)
-        lines: list[Any] = made.vline_stack(series, x="time", source=source, color=chosen)
+        drawn: list[Any] = made.varea_stack(series, x="time", source=source, color=colours, fill_alpha=0.75)
+        lines: list[Any] = made.vline_stack(series, x="time", source=source, color=colours)
     else:
         lines = [
             made.line("time", key, source=source, color=colours[at], line_width=1.8) for at, key in enumerate(series)
@@ -152,8 +156,8 @@ def heat(source: ColumnDataSource, by: str) -> figure:
     """All workers at this moment, those of the first agent first, a line after the other."""
     words, unit = FIGURES[by]
     made = _figure(
-        "heat", f"All workers: {words}", HEAT_HEIGHT, x_range=DataRange1d(range_padding=0.01),
-        y_range=DataRange1d(range_padding=0.01, flipped=True),
+        "heat", f"All workers: {words}", HEAT_HEIGHT, x_range=Range1d(start=-0.5, end=COLUMNS - 0.5),
+        y_range=Range1d(start=LINES - 0.5, end=-0.5),
     )  # fmt: skip
     mapper = LinearColorMapper(palette=Viridis256, low=0, high=100 if by == "cpu" else None)
     made.rect(

@@ -26,7 +26,6 @@ from scaler.monitor.dashboard.live import LivePage, Sight
 from scaler.monitor.dashboard.pages import PAGES, Page
 from scaler.monitor.listening import listener, names_of, tls_of
 from scaler.monitor.metrics import exposition
-from scaler.monitor.totals import totals_of
 from scaler.monitor.watcher import Seen, Watcher
 from scaler.transport import load_or_create
 
@@ -43,12 +42,7 @@ class Board:
 
     def see(self, seen: Seen) -> None:
         """The cluster, or that there is none."""
-        sight = self.sight
-        sight.seen = seen
-        if seen.is_connected and seen.snapshot is not None:
-            sight.totals = totals_of(seen.snapshot)
-            sight.history.add(seen.snapshot, sight.totals)
-            sight.points += 1
+        self.sight.see(seen)
         for page in self._pages.values():
             page.come()
 

@@ -2,6 +2,7 @@
 // Fills the page from the document that the server keeps: plots are Bokeh's, tables are made here, as text, never as HTML.
 (async () => {
   const root = document.documentElement;
+  Bokeh.set_log_level("warn");
   const page = JSON.parse(document.getElementById("page").textContent);
   const here = new URL(window.location.href);
   if (!here.searchParams.has("theme") && !/(^|; )scaler_ui_theme=/.test(document.cookie)
