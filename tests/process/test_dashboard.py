@@ -1,6 +1,7 @@
 """The dashboard's process under a real scheduler: who is let in, what is refused, and how it begins and ends."""
 
 import base64
+import functools
 import http.client
 import json
 import os
@@ -39,14 +40,18 @@ class Dashboard:
         finally:
             connection.close()
 
+    @functools.cached_property
+    def session(self) -> str:
+        """What opens the session of a page."""
+        page = self.ask("/clients")[2]
+        return json.loads(page.partition('id="page">')[2].partition("</script>")[0])["token"]
+
     def upgrade(self, **headers: str) -> int:
         """The status of an attempt to open a page's websocket."""
         key = base64.b64encode(os.urandom(16)).decode()
-        page = self.ask("/clients")[2]
-        session = json.loads(page.partition('id="page">')[2].partition("</script>")[0])["token"]
         wanted = {
             "Host": f"127.0.0.1:{self.port}", "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Key": key,
-            "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": f"bokeh, {session}",
+            "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": f"bokeh, {self.session}",
             "Origin": f"http://127.0.0.1:{self.port}", "Cookie": self.cookie,
         } | headers  # fmt: skip
         lines = [f"{name}: {value}" for name, value in wanted.items() if value]
@@ -80,7 +85,7 @@ def test_who_is_let_in(start):
     assert (status, headers["Refresh"]) == (200, "0; url=./")
     assert dashboard.ask("/?token=wrong", cookie=False)[0] == 403
 
-    paths = ("/", "/workers", "/assets/dashboard.js", "/static/js/bokeh.min.js", "/metrics", "/no/such/page")
+    paths = ("/clients", "/assets/dashboard.js", "/static/js/bokeh.min.js", "/metrics", "/no/such/page")
     for path in paths:
         assert dashboard.ask(path, cookie=False)[0] == 403, path
         assert dashboard.ask(path, Host="evil.com")[0] == 403, path
@@ -100,12 +105,11 @@ def test_who_is_let_in(start):
     assert dashboard.upgrade(Origin=f"http://localhost.evil.com:{dashboard.port}") == 403
     assert dashboard.upgrade(Host="evil.com") == 403
 
-    status, headers, page = dashboard.ask("/")
+    status, headers, page = dashboard.ask("/objects")
     assert "script-src 'self';" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert dashboard.token not in page
-    session = json.loads(page.partition('id="page">')[2].partition("</script>")[0])["token"]
-    said = base64.urlsafe_b64decode(session.partition(".")[0] + "===").decode(errors="replace")
+    said = base64.urlsafe_b64decode(dashboard.session.partition(".")[0] + "===").decode(errors="replace")
     assert dashboard.token not in said  # an HttpOnly cookie is not to be read from the page's session
 
     dashboard.program.signal(signal.SIGTERM)
@@ -119,11 +123,11 @@ def test_a_page_under_a_prefix_and_a_proxys_origin(start, tmp_path):
     )
     assert dashboard.prefix == "/user/me/proxy"
     assert dashboard.token == file.read_text().strip()
-    assert dashboard.ask("/functions", Host="hub.example.org", Origin="https://hub.example.org")[0] == 200
+    assert dashboard.ask("/objects", Host="hub.example.org", Origin="https://hub.example.org")[0] == 200
     assert dashboard.ask("/functions", Host="hub.example.org", Origin="https://other.example.org")[0] == 403
     status, headers, _ = dashboard.ask(f"/?token={dashboard.token}", cookie=False)
     assert (status, headers["Location"]) == (302, "./")
-    assert "Path=/user/me/proxy/" in headers["Set-Cookie"]
+    assert "path" not in headers["Set-Cookie"].lower()  # so it stays where the browser has got it: under the prefix
     assert dashboard.upgrade(Host="hub.example.org", Origin="https://hub.example.org") == 101
     metrics = until(lambda: (text := dashboard.ask("/metrics")[2]) and "scaler_workers{" in text and text)
     assert re.search(r'^scaler_workers\{state="\w+"\} 1$', metrics, re.MULTILINE)

@@ -26,6 +26,7 @@ PUBLIC = {
     "clear",
     "close",
     "closed",
+    "dashboard_link",
     "disconnect",
     "get",
     "identity",

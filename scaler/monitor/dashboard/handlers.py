@@ -55,9 +55,9 @@ def asked(request: HTTPServerRequest, gate: Gate, prefix: str) -> Asked:
 class Answer(RequestHandler):
     """What the gate answers by itself."""
 
-    def initialize(self, verdict: Verdict, gate: Gate, prefix: str) -> None:
+    def initialize(self, verdict: Verdict, gate: Gate) -> None:
         """Which answer that is."""
-        self._verdict, self._gate, self._prefix = verdict, gate, prefix
+        self._verdict, self._gate = verdict, gate
 
     def set_default_headers(self) -> None:
         for name, value in _HEADERS.items():
@@ -71,9 +71,8 @@ class Answer(RequestHandler):
             return
         query = parse_qsl(self.request.query, keep_blank_values=True)
         token = next(value for name, value in reversed(query) if name == "token")
-        self.set_cookie(
-            gate.cookie_name, token, path=f"{self._prefix}/", httponly=True, samesite="Strict", secure=gate.is_secure
-        )
+        # without a path, which is then the one that the browser sees: behind a hub others have the same origin
+        self.set_cookie(gate.cookie_name, token, path="", httponly=True, samesite="Strict", secure=gate.is_secure)
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         # relative, so that it holds behind a proxy that takes a prefix away
         last = self.request.path.rpartition("/")[2]
@@ -98,7 +97,7 @@ class PageHandler(DocHandler):
         said = self.get_query_argument("theme", "")
         known = self.get_cookie(THEME_COOKIE, "light") or "light"
         if said in ("light", "dark"):
-            self.set_cookie(THEME_COOKIE, said, samesite="Strict", expires_days=365)
+            self.set_cookie(THEME_COOKIE, said, path="", samesite="Strict", expires_days=365)
         # sessions have names that nobody chose: an address can't lead into another's
         arguments = {n: v for n, v in self.request.query_arguments.items() if not n.startswith("bokeh-")}
         self.request.arguments = arguments | {"theme": [(said or known).encode()]}
@@ -204,5 +203,4 @@ class Application(BokehTornado):
         return delegate
 
     def _answer(self, request: HTTPServerRequest, verdict: Verdict) -> Any:
-        known = {"verdict": verdict, "gate": self._gate, "prefix": self._path_prefix}
-        return self.get_handler_delegate(request, Answer, known)
+        return self.get_handler_delegate(request, Answer, {"verdict": verdict, "gate": self._gate})
