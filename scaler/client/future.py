@@ -193,6 +193,15 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         """Its value is in a store, where tasks can use it."""
         return self._stored is not None and self._exception is None
 
+    @property
+    def is_unread(self) -> bool:
+        """Its value is in a store, and did not come here."""
+        return self._unread is not None
+
+    def held_result(self) -> Any:
+        """As `fresh_result`, made of what came here: no store is asked. For one that is done and not `is_unread`."""
+        return self.owner.copy(self._result, None) if self.is_stored else self.fresh_result()
+
     def fresh_result(self, timeout: float | None = None) -> Any:
         """The task's value in an object that nobody else has, as it was returned; blocks and raises like `result`.
 

@@ -22,6 +22,7 @@ from scaler.protocol.messages import (
     HeartbeatEcho,
     Inventory,
     ObjectAnnounce,
+    ObjectMissing,
     ObjectRelease,
     ObjectRequest,
     ObjectResponse,
@@ -37,6 +38,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.returning import PATIENCE
+from scaler.scheduler.state.batch_records import DONE, WAITING
 
 #: numbers at the last scheduler
 CLIENT, AGENT, OTHER = 1002, 1003, 1004
@@ -102,6 +104,19 @@ def test_rows_stay_where_they_are_and_the_others_run(fake: FakeScheduler) -> Non
     assert fake.placed(AGENT) == [(10, 3, 5)]  # as many as it may have while nobody knows how long they take
     fake.report(AGENT, CLIENT, result(10, 1, 3))
     assert ended_rows(fake) == [(10, 1, 3)]
+
+
+@pytest.mark.parametrize("refusal", ["", "there is no room"])
+def test_a_row_that_its_agent_gives_up_waits_for_what_is_not_known_here_yet(fake: FakeScheduler, refusal: str) -> None:
+    back(fake, graph(10, [[], [0]], [1]))
+    agent_back(fake, inventory((10, 1, 2)))
+    assert place_of(fake, 10)[1] == 16 + AGENT
+    fake.say(AGENT, ObjectMissing(Objects(u32([CLIENT]), u64([10])), spans(Spans, CLIENT, (10, 1, 2)), refusal))
+    assert place_of(fake, 10)[1] == WAITING
+    fake.end_all(AGENT, CLIENT, VALUES_EACH)
+    assert place_of(fake, 10) == [DONE, 16 + AGENT]
+    fake.end_all(AGENT, CLIENT, VALUES_EACH)
+    assert ended_rows(fake) == [(10, 1, 2)]
 
 
 def test_results_that_did_not_reach_the_client_are_told_and_those_that_did_are_not(fake: FakeScheduler) -> None:

@@ -86,10 +86,16 @@ class ValueProvider:
         return written.announce(source)
 
     def _value_of_future(self, value_id: int, future: Future) -> ev.Announce:
-        error = CancelledError() if future.cancelled() else future.exception()
-        if error is not None:
-            raise error
-        value = future.fresh_result()
+        if future.is_unread:  # the scheduler, asked for it, would wait for the answer to this
+            found = self._stores.look_up(value_id)
+            if found is None:
+                raise ObjectLost(f"the result of row {value_id} is lost with its host, and never came to its client")
+            value = self._codec.unpack(found)
+        else:
+            error = CancelledError() if future.cancelled() else future.exception()
+            if error is not None:
+                raise error
+            value = future.held_result()
         packed = self._codec.pack(value)
         if packed.size >= INLINE_LIMIT:
             written = self._stores.write(value_id, packed, f"the result of row {value_id}", is_repeated=True)

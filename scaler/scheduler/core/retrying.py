@@ -5,7 +5,7 @@ from scaler.protocol.failures import out_of_reach, refused, worker_lost
 from scaler.protocol.messages import ERROR, LOST
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.core import finishing, reachability, recomputing
-from scaler.scheduler.core.moves import Fail, Move, Place, Route
+from scaler.scheduler.core.moves import Fail, Hold, Move, Place, Route
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, Batch, attempts_of
@@ -90,6 +90,8 @@ def return_for_want(
     state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, row: int, news: bool
 ) -> list[Move]:
     """A row comes back from an agent that could not get objects it needs; with `news` nobody knew that it can't."""
+    if batch.lacks(row):
+        return [Hold(batch, row, [], Cause.OUT_OF_REACH)]
     if not reachability.is_hopeless(state, batch, row, news):
         client = state.clients[batch.client]
         return [reachability.settle(state, client, batch, row, Cause.OUT_OF_REACH, agent)]
@@ -102,6 +104,8 @@ def return_refused(
     state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, row: int, why: str
 ) -> list[Move]:
     """A row comes back from an agent that can never run it: another one may."""
+    if batch.lacks(row):
+        return [Hold(batch, row, [], Cause.OUT_OF_REACH)]
     target = reachability.choose_other(state, state.clients[batch.client], batch, row, agent)
     if target is not None:
         return [Place(batch, row, row + 1, target, Cause.OUT_OF_REACH)]

@@ -41,7 +41,7 @@ def is_special(state: ClusterState, batch: Batch, cause: int) -> bool:
 
 def _special(state: ClusterState, client: ClientRecord, batch: Batch, row: int, cause: int) -> Move | None:
     """The move of a row that does not just wait for any agent; None if it does."""
-    if batch.has_come_back and batch.missing is not None and batch.missing[row]:  # it knew what is not known here yet
+    if batch.lacks(row):
         return Hold(batch, row, [], cause)
     if client.values.lost:
         lost = lineage.lost_needs(client, batch, row)

@@ -140,6 +140,10 @@ class Batch:
         lineage = self.lineage
         return lineage is not None and bool(lineage.recomputing) and not lineage.recomputing.isdisjoint(range(lo, hi))
 
+    def lacks(self, row: int) -> bool:
+        """A row that came from another scheduler with its agent knew something there that is not known here yet."""
+        return self.has_come_back and self.missing is not None and bool(self.missing[row])
+
     def has_returned(self, row: int) -> bool:
         """A row came back from an agent that could not get what it needs."""
         return self.attempts is not None and row in self.attempts.returns
