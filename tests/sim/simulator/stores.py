@@ -25,7 +25,7 @@ class SimStore:
         self.world = host.world
         self.files: dict[Key, tuple[int, int]] = {}
         self.disk: dict[Key, tuple[int, int]] = {}
-        #: when clients wrote files
+        #: when clients and workers wrote files of which the agent may not have been told
         self.written: dict[Key, float] = {}
         #: moves and fetches under way
         self._under_way: dict[Key, int] = {}
@@ -33,7 +33,7 @@ class SimStore:
         self._wanted: dict[Key, list[tuple[SimStore, int]]] = {}
 
     def sweep(self) -> None:
-        """Remove what clients wrote and nobody was told of for a while."""
+        """Remove what was written and nobody was told of for a while, as the sweeper of the real store does."""
         for key, when in list(self.written.items()):
             if when < self.world.now - SWEEP_SECONDS:
                 del self.written[key]

@@ -279,6 +279,7 @@ class SimWorker:
             else:
                 outcome = STORED
                 self.host.store.files[key] = what, size
+                self.host.store.written[key] = self.world.now
             what = SIZE.pack(size)
         elif outcome < 0:
             outcome = VALUES_EACH if each else VALUES_LIST
