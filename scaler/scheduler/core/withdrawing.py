@@ -36,16 +36,11 @@ def _sort_by_place(batch: Batch, lo: int, hi: int) -> tuple[list[tuple[int, int]
     """The spans of rows that no agent has and that have not ended, and by agent the spans that are there."""
     here: list[tuple[int, int]] = []
     elsewhere: Elsewhere = {}
-    column, row = batch.place, lo
-    while row < hi:
-        place, end = column[row], row + 1
-        while end < hi and column[end] == place:
-            end += 1
+    for place, a, b in batch.runs(lo, hi):
         if place >= AGENT:
-            elsewhere.setdefault(place - AGENT, []).append((row, end))
+            elsewhere.setdefault(place - AGENT, []).append((a, b))
         elif place != DONE:
-            here.append((row, end))
-        row = end
+            here.append((a, b))
     return here, elsewhere
 
 

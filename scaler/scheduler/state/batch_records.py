@@ -8,6 +8,7 @@ that column and what is counted along with it.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -153,6 +154,16 @@ class Batch:
         if hi - lo == 1:
             return self.place[lo] == place
         return self.place[lo:hi] == u32([place]) * (hi - lo)
+
+    def runs(self, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, int, int]]:
+        """The rows of [lo, hi), of all if not given, as spans whose rows are in one place: that place, and the span."""
+        column, stop = self.place, self.rows if hi is None else hi
+        while lo < stop:
+            place, end = column[lo], lo + 1
+            while end < stop and column[end] == place:
+                end += 1
+            yield place, lo, end
+            lo = end
 
     def spans_in(self, place: int, lo: int = 0, hi: int | None = None) -> list[tuple[int, int]]:
         """The rows of [lo, hi), of all if not given, that are in this place, as spans."""

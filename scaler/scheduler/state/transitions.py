@@ -195,16 +195,11 @@ def abandon(state: ClusterState, batch: Batch) -> list[tuple[int, int]]:
     state.queues.remove(batch, 0, batch.rows)
     _leave_agents(state, batch)
     unended: list[tuple[int, int]] = []
-    lo = 0
-    while lo < batch.rows:
-        before, hi = batch.place[lo], lo + 1
-        while hi < batch.rows and batch.place[hi] == before:
-            hi += 1
+    for before, lo, hi in batch.runs():
         if before != DONE:
             unended.append((lo, hi))
             if state.facts.wanted:
                 state.facts.tell((batch.client, batch.id, lo, hi, before, DONE, int(Cause.CANCELLED)))
-        lo = hi
     batch.place[:] = u32([DONE]) * batch.rows
     state.clients[batch.client].outstanding -= batch.left
     batch.function.cancelled += batch.left

@@ -64,14 +64,9 @@ def _spans(batch: Batch, state: str, lo: int) -> Iterator[tuple[int, int]]:
     if state in _PLACES:
         yield from batch.spans_in(_PLACES[state], lo)
         return
-    column, row = batch.place, lo
-    while row < batch.rows:
-        place, end = column[row], row + 1
-        while end < batch.rows and column[end] == place:
-            end += 1
+    for place, a, b in batch.runs(lo):
         if not state or place >= AGENT:
-            yield row, end
-        row = end
+            yield a, b
 
 
 def _head(batch: Batch) -> str:
