@@ -1,0 +1,1 @@
+"""Hosts that come and go with the work: a pure policy, and providers of hosts."""
