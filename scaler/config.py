@@ -130,6 +130,10 @@ class SchedulerConfig:
             others=("-ma",),
         ),
     ] = None
+    journal: Annotated[
+        str | None,
+        Option("directory for durable jobs, which outlive their clients and this scheduler; without it there are none"),
+    ] = None
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("accept anybody, without keys and in the clear")] = False
     supervise: Annotated[

@@ -21,6 +21,7 @@
     │   └── ObjectLost               an object it needs is gone with every host that held it: send it again
     ├── CycleError                   a graph that depends on itself; names the cycle (also graphlib.CycleError)
     ├── ObjectTooLarge               a value over max_message_bytes (also ValueError)
+    ├── JobError                 a durable job that is not there, or can't be changed; or a scheduler without a journal
     └── ShutdownRefused              the scheduler is protected: start it with --no-protected to allow a shutdown (also
                                      ValueError)
 
@@ -132,6 +133,10 @@ class ObjectTooLarge(ScalerError, ValueError):
 
 class ShutdownRefused(ScalerError, ValueError):
     """The scheduler is protected and may not be shut down by a client."""
+
+
+class JobError(ScalerError):
+    """A durable job: there is none of this name, one already, or the scheduler keeps none; the text says which."""
 
 
 class RemoteTraceback(Exception):

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from scaler.client.core.options import Options
 from scaler.client.future import Future
@@ -28,6 +28,10 @@ from scaler.protocol.messages import PROFILE, STREAM
 from scaler.serialize.call import AnySerializer, key_of
 from scaler.transport import Security
 from scaler.worker import context
+
+if TYPE_CHECKING:
+    from scaler.client.jobs.job import Job, JobState
+    from scaler.client.jobs.jobs import Jobs
 
 
 class Client:
@@ -224,6 +228,38 @@ class Client:
             )
             obj, name = name, obj
         return self._parts.objects.send(obj, name)
+
+    # ---- durable jobs ----------------------------------------------------------------------------------------------
+    def submit_job(self, function: Callable[..., Any], rows: Iterable[Any], name: str | None = None) -> Job:
+        """Call `function` with each of `rows` as a job that outlives this program: it is in the scheduler's journal.
+
+        Rows that are tuples are the arguments, as in `map`. Options are this client's (`with_options`). `name`: what
+        others attach by; made up if it is not given. Needs a scheduler with `--journal`; returns once all is on disk.
+
+        Raises `JobError` (no journal there, or a job of this name), `SerializationError`, `ObjectTooLarge`, TypeError
+        for futures and references, which do not outlive their client, and `ConnectionFailed`.
+        """
+        return self._jobs().submit(function, rows, name, self._options)
+
+    def submit_job_graph(self, graph: Mapping[Any, Any], keys: Sequence[Any], name: str | None = None) -> Job:
+        """These keys of a graph as a durable job: `job.result()` is the dict that `get` would return.
+
+        Blocks and raises like `submit_job`, and `CycleError` and KeyError like `get`.
+        """
+        return self._jobs().submit_graph(graph, keys, name, self._options)
+
+    def attach(self, name: str) -> Job:
+        """The durable job of this name, whoever submitted it. Blocks; raises `JobError` if there is none."""
+        return self._jobs().attach(name)
+
+    def jobs(self) -> list[JobState]:
+        """The durable jobs that the scheduler has. Blocks; raises `JobError` if it keeps no journal."""
+        return self._jobs().all()
+
+    def _jobs(self) -> Jobs:
+        from scaler.client.jobs.jobs import jobs_of  # here, as few want it and all would load it
+
+        return jobs_of(self._parts)
 
     # ---- control ---------------------------------------------------------------------------------------------------
     def with_options(

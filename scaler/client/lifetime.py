@@ -57,6 +57,8 @@ class Lifetime:
         self._resolver = resolver
         self._reply = reply
         self._stored_results = stored_results
+        #: what else of the client ends with it
+        self.companions: list[Callable[[], None]] = []
         _lifetimes.add(self)
 
     def disconnect(self, is_fetching: bool = True) -> None:
@@ -131,6 +133,8 @@ class Lifetime:
         self._reactor.close()
         self._stored_results.close()
         self._io_thread.close()
+        for close in self.companions:
+            close()
         with callbacks_collected:
             self._resolver.cancel(self._driver.abandon())
 

@@ -61,6 +61,9 @@ class ClientParts:
     """The parts that a `Client` and adapters call; they know the others."""
 
     address: Address
+    security: Security
+    #: seconds for which a lost scheduler is looked for
+    patience: float
     #: what no other client has
     identity: bytes
     serializer: AnySerializer | None
@@ -136,6 +139,8 @@ def connect(
     new_job = partial(MapJob, driver=driver, codec=codec, stored_results=stored_results, nested_waits=nested_waits)
     return ClientParts(
         address=address,
+        security=security,
+        patience=patience,
         identity=wire.line.identity,
         serializer=serializer,
         liveness=liveness,

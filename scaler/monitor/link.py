@@ -37,6 +37,12 @@ class Link:
         """The address as users write it."""
         return self._address.url
 
+    @property
+    def limit(self) -> int:
+        """Bytes of a message that the scheduler takes, once it has answered."""
+        assert self._initiator.welcome is not None
+        return self._initiator.welcome.limit
+
     def fileno(self) -> int:
         """Of the connection."""
         assert self._connection is not None

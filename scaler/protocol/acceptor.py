@@ -62,6 +62,9 @@ class Unread(NamedTuple):
     oldest: int
 
 
+#: the connection of those who need none
+_NOWHERE = -1
+
 #: bytes of messages that a client may leave unread, and the part of them at which they are few again
 UNREAD_BYTES = 64 << 20
 _FEW = 0.5
@@ -166,6 +169,20 @@ class Acceptor:
         self._may_come_back = False
         self._compatibility.admit(number, hello)
 
+    def lodge(self, hello: Hello) -> int:
+        """The number of a client that lives in this process and says this: what it is sent does not come here.
+
+        It is given the number that it had, unless somebody else has it.
+        """
+        session = _Session(self._number_for(hello), hello.session, _NOWHERE, hello.role)
+        self._by_number[session.number] = session
+        return session.number
+
+    def role_of(self, number: int) -> str:
+        """What a peer is; empty if there is none of this number."""
+        session = self._by_number.get(number)
+        return "" if session is None else session.role
+
     def send(self, number: int, message: Message) -> Outgoing | None:
         """Where and how a message goes; None if the peer is unknown."""
         session = self._by_number.get(number)
@@ -182,7 +199,8 @@ class Acceptor:
         session = self._by_number.pop(number, None)
         if session is None:
             return None
-        self._by_id.pop(session.id, None)
+        if self._by_id.get(session.id) is session:
+            del self._by_id[session.id]
         self._compatibility.forget(number)
         if self._by_connection.get(session.connection) is session:
             del self._by_connection[session.connection]

@@ -70,6 +70,9 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.Snapshot: "snapshot",
     m.Query: "query",
     m.QueryResult: "queryResult",
+    m.JobSubmit: "jobSubmit",
+    m.JobQuestion: "jobQuestion",
+    m.JobAnswer: "jobAnswer",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
 

@@ -74,6 +74,8 @@ class Flag(IntFlag):
     WARN = 16
     #: each row runs in a worker that has run none before, and that runs no other one after it
     FRESH = 32
+    #: values that are wanted travel inside messages, however large they are
+    INLINE_VALUES = 64
 
 
 class Outcome(IntEnum):
@@ -145,7 +147,7 @@ class ObjectKind(IntEnum):
 
 EACH, TOGETHER, GRAPH = (member.value for member in Form)
 VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE = (member.value for member in Outcome)
-PROFILE, STREAM, KEEP, SPREAD, WARN, FRESH = (member.value for member in Flag)
+PROFILE, STREAM, KEEP, SPREAD, WARN, FRESH, INLINE_VALUES = (member.value for member in Flag)
 INLINE, FAILED, STORED_OBJECT = (member.value for member in ObjectKind)
 STDOUT, STDERR, WARNINGS = (member.value for member in Stream)
 

@@ -51,6 +51,9 @@ struct Message {
     snapshot @42 :Snapshot;
     query @43 :Query;
     queryResult @44 :QueryResult;
+    jobSubmit @45 :JobSubmit;
+    jobQuestion @46 :JobQuestion;
+    jobAnswer @47 :JobAnswer;
   }
 }
 
@@ -216,6 +219,35 @@ struct QueryResult {        # a frame: lines of JSON, UTF-8
   nextClient @1 :UInt32;    # where the next page begins; 0 and 0: this was the last
   nextRow @2 :UInt64;
   error @3 :Text;           # why there is no answer; empty if there is
+}
+struct JobSubmit {          # frames: a note, then those of the messages
+  number @0 :UInt64;
+  name @1 :Text;
+  owner @2 :Text;
+  token @3 :UInt64;
+  key @4 :Text;
+  joins @5 :Bool;
+  isLast @6 :Bool;
+  counts @7 :Data;              # u32
+}
+struct JobQuestion {
+  number @0 :UInt64;
+  kind @1 :Text;                # list, state, note, ordered, finished, cancel or delete
+  name @2 :Text;
+  position @3 :UInt64;
+  limit @4 :UInt32;
+  wait @5 :Float64;             # seconds
+  force @6 :Bool;
+}
+struct JobAnswer {          # a frame: payloads of rows, or a note
+  number @0 :UInt64;
+  error @1 :Text;
+  text @2 :Text;                # lines of JSON
+  rows @3 :Data;                # u64, pairs
+  outcomes @4 :Data;            # u8
+  durations @5 :Data;           # u32
+  sizes @6 :Data;               # u32
+  next @7 :UInt64;
 }
 struct Snapshot { number @0 :UInt64; }                    # frames: a ClusterView, unpacked; the columns of workers
 struct HostReport {

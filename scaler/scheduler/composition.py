@@ -6,17 +6,29 @@ and the agent in the same process no message is encoded, and nobody waits.
     connections ──► acceptor ──► scheduler's core ──► acceptor ──► connections
                                      │    ▲
                                      ▼    │
-                                  local agent
+                          local agent, residents (durable jobs)
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+from scaler.common.effects import Log
 from scaler.protocol.acceptor import Acceptor, Outgoing
 from scaler.protocol.channel import Envelope
-from scaler.protocol.messages import DisconnectRequest, Hello, Message, Refused
+from scaler.protocol.codes import Role
+from scaler.protocol.messages import (
+    DisconnectRequest,
+    Hello,
+    JobAnswer,
+    JobQuestion,
+    JobSubmit,
+    Message,
+    Refused,
+)
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.residents import Hold, Join, Reply, Residents, Say
 from scaler.scheduler.state.agent_records import LOCAL_AGENT as LOCAL_AGENT
 
 
@@ -57,6 +69,10 @@ class Disconnect(NamedTuple):
 Wish = Outgoing | Disconnect | ev.Effect
 
 
+#: why there are no durable jobs
+NO_JOURNAL = "this scheduler keeps no durable jobs: start it with --journal DIRECTORY"
+
+
 class Composition:
     """The parts of a scheduler's process that decide, and what they have to tell each other."""
 
@@ -64,12 +80,17 @@ class Composition:
         """`acceptor` gives numbers above `LOCAL_AGENT`."""
         self._core = core
         self._acceptor = acceptor
+        self._residents: Residents | None = None
+        #: the numbers that those have
+        self._resident_numbers: set[int] = set()
         self._agent: LocalAgent | None = None
         #: what that would say in its Hello, and seconds between its heartbeats; None when it is not to join any more
         self._greeting: tuple[Hello, float] | None = None
         #: messages by their type, those of this host's agent among them
         self.sent: defaultdict[type[Message], int] = defaultdict(int)
         self.received: defaultdict[type[Message], int] = defaultdict(int)
+        #: answers that are known at once
+        self._replies: list[Reply] = []
         #: for the scheduler's core
         self._events: list[ev.Event] = []
 
@@ -79,6 +100,10 @@ class Composition:
         self._greeting = hello, heartbeat
         self._acceptor.include(LOCAL_AGENT, hello)
         self._greet()
+
+    def lodge(self, residents: Residents) -> None:
+        """Put clients beside the core that live in this process."""
+        self._residents = residents
 
     def _greet(self) -> None:
         """The local agent joins; again, if the core took it for lost."""
@@ -90,7 +115,23 @@ class Composition:
     def receive(self, connection: int, envelope: Envelope) -> None:
         """A message came over a connection."""
         self.received[type(envelope.message)] += 1
-        self._events += self._acceptor.receive(connection, envelope, self._core.workers)
+        events = self._acceptor.receive(connection, envelope, self._core.workers)
+        if isinstance(envelope.message, (JobSubmit, JobQuestion)) and self._take_job_message(events):
+            return
+        self._events += events
+
+    def _take_job_message(self, events: tuple[ev.Event, ...]) -> bool:
+        """Hand a message about jobs to those who know them; False if it is not its sender's to send."""
+        for event in events:
+            if not isinstance(event, ev.Received) or self._acceptor.role_of(event.number) != Role.MONITOR:
+                return False
+            assert isinstance(event.message, (JobSubmit, JobQuestion))
+            if self._residents is not None:
+                self._residents.ask(event.number, event.message)
+            else:
+                refusal = JobAnswer(event.message.number, NO_JOURNAL, bodies=[b""])
+                self._replies.append(Reply(event.number, refusal))
+        return True
 
     def send(self, number: int, message: Message) -> Outgoing | None:
         """Where and how a message goes that the shell has made for a peer, after a `Publish`; None if it is gone."""
@@ -115,8 +156,15 @@ class Composition:
         for each in outgoing:
             self.sent[type(each.message)] += 1
         yield from outgoing
-        agent = self._agent
-        while is_due or self._events or self._acceptor.unread or (agent is not None and agent.has_news):
+        agent, residents = self._agent, self._residents
+        yield from self._reply()
+        while (
+            is_due
+            or self._events
+            or self._acceptor.unread
+            or (agent is not None and agent.has_news)
+            or (residents is not None and residents.has_news)
+        ):
             if is_due or self._events or self._acceptor.unread:
                 events, self._events = [*self._events, *self._acceptor.unread], []
                 self._acceptor.unread.clear()
@@ -124,6 +172,8 @@ class Composition:
                     if agent is not None and type(effect) is ev.Send and effect.number == LOCAL_AGENT:
                         self.sent[type(effect.message)] += 1
                         agent.hear(effect.message)
+                        continue
+                    if self._resident_numbers and self._tell_resident(effect):
                         continue
                     wish = self._translate(effect)
                     if wish is not None:
@@ -134,7 +184,47 @@ class Composition:
                         self._greeting = None
                     self.received[type(message)] += 1
                     self._events.append(ev.Received(LOCAL_AGENT, message))
+            if residents is not None and (is_due or residents.has_news):
+                yield from self._let_residents(residents, now)
             is_due = False
+
+    def _reply(self) -> Iterator[Wish]:
+        for reply in self._replies:
+            outgoing = self.send(reply.monitor, reply.message)
+            if outgoing is not None:
+                yield outgoing
+        self._replies.clear()
+
+    def _let_residents(self, residents: Residents, now: float) -> Iterator[Wish]:
+        """Have those decide who live here; what they say is for the core to hear next."""
+        for wish in residents.handle(now):
+            if type(wish) is Say:
+                self._events.append(ev.Received(wish.number, wish.message, wish.ack))
+            elif type(wish) is Join:
+                number = self._acceptor.lodge(wish.hello)
+                self._resident_numbers.add(number)
+                self._events.append(ev.Joined(number, replace(wish.hello, number=number)))
+                residents.welcome(wish.resident, number)
+            elif type(wish) is Hold:
+                self._events.append(ev.Unread(wish.number, wish.bytes, 0))
+            elif type(wish) is Reply:
+                self._replies.append(wish)
+            elif type(wish) is Log:
+                yield wish
+        yield from self._reply()
+
+    def _tell_resident(self, effect: ev.Effect) -> bool:
+        """Hand an effect to one of those who live here, if it concerns one."""
+        if not isinstance(effect, (ev.Send, ev.Forget)) or effect.number not in self._resident_numbers:
+            return False
+        assert self._residents is not None
+        if isinstance(effect, ev.Send):
+            self._residents.hear(effect.number, effect.message)
+        else:
+            self._resident_numbers.discard(effect.number)
+            self._acceptor.forget(effect.number)
+            self._residents.forget(effect.number, effect.reason)
+        return True
 
     def _translate(self, effect: ev.Effect) -> Wish | None:
         """What the shell has to do about what the core wants, but for what this host's agent hears; None if nothing."""
@@ -144,6 +234,8 @@ class Composition:
             self._greet()
             return None
         if type(effect) is ev.Forget:
+            if self._residents is not None:
+                self._residents.lose_monitor(effect.number)
             connection = self._acceptor.forget(effect.number)
             if connection is not None and effect.is_told:
                 return Outgoing(connection, 0, 0, Refused(f"this peer {effect.reason}"), last=True)

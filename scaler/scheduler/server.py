@@ -21,6 +21,7 @@ from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconn
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.publishing import Publisher
+from scaler.scheduler.residents import Residents
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
 from scaler.transport import (
     FIRST_PEER,
@@ -59,13 +60,50 @@ class LocalShell(LocalAgent, Protocol):
         """End it and its workers; blocks for a moment."""
 
 
+class Jobs(Residents, Protocol):
+    """The durable jobs of a scheduler, as far as its process is concerned."""
+
+    @property
+    def wake(self) -> float | None:
+        """When they should be looked after though nothing happened."""
+
+    def fileno(self) -> int:
+        """Readable when more of them is on disk."""
+
+    def gather(self) -> None:
+        """Take in what is on disk; never blocks."""
+
+    def close(self) -> None:
+        """End what they are written by; blocks for a moment."""
+
+
+def open_jobs(config: SchedulerConfig) -> Jobs | None:
+    """The durable jobs of a scheduler that keeps a journal. Blocks while it is read. Raises `JournalError`."""
+    if config.journal is None:
+        return None
+    from scaler.scheduler.jobs.keeper import JobKeeper  # here, as few want it and all would load it
+
+    keeper = JobKeeper(config.journal, config.heartbeat_interval)
+    for level, text in keeper.notes:
+        logger.log(getattr(logging, level), "%s", text)
+    return keeper
+
+
 class Server:
     """A scheduler that listens, and in a local cluster has this host's agent in its process."""
 
     def __init__(
-        self, config: SchedulerConfig, listener: Listener, security: Security, door: MonitorDoor | None = None
+        self,
+        config: SchedulerConfig,
+        listener: Listener,
+        security: Security,
+        door: MonitorDoor | None = None,
+        jobs: Jobs | None = None,
     ) -> None:
-        """`door` is for monitors of this machine; those of other hosts come to the listener, as everybody does."""
+        """`door` is for monitors of this machine; those of other hosts come to the listener, as everybody does.
+
+        `jobs` are durable, and `close` ends what they are written by.
+        """
         self._listener = listener
         self._door = door
         self._standalone_store = StandaloneStoreProcess(
@@ -86,6 +124,10 @@ class Server:
         self.loop.watch(listener.fileno(), listener)
         if door is not None:
             self.loop.watch(door.fileno(), door)
+        self._jobs = jobs
+        if jobs is not None:
+            self._composition.lodge(jobs)
+            self.loop.watch(jobs.fileno(), jobs)
         self._agent: LocalShell | None = None
         self._wake: float | None = None
         self._planned: float | None = None
@@ -128,6 +170,8 @@ class Server:
             self._standalone_store.stop()
             if self._agent is not None:
                 self._agent.close()
+            if self._jobs is not None:
+                self._jobs.close()
             if self._door is not None:
                 self._door.close(0)
             self._listener.close(0.2)
@@ -138,6 +182,8 @@ class Server:
             self._receive(self._listener)
         if self._door is not None and self.loop.ready.pop(self._door, self) is None:
             self._receive(self._door)
+        if self._jobs is not None and self.loop.ready.pop(self._jobs, self) is None:
+            self._jobs.gather()
         if self._agent is not None:
             self._agent.gather()
         due = self._planned is not None and now >= self._planned
@@ -148,7 +194,12 @@ class Server:
                 self._carry_out(wish)
         if self._stopping or (self._agent is not None and self._agent.stopped):
             self.loop.stop()
-        wishes = self._wake, self._agent.wake if self._agent else None, self._tend(now)
+        wishes = (
+            self._wake,
+            self._agent.wake if self._agent else None,
+            self._jobs.wake if self._jobs else None,
+            self._tend(now),
+        )
         wakes = [t for t in wishes if t is not None and t > now]
         if wakes and (due or self._planned is None or min(wakes) != self._planned):
             self._planned = min(wakes)
@@ -233,6 +284,7 @@ def run(config: SchedulerConfig) -> int:
         exposed = exposure(security, Address.parse(config.address), config.insecure)
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
         door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
+        jobs = open_jobs(config)
     except AddressError:
         raise  # the program was called wrongly, which its command line says
     except ScalerError as error:
@@ -242,7 +294,7 @@ def run(config: SchedulerConfig) -> int:
         logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
     if exposed is not None:
         logger.warning("%s", exposed)
-    server = Server(config, listener, security, door)
+    server = Server(config, listener, security, door, jobs)
     address = listener.address
     logger.info("use event loop: %s", server.loop.name)
     logger.info("Scheduler: monitor address is %s", address if door is None else door.address)

@@ -3,6 +3,7 @@
 small                           VALUES_EACH   its pickle
 large                           STORED        its size, when the file is complete
 large, only its graph needs it  LIVE          its size; the value stays in this worker (see live_values.py)
+large, of a durable job         VALUES_EACH   its pickle (the flag INLINE_VALUES)
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol import failures
-from scaler.protocol.codes import GRAPH, KEEP, LIVE, SIZE, STORED, VALUES_EACH
+from scaler.protocol.codes import GRAPH, INLINE_VALUES, KEEP, LIVE, SIZE, STORED, VALUES_EACH
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, pack_large
@@ -80,12 +81,15 @@ class ResultWriter:
         """Return what is to be done with the results of an assignment."""
         run, store, name = assignment.run, context.store(), assignment.run.name
         write = in_message(name, serializer)
-        if store is None:
+        travels = bool(run.flags & INLINE_VALUES)
+        if store is None or (travels and run.form != GRAPH):
             return lambda _row, value: (VALUES_EACH, write(value))
         limit = min(context.inline_limit(), context.largest_result())
         may_live = serializer is None and run.form == GRAPH and bool(run.flags & KEEP)
 
         def encode(row: int, value: Any) -> tuple[int, bytes]:
+            if travels and assignment.is_wanted(row):
+                return VALUES_EACH, write(value)
             try:
                 if serializer is not None:
                     packed: bytes | Packed = bytes(serializer.serialize(value))

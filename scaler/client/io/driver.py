@@ -55,6 +55,11 @@ class SessionDriver:
         """What the scheduler last said of itself."""
         return self._line.welcome
 
+    @property
+    def limit(self) -> int:
+        """Bytes of a message that the scheduler takes."""
+        return self.welcome.limit
+
     # ---- for the user's threads ------------------------------------------------------------------------------------
     def submit(self, call: ScalarCall | QueuedCall) -> None:
         """Queue a call; it is on its way when this returns or shortly after."""

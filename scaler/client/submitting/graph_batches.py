@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from scaler.client.core import events as ev
 from scaler.client.core.options import Options
 from scaler.client.core.task_template import check_size
-from scaler.client.future import Future
-from scaler.client.io.driver import SessionDriver
 from scaler.client.values.arguments import Arguments
 from scaler.client.values.value_codec import ValueCodec
 from scaler.graph import Plan, RemoteValue, Run
@@ -18,17 +17,35 @@ from scaler.serialize.call import pack_entries
 from scaler.serialize.outofband import joined
 
 
-class GraphBatches:
-    """Makes them for one client. Any thread."""
+class Numbering(Protocol):
+    """Who numbers objects and rows; a client's driver, for one."""
 
-    def __init__(self, driver: SessionDriver, arguments: Arguments, codec: ValueCodec) -> None:
-        self._driver = driver
+    @property
+    def limit(self) -> int:
+        """Bytes of a message that the scheduler takes."""
+
+    def take_id(self) -> int:
+        """Reserve an id."""
+
+    def take_ids(self, count: int) -> int:
+        """Reserve ids; the first of them."""
+
+    def flush(self) -> None:
+        """What is queued has its ids."""
+
+
+class GraphBatches:
+    """Makes them for one client, or one durable job. Any thread."""
+
+    def __init__(self, numbering: Numbering, arguments: Arguments | None, codec: ValueCodec) -> None:
+        """`arguments` stores large constants; without it they travel in messages."""
+        self._numbering = numbering
         self._arguments = arguments
         self._pack = codec.pack
         self._pack_entries = partial(pack_entries, serializer=codec.serializer)
 
-    def events_of(self, plan: Plan, by_row: dict[int, Future], default: Options) -> list[ev.Event]:
-        """The events that send a graph; `by_row` has the futures of the rows that are wanted.
+    def events_of(self, plan: Plan, by_row: Mapping[int, Any], default: Options) -> list[ev.Event]:
+        """The events that send a graph; `by_row` has what stands for the rows that are wanted: futures.
 
         `default` are the options of runs that have none.
 
@@ -37,7 +54,7 @@ class GraphBatches:
         """
         self._number_unsent(plan.shared)
         rows = sum(len(run.entries) for run in plan.runs)
-        first = self._driver.take_ids(rows)
+        first = self._numbering.take_ids(rows)
         group = ev.BatchGroup(len(by_row))
         events: list[ev.Event] = []
         shared = [self._constant(value, group.keep, events) for value in plan.shared]
@@ -77,9 +94,9 @@ class GraphBatches:
         """Have those sent that stand for values and were not yet: then they have ids."""
         unsent: list[Any] = [value for value in shared if isinstance(value, RemoteValue) and not value.id]
         if unsent:
-            self._driver.flush()
+            self._numbering.flush()
             for value in unsent:  # that have failed before they were sent
-                value.id = value.id or self._driver.take_id()
+                value.id = value.id or self._numbering.take_id()
 
     def _constant(self, value: Any, keep: dict[int, Any], events: list[ev.Event]) -> int:
         """The id of a value that rows share: its own if it is in the cluster; stored if it is large, else announced."""
@@ -87,25 +104,25 @@ class GraphBatches:
             keep[value.id] = value
             return value.id
         packed = self._pack(value)
-        if packed.size >= INLINE_LIMIT:
+        if packed.size >= INLINE_LIMIT and self._arguments is not None:
             stored = self._arguments.keep(value, packed, self._pack, "a value in the graph")
             if stored is not None:
                 keep[stored.id] = stored
                 return stored.id
         payload = joined(packed, value)
-        check_size(len(payload), self._driver.welcome.limit, "a value in the graph")
-        object_id = self._driver.take_id()
+        check_size(len(payload), self._numbering.limit, "a value in the graph")
+        object_id = self._numbering.take_id()
         events.append(ev.Announce(object_id, payload))
         return object_id
 
     def _entries(self, run: Run) -> tuple[int, bytes | None]:
         """The id of what a run's rows do, and its payload unless it is stored."""
         packed = self._pack_entries(run.entries)
-        if packed.size >= INLINE_LIMIT:
+        if packed.size >= INLINE_LIMIT and self._arguments is not None:
             what = f"a part of the graph ({run.names})"
             object_id = self._arguments.store(run.entries, packed, self._pack_entries, what)
             if object_id is not None:
                 return object_id, None
         payload = joined(packed, run.entries, b"G")
-        check_size(len(payload), self._driver.welcome.limit, f"a part of the graph ({run.names})")
-        return self._driver.take_id(), payload
+        check_size(len(payload), self._numbering.limit, f"a part of the graph ({run.names})")
+        return self._numbering.take_id(), payload

@@ -21,6 +21,7 @@ from scaler.protocol.codes import (
     GRAPH,
     INLINE,
     INLINE_LIMIT,
+    INLINE_VALUES,
     KEEP,
     LIVE,
     LOST,
@@ -66,6 +67,15 @@ from scaler.protocol.messages.cluster_view import (
 )
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
 from scaler.protocol.messages.handshake import Ack, Hello, Refused, Welcome
+from scaler.protocol.messages.jobs import (
+    JOB_QUESTIONS,
+    MAX_JOB_NAME,
+    MAX_JOB_WAIT,
+    MAX_RESULT_BYTES,
+    JobAnswer,
+    JobQuestion,
+    JobSubmit,
+)
 from scaler.protocol.messages.message import Malformed, Message, Part
 from scaler.protocol.messages.object_places import (
     Neighbours,
@@ -118,11 +128,16 @@ __all__ = [
     "GRAPH",
     "INLINE",
     "INLINE_LIMIT",
+    "INLINE_VALUES",
+    "JOB_QUESTIONS",
     "KEEP",
     "LIVE",
     "LOST",
+    "MAX_JOB_NAME",
+    "MAX_JOB_WAIT",
     "MAX_NAME",
     "MAX_PAGE",
+    "MAX_RESULT_BYTES",
     "MAX_ROWS",
     "MAX_WORKERS",
     "MOST_SECONDS",
@@ -167,6 +182,9 @@ __all__ = [
     "Hello",
     "HostReport",
     "Inventory",
+    "JobAnswer",
+    "JobQuestion",
+    "JobSubmit",
     "Malformed",
     "Message",
     "Neighbours",

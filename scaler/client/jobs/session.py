@@ -1,0 +1,128 @@
+"""Asking a scheduler about durable jobs: over a connection of its own, made again when the scheduler dies.
+
+Whatever is asked may be asked twice: a part that was submitted is known by its key, and answers name the rows that they
+are about.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import threading
+import time
+from typing import Any
+
+from scaler.common.attempts import Attempts
+from scaler.errors import ConnectionFailed, HandshakeRefused, JobError
+from scaler.monitor.link import Link
+from scaler.protocol.messages import JobAnswer, JobQuestion, JobSubmit
+from scaler.transport import Security
+
+#: seconds that an answer takes longer than it was to be waited for, at most
+SLACK = 30.0
+#: seconds after which a connection is made anew: nobody has said on it meanwhile that we are there
+IDLE = 3.0
+#: seconds for one attempt to connect
+TRY = 5.0
+
+
+class JobSession:
+    """One connection, for any thread: one asks at a time. Blocks."""
+
+    def __init__(self, address: str, security: Security | None, patience: float) -> None:
+        """`patience`: seconds for which a scheduler is looked for that is gone."""
+        self._address = address
+        self._security = security
+        self._patience = patience
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+        self._link: Link | None = None
+        #: when it was used last, seconds
+        self._used = 0.0
+        self._pid = os.getpid()
+
+    @property
+    def limit(self) -> int:
+        """Bytes of a message that the scheduler takes. Blocks while there is no connection."""
+        with self._lock:
+            return self._connected(self._patience).limit
+
+    def submit(self, **fields: Any) -> JobAnswer:
+        """Submit a part; returns once it is on disk. Raises `JobError` and `ConnectionFailed`."""
+        return self._ask(JobSubmit(next(self._numbers), **fields), 0.0)
+
+    def ask(self, kind: str, name: str = "", **fields: Any) -> JobAnswer:
+        """Ask a question. Raises `JobError` and `ConnectionFailed`."""
+        return self._ask(JobQuestion(next(self._numbers), kind, name, **fields), fields.get("wait", 0.0))
+
+    def _ask(self, message: JobSubmit | JobQuestion, wait: float) -> JobAnswer:
+        with self._lock:
+            patience, lost = self._patience, 0.0
+            while True:
+                link = self._connected(patience)
+                try:
+                    link.say(message)
+                    answer = self._await(link, message.number, time.monotonic() + wait + SLACK)
+                except ConnectionFailed:
+                    self._drop()
+                    now = time.monotonic()
+                    lost = lost or now
+                    patience = lost + self._patience - now
+                    if patience <= 0:
+                        raise
+                    continue
+                self._used = time.monotonic()
+                if answer.error:
+                    raise JobError(answer.error)
+                return answer
+
+    def _connected(self, patience: float) -> Link:
+        """The connection, made if there is none; a scheduler that is not there is looked for so many seconds."""
+        if self._pid != os.getpid():  # the connection belongs to the parent of this process
+            self._link, self._pid = None, os.getpid()
+        if self._link is not None and time.monotonic() < self._used + IDLE:
+            return self._link
+        self._drop()
+        attempts = Attempts(time.monotonic(), patience)
+        while True:
+            link = Link(self._address, self._security, "scaler-jobs")
+            try:
+                link.connect(TRY)
+            except HandshakeRefused:
+                raise
+            except ConnectionFailed:
+                now = time.monotonic()
+                if attempts.are_over(now):
+                    raise
+                time.sleep(attempts.next_pause(now))
+                continue
+            self._link, self._used = link, time.monotonic()
+            return link
+
+    def _await(self, link: Link, number: int, deadline: float) -> JobAnswer:
+        poll = select.poll()
+        poll.register(link.fileno(), select.POLLIN)
+        while True:
+            messages, trouble = link.receive()
+            for message in messages:
+                if isinstance(message, JobAnswer) and message.number == number:
+                    return message
+            if trouble is not None:
+                raise ConnectionFailed(trouble)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ConnectionFailed(f"the scheduler at {link.url} gave no answer about its jobs in time")
+            poll.poll(1000 * min(left, link.beat()))
+
+    def _drop(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.drop()
+
+    def close(self) -> None:
+        """Say goodbye; blocks for a moment."""
+        with self._lock:
+            link, self._link = self._link, None
+            if link is not None and self._pid == os.getpid():
+                link.leave()

@@ -1,0 +1,222 @@
+"""The directory of a journal: one writer by a lock, segments by number, and replaying what they hold.
+
+DIR/lock            locked by whoever writes
+DIR/00000001.log    segments, in the order of their numbers; the last one is written
+DIR/aside/          what was behind a place that could not be believed: nothing reads it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from scaler.errors import ScalerError
+from scaler.journal import records
+from scaler.journal.layout import Place
+from scaler.journal.records import SEGMENT_HEADER, Cut, Damaged, OtherVersion, Record
+
+
+class JournalError(ScalerError):
+    """A journal that can't be used; the text names it, says what is the matter and what to do."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Where a journal ends to be believed."""
+
+    path: Path
+    #: bytes into the file
+    offset: int
+    why: str
+    #: it looks like what a writer leaves that was killed: an end in the middle of the last record
+    is_cut: bool
+    #: bytes behind it, in this file and in those that follow
+    lost: int
+
+    def __str__(self) -> str:
+        return f"{self.path} at byte {self.offset:,}: {self.why}; {self.lost:,} bytes from there on are not used"
+
+
+class Directory:
+    """A journal's directory. `lock` before anything is changed; reading needs no lock."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock: int | None = None
+
+    # ---- the lock --------------------------------------------------------------------------------------------------
+    def lock(self) -> None:
+        """Become the one who writes; makes the directory if it is not there. Raises `JournalError`."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise JournalError(
+                f"the journal {self.path} can't be written: {error.strerror}; give a directory that this user may write"
+            ) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            os.close(lock)
+            whose = f" (process {owner})" if owner else ""
+            raise JournalError(
+                f"another scheduler{whose} writes the journal {self.path}: end it, or give this one its own"
+            ) from None
+        self._lock = lock
+        with contextlib.suppress(OSError):  # it only serves to name us; on a full disk we are locked all the same
+            os.truncate(lock, 0)
+            os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+
+    def unlock(self) -> None:
+        """Let somebody else write."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    # ---- segments --------------------------------------------------------------------------------------------------
+    def segment(self, number: int) -> Path:
+        """The file of a segment."""
+        return self.path / f"{number:08d}.log"
+
+    def segments(self) -> list[int]:
+        """The numbers of the segments that are there, ascending. Raises `JournalError`."""
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            raise JournalError(f"there is no journal at {self.path}") from None
+        except OSError as error:
+            raise JournalError(f"the journal {self.path} can't be read: {error.strerror}") from None
+        return sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isascii() and n[:-4].isdecimal())
+
+    def replay(self, take: Callable[[Record, Place], None]) -> Damage | None:
+        """Give each record to `take`, in order, until one can't be believed, which `take` may say by `Damaged`.
+
+        Where that is. Numbers may be missing: segments of which nothing is needed any more are removed. Frames are
+        views that hold until `take` returns. Raises `JournalError` for a journal of another version.
+        """
+        numbers = self.segments()
+        for index, number in enumerate(numbers):
+            path = self.segment(number)
+            try:
+                with _mapped(path) as data:
+                    for record, begin in _records_of(data, number):
+                        try:
+                            take(record, Place(number, begin))
+                        except Damaged as why:
+                            raise _Stop(begin, why) from None
+            except OtherVersion as error:
+                raise JournalError(
+                    f"the journal {self.path} is of another version of Scaler: {error}; "
+                    "use that one, or give another directory"
+                ) from None
+            except _Stop as stop:
+                return self._damage(numbers[index:], path, stop.at, stop.why)
+            except OSError as error:
+                raise JournalError(f"the journal {path} can't be read: {error.strerror}") from None
+        return None
+
+    def _damage(self, numbers: list[int], path: Path, at: int, why: Damaged) -> Damage:
+        sizes = [self.segment(number).stat().st_size for number in numbers]
+        is_cut = isinstance(why, Cut) and len(numbers) == 1
+        return Damage(path, at, str(why), is_cut, max(0, sizes[0] - at) + sum(sizes[1:]))
+
+    def set_aside(self, damage: Damage) -> None:
+        """Move what is behind a damage out of the way, so that what is written next follows what is believed.
+
+        Blocks. Raises `JournalError`.
+        """
+        numbers = self.segments()
+        first = int(damage.path.stem)
+        try:
+            aside = self.path / "aside"
+            aside.mkdir(mode=0o700, exist_ok=True)
+            _sync_directory(self.path)
+            data = damage.path.read_bytes()[damage.offset :]
+            if data:
+                kept = aside / f"{damage.path.stem}-{damage.offset}.log"
+                _write_synced(kept, data)
+            for number in [n for n in numbers if n > first]:
+                os.replace(self.segment(number), aside / self.segment(number).name)
+            _sync_directory(aside)
+            if damage.offset < SEGMENT_HEADER:
+                damage.path.unlink(missing_ok=True)
+            else:
+                with damage.path.open("r+b") as file:
+                    file.truncate(damage.offset)
+                    os.fsync(file.fileno())
+            _sync_directory(self.path)
+        except OSError as error:
+            raise JournalError(f"the journal {self.path} can't be mended: {error.strerror}") from None
+
+    def remove(self, number: int) -> None:
+        """Remove a segment that nothing needs any more."""
+        with contextlib.suppress(FileNotFoundError):
+            self.segment(number).unlink()
+        _sync_directory(self.path)
+
+    def sync(self) -> None:
+        """The names of segments that were made are on disk. Blocks."""
+        _sync_directory(self.path)
+
+
+class _Stop(Exception):
+    """Reading ends at this offset."""
+
+    def __init__(self, at: int, why: Damaged) -> None:
+        super().__init__(str(why))
+        self.at = at
+        self.why = why
+
+
+def _records_of(data: memoryview, number: int) -> Iterator[tuple[Record, int]]:
+    try:
+        records.check_segment(data, number)
+    except Damaged as why:
+        raise _Stop(0, why) from None
+    at = SEGMENT_HEADER
+    while at < len(data):
+        try:
+            record, end = records.read(data, at)
+        except Damaged as why:
+            raise _Stop(at, why) from None
+        yield record, at
+        at = end
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Iterator[memoryview]:
+    """The bytes of a file."""
+    with path.open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            yield memoryview(b"")
+            return
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    view = memoryview(mapped)
+    try:
+        yield view
+    finally:
+        with contextlib.suppress(BufferError):  # somebody still looks at a frame: it goes with the last look
+            view.release()
+            mapped.close()
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    """What was made, renamed or removed there is so after a power cut, too."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,158 @@
+"""Writing a journal: one thread appends what has come up and syncs it, all of it at once, while the next comes up.
+
+Whoever writes names the place of each record (`layout.py`) and goes on; `fileno` is readable when more is on disk, and
+`take_news` says how much. While the disk refuses (it is full, say), the same bytes are tried again and again, and
+`take_news` says what the system said: nothing is lost, nothing is acknowledged. What waits is bounded by who waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+
+from scaler.common.records import record
+from scaler.journal.directory import Directory, JournalError
+from scaler.journal.layout import Place
+from scaler.journal.records import SEGMENT_HEADER, Frame, segment_header
+
+#: seconds between two tries of a disk that refuses
+AGAIN = 0.5
+#: buffers for one system call
+_MOST_BUFFERS = 512
+
+
+@record
+class _Waiting:
+    """A record that is not on disk."""
+
+    place: Place
+    buffers: list[Frame]
+
+
+class Writer:
+    """Appends to one journal. `append` and `take_written` are for one thread and never block; `close` does."""
+
+    def __init__(self, directory: Directory) -> None:
+        """`directory` is locked."""
+        self._directory = directory
+        self._waiting: deque[_Waiting] = deque()
+        self._wanted = threading.Condition()
+        self._is_closing = False
+        self._file: int | None = None
+        self._segment = 0
+        #: records that are on disk
+        self._synced = 0
+        #: what the system says instead of writing; None while it writes
+        self._trouble: str | None = None
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._run, name="scaler-journal", daemon=True)
+        self._thread.start()
+
+    def fileno(self) -> int:
+        """Readable when there are news to take."""
+        return self._bell
+
+    def append(self, place: Place, buffers: list[Frame]) -> None:
+        """Write a record at its place, which is behind the last one's."""
+        with self._wanted:
+            self._waiting.append(_Waiting(place, buffers))
+            self._wanted.notify()
+
+    def take_news(self) -> tuple[int, str | None]:
+        """How many records are on disk, counted from the first `append`; and what keeps others from it, or None."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._bell)
+        with self._wanted:
+            return self._synced, self._trouble
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Write what waits, as far as the disk takes it within this many seconds; then end. Blocks."""
+        with self._wanted:
+            self._is_closing = True
+            self._wanted.notify()
+        self._thread.join(timeout)
+
+    # ---- the thread ------------------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        while True:
+            with self._wanted:
+                while not (self._waiting or self._is_closing):
+                    self._wanted.wait()
+                batch = list(self._waiting)
+            if not batch:
+                break
+            try:
+                self._write(batch)
+            except (OSError, JournalError) as error:
+                self._refused(getattr(error, "strerror", None) or str(error))
+                with self._wanted:
+                    if self._is_closing:
+                        break
+                    self._wanted.wait_for(lambda: self._is_closing, AGAIN)
+                continue
+            with self._wanted:
+                for _ in batch:
+                    self._waiting.popleft()
+                self._synced += len(batch)
+                self._trouble = None
+            os.eventfd_write(self._bell, 1)
+        self._leave_segment()
+
+    def _refused(self, reason: str) -> None:
+        with self._wanted:
+            is_news, self._trouble = self._trouble != reason, reason
+        if is_news:
+            os.eventfd_write(self._bell, 1)
+
+    def _write(self, batch: list[_Waiting]) -> None:
+        """Write and sync records; after an error as if nothing had been written, since the next try overwrites it."""
+        at = 0
+        while at < len(batch):
+            first = batch[at].place
+            end = at
+            buffers: list[Frame] = []
+            while end < len(batch) and batch[end].place.segment == first.segment:
+                buffers += batch[end].buffers
+                end += 1
+            self._enter_segment(first.segment)
+            assert self._file is not None
+            _write_at(self._file, first.offset, buffers)
+            os.fdatasync(self._file)
+            at = end
+
+    def _enter_segment(self, number: int) -> None:
+        if self._segment == number and self._file is not None:
+            return
+        self._leave_segment()
+        path = self._directory.segment(number)
+        is_new = not path.exists() or path.stat().st_size < SEGMENT_HEADER
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if is_new:
+                os.pwrite(file, segment_header(number), 0)
+                os.fsync(file)
+                self._directory.sync()
+        except OSError:
+            os.close(file)
+            raise
+        self._file, self._segment = file, number
+
+    def _leave_segment(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def _write_at(file: int, offset: int, buffers: list[Frame]) -> None:
+    for start in range(0, len(buffers), _MOST_BUFFERS):
+        some = buffers[start : start + _MOST_BUFFERS]
+        size = sum(map(len, some))
+        written = os.pwritev(file, some, offset)
+        if written < size:  # the disk is full, or the system takes no more at once: the rest in one piece
+            rest = memoryview(b"".join(some))[written:]
+            while rest:
+                count = os.pwrite(file, rest, offset + written)
+                written, rest = written + count, rest[count:]
+        offset += size

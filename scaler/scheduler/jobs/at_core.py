@@ -1,0 +1,292 @@
+"""What a job does as a client of the scheduler's core: joining, saying what it wants, and taking in how rows ended.
+
+It comes to each scheduler as a client that returns: it says its batches again with the rows that have ended, and the
+core waits for the agents that may have something of it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from scaler.errors import ProtocolError
+from scaler.journal.layout import Place
+from scaler.journal.records import RECORD_HEADER, Record
+from scaler.protocol.codes import Role
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
+from scaler.protocol.messages import (
+    FAILED,
+    INLINE,
+    PROTOCOL_VERSION,
+    Ack,
+    AgentsInUse,
+    ClientReturn,
+    Encoding,
+    Hello,
+    Message,
+    ObjectAnnounce,
+    ObjectRequest,
+    Spans,
+    Task,
+    TaskCancel,
+    TaskResult,
+    u8,
+    u32,
+    u64,
+)
+from scaler.protocol.results import ResultBuilder, SpanResult, cut, each_of, rows_of, spans_of
+from scaler.scheduler.jobs import events as ev
+from scaler.scheduler.jobs.job import Batch, Job
+from scaler.scheduler.jobs.job_records import Kind, to_json
+from scaler.scheduler.jobs.job_table import JobTable
+
+#: bytes of results that are written though the disk is still busy with others
+GATHERED_BYTES = 1 << 20
+#: the same in spans
+GATHERED_SPANS = 20_000
+#: bytes of results that wait for the disk, of one job, until no more of its rows are run; and when they are again
+UNWRITTEN_BYTES = 64 << 20
+FEW = 0.5
+
+
+# ---- coming and going ------------------------------------------------------------------------------------------------
+def join(table: JobTable, job: Job, number: int = 0) -> None:
+    """Become a client of the core, the same as before if `number` is free."""
+    hello = Hello(
+        Role.CLIENT, f"job {job.name}", job.session, PROTOCOL_VERSION, "", "", "", 0, number=number,
+        agents=u32(sorted(job.core.agents)), encodings=u8([Encoding.PICKLE]),
+    )  # fmt: skip
+    table.effects.append(ev.Join(job.number, hello))
+
+
+def welcome(table: JobTable, job: Job, number: int) -> None:
+    """The core has taken the job in: it needs all that was submitted."""
+    core = job.core
+    if core.number:
+        table.by_client.pop(core.number, None)
+    core.number, core.heard, core.settled, core.told, core.is_held, core.is_told = number, 0, 0, 0, False, False
+    core.gathered = None
+    core.rows.clear()
+    for each in job.unsynced:
+        each.heard = 0  # of messages of another session
+    table.by_client[number] = job
+    write_agents(table, job)
+    parts = [written.place for written in job.records if written.kind == Kind.PART]
+    parts = parts[: len(parts) - len(job.unsaid)]
+    if parts:
+        table.effects.append(ev.Load(job.number, parts))
+    else:
+        say_all(table, job, ())
+
+
+def say_all(table: JobTable, job: Job, parts: Iterable[Iterable[Message]]) -> None:
+    """Say what was submitted, with the rows that have ended; then go on as a client that returned.
+
+    `parts` are those that were written before the job became a client of this core.
+    """
+    unsaid, job.unsaid = job.unsaid, []
+    job.core.is_told = True
+    for messages in (*parts, *unsaid):
+        say_part(table, job, messages)
+    say(table, job, ClientReturn())
+    if job.is_cancelled:
+        say_cancel(table, job)
+
+
+def say_part(table: JobTable, job: Job, messages: Iterable[Message]) -> None:
+    """Say the messages of a part, without batches that are over."""
+    for message in messages:
+        if type(message) is Task:
+            batch = job.batches[message.batch]
+            ended = _ended_rows(job, batch)
+            if batch.wanted is None and list(ended) == [0, batch.rows]:
+                continue
+            message = replace(message, client=0, ended=ended)
+        say(table, job, message)
+
+
+def _ended_rows(job: Job, batch: Batch) -> array[int]:
+    """Bounds of the rows of a batch that have ended."""
+    ended = u32()
+    if batch.wanted is None:
+        at = 0
+        for lo, hi in job.index.open_spans(batch.first, batch.first + batch.rows):
+            if lo - batch.first > at:
+                ended.extend((at, lo - batch.first))
+            at = hi - batch.first
+        if at < batch.rows:
+            ended.extend((at, batch.rows))
+        return ended
+    for i, row in enumerate(batch.wanted):
+        if job.index.is_ended(batch.first + i):
+            ended.extend((row, row + 1))
+    return ended
+
+
+def say(table: JobTable, job: Job, message: Message) -> None:
+    """Say something to the core."""
+    core = job.core
+    core.told = core.settled
+    table.effects.append(ev.Say(core.number, message, core.settled))
+
+
+def say_cancel(table: JobTable, job: Job) -> None:
+    """Have all rows cancelled that have not ended."""
+    if not job.core.is_told:
+        return  # it is, then
+    spans = Spans()
+    for batch in job.batches.values():
+        if batch.wanted is not None:
+            spans.add(0, batch.id, 0, batch.rows)
+            continue
+        for lo, hi in job.index.open_spans(batch.first, batch.first + batch.rows):
+            spans.add(0, batch.id, lo - batch.first, hi - batch.first)
+    if spans:
+        say(table, job, TaskCancel(spans, force=job.is_forced))
+
+
+def write_agents(table: JobTable, job: Job) -> None:
+    """Write who may have something of a job; nothing waits for that."""
+    core = job.core
+    table.write(job, Kind.AGENTS, to_json(number=core.number, agents=sorted(core.agents)))
+
+
+# ---- hearing ---------------------------------------------------------------------------------------------------------
+def hear(table: JobTable, job: Job, message: Message) -> None:
+    """The core says something to a job."""
+    job.core.heard += 1
+    kind = type(message)
+    if kind is TaskResult:
+        gather(table, job, message)  # type: ignore[arg-type]
+    elif kind is AgentsInUse:
+        job.core.agents |= set(message.added)  # type: ignore[attr-defined]
+        job.core.agents -= set(message.removed)  # type: ignore[attr-defined]
+        write_agents(table, job)
+    elif kind is ObjectRequest:
+        for _, value in message:  # type: ignore[attr-defined]
+            provide(table, job, value)
+
+
+def gather(table: JobTable, job: Job, message: TaskResult) -> None:
+    """Rows have ended: they are written with the next record. What ended before is let go."""
+    for span in spans_of(message):
+        batch = job.batches.get(span.batch)
+        if batch is None or span.hi > batch.rows:
+            continue
+        if batch.wanted is not None:
+            wanted = {row: batch.first + i for i, row in enumerate(batch.wanted)}
+            for single in rows_of(span):
+                if single.lo in wanted:
+                    _gather_span(job, wanted[single.lo], single)
+            continue
+        first = batch.first + span.lo
+        if not job.index.has_ended(first, first + span.hi - span.lo):
+            _gather_span(job, first, span)
+            continue
+        runs = [(lo - batch.first, hi - batch.first) for lo, hi in job.index.open_spans(first, batch.first + span.hi)]
+        for piece in cut(span, runs):
+            _gather_span(job, batch.first + piece.lo, piece)
+    core = job.core
+    if core.gathered is not None and (core.gathered.size > GATHERED_BYTES or len(core.rows) > GATHERED_SPANS):
+        write_results(table, job)
+
+
+def _gather_span(job: Job, first: int, span: SpanResult) -> None:
+    core = job.core
+    if core.gathered is None:
+        core.gathered = ResultBuilder(0)
+    core.gathered.add(span)
+    core.rows.append(first)
+
+
+def write_results(table: JobTable, job: Job) -> None:
+    """Write how rows ended that has been gathered."""
+    core = job.core
+    if core.gathered is None:
+        return
+    message, core.gathered = core.gathered.build(), None
+    rows, core.rows = core.rows, []
+    frames = table.encode(message)
+    written = table.write(job, Kind.RESULTS, *frames, first_span=job.index.spans)
+    body = written.place.offset + RECORD_HEADER + 4 * (1 + len(frames)) + len(frames[0])
+    for first, span in zip(rows, spans_of(message), strict=True):
+        if not job.index.has_ended(first, first + span.hi - span.lo):  # said twice in one record
+            job.index.add(first, span, written.place, body)
+        body += len(span.body)
+    table.mark(job, core.heard, written.size)
+
+
+def restore_results(job: Job, record: Record, place: Place, message: Message) -> None:
+    """Results that a journal holds. Raises ValueError for what is none, IndexError for rows that are not there."""
+    if type(message) is not TaskResult:
+        raise ValueError("no TaskResult")
+    frames = record.frames
+    body = place.offset + RECORD_HEADER + 4 * (1 + len(frames)) + len(frames[0])
+    for span in spans_of(message):
+        batch = job.batches[span.batch]
+        if span.hi > batch.rows:
+            raise IndexError(span.hi)
+        lo, hi = batch.job_rows(span.lo, span.hi)
+        if hi - lo == span.hi - span.lo and not job.index.has_ended(lo, hi):
+            job.index.add(lo, span, place, body)
+        body += len(span.body)
+
+
+def provide(table: JobTable, job: Job, value: int) -> None:
+    """The core needs the value of a row that has ended: it is in the journal."""
+    write_results(table, job)
+    for batch in job.batches.values():
+        if batch.id <= value < batch.id + batch.rows:
+            row = value - batch.id
+            lo, hi = batch.job_rows(row, row + 1)
+            if hi > lo and job.index.is_ended(lo):
+                span = job.index.span_at(job.index.number_of(lo))
+                table.then(partial(table.effects.append, ev.Fetch(job.core.number, value, span, lo - span.lo)))
+                return
+    _say_value(table, job, value, None)
+
+
+def fetched(table: JobTable, job: Job, value: int, payload: bytes | None) -> None:
+    """The value of a row was read for the core."""
+    _say_value(table, job, value, payload)
+
+
+def _say_value(table: JobTable, job: Job, value: int, payload: bytes | None) -> None:
+    if payload is None:
+        words = f"job {job.name!r} has no value {value}: it never had one, or it can't be read from the journal"
+        say(table, job, ObjectAnnounce(u64([value]), u8([FAILED]), [ErrorRecord(ErrorKind.OBJECT, words, "").encode()]))
+    else:
+        say(table, job, ObjectAnnounce(u64([value]), u8([INLINE]), [payload]))
+
+
+def value_in(span: SpanResult, row: int) -> bytes | None:
+    """The payload of one row of a span, or None if it has no value."""
+    try:
+        single = next(each for each in rows_of(each_of(span)) if each.lo == row)
+    except (StopIteration, ProtocolError):
+        return None
+    return bytes(single.body)
+
+
+# ---- what is on disk -------------------------------------------------------------------------------------------------
+def settle(table: JobTable, job: Job) -> None:
+    """Tell the core what it need not say again, and whether its results have to wait."""
+    core = job.core
+    while job.unsynced and job.unsynced[0].number <= table.synced:
+        done = job.unsynced.popleft()
+        job.shown, core.settled = done.spans, max(core.settled, done.heard)
+    if not (job.unsynced or core.gathered is not None):
+        core.settled = core.heard
+    if not core.number:
+        return
+    if core.settled > core.told:
+        say(table, job, Ack())
+    waits = sum(each.size for each in job.unsynced) + (core.gathered.size if core.gathered else 0)
+    if waits > UNWRITTEN_BYTES * (FEW if core.is_held else 1):
+        core.is_held = True
+        table.effects.append(ev.Hold(core.number, waits))
+    elif core.is_held:
+        core.is_held = False
+        table.effects.append(ev.Hold(core.number, 0))

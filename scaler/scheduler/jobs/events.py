@@ -1,0 +1,150 @@
+"""What the jobs of a scheduler hear, and what they answer: their one door is `handle(events, now) -> effects`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scaler.common.effects import Log as Log
+from scaler.common.records import record
+from scaler.journal.layout import Place
+from scaler.journal.records import Frame
+from scaler.protocol.messages import JobAnswer, JobQuestion, JobSubmit, Message
+from scaler.scheduler.jobs.result_index import SpanPlace
+from scaler.scheduler.residents import Hold as Hold
+from scaler.scheduler.residents import Join as Join
+from scaler.scheduler.residents import Say as Say
+
+
+@record
+class Submitted:
+    """Somebody submits a part of a job; `inner` are the messages in it."""
+
+    monitor: int
+    message: JobSubmit
+    inner: Sequence[Message]
+    #: why it can't be read; empty: it can
+    trouble: str = ""
+
+
+@record
+class Asked:
+    """Somebody asks about jobs."""
+
+    monitor: int
+    message: JobQuestion
+
+
+@record
+class Gone:
+    """Whoever asked does not wait for an answer any more."""
+
+    monitor: int
+
+
+@record
+class Welcomed:
+    """A job is a client of the core, and has this number there."""
+
+    job: int
+    number: int
+
+
+@record
+class Heard:
+    """The core says something to a job."""
+
+    number: int
+    message: Message
+
+
+@record
+class Forgotten:
+    """The core has given up a job."""
+
+    number: int
+    reason: str
+
+
+@record
+class OnDisk:
+    """So many records, counted from the opening of the journal, can't be lost any more; what keeps the rest from it."""
+
+    records: int
+    trouble: str | None
+
+
+@record
+class Loaded:
+    """What was submitted of a job, as it asked for it: the messages of each part."""
+
+    job: int
+    parts: Sequence[Sequence[Message]]
+
+
+@record
+class Fetched:
+    """The value of a row as it was written, in the row's own bytes; None: it can't be read."""
+
+    number: int
+    row: int
+    payload: bytes | None
+
+
+Event = Submitted | Asked | Gone | Welcomed | Heard | Forgotten | OnDisk | Loaded | Fetched
+
+
+@record
+class Write:
+    """Write a record."""
+
+    place: Place
+    kind: int
+    owner: int
+    frames: list[Frame]
+
+
+@record
+class Copy:
+    """Write a record again, at another place."""
+
+    source: Place
+    place: Place
+    #: bytes
+    size: int
+
+
+@record
+class Remove:
+    """Nothing needs this segment any more."""
+
+    segment: int
+
+
+@record
+class Load:
+    """A job needs the messages of its parts, which were written here."""
+
+    job: int
+    places: list[Place]
+
+
+@record
+class Fetch:
+    """A job needs the value of one of its rows, `at` in this span; `number` and `row` are for the answer."""
+
+    number: int
+    row: int
+    span: SpanPlace
+    at: int
+
+
+@record
+class Answer:
+    """Tell whoever asked; the payload is these bytes of segments: segment, offset, length."""
+
+    monitor: int
+    message: JobAnswer
+    pieces: Sequence[tuple[int, int, int]] = ()
+
+
+Effect = Write | Copy | Remove | Load | Fetch | Answer | Join | Say | Hold | Log

@@ -1,0 +1,176 @@
+"""A durable job as its scheduler knows it: what was submitted, how far it is, and what it is to the core."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from scaler.common.records import record
+from scaler.journal.layout import Place
+from scaler.protocol.messages import Message, Task
+from scaler.protocol.results import ResultBuilder
+from scaler.scheduler.jobs.result_index import ResultIndex, part_of
+
+
+class State(StrEnum):
+    """What users hear of a job."""
+
+    #: more of it may be submitted
+    OPEN = "open"
+    #: all of it is here, and not all has ended
+    RUNNING = "running"
+    #: each row has a value
+    DONE = "done"
+    #: each row has ended, some with errors
+    FAILED = "failed"
+    #: it was cancelled, and each row has ended
+    CANCELLED = "cancelled"
+
+
+@record
+class Written:
+    """A record of a job."""
+
+    kind: int
+    place: Place
+    #: bytes
+    size: int
+    #: of results: the number of its first span
+    first_span: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Rows of a job that were submitted together."""
+
+    id: int
+    rows: int
+    #: number of the first row in the job, of those that are wanted
+    first: int
+    #: of a graph: the rows that are wanted, ascending; None: all
+    wanted: list[int] | None = None
+
+    def job_rows(self, lo: int, hi: int) -> tuple[int, int]:
+        """The rows of the job that rows [lo, hi) of the batch are; of a graph those that are wanted."""
+        if self.wanted is None:
+            return self.first + lo, self.first + hi
+        return self.first + part_of(self.wanted, lo - 1) + 1, self.first + part_of(self.wanted, hi - 1) + 1
+
+
+@record
+class Unsynced:
+    """What holds once a record is on disk."""
+
+    #: records of the journal, counted from its opening, with this one
+    number: int
+    #: spans of results that may be shown then
+    spans: int
+    #: messages of the core that are dealt with then
+    heard: int
+    #: bytes
+    size: int
+
+
+@dataclass(slots=True, eq=False)
+class AtCore:
+    """What passed between a job and the scheduler's core, where it is a client."""
+
+    #: its number there; 0 while it is none
+    number: int = 0
+    #: numbers of the agents that may have something of it
+    agents: set[int] = field(default_factory=set)
+    #: messages that it was sent
+    heard: int = 0
+    #: those of them that need not be said again, and what the core was told of that
+    settled: int = 0
+    told: int = 0
+    #: how rows ended, to be written
+    gathered: ResultBuilder | None = None
+    #: the rows of these spans: first row in the job, and the span of the batch
+    rows: list[int] = field(default_factory=list)
+    #: the core was told what was submitted
+    is_told: bool = False
+    #: it was told that its results wait
+    is_held: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A durable job. `number` is its own for ever; other numbers hold for one scheduler."""
+
+    number: int
+    name: str
+    owner: str
+    #: of the submission
+    token: int
+    #: of its client at the core
+    session: int
+    #: seconds since 1970
+    created: float
+    #: what its first part was: for people
+    function: str = ""
+    ended: float | None = None
+    #: why it could not go on; empty: it could
+    trouble: str = ""
+    is_complete: bool = False
+    is_cancelled: bool = False
+    #: rows that run were to be ended
+    is_forced: bool = False
+    #: key of a part -> the number of its first row, and how many it has
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    #: id -> batch
+    batches: dict[int, Batch] = field(default_factory=dict)
+    index: ResultIndex = field(default_factory=ResultIndex)
+    #: spans of results that are on disk
+    shown: int = 0
+    records: list[Written] = field(default_factory=list)
+    unsynced: deque[Unsynced] = field(default_factory=deque)
+    #: parts that came last and were not said to the core yet
+    unsaid: list[Sequence[Message]] = field(default_factory=list)
+    core: AtCore = field(default_factory=AtCore)
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing of it is going to change, but that it is deleted."""
+        return self.ended is not None
+
+    @property
+    def is_over(self) -> bool:
+        """All of its rows have ended, and no more come."""
+        index = self.index
+        return (self.is_complete or self.is_cancelled) and index.ended == index.rows
+
+    @property
+    def state(self) -> State:
+        """What users hear of it."""
+        index = self.index
+        if not self.has_ended:
+            return State.RUNNING if self.is_complete or self.is_cancelled else State.OPEN
+        if self.trouble or index.failed:
+            return State.FAILED
+        return State.CANCELLED if self.is_cancelled and index.done < index.rows else State.DONE
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in the journal."""
+        return sum(written.size for written in self.records)
+
+    def add_batch(self, task: Task) -> Batch:
+        """Rows that were submitted."""
+        wanted = [row for row in range(task.rows) if task.wanted[row]] if task.wanted else None
+        first = self.index.add_rows(task.rows if wanted is None else len(wanted))
+        batch = self.batches[task.batch] = Batch(task.batch, task.rows, first, wanted)
+        self.function = self.function or task.name.partition("\n")[0]
+        return batch
+
+    def described(self) -> dict[str, Any]:
+        """What users hear of it, for JSON."""
+        index = self.index
+        return {
+            "v": 1, "job": self.name, "owner": self.owner, "state": self.state.value, "function": self.function,
+            "rows": index.rows, "done": index.done, "failed": index.failed, "cancelled": index.cancelled,
+            "created": self.created, "ended": self.ended, "bytes": self.bytes, "trouble": self.trouble,
+        }  # fmt: skip

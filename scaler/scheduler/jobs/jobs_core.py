@@ -1,0 +1,383 @@
+"""What decides about durable jobs: `handle(events, now) -> effects`. Pure: disks and the clock are its shell's.
+
+    monitors ── submit, ask ──► JobsCore ── records ──► journal
+                                 │    ▲                    │ on disk
+                        as a     ▼    │ how rows ended ◄───┘
+                        client  scheduler's core
+
+A part is acknowledged when it is on disk. A result counts for whoever reads, and for the core, when it is on disk;
+until then its agent keeps it. Records are written while the last ones are on their way to the disk, together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from scaler.journal.layout import Layout, Place
+from scaler.journal.records import Damaged, Record, size_of
+from scaler.protocol.messages import (
+    INLINE,
+    DisconnectRequest,
+    Heartbeat,
+    JobAnswer,
+    JobQuestion,
+    JobSubmit,
+    Message,
+    ObjectAnnounce,
+    Task,
+)
+from scaler.scheduler.jobs import at_core, reading
+from scaler.scheduler.jobs import events as ev
+from scaler.scheduler.jobs.job import Batch, Job, Written
+from scaler.scheduler.jobs.job_records import Kind, from_json, to_json
+from scaler.scheduler.jobs.job_table import Encode, JobTable
+
+#: jobs at a time
+MOST_JOBS = 100_000
+
+
+class JobsCore:
+    """The durable jobs of one scheduler. `restore` what a journal holds, then `begin`, then `handle`."""
+
+    def __init__(self, layout: Layout, encode: Encode, heartbeat: float, wall: float) -> None:
+        """`heartbeat` in seconds; `wall` is what time it is (seconds since 1970) when `now` is 0."""
+        self._table = JobTable(layout, encode)
+        self._heartbeat = heartbeat
+        self._wall = wall
+        self._next_beat: float | None = None
+        self._now = 0.0
+        self._waiting: list[reading.Waiting] = []
+        #: jobs of which something was heard in this step
+        self._touched: dict[Job, None] = {}
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            ev.Submitted: self._submitted,
+            ev.Asked: self._asked,
+            ev.Gone: self._gone,
+            ev.Welcomed: self._welcomed,
+            ev.Heard: self._heard,
+            ev.Forgotten: self._forgotten,
+            ev.OnDisk: self._on_disk,
+            ev.Loaded: self._loaded,
+            ev.Fetched: self._fetched,
+        }
+
+    @property
+    def jobs(self) -> int:
+        """How many there are."""
+        return len(self._table.jobs)
+
+    # ---- what was written before -----------------------------------------------------------------------------------
+    def restore(self, record: Record, place: Place, inner: Sequence[Message]) -> None:
+        """Take a record of the journal, in their order; `inner` has the `TaskResult` of results.
+
+        Raises `Damaged` for one that can't be.
+        """
+        table = self._table
+        size = size_of(record.frames)
+        if record.kind == Kind.DELETED and record.owner in table.jobs:
+            table.bury(table.jobs[record.owner], Written(record.kind, place, size))
+            table.lengths[place.segment] = place.offset + size
+            return
+        table.next_number = max(table.next_number, record.owner + 1)
+        found = table.jobs.get(record.owner) or self._opened(record)
+        if found is None:
+            table.lengths[place.segment] = place.offset + size
+            return  # of a job that is deleted
+        job, first_span = found, found.index.spans
+        try:
+            self._restore(job, record, place, inner)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise Damaged(f"a record of a job is not what it should be ({type(error).__name__})") from None
+        table.keep(job, record.kind, place, size, first_span)
+
+    def _opened(self, record: Record) -> Job | None:
+        if record.kind != Kind.OPENED:
+            return None
+        said = from_json(record.frames[0])
+        try:
+            job = Job(record.owner, said["name"], said["owner"], said["token"], said["session"], said["created"])
+        except KeyError:
+            raise Damaged("a record of a job is not what it should be") from None
+        self._table.jobs[job.number] = self._table.by_name[job.name] = job
+        return job
+
+    def _restore(self, job: Job, record: Record, place: Place, inner: Sequence[Message]) -> None:
+        kind = record.kind
+        if kind == Kind.PART:
+            said = from_json(record.frames[0])
+            first = job.index.rows
+            for number, rows, wanted in said["batches"]:
+                count = rows if wanted is None else len(wanted)
+                job.batches[number] = Batch(number, rows, job.index.add_rows(count), wanted)
+            job.parts[said["key"]] = first, job.index.rows - first
+            job.function = job.function or said["function"]
+        elif kind == Kind.RESULTS:
+            at_core.restore_results(job, record, place, inner[0])
+        elif kind == Kind.COMPLETE:
+            job.is_complete = True
+        elif kind == Kind.REOPENED:
+            job.is_complete, job.ended = False, None
+        elif kind == Kind.CANCELLED:
+            job.is_cancelled, job.is_forced = True, from_json(record.frames[0])["force"]
+        elif kind == Kind.ENDED:
+            said = from_json(record.frames[0])
+            job.ended, job.trouble = said["ended"], said["trouble"]
+        elif kind == Kind.AGENTS:
+            said = from_json(record.frames[0])
+            job.core.number, job.core.agents = said["number"], set(said["agents"])
+
+    def begin(self) -> list[ev.Effect]:
+        """All is restored: jobs that have not ended go on."""
+        for job in self._table.jobs.values():
+            job.shown = job.index.spans
+            number, job.core.number = job.core.number, 0
+            if not job.has_ended and not job.is_over:
+                at_core.join(self._table, job, number)
+            self._touched[job] = None
+        return self._take_effects()
+
+    # ---- the door --------------------------------------------------------------------------------------------------
+    def handle(self, events: Iterable[ev.Event], now: float) -> list[ev.Effect]:
+        """Take what happened, in order; what is to be done about it."""
+        self._now = now
+        for event in events:
+            self._handlers[type(event)](event)
+        table = self._table
+        if self._next_beat is None or now >= self._next_beat:
+            self._next_beat = now + self._heartbeat
+            for job in table.by_client.values():
+                at_core.say(table, job, Heartbeat(now))
+                self._touched[job] = None
+        if table.synced == table.written:
+            for job in list(table.by_client.values()):
+                at_core.write_results(table, job)
+        for job in list(self._touched):
+            if job.number in table.jobs:
+                at_core.settle(table, job)
+                self._end_if_over(job)
+        self._touched.clear()
+        self._answer_waiting()
+        return self._take_effects()
+
+    @property
+    def wake(self) -> float | None:
+        """When something is due though nothing happened, seconds."""
+        due = [waiting.deadline for waiting in self._waiting]
+        if self._table.by_client and self._next_beat is not None:
+            due.append(self._next_beat)
+        return min(due, default=None)
+
+    def _take_effects(self) -> list[ev.Effect]:
+        effects, self._table.effects = self._table.effects, []
+        return effects
+
+    # ---- submitting ------------------------------------------------------------------------------------------------
+    def _submitted(self, event: ev.Submitted) -> None:
+        table, message = self._table, event.message
+        refusal = event.trouble or self._refusal(message, event.inner)
+        if refusal:
+            reading.refuse(table, event.monitor, message.number, refusal)
+            return
+        job = table.by_name.get(message.name) or self._open(message)
+        if message.key and message.key not in job.parts:
+            if job.is_complete:
+                self._reopen(job)
+            self._add_part(job, message, event.inner)
+        if message.is_last and not job.is_complete:
+            job.is_complete = True
+            table.write(job, Kind.COMPLETE)
+        self._touched[job] = None
+        first, _ = job.parts.get(message.key, (0, 0))
+        table.then(lambda: self._accepted(event.monitor, message.number, first))
+
+    def _accepted(self, monitor: int, number: int, first: int) -> None:
+        """A part is on disk: say so, and which is the first of its rows."""
+        self._table.effects.append(ev.Answer(monitor, JobAnswer(number, next=first, bodies=[b""])))
+
+    def _refusal(self, message: JobSubmit, inner: Sequence[Message]) -> str:
+        """Why a part is not taken; empty if it is."""
+        table = self._table
+        if table.trouble is not None:
+            return f"the journal can't be written: {table.trouble}; nothing is accepted until it can"
+        job = table.by_name.get(message.name)
+        if job is None:
+            return "" if len(table.jobs) < MOST_JOBS else f"there are {MOST_JOBS:,} jobs: delete some"
+        if not message.joins and job.token != message.token:
+            return (
+                f"there is a job {message.name!r} already ({job.state.value}): "
+                "attach to it, delete it, or take another name"
+            )
+        if message.key in job.parts or not message.key:
+            return ""
+        if job.is_cancelled or job.trouble or (job.is_complete and not message.joins):
+            return f"job {message.name!r} takes no more rows: it is {job.state.value}"
+        return _misfit(job, inner)
+
+    def _open(self, message: JobSubmit) -> Job:
+        table = self._table
+        number, table.next_number = table.next_number, table.next_number + 1
+        created = round(self._wall + self._now, 3)
+        job = Job(number, message.name, message.owner, message.token, message.token | 1, created)
+        table.jobs[number] = table.by_name[job.name] = job
+        table.write(
+            job, Kind.OPENED,
+            to_json(name=job.name, owner=job.owner, token=job.token, session=job.session, created=created),
+        )  # fmt: skip
+        if len(message.bodies[0]):
+            table.write(job, Kind.NOTE, message.bodies[0])
+        at_core.join(table, job)
+        return job
+
+    def _reopen(self, job: Job) -> None:
+        """More is added to a job of which all was there."""
+        job.is_complete, job.ended = False, None
+        self._table.write(job, Kind.REOPENED)
+        if not job.core.number:
+            at_core.join(self._table, job)
+
+    def _add_part(self, job: Job, message: JobSubmit, inner: Sequence[Message]) -> None:
+        first = job.index.rows
+        batches = [job.add_batch(each) for each in inner if type(each) is Task]
+        job.parts[message.key] = first, job.index.rows - first
+        about = to_json(
+            key=message.key,
+            function=job.function,
+            batches=[(batch.id, batch.rows, batch.wanted) for batch in batches],
+        )
+        counts = to_json(counts=list(message.counts))
+        self._table.write(job, Kind.PART, about, counts, *message.bodies[1:])
+        if job.core.is_told:
+            at_core.say_part(self._table, job, inner)
+        else:
+            job.unsaid.append(inner)
+
+    # ---- asking ----------------------------------------------------------------------------------------------------
+    def _asked(self, event: ev.Asked) -> None:
+        question = event.message
+        if question.kind in ("cancel", "delete"):
+            self._change(event.monitor, question)
+        elif question.kind == "note":
+            self._table.then(lambda: reading.note(self._table, event.monitor, question))
+            self._run_synced()
+        elif not reading.answer(self._table, event.monitor, question, is_late=False):
+            if sum(waiting.monitor == event.monitor for waiting in self._waiting) >= reading.MOST_WAITING:
+                reading.refuse(self._table, event.monitor, question.number, "too many questions wait for answers")
+                return
+            self._waiting.append(reading.Waiting(event.monitor, question, self._now + question.wait))
+
+    def _change(self, monitor: int, question: JobQuestion) -> None:
+        table, job = self._table, self._table.by_name.get(question.name)
+        if job is None:
+            reading.refuse(table, monitor, question.number, reading.unknown(question.name))
+            return
+        if table.trouble is not None:
+            reading.refuse(table, monitor, question.number, f"the journal can't be written: {table.trouble}")
+            return
+        self._touched[job] = None
+        if question.kind == "delete":
+            self._leave(job)
+            table.forget(job)
+        elif not job.has_ended and (not job.is_cancelled or question.force > job.is_forced):
+            job.is_cancelled, job.is_forced = True, question.force
+            table.write(job, Kind.CANCELLED, to_json(force=question.force))
+            if job.core.number:
+                at_core.say_cancel(table, job)
+        table.then(lambda: reading.state_of(table, monitor, question.number, job))
+
+    def _gone(self, event: ev.Gone) -> None:
+        self._waiting = [waiting for waiting in self._waiting if waiting.monitor != event.monitor]
+
+    def _answer_waiting(self) -> None:
+        if self._waiting:
+            self._waiting = [
+                waiting
+                for waiting in self._waiting
+                if not reading.answer(
+                    self._table, waiting.monitor, waiting.question, is_late=self._now >= waiting.deadline
+                )
+            ]
+
+    # ---- the core --------------------------------------------------------------------------------------------------
+    def _welcomed(self, event: ev.Welcomed) -> None:
+        job = self._table.jobs.get(event.job)
+        if job is not None:
+            at_core.welcome(self._table, job, event.number)
+
+    def _loaded(self, event: ev.Loaded) -> None:
+        job = self._table.jobs.get(event.job)
+        if job is not None and job.core.number:
+            at_core.say_all(self._table, job, event.parts)
+
+    def _heard(self, event: ev.Heard) -> None:
+        job = self._table.by_client.get(event.number)
+        if job is not None:
+            self._touched[job] = None
+            at_core.hear(self._table, job, event.message)
+
+    def _fetched(self, event: ev.Fetched) -> None:
+        job = self._table.by_client.get(event.number)
+        if job is not None:
+            at_core.fetched(self._table, job, event.row, event.payload)
+
+    def _forgotten(self, event: ev.Forgotten) -> None:
+        """The core has given a job up: what was submitted makes no sense to it."""
+        job = self._table.by_client.pop(event.number, None)
+        if job is None:
+            return
+        job.core.number = 0
+        self._table.tell("WARNING", f"job {job.name!r} can't go on: {event.reason}")
+        self._end(job, f"the scheduler could not run it: {event.reason}")
+
+    def _leave(self, job: Job) -> None:
+        if job.core.number:
+            at_core.say(self._table, job, DisconnectRequest())
+            del self._table.by_client[job.core.number]
+            job.core.number = 0
+
+    def _end_if_over(self, job: Job) -> None:
+        if not job.has_ended and job.is_over and job.shown == job.index.spans:
+            self._leave(job)
+            self._end(job, "")
+
+    def _end(self, job: Job, trouble: str) -> None:
+        job.ended, job.trouble = round(self._wall + self._now, 3), trouble
+        self._table.write(job, Kind.ENDED, to_json(ended=job.ended, trouble=trouble))
+
+    # ---- the disk --------------------------------------------------------------------------------------------------
+    def _on_disk(self, event: ev.OnDisk) -> None:
+        table = self._table
+        table.synced = event.records
+        if event.trouble != table.trouble:
+            table.trouble = event.trouble
+            if event.trouble is None:
+                table.tell("INFO", "Journal: it is written again")
+            else:
+                table.tell("ERROR", f"Journal: it can't be written: {event.trouble}; durable jobs wait until it can")
+        self._run_synced()
+        for job in table.by_client.values():
+            if job.unsynced:
+                self._touched[job] = None
+
+    def _run_synced(self) -> None:
+        table = self._table
+        while table.when_synced and table.when_synced[0][0] <= table.synced:
+            table.when_synced.popleft()[1]()
+
+
+def _misfit(job: Job, inner: Sequence[Message]) -> str:
+    """What is wrong with the messages of a part; empty: nothing."""
+    taken = sorted((batch.id, batch.id + batch.rows) for batch in job.batches.values())
+    for message in inner:
+        if type(message) is ObjectAnnounce:
+            if any(kind != INLINE for kind in message.kinds):
+                return "a part of a job has an object that is not in it"
+        elif type(message) is Task:
+            if message.ended or message.stored:
+                return "a part of a job says of rows what only schedulers and agents say"
+            if any(lo < message.batch + message.rows and message.batch < hi for lo, hi in taken):
+                return "a part of a job has rows that are there already"
+            taken.append((message.batch, message.batch + message.rows))
+        else:
+            return f"a {type(message).__name__} is no part of a job"
+    return ""

@@ -1,0 +1,121 @@
+"""Answers about jobs: their states, and their results as they are on disk. What is not there yet may be waited for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from scaler.common.records import record
+from scaler.journal.records import ONLY_FRAME
+from scaler.protocol.messages import JobAnswer, JobQuestion
+from scaler.scheduler.jobs import events as ev
+from scaler.scheduler.jobs.job import Job
+from scaler.scheduler.jobs.job_records import Kind
+from scaler.scheduler.jobs.job_table import JobTable
+from scaler.scheduler.jobs.result_index import SpanPlace
+
+#: spans in one answer, at most: each is read by itself
+MOST_SPANS = 1_000
+#: answers that one monitor may wait for
+MOST_WAITING = 64
+
+
+@record
+class Waiting:
+    """A question whose answer is waited for."""
+
+    monitor: int
+    question: JobQuestion
+    #: seconds
+    deadline: float
+
+
+def unknown(name: str) -> str:
+    """Why there is no answer about a job."""
+    return f"there is no job {name!r} here: 'scaler jobs' lists those that are"
+
+
+def refuse(table: JobTable, monitor: int, number: int, error: str) -> None:
+    """Say why there is no answer."""
+    table.effects.append(ev.Answer(monitor, JobAnswer(number, error, bodies=[b""])))
+
+
+def state_of(table: JobTable, monitor: int, number: int, *jobs: Job) -> None:
+    """Tell how jobs are."""
+    lines = "\n".join(json.dumps(job.described()) for job in jobs)
+    table.effects.append(ev.Answer(monitor, JobAnswer(number, text=lines, bodies=[b""])))
+
+
+def answer(table: JobTable, monitor: int, question: JobQuestion, is_late: bool) -> bool:
+    """Answer a question; False if it is worth waiting for more, which it no longer is when `is_late`."""
+    if question.kind == "list":
+        state_of(table, monitor, question.number, *table.jobs.values())
+        return True
+    job = table.by_name.get(question.name)
+    if job is None:
+        refuse(table, monitor, question.number, unknown(question.name))
+        return True
+    may_wait = question.wait > 0 and not is_late
+    if question.kind == "state":
+        if may_wait and not job.has_ended:
+            return False
+        state_of(table, monitor, question.number, job)
+        return True
+    rows = _ordered(job, question) if question.kind == "ordered" else _finished(job, question)
+    spans = list(rows)
+    if not spans and may_wait and not job.has_ended:
+        return False
+    _results(table, monitor, question, job, spans)
+    return True
+
+
+def note(table: JobTable, monitor: int, question: JobQuestion) -> None:
+    """Tell what the one who submitted left for those who attach; all that was written is on disk."""
+    job = table.by_name.get(question.name)
+    if job is None:
+        refuse(table, monitor, question.number, unknown(question.name))
+        return
+    notes = [written for written in job.records if written.kind == Kind.NOTE]
+    message = JobAnswer(question.number, text=json.dumps(job.described()), bodies=[b""])
+    pieces = [(w.place.segment, w.place.offset + ONLY_FRAME, w.size - ONLY_FRAME) for w in notes[:1]]
+    table.effects.append(ev.Answer(monitor, message, pieces))
+
+
+def _ordered(job: Job, question: JobQuestion) -> Iterator[SpanPlace]:
+    """Spans from a row on, in the order of rows, as far as they are on disk without a gap."""
+    index, row, size = job.index, question.position, 0
+    for _ in range(MOST_SPANS):
+        if row >= index.rows or size > question.limit:
+            return
+        number = index.number_of(row)
+        if not 0 <= number < job.shown:
+            return
+        span = index.span_at(number)
+        if span.lo != row:
+            return  # nobody was ever told to begin in the middle of a span
+        yield span
+        row, size = span.hi, size + span.size
+
+
+def _finished(job: Job, question: JobQuestion) -> Iterator[SpanPlace]:
+    """Spans in the order of their ends."""
+    size = 0
+    for number in range(question.position, min(job.shown, question.position + MOST_SPANS)):
+        if size > question.limit:
+            return
+        span = job.index.span_at(number)
+        yield span
+        size += span.size
+
+
+def _results(table: JobTable, monitor: int, question: JobQuestion, job: Job, spans: list[SpanPlace]) -> None:
+    message = JobAnswer(question.number, text=json.dumps(job.described()), next=question.position, bodies=[b""])
+    for span in spans:
+        message.rows.extend((span.lo, span.hi))
+        message.outcomes.append(span.outcome)
+        message.durations.append(span.duration)
+        message.sizes.extend(span.sizes)
+    if spans:
+        message.next = spans[-1].hi if question.kind == "ordered" else question.position + len(spans)
+    pieces = [(span.segment, span.offset, span.size) for span in spans]
+    table.effects.append(ev.Answer(monitor, message, pieces))
