@@ -7,7 +7,7 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, metrics, questions, scheduler, top, ui
+from scaler.cli import cluster, jobs, journal, metrics, questions, scheduler, top, ui
 from scaler.cli.command import call
 
 command = click.Group(
@@ -19,6 +19,11 @@ command = click.Group(
         "tasks": questions.tasks,
         "explain": questions.explain,
         "story": questions.story,
+        "jobs": jobs.jobs,
+        "attach": jobs.attach,
+        "results": jobs.results,
+        "delete": jobs.delete,
+        "journal": journal.journal,
         "top": top.command,
         "ui": ui.command,
         "metrics": metrics.command,

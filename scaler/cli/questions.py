@@ -33,7 +33,7 @@ def _questions(address: str, key_file: str | None, insecure: bool) -> Questions:
     return Questions(address, security=security_of(key_file, insecure) if key_file or insecure else None)
 
 
-def _quietly(write: Callable[[], None]) -> int:
+def quietly(write: Callable[[], None]) -> int:
     """Write; whoever read it may have enough of it."""
     try:
         write()
@@ -62,7 +62,7 @@ def _tasks(
             for line in lines:
                 print(line if as_json else _row(json.loads(line)))
 
-    return _quietly(write)
+    return quietly(write)
 
 
 def _row(task: dict[str, Any]) -> str:
@@ -76,7 +76,7 @@ def _about(kind: str) -> Callable[..., int]:
     def run(task: str, address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
         with _questions(address, key_file, insecure) as questions:
             found = questions.explain(task) if kind == "explain" else questions.story(task)
-        return _quietly(lambda: _write_about(found, as_json))
+        return quietly(lambda: _write_about(found, as_json))
 
     return run
 

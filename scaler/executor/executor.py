@@ -7,10 +7,11 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
+from scaler.executor.durable import DurableRunner
 from scaler.executor.map_results import chunked, flat, in_order, rest_of
 from scaler.executor.runner import Runner
 from scaler.executor.worker_calls import call_each
@@ -30,10 +31,12 @@ class Executor(concurrent.futures.Executor):
 
     `max_tasks_per_child`: so many tasks run in a worker process of a local cluster before a fresh one takes its place.
     `initializer(*initargs)` runs once in each worker before its first task; if it raises, all futures that have not
-    ended and all further calls raise `InitializerFailed`, a `concurrent.futures.process.BrokenProcessPool`. Other
-    options are those of `Client`. Blocks until the cluster is there. Raises like `Client` and `SchedulerClusterCombo`,
-    ValueError for `max_workers` below 1, TypeError for an initializer that can't be called; for `max_tasks_per_child`
-    as the standard executor does, and ValueError with an address.
+    ended and all further calls raise `InitializerFailed`, a `concurrent.futures.process.BrokenProcessPool`.
+    `durable`: the name of a durable job that the calls belong to, at a scheduler with a journal: what ends is kept
+    there, and a program that runs again with the same name and makes the same calls is given their results.
+    Other options are those of `Client`. Blocks until the cluster is there. Raises like `Client` and
+    `SchedulerClusterCombo`, ValueError for `max_workers` below 1, TypeError for an initializer that can't be called;
+    for `max_tasks_per_child` as the standard executor does, and ValueError with an address; `JobError` for `durable`.
 
     >>> with Executor(max_workers=1) as pool:
     ...     list(pool.map(pow, [2, 3], [3, 2]))
@@ -48,6 +51,7 @@ class Executor(concurrent.futures.Executor):
         initializer: Callable[..., Any] | None = None,
         initargs: tuple[Any, ...] = (),
         max_tasks_per_child: int | None = None,
+        durable: str | None = None,
         **client_options: Any,
     ) -> None:
         if max_workers is not None and max_workers <= 0:
@@ -63,6 +67,8 @@ class Executor(concurrent.futures.Executor):
                 raise ValueError(
                     "max_tasks_per_child is for a local cluster: start this one's workers with --max-tasks-per-worker"
                 )
+        if durable is not None and (initializer is not None or address is None):
+            raise ValueError("durable needs the address of a scheduler with a journal, and takes no initializer")
         cluster: SchedulerClusterCombo | None = None
         if address is None:
             cluster = SchedulerClusterCombo(n_workers=max_workers, max_tasks_per_worker=max_tasks_per_child)
@@ -76,7 +82,15 @@ class Executor(concurrent.futures.Executor):
             raise
         self._given_workers = cluster.n_workers if cluster is not None else max_workers
         custom = client_options.get("serializer") is not None
-        self._runner = Runner(client, cluster, initializer, initargs, custom)
+        self._runner: Runner | DurableRunner
+        if durable is not None:
+            try:
+                self._runner = DurableRunner(client, durable)
+            except BaseException:
+                client.disconnect()
+                raise
+        else:
+            self._runner = Runner(client, cluster, initializer, initargs, custom)
         weakref.finalize(self, self._runner.finish_in_background).atexit = False
 
     @property
@@ -94,7 +108,7 @@ class Executor(concurrent.futures.Executor):
         """What the standard executors are asked: False, or why it is of no use any more."""
         return self._runner.broken or False
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[Any]:
         """Call `fn(*args, **kwargs)` on the cluster: the future of its result.
 
         Blocks only while a large argument is written to a store. Raises RuntimeError after `shutdown` and at the
@@ -125,16 +139,19 @@ class Executor(concurrent.futures.Executor):
             raise ValueError("buffersize must be None or > 0")
         deadline = None if timeout is None else time.monotonic() + timeout
         rows: Iterable[tuple[Any, ...]] = zip(*iterables, strict=False)
+        if isinstance(self._runner, DurableRunner):
+            return self._runner.map(fn, rows, deadline, buffersize)
         if buffersize is None:
             rows = list(rows)
             if (chunksize > 1 or len(rows) > ROWS_APART) and not self._runner.has_initializer:
                 single = len(iterables) == 1
                 items: list[Any] = [item for (item,) in rows] if single else rows
                 return rest_of(self._runner.submit_map(fn, items, single, chunksize), items, deadline)
+        submit = cast("Callable[..., Future]", self.submit)
         if chunksize == 1:
-            return in_order(self.client, partial(self.submit, fn), iter(rows), deadline, buffersize)
+            return in_order(self.client, partial(submit, fn), iter(rows), deadline, buffersize)
         chunks = chunked(iter(rows), chunksize)
-        return flat(in_order(self.client, partial(self.submit, call_each, fn), chunks, deadline, buffersize, True))
+        return flat(in_order(self.client, partial(submit, call_each, fn), chunks, deadline, buffersize, True))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls; with `wait`, block until those under way have ended; `cancel_futures` those not begun.

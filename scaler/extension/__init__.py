@@ -11,6 +11,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     is_interrupt, has_ended_program, abandon, leave_at_once             what to do when the user presses Ctrl-C
     wait_in_steps                                                       so that it is heard
     pass_callback                                                       what to do when the program ends in a callback
+    durable_calls                                                       calls that outlive their program
     Future, MapJob                                                      what `submit` and `submit_map` return
     CallbackThread                                                      for callbacks that may block
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
@@ -51,7 +52,14 @@ if TYPE_CHECKING:
         pass_callback,
         wait_in_steps,
     )
-    from scaler.extension.submitting import fail_future, issue_warnings, submit_call, submit_map, with_warnings_kept
+    from scaler.extension.submitting import (
+        durable_calls,
+        fail_future,
+        issue_warnings,
+        submit_call,
+        submit_map,
+        with_warnings_kept,
+    )
     from scaler.extension.values import SCALAR_TYPES, name_of, pickled_if_small
 
 __all__ = [
@@ -62,6 +70,7 @@ __all__ = [
     "MapJob",
     "abandon",
     "begin_local_cluster",
+    "durable_calls",
     "fail_future",
     "find_client",
     "forget_run",
@@ -95,6 +104,7 @@ _HOMES = {
     "SCALAR_TYPES": "scaler.extension.values",
     "abandon": "scaler.extension.interrupts",
     "begin_local_cluster": "scaler.extension.clusters",
+    "durable_calls": "scaler.extension.submitting",
     "fail_future": "scaler.extension.submitting",
     "find_client": "scaler.extension.clients",
     "forget_run": "scaler.extension.in_worker",

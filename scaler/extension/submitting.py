@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scaler.client import Client, Future
 from scaler.client.client import parts_of
 from scaler.client.waiting.map_job import MapJob
+
+if TYPE_CHECKING:
+    from scaler.client.jobs.calls import DurableCalls
 
 
 def submit_call(client: Client, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
@@ -31,6 +34,18 @@ def submit_map(
     """
     parts, options = parts_of(client)
     return parts.maps.send(function, options, items, spread, least_together)
+
+
+def durable_calls(client: Client, name: str) -> DurableCalls:
+    """Calls that are added to the durable job of this name one by one, each with a standard future.
+
+    `submit(function, args, kwargs)` adds one, `map(function, rows)` many; those that the job has from another run are
+    not made again. `close(wait)` ends that. Blocks until the scheduler has answered. Raises `JobError`.
+    """
+    from scaler.client.jobs import calls  # here, as few want it and all would load it
+
+    parts, options = parts_of(client)
+    return calls.durable_calls(parts, options, name)
 
 
 def fail_future(future: Future, error: BaseException) -> None:

@@ -117,8 +117,6 @@ class Directory:
                 ) from None
             except _Stop as stop:
                 return self._damage(numbers[index:], path, stop.at, stop.why)
-            except OSError as error:
-                raise JournalError(f"the journal {path} can't be read: {error.strerror}") from None
         return None
 
     def _damage(self, numbers: list[int], path: Path, at: int, why: Damaged) -> Damage:
@@ -191,12 +189,16 @@ def _records_of(data: memoryview, number: int) -> Iterator[tuple[Record, int]]:
 
 @contextlib.contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
-    """The bytes of a file."""
-    with path.open("rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            yield memoryview(b"")
-            return
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    """The bytes of a file. Raises `JournalError`."""
+    try:
+        with path.open("rb") as file:
+            is_empty = not os.fstat(file.fileno()).st_size
+            mapped = None if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise JournalError(f"the journal {path} can't be read: {error.strerror}") from None
+    if mapped is None:
+        yield memoryview(b"")
+        return
     view = memoryview(mapped)
     try:
         yield view

@@ -32,9 +32,16 @@ class Layout:
 
     def take(self, frames: Sequence[Frame]) -> Place:
         """The place of a record of these frames; a record is never divided, so a segment may be longer than asked."""
-        size = size_of(frames)
+        return self.take_bytes(size_of(frames))
+
+    def take_bytes(self, size: int) -> Place:
+        """The place of a record of so many bytes."""
         if self.offset > SEGMENT_HEADER and self.offset + size > self.most:
-            self.segment, self.offset = self.segment + 1, SEGMENT_HEADER
+            self.turn_over()
         place = Place(self.segment, self.offset)
         self.offset += size
         return place
+
+    def turn_over(self) -> None:
+        """What comes next goes into another segment."""
+        self.segment, self.offset = self.segment + 1, SEGMENT_HEADER

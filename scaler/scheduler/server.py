@@ -81,11 +81,19 @@ def open_jobs(config: SchedulerConfig) -> Jobs | None:
     """The durable jobs of a scheduler that keeps a journal. Blocks while it is read. Raises `JournalError`."""
     if config.journal is None:
         return None
-    from scaler.scheduler.jobs.keeper import JobKeeper  # here, as few want it and all would load it
+    from scaler.journal.journal import Journal  # here, as few want it and all would load it
+    from scaler.scheduler.jobs.keeper import JobKeeper
 
-    keeper = JobKeeper(config.journal, config.heartbeat_interval)
-    for level, text in keeper.notes:
-        logger.log(getattr(logging, level), "%s", text)
+    begun, journal = time.monotonic(), Journal(config.journal)
+    try:
+        keeper = JobKeeper(journal, config.heartbeat_interval, time.time() - begun)
+    except BaseException:
+        journal.close()
+        raise
+    if keeper.damage is not None:
+        logger.log(logging.INFO if keeper.damage.is_cut else logging.WARNING, "Journal: %s", keeper.damage)
+    took = time.monotonic() - begun
+    logger.info("Journal: %s has %d jobs; %d records read in %.2f s", journal.path, keeper.jobs, keeper.replayed, took)
     return keeper
 
 

@@ -38,6 +38,8 @@ class JobState:
     ended: float | None
     #: that it takes in the journal
     bytes: int
+    #: spans of results that can be read
+    spans: int
     #: why the scheduler could not go on with it; empty if it could
     trouble: str
 
@@ -55,7 +57,8 @@ def states_in(answer: JobAnswer) -> list[JobState]:
         states.append(
             JobState(
                 said["job"], said["owner"], said["state"], said["function"], said["rows"], said["done"],
-                said["failed"], said["cancelled"], said["created"], said["ended"], said["bytes"], said["trouble"],
+                said["failed"], said["cancelled"], said["created"], said["ended"], said["bytes"], said["spans"],
+                said["trouble"],
             )
         )  # fmt: skip
     return states

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import pickle
 import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from scaler.client.core.options import Options
 from scaler.client.jobs.job import Job, JobState, states_in
-from scaler.client.jobs.packing import JobIds, JobPacker, Part
+from scaler.client.jobs.packing import JobIds, JobPacker
 from scaler.client.jobs.session import JobSession
+from scaler.client.jobs.submission import Submission
 from scaler.client.lifetime import Lifetime
 from scaler.client.parts import ClientParts
 from scaler.client.values.value_codec import ValueCodec
 from scaler.errors import JobError
 from scaler.graph import from_tuples
-from scaler.protocol.codec import encode
-from scaler.protocol.messages import MAX_JOB_NAME, Frame, Message, u32
+from scaler.protocol.messages import MAX_JOB_NAME
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.function import name_of
 
@@ -29,8 +28,10 @@ from scaler.serialize.function import name_of
 class Jobs:
     """Of one client and all its views. Any thread; everything blocks until the scheduler has answered."""
 
-    def __init__(self, session: JobSession, serializer: AnySerializer | None) -> None:
-        self._session = session
+    def __init__(self, new_session: Callable[[], JobSession], serializer: AnySerializer | None) -> None:
+        #: makes a connection of its own
+        self.new_session = new_session
+        self._session = new_session()
         self._serializer = serializer
         self._codec = ValueCodec(serializer)
 
@@ -76,56 +77,14 @@ def jobs_of(parts: ClientParts) -> Jobs:
     with _lock:
         jobs = _of_clients.get(parts.lifetime)
         if jobs is None:
-            session = JobSession(str(parts.address), parts.security, parts.patience)
-            jobs = _of_clients[parts.lifetime] = Jobs(session, parts.serializer)
-            parts.lifetime.companions.append(session.close)
+            new_session = partial(JobSession, str(parts.address), parts.security, parts.patience)
+            jobs = _of_clients[parts.lifetime] = Jobs(new_session, parts.serializer)
+            parts.lifetime.companions.append(jobs.close)
         return jobs
 
 
 _of_clients: weakref.WeakKeyDictionary[Lifetime, Jobs] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
-
-
-class Submission:
-    """The parts of one job, on their way to the scheduler."""
-
-    def __init__(self, session: JobSession, name: str, note: bytes = b"", joins: bool = False) -> None:
-        """With `joins` a job of this name may be there, and parts that it has are not added again."""
-        self._session = session
-        self._name = name
-        self._note = note
-        self._joins = joins
-        self._token = uuid.uuid4().int & ((1 << 63) - 1) | 1
-        self._owner = f"{_user()}@{os.uname().nodename}"[:MAX_JOB_NAME]
-        self._sent = 0
-
-    def add(self, part: Part, key: str = "") -> int:
-        """Submit a part; the number of its first row in the job. Returns once it is on disk."""
-        key = key or str(self._sent)
-        self._sent += 1
-        counts, frames = _as_frames(part.messages)
-        return self._say(key, counts, frames, is_last=False)
-
-    def complete(self) -> None:
-        """No more parts come."""
-        self._say("", [], [], is_last=True)
-
-    def _say(self, key: str, counts: list[int], frames: list[Frame], is_last: bool) -> int:
-        answer = self._session.submit(
-            name=self._name, owner=self._owner, token=self._token, key=key, joins=self._joins, is_last=is_last,
-            counts=u32(counts), bodies=[self._note, *frames],
-        )  # fmt: skip
-        return answer.next
-
-
-def _as_frames(messages: Iterable[Message]) -> tuple[list[int], list[Frame]]:
-    counts: list[int] = []
-    frames: list[Frame] = []
-    for message in messages:
-        each = encode(message)
-        counts.append(len(each))
-        frames += each
-    return counts, frames
 
 
 def _named(name: str | None, what: str) -> str:
@@ -135,10 +94,3 @@ def _named(name: str | None, what: str) -> str:
     if type(name) is not str or not 0 < len(name) <= MAX_JOB_NAME or not name.isprintable():
         raise JobError(f"a job's name has 1 to {MAX_JOB_NAME} printable characters, and {name!r} does not")
     return name
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no such user in this container
-        return str(os.getuid())

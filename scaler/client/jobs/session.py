@@ -11,9 +11,11 @@ import os
 import select
 import threading
 import time
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
-from scaler.common.attempts import Attempts
+from scaler.common.attempts import FIRST_PAUSE, Attempts
 from scaler.errors import ConnectionFailed, HandshakeRefused, JobError
 from scaler.monitor.link import Link
 from scaler.protocol.messages import JobAnswer, JobQuestion, JobSubmit
@@ -41,6 +43,10 @@ class JobSession:
         #: when it was used last, seconds
         self._used = 0.0
         self._pid = os.getpid()
+        self._is_aborted = False
+        #: readable when that is so
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._bell)
 
     @property
     def limit(self) -> int:
@@ -48,34 +54,42 @@ class JobSession:
         with self._lock:
             return self._connected(self._patience).limit
 
-    def submit(self, **fields: Any) -> JobAnswer:
-        """Submit a part; returns once it is on disk. Raises `JobError` and `ConnectionFailed`."""
-        return self._ask(JobSubmit(next(self._numbers), **fields), 0.0)
+    def submit_all(self, parts: Sequence[dict[str, Any]]) -> list[JobAnswer]:
+        """Submit parts, each given as the fields of a `JobSubmit`; returns once all of them are on disk.
+
+        Raises `JobError` and `ConnectionFailed`.
+        """
+        return self._ask([JobSubmit(next(self._numbers), **fields) for fields in parts], 0.0)
 
     def ask(self, kind: str, name: str = "", **fields: Any) -> JobAnswer:
         """Ask a question. Raises `JobError` and `ConnectionFailed`."""
-        return self._ask(JobQuestion(next(self._numbers), kind, name, **fields), fields.get("wait", 0.0))
+        return self._ask([JobQuestion(next(self._numbers), kind, name, **fields)], fields.get("wait", 0.0))[0]
 
-    def _ask(self, message: JobSubmit | JobQuestion, wait: float) -> JobAnswer:
+    def _ask(self, messages: Sequence[JobSubmit | JobQuestion], wait: float) -> list[JobAnswer]:
         with self._lock:
             patience, lost = self._patience, 0.0
             while True:
+                if self._is_aborted:
+                    raise ConnectionFailed("this session about jobs was ended")
                 link = self._connected(patience)
                 try:
-                    link.say(message)
-                    answer = self._await(link, message.number, time.monotonic() + wait + SLACK)
+                    for message in messages:
+                        link.say(message)
+                    numbers = [message.number for message in messages]
+                    answers = self._await(link, numbers, time.monotonic() + wait + SLACK)
                 except ConnectionFailed:
                     self._drop()
                     now = time.monotonic()
                     lost = lost or now
                     patience = lost + self._patience - now
-                    if patience <= 0:
+                    if patience <= 0 or self._is_aborted:
                         raise
                     continue
                 self._used = time.monotonic()
-                if answer.error:
-                    raise JobError(answer.error)
-                return answer
+                for answer in answers:
+                    if answer.error:
+                        raise JobError(answer.error)
+                return answers
 
     def _connected(self, patience: float) -> Link:
         """The connection, made if there is none; a scheduler that is not there is looked for so many seconds."""
@@ -100,20 +114,33 @@ class JobSession:
             self._link, self._used = link, time.monotonic()
             return link
 
-    def _await(self, link: Link, number: int, deadline: float) -> JobAnswer:
+    def _await(self, link: Link, numbers: list[int], deadline: float) -> list[JobAnswer]:
         poll = select.poll()
         poll.register(link.fileno(), select.POLLIN)
+        poll.register(self._bell, select.POLLIN)
+        found: dict[int, JobAnswer] = {}
         while True:
             messages, trouble = link.receive()
             for message in messages:
-                if isinstance(message, JobAnswer) and message.number == number:
-                    return message
-            if trouble is not None:
-                raise ConnectionFailed(trouble)
+                if isinstance(message, JobAnswer):
+                    found[message.number] = message
+            if all(number in found for number in numbers):
+                return [found[number] for number in numbers]
+            if trouble is not None or self._is_aborted:
+                raise ConnectionFailed(trouble or "this session about jobs was ended")
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ConnectionFailed(f"the scheduler at {link.url} gave no answer about its jobs in time")
             poll.poll(1000 * min(left, link.beat()))
+
+    def pause(self) -> None:
+        """Wait a little before something is asked again."""
+        time.sleep(FIRST_PAUSE)
+
+    def abort(self) -> None:
+        """Whoever waits for an answer is told that there is none, and so is who asks later. From any thread."""
+        self._is_aborted = True
+        os.eventfd_write(self._bell, 1)
 
     def _drop(self) -> None:
         link, self._link = self._link, None

@@ -34,7 +34,7 @@ from scaler.protocol.messages import (
     TaskResult,
     TaskRunning,
 )
-from scaler.scheduler.core import lifetimes
+from scaler.scheduler.core import lifetimes, placement
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.client_records import ClientRecord
@@ -62,9 +62,13 @@ def join_client(state: ClusterState, out: Outgoing, client: ClientRecord, hello:
 
 
 def join_agent(state: ClusterState, agent: AgentRecord, hello: Hello) -> None:
-    """An agent has joined; with the number that it had before it is to say what it has."""
+    """An agent has joined; with the number that it had before it is to say what it has, and gets no rows until then.
+
+    Clients that don't know that it may have something of them don't wait for it.
+    """
     if hello.number == agent.number:
         state.returning.agents.add(agent.number)
+        placement.resize(state, agent, agent.load.workers, is_full=True)
 
 
 def take_inventory(state: ClusterState, out: Outgoing, agent: AgentRecord, message: Inventory, patience: float) -> None:
@@ -73,6 +77,7 @@ def take_inventory(state: ClusterState, out: Outgoing, agent: AgentRecord, messa
     if agent.number not in returning.agents:
         raise ProtocolError("an Inventory, which was not due")
     returning.agents.discard(agent.number)
+    placement.resize(state, agent, agent.load.workers, is_full=False)
     found = {n: Holding(session, [], []) for n, session in zip(message.clients, message.sessions, strict=True)}
     for number, batch, lo, hi in message.rows:
         found[number].rows.append((batch, lo, hi))

@@ -17,6 +17,8 @@ from scaler.journal.records import RECORD_HEADER, Record
 from scaler.protocol.codes import Role
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
     FAILED,
     INLINE,
     PROTOCOL_VERSION,
@@ -150,7 +152,8 @@ def say_cancel(table: JobTable, job: Job) -> None:
 def write_agents(table: JobTable, job: Job) -> None:
     """Write who may have something of a job; nothing waits for that."""
     core = job.core
-    table.write(job, Kind.AGENTS, to_json(number=core.number, agents=sorted(core.agents)))
+    core.turn += 1
+    table.write(job, Kind.AGENTS, to_json(turn=core.turn, number=core.number, agents=sorted(core.agents)))
 
 
 # ---- hearing ---------------------------------------------------------------------------------------------------------
@@ -209,19 +212,26 @@ def write_results(table: JobTable, job: Job) -> None:
     message, core.gathered = core.gathered.build(), None
     rows, core.rows = core.rows, []
     frames = table.encode(message)
-    written = table.write(job, Kind.RESULTS, *frames, first_span=job.index.spans)
+    written = table.write(job, Kind.RESULTS, *frames)
+    written.first_span = job.index.spans
     body = written.place.offset + RECORD_HEADER + 4 * (1 + len(frames)) + len(frames[0])
     for first, span in zip(rows, spans_of(message), strict=True):
         if not job.index.has_ended(first, first + span.hi - span.lo):  # said twice in one record
             job.index.add(first, span, written.place, body)
         body += len(span.body)
+    written.spans = job.index.spans - written.first_span
     table.mark(job, core.heard, written.size)
 
 
-def restore_results(job: Job, record: Record, place: Place, message: Message) -> None:
-    """Results that a journal holds. Raises ValueError for what is none, IndexError for rows that are not there."""
+def restore_results(job: Job, record: Record, place: Place, message: Message) -> bool:
+    """Results that a journal holds; False if their batches are not there.
+
+    Raises ValueError for what are no results, IndexError for rows that a batch does not have.
+    """
     if type(message) is not TaskResult:
         raise ValueError("no TaskResult")
+    if not job.batches.keys() >= set(message.batches):
+        return False
     frames = record.frames
     body = place.offset + RECORD_HEADER + 4 * (1 + len(frames)) + len(frames[0])
     for span in spans_of(message):
@@ -232,6 +242,7 @@ def restore_results(job: Job, record: Record, place: Place, message: Message) ->
         if hi - lo == span.hi - span.lo and not job.index.has_ended(lo, hi):
             job.index.add(lo, span, place, body)
         body += len(span.body)
+    return True
 
 
 def provide(table: JobTable, job: Job, value: int) -> None:
@@ -243,31 +254,32 @@ def provide(table: JobTable, job: Job, value: int) -> None:
             lo, hi = batch.job_rows(row, row + 1)
             if hi > lo and job.index.is_ended(lo):
                 span = job.index.span_at(job.index.number_of(lo))
-                table.then(partial(table.effects.append, ev.Fetch(job.core.number, value, span, lo - span.lo)))
+                table.then(partial(table.want, ev.Fetch(job.core.number, value, span, lo - span.lo)))
                 return
-    _say_value(table, job, value, None)
+    _say_none(table, job, value)
 
 
-def fetched(table: JobTable, job: Job, value: int, payload: bytes | None) -> None:
-    """The value of a row was read for the core."""
-    _say_value(table, job, value, payload)
+def say_value(table: JobTable, job: Job, value: int, kind: int, payload: bytes) -> None:
+    """Say the value of a row that the core asked for, or the error record (FAILED) that it ended with."""
+    say(table, job, ObjectAnnounce(u64([value]), u8([kind]), [payload]))
 
 
-def _say_value(table: JobTable, job: Job, value: int, payload: bytes | None) -> None:
-    if payload is None:
-        words = f"job {job.name!r} has no value {value}: it never had one, or it can't be read from the journal"
-        say(table, job, ObjectAnnounce(u64([value]), u8([FAILED]), [ErrorRecord(ErrorKind.OBJECT, words, "").encode()]))
-    else:
-        say(table, job, ObjectAnnounce(u64([value]), u8([INLINE]), [payload]))
+def _say_none(table: JobTable, job: Job, value: int) -> None:
+    words = f"job {job.name!r} has no value {value}"
+    say_value(table, job, value, FAILED, ErrorRecord(ErrorKind.OBJECT, words, "").encode())
 
 
-def value_in(span: SpanResult, row: int) -> bytes | None:
-    """The payload of one row of a span, or None if it has no value."""
+def value_in(span: SpanResult, row: int) -> tuple[int, bytes]:
+    """One row of a span as the core is told of it: INLINE and its value, or FAILED and an error record."""
+    if span.outcome == ERROR:
+        return FAILED, bytes(span.body)
+    if span.outcome == CANCELLED:
+        return FAILED, ErrorRecord(ErrorKind.CANCELLED, "it was cancelled", "").encode()
     try:
         single = next(each for each in rows_of(each_of(span)) if each.lo == row)
     except (StopIteration, ProtocolError):
-        return None
-    return bytes(single.body)
+        return FAILED, ErrorRecord(ErrorKind.OBJECT, "its value in the journal can't be read", "").encode()
+    return INLINE, bytes(single.body)
 
 
 # ---- what is on disk -------------------------------------------------------------------------------------------------
@@ -276,7 +288,7 @@ def settle(table: JobTable, job: Job) -> None:
     core = job.core
     while job.unsynced and job.unsynced[0].number <= table.synced:
         done = job.unsynced.popleft()
-        job.shown, core.settled = done.spans, max(core.settled, done.heard)
+        job.shown, job.counts, core.settled = done.spans, done.counts, max(core.settled, done.heard)
     if not (job.unsynced or core.gathered is not None):
         core.settled = core.heard
     if not core.number:

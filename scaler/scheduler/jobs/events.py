@@ -83,11 +83,12 @@ class Loaded:
 
 @record
 class Fetched:
-    """The value of a row as it was written, in the row's own bytes; None: it can't be read."""
+    """How a row ended, as the core is told of it: INLINE and its value, or FAILED and an error record."""
 
     number: int
     row: int
-    payload: bytes | None
+    kind: int
+    payload: bytes
 
 
 Event = Submitted | Asked | Gone | Welcomed | Heard | Forgotten | OnDisk | Loaded | Fetched

@@ -38,8 +38,9 @@ class Written:
     place: Place
     #: bytes
     size: int
-    #: of results: the number of its first span
+    #: of results: the number of its first span, and how many it has
     first_span: int = 0
+    spans: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +67,9 @@ class Unsynced:
 
     #: records of the journal, counted from its opening, with this one
     number: int
-    #: spans of results that may be shown then
+    #: spans of results that may be shown then, and how many rows ended how: with a value, an error, cancelled
     spans: int
+    counts: tuple[int, int, int]
     #: messages of the core that are dealt with then
     heard: int
     #: bytes
@@ -82,6 +84,8 @@ class AtCore:
     number: int = 0
     #: numbers of the agents that may have something of it
     agents: set[int] = field(default_factory=set)
+    #: counts how often those were written
+    turn: int = 0
     #: messages that it was sent
     heard: int = 0
     #: those of them that need not be said again, and what the core was told of that
@@ -115,6 +119,8 @@ class Job:
     ended: float | None = None
     #: why it could not go on; empty: it could
     trouble: str = ""
+    #: counts its states that were written
+    turn: int = 0
     is_complete: bool = False
     is_cancelled: bool = False
     #: rows that run were to be ended
@@ -124,8 +130,9 @@ class Job:
     #: id -> batch
     batches: dict[int, Batch] = field(default_factory=dict)
     index: ResultIndex = field(default_factory=ResultIndex)
-    #: spans of results that are on disk
+    #: spans of results that are on disk, and how many rows ended how, as in `Unsynced`
     shown: int = 0
+    counts: tuple[int, int, int] = (0, 0, 0)
     records: list[Written] = field(default_factory=list)
     unsynced: deque[Unsynced] = field(default_factory=deque)
     #: parts that came last and were not said to the core yet
@@ -168,9 +175,10 @@ class Job:
 
     def described(self) -> dict[str, Any]:
         """What users hear of it, for JSON."""
-        index = self.index
+        done, failed, cancelled = self.counts
         return {
             "v": 1, "job": self.name, "owner": self.owner, "state": self.state.value, "function": self.function,
-            "rows": index.rows, "done": index.done, "failed": index.failed, "cancelled": index.cancelled,
-            "created": self.created, "ended": self.ended, "bytes": self.bytes, "trouble": self.trouble,
+            "rows": self.index.rows, "done": done, "failed": failed, "cancelled": cancelled,
+            "created": self.created, "ended": self.ended, "bytes": self.bytes, "spans": self.shown,
+            "trouble": self.trouble,
         }  # fmt: skip

@@ -14,24 +14,23 @@ class Kind(IntEnum):
 
     #: JSON of its name, its owner and when it began
     OPENED = 1
-    #: a part as it was submitted: JSON of its key and batches, then the frames of the messages in it
-    PART = 2
-    #: no more parts come
-    COMPLETE = 3
+    #: a frame that its client left for those who attach; nobody else looks into it
+    NOTE = 2
+    #: a part as it was submitted: JSON of its key, its first row and its batches, JSON of how many frames each of its
+    #: messages has, and those frames
+    PART = 3
     #: how rows ended: the frames of a `TaskResult`
     RESULTS = 4
-    #: rows that have not begun are not to be run: JSON, whether those that run are ended
-    CANCELLED = 5
-    #: its last row has ended, or it could not go on: JSON, when and why
-    ENDED = 6
+    #: JSON: whether all is there, whether it was cancelled, when and why it ended. That of the highest turn counts
+    STATE = 5
+    #: JSON: the scheduler's number of it, and those of agents that may have something of it. As STATE
+    AGENTS = 6
     #: it is forgotten, and nothing of it is needed
     DELETED = 7
-    #: the scheduler's number of it, and those of the agents that may have something of it: JSON
-    AGENTS = 8
-    #: a frame that its client left for those who attach; nobody else looks into it
-    NOTE = 9
-    #: more parts come after all
-    REOPENED = 10
+
+
+#: of these a job needs the last one only
+LAST_ONLY = frozenset({Kind.STATE, Kind.AGENTS})
 
 
 def to_json(**fields: Any) -> bytes:

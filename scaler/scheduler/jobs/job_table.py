@@ -11,7 +11,7 @@ from scaler.journal.records import Frame, size_of
 from scaler.protocol.messages import Message
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job import Job, Unsynced, Written
-from scaler.scheduler.jobs.job_records import Kind
+from scaler.scheduler.jobs.job_records import LAST_ONLY, Kind, to_json
 
 #: a message as frames
 Encode = Callable[[Message], list[Frame]]
@@ -47,20 +47,37 @@ class JobTable:
     #: what is done when so many records are on disk
     when_synced: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
 
-    def write(self, job: Job, kind: Kind, *frames: Frame, first_span: int = 0) -> Written:
+    def write(self, job: Job, kind: Kind, *frames: Frame) -> Written:
         """Write a record of a job."""
         place = self.layout.take(frames)
         self.effects.append(ev.Write(place, kind, job.number, list(frames)))
         self.written += 1
-        return self.keep(job, kind, place, size_of(frames), first_span)
+        return self.keep(job, kind, place, size_of(frames))
 
-    def keep(self, job: Job, kind: int, place: Place, size: int, first_span: int = 0) -> Written:
+    def write_state(self, job: Job) -> None:
+        """Write how a job is: what was written of that before counts no more."""
+        job.turn += 1
+        state = to_json(
+            turn=job.turn, complete=job.is_complete, cancelled=job.is_cancelled, forced=job.is_forced,
+            ended=job.ended, trouble=job.trouble,
+        )  # fmt: skip
+        self.write(job, Kind.STATE, state)
+
+    def keep(self, job: Job, kind: int, place: Place, size: int) -> Written:
         """A record of a job is here."""
-        written = Written(kind, place, size, first_span)
+        if kind in LAST_ONLY:
+            for old in [written for written in job.records if written.kind == kind]:
+                job.records.remove(old)
+                self.live[old.place.segment] -= old.size
+        written = Written(kind, place, size)
         job.records.append(written)
         self.live[place.segment] += size
         self.lengths[place.segment] = max(self.lengths.get(place.segment, 0), place.offset + size)
         return written
+
+    def want(self, effect: ev.Effect) -> None:
+        """Have something done."""
+        self.effects.append(effect)
 
     def then(self, action: Callable[[], None]) -> None:
         """Do something as soon as all that was written is on disk."""
@@ -68,23 +85,41 @@ class JobTable:
 
     def mark(self, job: Job, heard: int, size: int) -> None:
         """Results of a job were written last: its spans may be shown once they are on disk."""
-        job.unsynced.append(Unsynced(self.written, job.index.spans, heard, size))
+        job.unsynced.append(Unsynced(self.written, job.index.spans, job.index.counts, heard, size))
 
     def forget(self, job: Job) -> None:
-        """A job is deleted: the record that says so stays as long as there are others of it."""
-        self.bury(job, self.write(job, Kind.DELETED))
+        """A job is deleted: the record that says so stays as long as there are others of it elsewhere."""
+        tomb = self.write(job, Kind.DELETED)
+        job.records.remove(tomb)
+        self.drop(job)
+        self.tombs[job.number] = tomb
+        self.deleted[job.number] = {written.place.segment for written in job.records} - {tomb.place.segment}
+        self.lay_to_rest(job.number)
 
-    def bury(self, job: Job, tomb: Written) -> None:
-        """A job is deleted, and its records count no more."""
+    def drop(self, job: Job) -> None:
+        """A job is not here any more, and nothing that was written of it counts."""
         for written in job.records:
             self.live[written.place.segment] -= written.size
-        segments = {written.place.segment for written in job.records if written is not tomb}
         del self.jobs[job.number]
         if self.by_name.get(job.name) is job:
             del self.by_name[job.name]
-        self.deleted[job.number] = segments - {tomb.place.segment}
-        self.tombs[job.number] = tomb
-        self.live[tomb.place.segment] += tomb.size if self.deleted[job.number] else 0
+
+    def lay_to_rest(self, number: int) -> None:
+        """If no other segment has anything of a job that is deleted, what says so is not needed either."""
+        if not self.deleted[number]:
+            tomb = self.tombs.pop(number)
+            del self.deleted[number]
+            if tomb.place.segment in self.lengths:
+                self.live[tomb.place.segment] -= tomb.size
+
+    def remove_segment(self, segment: int) -> None:
+        """Nothing in a segment is needed any more."""
+        self.effects.append(ev.Remove(segment))
+        self.live.pop(segment, None)
+        del self.lengths[segment]
+        for number, segments in list(self.deleted.items()):
+            segments.discard(segment)
+            self.lay_to_rest(number)
 
     def tell(self, level: str, text: str) -> None:
         """Write a line to the log."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from scaler.journal.layout import Layout, Place
-from scaler.journal.records import Damaged, Record, size_of
+from scaler.journal.records import Record
 from scaler.protocol.messages import (
     INLINE,
     DisconnectRequest,
@@ -29,9 +29,11 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.jobs import at_core, reading
 from scaler.scheduler.jobs import events as ev
-from scaler.scheduler.jobs.job import Batch, Job, Written
-from scaler.scheduler.jobs.job_records import Kind, from_json, to_json
+from scaler.scheduler.jobs.job import Job
+from scaler.scheduler.jobs.job_records import Kind, to_json
 from scaler.scheduler.jobs.job_table import Encode, JobTable
+from scaler.scheduler.jobs.reclaiming import Reclaiming
+from scaler.scheduler.jobs.restoring import Restoring
 
 #: jobs at a time
 MOST_JOBS = 100_000
@@ -40,14 +42,19 @@ MOST_JOBS = 100_000
 class JobsCore:
     """The durable jobs of one scheduler. `restore` what a journal holds, then `begin`, then `handle`."""
 
-    def __init__(self, layout: Layout, encode: Encode, heartbeat: float, wall: float) -> None:
-        """`heartbeat` in seconds; `wall` is what time it is (seconds since 1970) when `now` is 0."""
-        self._table = JobTable(layout, encode)
+    def __init__(self, encode: Encode, heartbeat: float, wall: float) -> None:
+        """`encode` makes frames of a message, `heartbeat` is in seconds.
+
+        `wall` is what time it is, in seconds since 1970, when `now` is 0.
+        """
+        self._table = JobTable(Layout(), encode)
         self._heartbeat = heartbeat
         self._wall = wall
         self._next_beat: float | None = None
         self._now = 0.0
+        self._restoring = Restoring(self._table)
         self._waiting: list[reading.Waiting] = []
+        self._reclaiming = Reclaiming()
         #: jobs of which something was heard in this step
         self._touched: dict[Job, None] = {}
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -73,64 +80,17 @@ class JobsCore:
 
         Raises `Damaged` for one that can't be.
         """
-        table = self._table
-        size = size_of(record.frames)
-        if record.kind == Kind.DELETED and record.owner in table.jobs:
-            table.bury(table.jobs[record.owner], Written(record.kind, place, size))
-            table.lengths[place.segment] = place.offset + size
-            return
-        table.next_number = max(table.next_number, record.owner + 1)
-        found = table.jobs.get(record.owner) or self._opened(record)
-        if found is None:
-            table.lengths[place.segment] = place.offset + size
-            return  # of a job that is deleted
-        job, first_span = found, found.index.spans
-        try:
-            self._restore(job, record, place, inner)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise Damaged(f"a record of a job is not what it should be ({type(error).__name__})") from None
-        table.keep(job, record.kind, place, size, first_span)
+        self._restoring.take(record, place, inner)
 
-    def _opened(self, record: Record) -> Job | None:
-        if record.kind != Kind.OPENED:
-            return None
-        said = from_json(record.frames[0])
-        try:
-            job = Job(record.owner, said["name"], said["owner"], said["token"], said["session"], said["created"])
-        except KeyError:
-            raise Damaged("a record of a job is not what it should be") from None
-        self._table.jobs[job.number] = self._table.by_name[job.name] = job
-        return job
-
-    def _restore(self, job: Job, record: Record, place: Place, inner: Sequence[Message]) -> None:
-        kind = record.kind
-        if kind == Kind.PART:
-            said = from_json(record.frames[0])
-            first = job.index.rows
-            for number, rows, wanted in said["batches"]:
-                count = rows if wanted is None else len(wanted)
-                job.batches[number] = Batch(number, rows, job.index.add_rows(count), wanted)
-            job.parts[said["key"]] = first, job.index.rows - first
-            job.function = job.function or said["function"]
-        elif kind == Kind.RESULTS:
-            at_core.restore_results(job, record, place, inner[0])
-        elif kind == Kind.COMPLETE:
-            job.is_complete = True
-        elif kind == Kind.REOPENED:
-            job.is_complete, job.ended = False, None
-        elif kind == Kind.CANCELLED:
-            job.is_cancelled, job.is_forced = True, from_json(record.frames[0])["force"]
-        elif kind == Kind.ENDED:
-            said = from_json(record.frames[0])
-            job.ended, job.trouble = said["ended"], said["trouble"]
-        elif kind == Kind.AGENTS:
-            said = from_json(record.frames[0])
-            job.core.number, job.core.agents = said["number"], set(said["agents"])
+    def lay_out(self, layout: Layout) -> None:
+        """All is restored; where the next record goes."""
+        self._table.layout = layout
+        self._restoring.finish()
 
     def begin(self) -> list[ev.Effect]:
         """All is restored: jobs that have not ended go on."""
         for job in self._table.jobs.values():
-            job.shown = job.index.spans
+            job.shown, job.counts = job.index.spans, job.index.counts
             number, job.core.number = job.core.number, 0
             if not job.has_ended and not job.is_over:
                 at_core.join(self._table, job, number)
@@ -157,6 +117,9 @@ class JobsCore:
                 at_core.settle(table, job)
                 self._end_if_over(job)
         self._touched.clear()
+        self._run_synced()
+        if table.synced == table.written:
+            self._reclaiming.step(table)
         self._answer_waiting()
         return self._take_effects()
 
@@ -186,7 +149,7 @@ class JobsCore:
             self._add_part(job, message, event.inner)
         if message.is_last and not job.is_complete:
             job.is_complete = True
-            table.write(job, Kind.COMPLETE)
+            table.write_state(job)
         self._touched[job] = None
         first, _ = job.parts.get(message.key, (0, 0))
         table.then(lambda: self._accepted(event.monitor, message.number, first))
@@ -232,7 +195,7 @@ class JobsCore:
     def _reopen(self, job: Job) -> None:
         """More is added to a job of which all was there."""
         job.is_complete, job.ended = False, None
-        self._table.write(job, Kind.REOPENED)
+        self._table.write_state(job)
         if not job.core.number:
             at_core.join(self._table, job)
 
@@ -242,6 +205,7 @@ class JobsCore:
         job.parts[message.key] = first, job.index.rows - first
         about = to_json(
             key=message.key,
+            first=first,
             function=job.function,
             batches=[(batch.id, batch.rows, batch.wanted) for batch in batches],
         )
@@ -259,7 +223,6 @@ class JobsCore:
             self._change(event.monitor, question)
         elif question.kind == "note":
             self._table.then(lambda: reading.note(self._table, event.monitor, question))
-            self._run_synced()
         elif not reading.answer(self._table, event.monitor, question, is_late=False):
             if sum(waiting.monitor == event.monitor for waiting in self._waiting) >= reading.MOST_WAITING:
                 reading.refuse(self._table, event.monitor, question.number, "too many questions wait for answers")
@@ -280,7 +243,7 @@ class JobsCore:
             table.forget(job)
         elif not job.has_ended and (not job.is_cancelled or question.force > job.is_forced):
             job.is_cancelled, job.is_forced = True, question.force
-            table.write(job, Kind.CANCELLED, to_json(force=question.force))
+            table.write_state(job)
             if job.core.number:
                 at_core.say_cancel(table, job)
         table.then(lambda: reading.state_of(table, monitor, question.number, job))
@@ -318,7 +281,7 @@ class JobsCore:
     def _fetched(self, event: ev.Fetched) -> None:
         job = self._table.by_client.get(event.number)
         if job is not None:
-            at_core.fetched(self._table, job, event.row, event.payload)
+            at_core.say_value(self._table, job, event.row, event.kind, event.payload)
 
     def _forgotten(self, event: ev.Forgotten) -> None:
         """The core has given a job up: what was submitted makes no sense to it."""
@@ -342,7 +305,7 @@ class JobsCore:
 
     def _end(self, job: Job, trouble: str) -> None:
         job.ended, job.trouble = round(self._wall + self._now, 3), trouble
-        self._table.write(job, Kind.ENDED, to_json(ended=job.ended, trouble=trouble))
+        self._table.write_state(job)
 
     # ---- the disk --------------------------------------------------------------------------------------------------
     def _on_disk(self, event: ev.OnDisk) -> None:
@@ -354,7 +317,6 @@ class JobsCore:
                 table.tell("INFO", "Journal: it is written again")
             else:
                 table.tell("ERROR", f"Journal: it can't be written: {event.trouble}; durable jobs wait until it can")
-        self._run_synced()
         for job in table.by_client.values():
             if job.unsynced:
                 self._touched[job] = None

@@ -58,6 +58,11 @@ class ResultIndex:
         return self.done + self.failed + self.cancelled
 
     @property
+    def counts(self) -> tuple[int, int, int]:
+        """How many have ended with a value, with an error, and cancelled."""
+        return self.done, self.failed, self.cancelled
+
+    @property
     def spans(self) -> int:
         """How many spans of results there are."""
         return len(self._lo)
@@ -129,12 +134,11 @@ class ResultIndex:
         """The number of the span that a row is in; -1 if it has not ended."""
         return self._span_of[row] - 1
 
-    def move(self, numbers: range, by: dict[int, tuple[int, int]]) -> None:
-        """Records were copied: segment -> (new segment, bytes by which payloads lie further)."""
-        for number in numbers:
-            moved = by.get(self._segments[number])
-            if moved is not None:
-                self._segments[number], self._offsets[number] = moved[0], self._offsets[number] + moved[1]
+    def move(self, first: int, count: int, segment: int, by: int) -> None:
+        """The record of so many spans was copied: their payloads are in this segment, `by` bytes further."""
+        for number in range(first, first + count):
+            self._segments[number] = segment
+            self._offsets[number] += by
 
 
 def part_of(firsts: list[int], row: int) -> int:

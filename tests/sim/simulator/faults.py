@@ -23,6 +23,8 @@ class Mix:
     kill_scheduler: float = 0.0
     local_agent: bool = True
     wild: float = 0.15
+    #: jobs that are to outlive schedulers
+    durable: int = 0
     #: chance that rows that were made together take several slots each
     threads: float = 0.0
 
@@ -38,6 +40,8 @@ MIXES = {
         Mix("clients", stop_client=1.5, kill_client=1.5, leave_client=1, snap=2, kill_worker=1),
         Mix("scheduler", stop_scheduler=1, kill_scheduler=1, snap=1, local_agent=False),
         Mix("restarts", kill_scheduler=3, local_agent=False),
+        Mix("durable", kill_scheduler=3, kill_worker=2, durable=4),
+        Mix("durable and faults", kill_scheduler=2, kill_agent=2, stop_agent=1, snap=3, kill_worker=2, durable=3),
         Mix("threads", threads=0.3, wild=0.3),
         Mix("threads and faults", threads=0.2, kill_worker=4, bad_starts=0.1, snap=2, stop_agent=1, kill_agent=1),
         Mix(

@@ -202,6 +202,38 @@ def queries() -> Any:
     return st.builds(m.Query, U64, kinds, U32, U64, states, TEXT, st.integers(1, m.MAX_PAGE), U32, U64)
 
 
+JOB_NAMES = st.text("ab -ü", min_size=1, max_size=9)
+
+
+@st.composite
+def submissions(draw: Any) -> m.JobSubmit:
+    counts = draw(st.lists(st.integers(1, 3), max_size=FEW))
+    bodies = draw(st.lists(BYTES, min_size=1 + sum(counts), max_size=1 + sum(counts)))
+    return m.JobSubmit(
+        draw(U64), draw(JOB_NAMES), draw(JOB_NAMES), draw(U64), draw(JOB_NAMES), draw(st.booleans()),
+        draw(st.booleans()), m.u32(counts), bodies,
+    )  # fmt: skip
+
+
+def job_questions() -> Any:
+    kinds, waits = st.sampled_from(m.JOB_QUESTIONS), st.floats(0, m.MAX_JOB_WAIT)
+    limits = st.integers(1, m.MAX_RESULT_BYTES)
+    return st.builds(m.JobQuestion, U64, kinds, JOB_NAMES, U64, limits, waits, st.booleans())
+
+
+@st.composite
+def job_answers(draw: Any) -> m.JobAnswer:
+    answer = m.JobAnswer(draw(U64), draw(TEXT), draw(TEXT), next=draw(U64))
+    for outcome in draw(st.lists(st.integers(0, m.STORED - 1), max_size=FEW)):
+        lo, rows = draw(st.integers(0, 2**40)), draw(st.integers(1, 5))
+        answer.rows.extend((lo, lo + rows))
+        answer.outcomes.append(outcome)
+        answer.durations.append(draw(U32))
+        answer.sizes.extend(draw(st.lists(st.integers(0, 9), min_size=(n := m.sizes_of(outcome, rows)), max_size=n)))
+    answer.bodies = [bytes(sum(answer.sizes))]
+    return answer
+
+
 @st.composite
 def snapshots(draw: Any) -> m.Snapshot:
     return m.Snapshot(draw(U64), [draw(BYTES), draw(BYTES)])
@@ -260,6 +292,9 @@ def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
         m.Settled: settled(),
         m.HostReport: reports(),
         m.Query: queries(),
+        m.JobSubmit: submissions(),
+        m.JobQuestion: job_questions(),
+        m.JobAnswer: job_answers(),
         m.QueryResult: st.builds(m.QueryResult, U64, U32, U64, TEXT, bodies=st.lists(BYTES, min_size=1, max_size=1)),
         m.Snapshot: snapshots(),
     }

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from simulator.checks import Wrong, check_empty, check_stores
+from simulator.checks import Wrong, check_empty, check_stores, require
 from simulator.clients import NestedClient, SimClient
+from simulator.durable import Disk, DurableUser, SimKeeper
 from simulator.faults import MIXES, Faults, Mix
 from simulator.hosts import Host
 from simulator.jobs import Job
@@ -31,6 +32,9 @@ class Cluster:
         self.hosts: list[Host] = []
         self.clients: list[SimClient] = []
         self.server: Any = None
+        self.disk = Disk()
+        #: by their numbers, which are below 0
+        self.durable: dict[int, DurableUser] = {}
         random = self.world.random
         self.network.delay = random.choice((50e-6, 200e-6, 5e-3))
         #: workers of the agent in the scheduler's process
@@ -46,6 +50,7 @@ class Cluster:
             client = SimClient(self, f"client-{i}", random.choice(("unix", "tcp")), f"far-{i}")
             self.clients.append(client)
             User(self.world, client, FAULTY * random.choice((0.02, 0.3, 1.0)), random.choice((3, 15, 40)), mix)
+        self.durable.update({-n: DurableUser(self, -n) for n in range(1, mix.durable + 1)})
         Faults(self, mix, FAULTY)
 
     @property
@@ -56,6 +61,8 @@ class Cluster:
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
         self.server = Server(self.world, self.network, default_limits(), self.add_store)
+        if self.mix.durable:
+            self.server.keep_jobs(SimKeeper(self, self.server))
         self.world.note("scheduler", "starts")
         if self._local:
             local = Host(self, "local", self._local, ("gpu",), None)
@@ -102,6 +109,11 @@ class Cluster:
                 else:
                     client.die()
         world.run(world.now + 30.0)
+        for user in self.durable.values():
+            user.check()
+        require(
+            not self.disk.segments, f"all jobs are deleted, and the journal has segments {list(self.disk.segments)}"
+        )
         check_empty(self.server.core, {host.name: host.core for host in self.hosts if host.alive})
         check_stores([host for host in self.hosts if host.alive])
         left = [client.name for client in self.clients if client.alive and not client.gone]
@@ -116,7 +128,7 @@ class Cluster:
                 and (client.waiting or client.reading or client.claimed or client._later or not client._begun)
             ):
                 return False
-        return True
+        return all(user.is_done for user in self.durable.values())
 
 
 class Failure(Exception):

@@ -66,7 +66,14 @@ class Server(Process):
         self._composition = Composition(self.core, Acceptor(terms, LOCAL_AGENT, first))
         self.local: Host | None = None
         self._hosted: LocalAgentShell | None = None
+        self.keeper: Any = None
         network.server = self
+
+    def keep_jobs(self, keeper: Any) -> None:
+        """Have durable jobs beside the core."""
+        self.keeper = keeper
+        self._composition.lodge(keeper)
+        self.post(TICK)
 
     def host_agent(self, host: Host) -> None:
         """Run an agent in this process, without a connection and a codec between."""
@@ -129,5 +136,7 @@ class Server(Process):
         super().die()
         self._network.all_close()
         self._network.server = None
+        if self.keeper is not None:
+            self.keeper.close()
         if self.local is not None:
             self.local.die()

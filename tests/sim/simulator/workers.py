@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from scaler.protocol import failures
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
-from scaler.protocol.messages import ERROR, GRAPH, KEEP, LIVE, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import (
+    ERROR,
+    GRAPH,
+    INLINE_VALUES,
+    KEEP,
+    LIVE,
+    SIZE,
+    STORED,
+    TOGETHER,
+    VALUES_EACH,
+    VALUES_LIST,
+)
 from scaler.worker.row_runner import FLUSH_NS
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
@@ -270,7 +281,7 @@ class SimWorker:
 
     def _report(self, assigned: Assigned, row: int, outcome: int, what: Any, us: int) -> None:
         each = assigned.run.flags & KEEP or assigned.run.name.endswith("each")
-        size = 0 if outcome == ERROR else self._job(assigned, row).stored
+        size = 0 if outcome == ERROR or self._travels(assigned.run, row) else self._job(assigned, row).stored
         if size:
             key = assigned.run.client, assigned.run.batch + row
             may_live = assigned.run.form == GRAPH and assigned.run.flags & KEEP and assigned.run.wanted is not None
@@ -289,6 +300,10 @@ class SimWorker:
             self._results[-1] = (assigned, last[1], row + 1, outcome, last[4] + us, [*last[5], what])
         else:
             self._results.append((assigned, row, row + 1, outcome, us, [what]))
+
+    def _travels(self, run: wm.Run, row: int) -> bool:
+        """The value of a row is wanted in a message."""
+        return bool(run.flags & INLINE_VALUES) and (run.wanted is None or bool(run.wanted[row - run.lo]))
 
     def _flush(self) -> None:
         if not self._results and not self._done:

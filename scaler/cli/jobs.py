@@ -1,0 +1,166 @@
+"""`scaler jobs | attach | results | delete`, and what `scaler cancel` does about jobs: durable jobs from a terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scaler.cli.questions import ADDRESS, COMMON, SETTINGS, quietly
+
+if TYPE_CHECKING:
+    from scaler.client.jobs.job import Job, JobState
+    from scaler.client.jobs.session import JobSession
+
+#: seconds for which a scheduler is looked for that is not there
+PATIENCE = 10.0
+#: seconds between two looks at a job that is attached to
+LOOK = 0.5
+
+
+@contextmanager
+def session_of(address: str, key_file: str | None, insecure: bool) -> Iterator[JobSession]:
+    """A session with the scheduler at an address."""
+    from scaler.client.jobs.session import JobSession  # `-h` and mistakes are answered without loading the engine
+    from scaler.transport import security_of
+
+    session = JobSession(address, security_of(key_file, insecure), PATIENCE)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def _job(session: JobSession, name: str) -> Job:
+    from scaler.client.jobs.job import Job
+    from scaler.client.values.value_codec import ValueCodec
+
+    return Job(session, ValueCodec(None), name)
+
+
+def _list(address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
+    from scaler.client.jobs.job import states_in
+
+    with session_of(address, key_file, insecure) as session:
+        states = states_in(session.ask("list"))
+
+    def write() -> None:
+        if not as_json:
+            print(f"{'job':<30} {'state':<9} {'rows':>12} {'ended':>12} {'failed':>9} {'size':>8} {'begun':<19} owner")
+        for state in states:
+            print(_json(state) if as_json else _row(state))
+
+    return quietly(write)
+
+
+def _json(state: JobState) -> str:
+    return json.dumps({"v": 1, **dataclasses.asdict(state)})
+
+
+def _row(state: JobState) -> str:
+    from scaler.monitor.formats import inert, size
+
+    ended = state.done + state.failed + state.cancelled
+    begun = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.created))
+    return (
+        f"{inert(state.name):<30} {state.state:<9} {state.rows:>12,} {ended:>12,} {state.failed:>9,} "
+        f"{size(state.bytes):>8} {begun} {inert(state.owner)}"
+    )
+
+
+def _attach(name: str, address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
+    """Show how far a job is until it has ended; the exit code says whether each row has a value."""
+    with session_of(address, key_file, insecure) as session:
+        job = _job(session, name)
+        state = job.status()
+        if as_json:
+            while state.ended is None:
+                print(_json(state), flush=True)
+                job.wait(LOOK)
+                state = job.status()
+            print(_json(state))
+        else:
+            state = _watch(job, state)
+            print(_row(state))
+            if state.trouble:
+                print(f"scaler attach: {state.trouble}", file=sys.stderr)
+    return 0 if state.state == "done" else 1
+
+
+def _watch(job: Job, state: JobState) -> JobState:
+    with click.progressbar(length=max(state.rows, 1), label=job.name, show_pos=True, file=sys.stderr) as bar:
+        shown = 0
+        while True:
+            ended = state.done + state.failed + state.cancelled
+            bar.length = max(state.rows, 1)
+            bar.update(ended - shown)
+            shown = ended
+            if state.ended is not None:
+                return state
+            job.wait(LOOK)
+            state = job.status()
+
+
+def _results(name: str, address: str, start: int, as_json: bool, key_file: str | None, insecure: bool) -> int:
+    """Print what each row returned, in order, as they come; the exit code says whether each has a value."""
+    failed = 0
+
+    def write() -> None:
+        nonlocal failed
+        with session_of(address, key_file, insecure) as session:
+            for each in _job(session, name).ended(start):
+                failed += each.error is not None
+                if as_json:
+                    print(json.dumps(_as_json(each.row, each.value, each.error), default=repr))
+                elif each.error is None:
+                    print(repr(each.value))
+                else:
+                    print(f"row {each.row}: {type(each.error).__name__}: {each.error}", file=sys.stderr)
+
+    quietly(write)
+    return 1 if failed else 0
+
+
+def _as_json(row: int, value: Any, error: BaseException | None) -> dict[str, Any]:
+    if error is not None:
+        return {"v": 1, "row": row, "error": type(error).__name__, "text": str(error)}
+    return {"v": 1, "row": row, "value": value}
+
+
+def _delete(name: str, address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
+    with session_of(address, key_file, insecure) as session:
+        _job(session, name).delete()
+    print(json.dumps({"v": 1, "deleted": name}) if as_json else f"deleted {name}")
+    return 0
+
+
+def cancel(name: str, address: str, force: bool, as_json: bool, key_file: str | None, insecure: bool) -> int:
+    """Cancel a job: no more of its rows begin. Raises `JobError` if there is none of this name."""
+    with session_of(address, key_file, insecure) as session:
+        state = _job(session, name).cancel(force)
+    print(_json(state) if as_json else _row(state))
+    return 0
+
+
+def _command(name: str, text: str, run: Callable[..., int], *parameters: click.Parameter) -> click.Command:
+    return click.Command(
+        name, callback=run, params=[*parameters, ADDRESS, *COMMON], help=text, context_settings=SETTINGS,
+        epilog="ADDRESS: the scheduler's, which keeps a journal. [SCALER_ADDRESS]",
+    )  # fmt: skip
+
+
+NAME = click.Argument(["name"])
+
+jobs = _command("jobs", "List the durable jobs of a scheduler.", _list)
+attach = _command("attach", "Show how far a durable job is, until it has ended.", _attach, NAME)
+results = _command(
+    "results", "Print the results of a durable job, in order, as they come.", _results, NAME,
+    click.Option(["--start"], type=click.IntRange(0), default=0, help="the first row to print, from 0"),
+)  # fmt: skip
+delete = _command("delete", "Forget a durable job with all its results.", _delete, NAME)

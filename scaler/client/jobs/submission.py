@@ -1,0 +1,74 @@
+"""Submitting a durable job: its parts, one after the other, each of which counts once it is on disk."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from scaler.client.jobs.packing import Part
+from scaler.client.jobs.session import JobSession
+from scaler.protocol.codec import encode
+from scaler.protocol.messages import MAX_JOB_NAME, Frame, Message, u32
+
+
+class Submission:
+    """The parts of one job, on their way to the scheduler."""
+
+    def __init__(self, session: JobSession, name: str, note: bytes = b"", joins: bool = False) -> None:
+        """With `joins` a job of this name may be there, and parts that it has are not added again."""
+        self._session = session
+        self._name = name
+        self._note = note
+        self._joins = joins
+        self._token = uuid.uuid4().int & ((1 << 63) - 1) | 1
+        self._owner = f"{_user()}@{os.uname().nodename}"[:MAX_JOB_NAME]
+        self._sent = 0
+
+    def add(self, part: Part, key: str = "") -> int:
+        """Submit a part; the number of its first row in the job. Returns once it is on disk."""
+        key = key or str(self._sent)
+        self._sent += 1
+        counts, frames = _as_frames(part.messages)
+        return self._say(key, counts, frames, is_last=False)
+
+    def add_all(self, parts: Sequence[tuple[Part, str]]) -> list[int]:
+        """Submit parts with their keys, all at once; the numbers of their first rows, when they are on disk."""
+        said = []
+        for part, key in parts:
+            counts, frames = _as_frames(part.messages)
+            said.append(self._fields(key, counts, frames, is_last=False))
+        return [answer.next for answer in self._session.submit_all(said)]
+
+    def complete(self) -> None:
+        """No more parts come."""
+        self._say("", [], [], is_last=True)
+
+    def _say(self, key: str, counts: list[int], frames: list[Frame], is_last: bool) -> int:
+        (answer,) = self._session.submit_all([self._fields(key, counts, frames, is_last)])
+        return answer.next
+
+    def _fields(self, key: str, counts: list[int], frames: list[Frame], is_last: bool) -> dict[str, Any]:
+        return {
+            "name": self._name, "owner": self._owner, "token": self._token, "key": key, "joins": self._joins,
+            "is_last": is_last, "counts": u32(counts), "bodies": [self._note, *frames],
+        }  # fmt: skip
+
+
+def _as_frames(messages: Iterable[Message]) -> tuple[list[int], list[Frame]]:
+    counts: list[int] = []
+    frames: list[Frame] = []
+    for message in messages:
+        each = encode(message)
+        counts.append(len(each))
+        frames += each
+    return counts, frames
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no such user in this container
+        return str(os.getuid())

@@ -1,0 +1,97 @@
+"""Giving back what deleted jobs took: segments that are mostly waste have the rest of them copied, and are removed.
+
+One at a time, a little in each step, and only while the disk is not busy with anything else. A record that says that a
+job is deleted stays for as long as another segment has something of that job.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from scaler.journal.layout import Place
+from scaler.journal.records import SEGMENT_HEADER
+from scaler.scheduler.jobs import events as ev
+from scaler.scheduler.jobs.job import Job, Written
+from scaler.scheduler.jobs.job_records import LAST_ONLY
+from scaler.scheduler.jobs.job_table import JobTable
+
+#: bytes copied in one step, about
+STEP = 1 << 20
+#: bytes of waste that nobody minds in the segment that is written
+LITTLE = 1 << 16
+
+
+@dataclass
+class Reclaiming:
+    """The segment that is being given back."""
+
+    segment: int = 0
+    #: what is still to be copied of it, with whose it is; None: a job that is deleted
+    left: deque[tuple[Job | None, Written]] = field(default_factory=deque)
+    #: what was copied in the last step, and where to
+    copied: list[tuple[Job | None, Written, Place]] = field(default_factory=list)
+
+    def step(self, table: JobTable) -> None:
+        """All that was written is on disk: go on, if there is anything to be given back."""
+        for job, written, place in self.copied:
+            _settle(table, job, written, place)
+        self.copied.clear()
+        if not self.segment and not self._choose(table):
+            return
+        size = 0
+        while self.left and size < STEP:
+            job, written = self.left.popleft()
+            if not _is_needed(table, job, written):
+                continue
+            place = table.layout.take_bytes(written.size)
+            table.effects.append(ev.Copy(written.place, place, written.size))
+            table.written += 1
+            self.copied.append((job, written, place))
+            size += written.size
+        if not self.left and not self.copied:
+            table.remove_segment(self.segment)
+            self.segment = 0
+
+    def _choose(self, table: JobTable) -> bool:
+        for segment, length in table.lengths.items():
+            taken = length - SEGMENT_HEADER
+            waste = taken - table.live[segment]
+            if 2 * waste <= taken or (segment == table.layout.segment and waste < LITTLE and table.live[segment]):
+                continue
+            if segment == table.layout.segment:
+                table.layout.turn_over()
+            self.segment = segment
+            self.left.extend(
+                (job, written)
+                for job in table.jobs.values()
+                for written in job.records
+                if written.place.segment == segment
+            )
+            self.left.extend(
+                (None, tomb)
+                for number, tomb in table.tombs.items()
+                if tomb.place.segment == segment and table.deleted[number]
+            )
+            return True
+        return False
+
+
+def _settle(table: JobTable, job: Job | None, written: Written, place: Place) -> None:
+    """A record is at its new place, and can be read there."""
+    table.live[written.place.segment] -= written.size
+    if _is_needed(table, job, written):
+        table.live[place.segment] += written.size
+    table.lengths[place.segment] = max(table.lengths.get(place.segment, 0), place.offset + written.size)
+    if job is not None:
+        job.index.move(written.first_span, written.spans, place.segment, place.offset - written.place.offset)
+    written.place = place
+
+
+def _is_needed(table: JobTable, job: Job | None, written: Written) -> bool:
+    """Nothing has happened since that makes a record superfluous."""
+    if job is None:
+        return any(tomb is written for tomb in table.tombs.values())
+    if job.number not in table.jobs:
+        return False
+    return written.kind not in LAST_ONLY or any(each is written for each in job.records)

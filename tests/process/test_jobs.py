@@ -1,0 +1,251 @@
+"""Durable jobs outlive what submitted them and what ran them: whatever is killed, each result is there, in order."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import until
+from support.programs import Daemons, environment
+
+from scaler import Client, Executor
+from scaler.errors import JobError
+
+QUICK = ("--heartbeat-interval", "0.2")
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def cluster(daemons, journal):
+    daemons.start_scheduler(*QUICK, "--journal", str(journal))
+    daemons.start_agent(2)
+    return daemons
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A cluster whose processes live through all of these tests, with the directory of its journal."""
+    directory = tmp_path_factory.mktemp("shared")
+    made = Daemons(directory)
+    try:
+        made.start_scheduler(*QUICK, "--journal", str(directory / "journal"))
+        made.start_agent(2)
+        yield made, directory / "journal"
+    finally:
+        made.close()
+
+
+def noting(path: Path, seconds: float = 0.0):
+    """A function that notes its argument, takes a while, and triples it."""
+    name = str(path)
+
+    def noted(x):
+        import os
+        import time
+
+        file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, f"{x}\n".encode())
+        os.close(file)
+        time.sleep(seconds)
+        return 3 * x
+
+    return noted
+
+
+def kill(program):
+    program.signal(signal.SIGKILL)
+    program.ends(5)
+
+
+def test_a_job_goes_on_without_its_client_and_is_fetched_by_another(shared):
+    cluster, _journal = shared
+    with cluster.client() as client:
+        client.submit_job(lambda x: (x, os.getpid()), range(500), name="alone")
+    other = cluster.client()
+    job = other.attach("alone")
+    assert job.wait(30)
+    assert [x for x, _ in job.results()] == list(range(500))
+    assert os.getpid() not in {pid for _, pid in job.results()}
+    state = job.status()
+    assert (state.state, state.rows, state.done, state.progress) == ("done", 500, 500, 1.0)
+    assert "alone" in [each.name for each in other.jobs()]
+
+
+@pytest.mark.timeout(240)
+def test_every_result_is_there_once_whatever_is_killed(daemons, journal, tmp_path):
+    daemons.start_scheduler(*QUICK, "--journal", str(journal))
+    agents = [daemons.start_agent(1) for _ in range(2)]
+    with daemons.client() as client:
+        client.submit_job(noting(tmp_path / "ran", 0.0005), range(4000), name="killed")
+    for kills in range(3):
+        with daemons.client() as client:
+            job = client.attach("killed")
+            until(lambda job=job, n=kills: job.status().done > 900 * (n + 1))
+            done = job.status().done
+        if kills == 1:
+            kill(agents.pop())
+            daemons.scheduler.says("is gone")
+        kill(daemons.scheduler)
+        if kills == 2:
+            while agents:
+                kill(agents.pop())
+        daemons.start_scheduler(*QUICK, "--journal", str(journal))
+        while len(agents) < 2:
+            agents.append(daemons.start_agent(1))
+        with daemons.client() as client:
+            assert client.attach("killed").status().done >= done  # what was said to have ended has ended
+    with daemons.client() as client:
+        assert list(client.attach("killed").results(timeout=60)) == [3 * x for x in range(4000)]
+    ran = (tmp_path / "ran").read_text().split()
+    assert set(map(int, ran)) == set(range(4000))
+    # at the most what was at agents that were killed, and what had ended there and was not on disk
+    assert len(ran) - 4000 < 2000
+
+
+def test_what_has_ended_is_kept_whatever_it_is_and_does_not_run_again(cluster, journal, tmp_path):
+    def make(x):
+        if x == 2:
+            raise ValueError("two")
+        return bytes([x]) * 1_000_000
+
+    def add(*values):
+        return sum(values)
+
+    graph = {"a": 1, **{f"b{i}": (add, "a", i) for i in range(50)}, "c": (add, *[f"b{i}" for i in range(50)])}
+    with cluster.client() as client:
+        jobs = [
+            client.submit_job(noting(tmp_path / "ran"), range(300), name="once"),
+            client.submit_job(make, range(4), name="large"),
+            client.submit_job_graph(graph, ["c", "b7", "a"], name="graph"),
+        ]
+        assert all(job.wait(30) for job in jobs)
+    kill(cluster.scheduler)
+    cluster.start_scheduler(*QUICK, "--journal", str(journal))
+    with cluster.client() as client:
+        assert list(client.attach("once").results()) == [3 * x for x in range(300)]
+        assert sorted(map(int, (tmp_path / "ran").read_text().split())) == list(range(300))
+        job = client.attach("large")
+        assert [each.value for each in job.ended()] == [b"\0" * 10**6, b"\1" * 10**6, None, b"\3" * 10**6]
+        assert job.state == "failed"
+        with pytest.raises(ValueError, match="two") as raised:
+            list(job.results())
+        assert "row 2 of job 'large'" in raised.value.__notes__
+        assert client.attach("graph").result(60) == {"c": 50 + sum(range(50)), "b7": 8, "a": 1}
+
+
+def test_a_job_is_cancelled_and_deleted(shared, tmp_path):
+    cluster, journal = shared
+    with cluster.client() as client:
+        job = client.submit_job(noting(tmp_path / "ran", 0.05), range(1000), name="unwanted")
+        until(lambda: job.status().done > 3)
+        state = job.cancel()
+        assert job.wait(30)
+        state = job.status()
+        assert (state.state, state.done + state.cancelled) == ("cancelled", 1000)
+        assert 3 < state.done < 100
+        for each in client.jobs():
+            client.attach(each.name).delete()
+        assert client.jobs() == []
+        with pytest.raises(JobError, match="there is no job 'unwanted' here"):
+            job.status()
+        until(lambda: [path.name for path in journal.glob("*.log")] == [])
+        client.submit_job(abs, [-1], name="unwanted").wait(10)  # the name is free
+
+
+def test_a_durable_executor_does_not_compute_again(shared, tmp_path):
+    cluster, _journal = shared
+    function = noting(tmp_path / "ran")
+
+    def program():
+        with Executor(address=cluster.address, durable="program", security=cluster.client()._parts.security) as pool:
+            futures = [pool.submit(function, x) for x in range(20)]
+            futures.append(pool.submit(function, 7))  # the same call again is another call
+            return [future.result(30) for future in futures], list(pool.map(function, range(100, 160)))
+
+    first = program()
+    assert first == ([3 * x for x in [*range(20), 7]], [3 * x for x in range(100, 160)])
+    assert program() == first
+    assert len((tmp_path / "ran").read_text().split()) == 81
+
+
+def test_a_program_that_is_killed_finds_what_it_has_computed(shared, tmp_path):
+    cluster, _journal = shared
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, time\n"
+        "ran = sys.argv[2]\n"
+        "from scaler import Executor\n"
+        "def work(x):\n"
+        "    time.sleep(0.02)\n"
+        "    open(ran, 'a').write(f'{x}\\n')\n"
+        "    return x + 1\n"
+        "with Executor(address=sys.argv[1], durable='script') as pool:\n"
+        "    for future in [pool.submit(work, x) for x in range(100)]:\n"
+        "        print(future.result(), flush=True)\n"
+    )
+    command = [sys.executable, str(script), cluster.address, str(tmp_path / "ran")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as running:
+        for _ in range(10):
+            running.stdout.readline()
+        running.kill()
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=True)
+    assert done.stdout.split() == [str(x + 1) for x in range(100)]
+    ran = (tmp_path / "ran").read_text().split()
+    assert sorted(map(int, ran)) == list(range(100))
+
+
+def test_commands_show_and_change_jobs(shared):
+    cluster, journal = shared
+    with cluster.client() as client:
+        client.submit_job(abs, [-1, 2, -3], name="shown").wait(30)
+
+    def scaler(*arguments):
+        command = [sys.executable, "-c", "import sys; from scaler.cli.main import main; main()", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+
+    line = next(line for line in scaler("jobs", cluster.address, "--json").stdout.splitlines() if '"shown"' in line)
+    assert json.loads(line) | {"name": "shown", "rows": 3, "done": 3, "state": "done"} == json.loads(line)
+    assert scaler("results", "shown", cluster.address).stdout.split() == ["1", "2", "3"]
+    assert scaler("attach", "shown", cluster.address).returncode == 0
+    assert "0 jobs" not in scaler("journal", "check", str(journal)).stdout
+    assert scaler("journal", "check", str(journal)).returncode == 0
+    assert "opened   job" in scaler("journal", "show", str(journal)).stdout
+    assert scaler("delete", "shown", cluster.address).stdout == "deleted shown\n"
+    failed = scaler("results", "shown", cluster.address)
+    assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+    assert "there is no job 'shown' here" in failed.stderr
+
+
+def test_two_schedulers_do_not_share_a_journal(shared, daemons):
+    cluster, journal = shared
+    second = daemons.run("scaler_scheduler", "scheduler", "tcp://127.0.0.1:0", "--journal", str(journal))
+    assert second.ends(20) == 1
+    assert f"another scheduler (process {cluster.scheduler.pid}) writes the journal {journal}" in second.text
+
+
+def test_without_a_journal_it_is_said_how_to_have_one(daemons):
+    daemons.start_scheduler(*QUICK)
+    with daemons.client() as client, pytest.raises(JobError, match="start it with --journal DIRECTORY"):
+        client.submit_job(abs, [1])
+
+
+def test_what_does_not_outlive_its_client_is_refused(shared):
+    cluster, _journal = shared
+    client: Client = cluster.client()
+    with pytest.raises(TypeError, match="a durable job outlives its client"):
+        client.submit_job(abs, [client.submit(abs, 1)])
+    with pytest.raises(TypeError, match="a durable job outlives its client"):
+        client.submit_job_graph({"a": (abs, client.submit(abs, 1))}, ["a"])
+    client.submit_job(abs, [1], name="mine")
+    with pytest.raises(JobError, match="there is a job 'mine' already"):
+        client.submit_job(abs, [1], name="mine")
+    with contextlib.suppress(JobError):
+        client.attach("mine").delete()

@@ -1,0 +1,321 @@
+"""Durable jobs in a run: a disk that loses what was not synced, and users who submit jobs and read them whole.
+
+The real `JobKeeper` runs in the scheduler's process; only the disk is made up. Users speak with it past the network,
+since how a monitor's session goes on is tried elsewhere; what they asked a scheduler that died they ask the next one.
+"""
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from scaler.journal import records
+from scaler.journal.directory import Damage
+from scaler.journal.layout import Layout, Place
+from scaler.journal.records import SEGMENT_HEADER, Damaged, Frame, Record, segment_header
+from scaler.protocol.codec import encode
+from scaler.protocol.messages import (
+    EACH,
+    GRAPH,
+    INLINE,
+    INLINE_VALUES,
+    KEEP,
+    TOGETHER,
+    JobAnswer,
+    JobQuestion,
+    JobSubmit,
+    Message,
+    ObjectAnnounce,
+    Task,
+    sizes_of,
+    u8,
+    u32,
+    u64,
+)
+from scaler.protocol.results import SpanResult
+from scaler.scheduler.jobs.keeper import JobKeeper
+from scaler.scheduler.residents import Reply, ResidentWish
+from simulator.checks import Wrong, require
+from simulator.jobs import Job, ends_of
+from simulator.world import TICK, World
+
+#: bytes of a segment, so that there are several
+SEGMENT = 4_000
+#: chance that the disk refuses for a while when something is written
+REFUSES = 0.01
+
+
+class Disk:
+    """What outlives schedulers."""
+
+    def __init__(self) -> None:
+        self.segments: dict[int, bytearray] = {}
+
+
+class SimJournal:
+    """A journal on it; `wake` is called when there are news."""
+
+    def __init__(self, world: World, disk: Disk, wake: Callable[[], None]) -> None:
+        self._world = world
+        self._disk = disk
+        self._wake = wake
+        self._waiting: list[tuple[Place, bytes]] = []
+        self._synced = 0
+        self._trouble: str | None = None
+        self._is_writing = False
+        self._is_open = True
+
+    def replay(self, take: Callable[[Record, Place], None]) -> tuple[Layout, Damage | None]:
+        """As the real one: what is behind a damage is gone."""
+        layout, damage = Layout(most=SEGMENT), None
+        for number in sorted(self._disk.segments):
+            data, at = memoryview(bytes(self._disk.segments[number])), 0
+            try:
+                records.check_segment(data, number)
+                at = SEGMENT_HEADER
+                while at < len(data):
+                    record, end = records.read(data, at)
+                    take(record, Place(number, at))
+                    at = end
+            except Damaged as why:
+                require(number == max(self._disk.segments), f"segment {number} is damaged: {why}")
+                damage = Damage("", at, str(why), True, 0)  # type: ignore[arg-type]
+                del self._disk.segments[number][at:]
+                if at < SEGMENT_HEADER:
+                    del self._disk.segments[number]
+        if self._disk.segments:
+            layout.segment = max(self._disk.segments)
+            layout.offset = len(self._disk.segments[layout.segment])
+        return layout, damage
+
+    def append(self, place: Place, buffers: list[Frame]) -> None:
+        """Write, some time."""
+        self._waiting.append((place, b"".join(buffers)))
+        self._write_soon()
+
+    def _write_soon(self) -> None:
+        if self._waiting and not self._is_writing:
+            self._is_writing = True
+            random = self._world.random
+            self._world.after(random.choice((0.0003, 0.003, 0.008)), self._write, len(self._waiting))
+
+    def _write(self, count: int) -> None:
+        if not self._is_open:
+            return
+        self._is_writing = False
+        if self._world.random.random() < REFUSES:
+            self._trouble = "No space left on device"
+            self._is_writing = True
+            self._world.after(0.5, self._write, count)
+        else:
+            self._trouble = None
+            self._put(self._waiting[:count])
+            del self._waiting[:count]
+            self._synced += count
+            self._write_soon()
+        self._wake()
+
+    def _put(self, waiting: list[tuple[Place, bytes]]) -> None:
+        for place, data in waiting:
+            segment = self._disk.segments.setdefault(place.segment, bytearray(segment_header(place.segment)))
+            require(len(segment) == place.offset, f"a record is to be written at {place}, not at {len(segment)}")
+            segment += data
+
+    def take_news(self) -> tuple[int, str | None]:
+        """As the real one."""
+        return self._synced, self._trouble
+
+    def read(self, segment: int, offset: int, size: int) -> bytes:
+        """As the real one; only what is on disk can be read."""
+        data = bytes(self._disk.segments[segment][offset : offset + size])
+        require(len(data) == size, f"{size} bytes at {offset} of segment {segment} are not on disk")
+        return data
+
+    def remove(self, segment: int) -> None:
+        """As the real one."""
+        self._disk.segments.pop(segment, None)
+
+    def fileno(self) -> int:
+        """There is none."""
+        return -1
+
+    def close(self) -> None:
+        """The scheduler is killed: a part of what was not synced may be there, cut at any byte."""
+        self._is_open = False
+        random = self._world.random
+        while self._waiting and random.random() < 0.5:
+            place, data = self._waiting.pop(0)
+            cut = random.random() < 0.3
+            self._put([(place, data[: random.randrange(len(data))] if cut else data)])
+            if cut:
+                break
+
+
+class SimKeeper(JobKeeper):
+    """The real one; answers for users of this run go to them."""
+
+    def __init__(self, cluster: Any, server: Any) -> None:
+        self._cluster = cluster
+        self._server = server
+        self.journal = SimJournal(cluster.world, cluster.disk, lambda: server.post(TICK))
+        super().__init__(self.journal, 1.0, 0.0)
+
+    def handle(self, now: float) -> list[ResidentWish]:
+        """As the real one, with what is on disk by now."""
+        self.gather()
+        wishes = super().handle(now)
+        if self.wake is not None:
+            self._server.world.after(self.wake - now, self._server.post, TICK)
+        for wish in wishes:
+            if isinstance(wish, Reply):
+                self._cluster.world.after(1e-4, self._cluster.durable[wish.monitor].answered, wish.message)
+        return [wish for wish in wishes if not isinstance(wish, Reply)]
+
+
+class DurableUser:
+    """Submits one job in parts, reads it whole, and deletes it. Its number is below 0, so it is no peer's."""
+
+    def __init__(self, cluster: Any, number: int) -> None:
+        self._cluster = cluster
+        self._world: World = cluster.world
+        self._number = number
+        self._name = f"job-{-number}"
+        self._token = self._world.random.getrandbits(60) | 1
+        self._next_id = 1
+        #: the rows that are wanted, in order
+        self._rows: list[Job] = []
+        #: what is to be said, in order; the first was said and has no answer yet
+        self._to_say: list[Message] = []
+        self._said_to: Any = None
+        #: rows that were read, and how often each had run by then
+        self._read: list[int] = []
+        self.is_done = False
+        self._is_cancelled = False
+        parts = self._world.random.choice((1, 2, 5))
+        for part in range(parts):
+            self._to_say.append(self._part(str(part), is_last=part == parts - 1))
+        if self._world.random.random() < 0.15:
+            self._is_cancelled = True
+            self._to_say.append(JobQuestion(0, "cancel", self._name, force=self._world.random.random() < 0.5))
+            for job in self._rows:
+                job.cancelled = True
+        for message in self._to_say:
+            message.number = self._world.next_id()  # type: ignore[attr-defined]
+        self._world.after(self._world.random.uniform(0, 6), self._go_on)
+
+    # ---- what it submits -------------------------------------------------------------------------------------------
+    def _ids(self, count: int) -> int:
+        first, self._next_id = self._next_id, self._next_id + count
+        return first
+
+    def _job(self) -> Job:
+        random = self._world.random
+        job = Job(self._world.next_id(), random.choice((50, 2_000, 30_000)))
+        job.behaviour = random.choice(("value",) * 12 + ("fail", "deadly", "print"))
+        job.parameter = 1
+        job.stored = random.choice((0, 0, 0, 150_000))
+        self._cluster.jobs[job.uid] = job
+        return job
+
+    def _part(self, key: str, is_last: bool) -> JobSubmit:
+        random = self._world.random
+        jobs = [self._job() for _ in range(random.choice((1, 4, 30)))]
+        function = self._ids(1)
+        form = random.choice((EACH, TOGETHER, GRAPH))
+        messages: list[Message] = []
+        name = random.choice(("f", "each"))
+        task = Task(0, 0, len(jobs), form, INLINE_VALUES, function, 0, name, spans=u32([0, len(jobs)]))
+        if form != GRAPH:
+            messages.append(ObjectAnnounce(u64([function]), u8([INLINE]), [b"function"]))
+        task.batch = self._ids(len(jobs))
+        if form == EACH:
+            payloads = [pickle.dumps(job.spec) for job in jobs]
+            task.sizes, task.bodies = u32(map(len, payloads)), [b"".join(payloads)]
+        elif form == TOGETHER:
+            task.arguments = self._ids(1)
+            task.objects, task.bodies = u64([task.arguments]), [pickle.dumps([job.spec for job in jobs])]
+        else:
+            self._make_graph(task, jobs)
+        self._rows += [job for row, job in enumerate(jobs) if form != GRAPH or task.wanted[row]]
+        messages.append(task)
+        frames = [encode(message) for message in messages]
+        return JobSubmit(
+            0, self._name, "somebody", self._token, key, is_last=is_last, counts=u32(map(len, frames)),
+            bodies=[b"", *(frame for each in frames for frame in each)],
+        )  # fmt: skip
+
+    def _make_graph(self, task: Task, jobs: list[Job]) -> None:
+        random = self._world.random
+        task.flags |= KEEP
+        task.graph = task.batch
+        uses = [0] * len(jobs)
+        for at, job in enumerate(jobs):
+            job.grouped = False
+            needs = random.sample(range(max(0, at - 6), at), min(at, random.choice((0, 1, 2))))
+            job.needs = [jobs[need] for need in needs]
+            task.dependency_counts.append(len(needs))
+            task.dependencies.extend([task.batch + need for need in needs])
+            for need in needs:
+                uses[need] += 1
+        task.uses = u32(uses)
+        task.wanted = u8([at == len(jobs) - 1 or random.random() < 0.2 for at in range(len(jobs))])
+        task.objects, task.bodies = u64([task.function]), [pickle.dumps([job.spec for job in jobs])]
+
+    # ---- what it says ----------------------------------------------------------------------------------------------
+    def _go_on(self) -> None:
+        """Say what is next, to a scheduler that has not heard it; look again later."""
+        if self.is_done:
+            return
+        server = self._cluster.server
+        if server.alive and self._said_to is not server:
+            if not self._to_say:
+                kind = "ordered" if len(self._read) < len(self._rows) else "delete"
+                wait = self._world.random.choice((0.0, 0.5))
+                question = JobQuestion(self._world.next_id(), kind, self._name, len(self._read), wait=wait)
+                self._to_say.append(question)
+            self._said_to = server
+            server.keeper.ask(self._number, self._to_say[0])
+            server.post(TICK)
+        self._world.after(0.3, self._go_on)
+
+    def answered(self, answer: JobAnswer) -> None:
+        """An answer has come, or the one to what was asked before."""
+        if not self._to_say or answer.number != self._to_say[0].number:  # type: ignore[attr-defined]
+            return
+        asked = self._to_say[0]
+        self._said_to = None
+        if answer.error:
+            if "can't be written" in answer.error:
+                return
+            if isinstance(asked, JobQuestion) and asked.kind == "delete" and "there is no job" in answer.error:
+                self.is_done = True  # it was deleted, and the scheduler died before it could say so
+                return
+            refused = isinstance(asked, JobSubmit) and self._is_cancelled
+            require(refused, f"{self._name}: {answer.error}")
+        self._to_say.pop(0)
+        if isinstance(asked, JobQuestion) and asked.kind == "delete":
+            self.is_done = True
+        elif isinstance(asked, JobQuestion) and asked.kind == "ordered":
+            self._take(answer)
+        self._go_on()
+
+    def _take(self, answer: JobAnswer) -> None:
+        at = size_at = 0
+        for i, outcome in enumerate(answer.outcomes):
+            lo, hi = answer.rows[2 * i], answer.rows[2 * i + 1]
+            count = sizes_of(outcome, hi - lo)
+            sizes = answer.sizes[size_at : size_at + count]
+            size_at, end = size_at + count, at + sum(sizes)
+            span = SpanResult(0, 0, hi - lo, outcome, 0, 0, sizes, answer.bodies[0][at:end])
+            at = end
+            require(lo == len(self._read), f"{self._name}: row {lo} came after {len(self._read)} others")
+            for job, how in zip(self._rows[lo:hi], ends_of(span), strict=True):
+                problem = job.ended(how, self._world.losses)
+                if problem is not None:
+                    raise Wrong(f"{self._name}: {problem}", f"job-{job.uid}.")
+                self._read.append(job.runs)
+
+    def check(self) -> None:
+        """All is over: what had ended for it did not run again, unless a host was lost that nobody could ask."""
+        if not self._world.losses:
+            for row, (job, runs) in enumerate(zip(self._rows, self._read, strict=True)):
+                require(job.runs == runs, f"{self._name}: row {row} ran again after it was read", f"job-{job.uid}.")

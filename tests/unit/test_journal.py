@@ -1,0 +1,211 @@
+"""A journal: what is written is read again, what is damaged is not believed, and one writes at a time."""
+
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import until
+
+from scaler.journal import records, writer
+from scaler.journal.directory import Directory, JournalError
+from scaler.journal.journal import Journal
+from scaler.journal.layout import Layout, Place
+from scaler.journal.records import SEGMENT_HEADER, Cut, Damaged, OtherVersion, Record
+
+FRAMES = st.lists(st.binary(max_size=40), max_size=5).map(tuple)
+
+
+def written(path: Path, some: list[Record], most: int = 1 << 20) -> None:
+    """Write records, and close the journal."""
+    journal = Journal(path)
+    layout, _ = journal.replay(lambda record, place: None)
+    layout.most = most
+    for record in some:
+        journal.append(layout.take(record.frames), records.pack(record))
+    journal.close()
+
+
+def replayed(path: Path) -> tuple[list[Record], object]:
+    """What a journal holds, and where it can't be believed."""
+    found: list[Record] = []
+    damage = Directory(path).replay(
+        lambda record, _: found.append(record._replace(frames=tuple(map(bytes, record.frames))))
+    )
+    return found, damage
+
+
+@pytest.fixture
+def some() -> list[Record]:
+    chance = random.Random(3)
+    return [
+        Record(chance.randrange(256), chance.getrandbits(64), (chance.randbytes(n % 7), b"x" * n), 1) for n in range(9)
+    ]
+
+
+@given(st.integers(0, 255), st.integers(0, 2**64 - 1), FRAMES, st.integers(0, 2**32 - 1))
+def test_a_record_is_read_as_it_was_packed(kind, owner, frames, term):
+    data = b"".join(records.pack(Record(kind, owner, frames, term)))
+    assert len(data) == records.size_of(frames)
+    record, end = records.read(memoryview(b"before" + data), 6)
+    assert end == 6 + len(data)
+    assert (record.kind, record.owner, tuple(map(bytes, record.frames)), record.term) == (kind, owner, frames, term)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_record_or_damaged(data):
+    try:
+        records.read(memoryview(data), 0)
+    except Damaged:
+        pass
+
+
+def test_what_is_written_is_there_in_order_over_several_segments(tmp_path, some):
+    written(tmp_path, some, most=100)
+    assert len(Directory(tmp_path).segments()) > 3
+    assert replayed(tmp_path) == (some, None)
+
+
+def test_a_journal_that_is_cut_at_any_byte_holds_what_was_whole_before_it(tmp_path, some):
+    written(tmp_path, some)
+    path = Directory(tmp_path).segment(1)
+    data = path.read_bytes()
+    ends = [SEGMENT_HEADER]
+    for record in some:
+        ends.append(ends[-1] + records.size_of(record.frames))
+    for cut in range(len(data)):
+        path.write_bytes(data[:cut])
+        found, damage = replayed(tmp_path)
+        whole = sum(end <= cut for end in ends[1:])
+        assert found == some[:whole]
+        assert (damage is None) == (cut in ends)
+        assert damage is None or (damage.is_cut and str(damage.offset) in str(damage).replace(",", ""))
+
+
+def test_a_journal_with_any_bit_flipped_holds_only_what_was_written(tmp_path, some):
+    written(tmp_path, some)
+    path = Directory(tmp_path).segment(1)
+    data = bytearray(path.read_bytes())
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        try:
+            found, damage = replayed(tmp_path)
+        except JournalError as error:  # the version is one of the bits: but then the checksum would be right
+            raise AssertionError(bit) from error
+        assert found == some[: len(found)], bit
+        assert damage is not None, bit
+        assert damage.offset <= bit // 8, bit
+        data[bit // 8] ^= 1 << bit % 8
+
+
+def test_behind_a_damage_nothing_is_believed_and_what_comes_next_follows_what_is(tmp_path, some):
+    written(tmp_path, some, most=100)
+    segments = Directory(tmp_path).segments()
+    path = Directory(tmp_path).segment(segments[1])
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    before, damage = replayed(tmp_path)
+    assert damage is not None
+    assert not damage.is_cut
+    assert damage.lost > 0
+    more = Record(7, 7, (b"more",), 2)
+    written(tmp_path, [more])
+    assert replayed(tmp_path) == ([*before, more], None)
+    assert sorted(p.name for p in (tmp_path / "aside").iterdir())  # it is kept for whoever wants to look at it
+
+
+def test_one_writes_at_a_time(tmp_path):
+    journal = Journal(tmp_path)
+    with pytest.raises(JournalError, match=rf"another scheduler \(process {os.getpid()}\) writes the journal"):
+        Journal(tmp_path)
+    journal.close()
+    Journal(tmp_path).close()
+
+
+def test_a_journal_of_another_version_is_left_as_it_is(tmp_path, some, monkeypatch):
+    monkeypatch.setattr(records, "VERSION", 9)
+    written(tmp_path, some)
+    before = Directory(tmp_path).segment(1).read_bytes()
+    monkeypatch.undo()
+    journal = Journal(tmp_path)
+    with pytest.raises(JournalError, match=r"is of another version of Scaler.*9.*give another directory"):
+        journal.replay(lambda record, place: None)
+    journal.close()
+    assert Directory(tmp_path).segment(1).read_bytes() == before
+    with pytest.raises(OtherVersion):
+        records.check_segment(before, 1)
+
+
+def test_a_directory_that_can_not_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match=r"can't be written: .*; give a directory that this user may write"):
+        Journal(tmp_path / "file" / "journal")
+    with pytest.raises(JournalError, match="there is no journal at"):
+        Directory(tmp_path / "nothing").replay(lambda record, place: None)
+
+
+def test_while_the_disk_is_full_nothing_is_acknowledged_and_nothing_is_lost(tmp_path, some, monkeypatch):
+    monkeypatch.setattr(writer, "AGAIN", 0.01)
+    is_full, real = True, os.pwritev
+
+    def pwritev(file, buffers, offset):
+        if is_full:  # some of it was written, as it happens
+            os.pwrite(file, bytes(buffers[0])[:5], offset)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(file, buffers, offset)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    journal = Journal(tmp_path)
+    layout, _ = journal.replay(lambda record, place: None)
+    for record in some:
+        journal.append(layout.take(record.frames), records.pack(record))
+    until(lambda: journal.take_news()[1])
+    assert journal.take_news() == (0, "No space left on device")
+    is_full = False
+    until(lambda: journal.take_news() == (len(some), None))
+    journal.close()
+    assert replayed(tmp_path) == (some, None)
+
+
+def test_a_large_record_is_written_though_the_system_takes_less_at_once(tmp_path, monkeypatch):
+    real = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda file, buffers, offset: real(file, [b"".join(buffers)[:1000]], offset))
+    large = Record(1, 2, (os.urandom(5_000), b"", os.urandom(3)), 1)
+    written(tmp_path, [large, large])
+    assert replayed(tmp_path) == ([large, large], None)
+
+
+def test_a_record_that_is_not_what_its_reader_expects_ends_what_is_believed(tmp_path, some):
+    written(tmp_path, some)
+    taken = []
+
+    def take(record, place):
+        if len(taken) == 3:
+            raise Damaged("no such thing")
+        taken.append(place)
+
+    damage = Directory(tmp_path).replay(take)
+    assert damage is not None
+    assert damage.offset > taken[-1].offset
+    assert "no such thing" in str(damage)
+
+
+def test_places_follow_each_other():
+    layout = Layout(most=220)
+    frames = [b"x" * 60]
+    places = [layout.take(frames) for _ in range(5)]
+    size = records.size_of(frames)
+    assert places[:2] == [Place(1, SEGMENT_HEADER), Place(1, SEGMENT_HEADER + size)]
+    assert [place.segment for place in places] == sorted(place.segment for place in places)
+    assert layout.take([b"y" * 500]).offset == SEGMENT_HEADER  # longer than a segment is to be, but not divided
+
+
+def test_a_cut_head_is_no_record():
+    with pytest.raises(Cut):
+        records.read(memoryview(b"abc"), 0)
