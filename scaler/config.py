@@ -134,6 +134,14 @@ class SchedulerConfig:
         str | None,
         Option("directory for durable jobs, which outlive their clients and this scheduler; without it there are none"),
     ] = None
+    journal_quota: Annotated[
+        int | None,
+        Option("bytes that durable jobs may take before no more are accepted; by default as many as fit", minimum=1),
+    ] = None
+    job_age: Annotated[
+        float | None,
+        Option("seconds after its end when a durable job is deleted; by default somebody has to", minimum=0),
+    ] = None
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("accept anybody, without keys and in the clear")] = False
     supervise: Annotated[

@@ -86,6 +86,7 @@ class SchedulerClusterCombo:
         spill_directory: str | None = None,
         max_tasks_per_worker: int | None = None,
         preload: str | None = None,
+        journal: str | None = None,
         dashboard: bool = False,
         **originals: Unpack[ClusterArguments],
     ) -> None:
@@ -104,6 +105,7 @@ class SchedulerClusterCombo:
             "heartbeat_interval": heartbeat_interval,
             "log_level": log_level,
             "max_message_bytes": max_message_bytes,
+            "journal": journal,
         }
         of_agent: dict[str, Any] = {
             "workers": n_workers,

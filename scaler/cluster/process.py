@@ -26,7 +26,7 @@ from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
 from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
 from scaler.scheduler.composition import LOCAL_AGENT
-from scaler.scheduler.server import Server
+from scaler.scheduler.server import Server, open_jobs
 from scaler.serialize.versions import packages
 from scaler.transport import Address, Security, exposure, listen, load_or_create, open_door
 
@@ -60,13 +60,14 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
             logging.getLogger(__name__).warning("%s", exposed)
         listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
         door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
+        jobs = open_jobs(config)
         limits = limits_of(agent_config)
         store = HostStore(limits.objects_soft, agent_config.spill_directory)
         store.open(security, listener.address, on_its_host=True)
     except Exception as error:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
         return
-    server = Server(config, listener, security, door)
+    server = Server(config, listener, security, door, jobs)
     context = {
         "address": listener.address.for_client().url, "security": security.to_env(),
         "limit": config.max_message_bytes, "preload": agent_config.preload,

@@ -82,11 +82,13 @@ def open_jobs(config: SchedulerConfig) -> Jobs | None:
     if config.journal is None:
         return None
     from scaler.journal.journal import Journal  # here, as few want it and all would load it
+    from scaler.scheduler.jobs.jobs_core import JobTerms
     from scaler.scheduler.jobs.keeper import JobKeeper
 
     begun, journal = time.monotonic(), Journal(config.journal)
+    terms = JobTerms(config.heartbeat_interval, time.time() - begun, config.journal_quota, config.job_age)
     try:
-        keeper = JobKeeper(journal, config.heartbeat_interval, time.time() - begun)
+        keeper = JobKeeper(journal, terms)
     except BaseException:
         journal.close()
         raise

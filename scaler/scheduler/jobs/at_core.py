@@ -75,7 +75,7 @@ def welcome(table: JobTable, job: Job, number: int) -> None:
         each.heard = 0  # of messages of another session
     table.by_client[number] = job
     write_agents(table, job)
-    parts = [written.place for written in job.records if written.kind == Kind.PART]
+    parts = [written.where for written in job.records if written.kind == Kind.PART]
     parts = parts[: len(parts) - len(job.unsaid)]
     if parts:
         table.effects.append(ev.Load(job.number, parts))
@@ -214,10 +214,10 @@ def write_results(table: JobTable, job: Job) -> None:
     frames = table.encode(message)
     written = table.write(job, Kind.RESULTS, *frames)
     written.first_span = job.index.spans
-    body = written.place.offset + RECORD_HEADER + 4 * (1 + len(frames)) + len(frames[0])
+    body = written.where.offset + RECORD_HEADER + 4 * (1 + len(frames)) + len(frames[0])
     for first, span in zip(rows, spans_of(message), strict=True):
         if not job.index.has_ended(first, first + span.hi - span.lo):  # said twice in one record
-            job.index.add(first, span, written.place, body)
+            job.index.add(first, span, written.where, body)
         body += len(span.body)
     written.spans = job.index.spans - written.first_span
     table.mark(job, core.heard, written.size)

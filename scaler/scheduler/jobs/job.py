@@ -35,7 +35,7 @@ class Written:
     """A record of a job."""
 
     kind: int
-    place: Place
+    where: Place
     #: bytes
     size: int
     #: of results: the number of its first span, and how many it has

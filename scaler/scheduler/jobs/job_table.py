@@ -68,7 +68,7 @@ class JobTable:
         if kind in LAST_ONLY:
             for old in [written for written in job.records if written.kind == kind]:
                 job.records.remove(old)
-                self.live[old.place.segment] -= old.size
+                self.live[old.where.segment] -= old.size
         written = Written(kind, place, size)
         job.records.append(written)
         self.live[place.segment] += size
@@ -93,13 +93,13 @@ class JobTable:
         job.records.remove(tomb)
         self.drop(job)
         self.tombs[job.number] = tomb
-        self.deleted[job.number] = {written.place.segment for written in job.records} - {tomb.place.segment}
+        self.deleted[job.number] = {written.where.segment for written in job.records} - {tomb.where.segment}
         self.lay_to_rest(job.number)
 
     def drop(self, job: Job) -> None:
         """A job is not here any more, and nothing that was written of it counts."""
         for written in job.records:
-            self.live[written.place.segment] -= written.size
+            self.live[written.where.segment] -= written.size
         del self.jobs[job.number]
         if self.by_name.get(job.name) is job:
             del self.by_name[job.name]
@@ -109,8 +109,8 @@ class JobTable:
         if not self.deleted[number]:
             tomb = self.tombs.pop(number)
             del self.deleted[number]
-            if tomb.place.segment in self.lengths:
-                self.live[tomb.place.segment] -= tomb.size
+            if tomb.where.segment in self.lengths:
+                self.live[tomb.where.segment] -= tomb.size
 
     def remove_segment(self, segment: int) -> None:
         """Nothing in a segment is needed any more."""

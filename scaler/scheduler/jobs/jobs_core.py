@@ -12,6 +12,7 @@ until then its agent keeps it. Records are written while the last ones are on th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from scaler.journal.layout import Layout, Place
@@ -39,17 +40,27 @@ from scaler.scheduler.jobs.restoring import Restoring
 MOST_JOBS = 100_000
 
 
+@dataclass(frozen=True)
+class JobTerms:
+    """What a scheduler's jobs are told once."""
+
+    #: seconds between the heartbeats of its clients
+    heartbeat: float
+    #: what time it is, in seconds since 1970, when `now` is 0
+    wall: float
+    #: bytes that they may take before no more are accepted; None: as many as fit
+    quota: int | None = None
+    #: seconds after its end when a job is deleted; None: somebody has to
+    age: float | None = None
+
+
 class JobsCore:
     """The durable jobs of one scheduler. `restore` what a journal holds, then `begin`, then `handle`."""
 
-    def __init__(self, encode: Encode, heartbeat: float, wall: float) -> None:
-        """`encode` makes frames of a message, `heartbeat` is in seconds.
-
-        `wall` is what time it is, in seconds since 1970, when `now` is 0.
-        """
+    def __init__(self, encode: Encode, terms: JobTerms) -> None:
+        """`encode` makes frames of a message."""
         self._table = JobTable(Layout(), encode)
-        self._heartbeat = heartbeat
-        self._wall = wall
+        self._terms = terms
         self._next_beat: float | None = None
         self._now = 0.0
         self._restoring = Restoring(self._table)
@@ -105,10 +116,11 @@ class JobsCore:
             self._handlers[type(event)](event)
         table = self._table
         if self._next_beat is None or now >= self._next_beat:
-            self._next_beat = now + self._heartbeat
+            self._next_beat = now + self._terms.heartbeat
             for job in table.by_client.values():
                 at_core.say(table, job, Heartbeat(now))
                 self._touched[job] = None
+            self._delete_old()
         if table.synced == table.written:
             for job in list(table.by_client.values()):
                 at_core.write_results(table, job)
@@ -127,7 +139,7 @@ class JobsCore:
     def wake(self) -> float | None:
         """When something is due though nothing happened, seconds."""
         due = [waiting.deadline for waiting in self._waiting]
-        if self._table.by_client and self._next_beat is not None:
+        if (self._table.by_client or self._terms.age is not None) and self._next_beat is not None:
             due.append(self._next_beat)
         return min(due, default=None)
 
@@ -163,6 +175,9 @@ class JobsCore:
         table = self._table
         if table.trouble is not None:
             return f"the journal can't be written: {table.trouble}; nothing is accepted until it can"
+        quota = self._terms.quota
+        if quota is not None and message.key and sum(table.live.values()) > quota:
+            return f"durable jobs take more than the {quota:,} bytes that they may (journal_quota): delete some"
         job = table.by_name.get(message.name)
         if job is None:
             return "" if len(table.jobs) < MOST_JOBS else f"there are {MOST_JOBS:,} jobs: delete some"
@@ -180,7 +195,7 @@ class JobsCore:
     def _open(self, message: JobSubmit) -> Job:
         table = self._table
         number, table.next_number = table.next_number, table.next_number + 1
-        created = round(self._wall + self._now, 3)
+        created = round(self._terms.wall + self._now, 3)
         job = Job(number, message.name, message.owner, message.token, message.token | 1, created)
         table.jobs[number] = table.by_name[job.name] = job
         table.write(
@@ -304,8 +319,16 @@ class JobsCore:
             self._end(job, "")
 
     def _end(self, job: Job, trouble: str) -> None:
-        job.ended, job.trouble = round(self._wall + self._now, 3), trouble
+        job.ended, job.trouble = round(self._terms.wall + self._now, 3), trouble
         self._table.write_state(job)
+
+    def _delete_old(self) -> None:
+        if self._terms.age is None or self._table.trouble is not None:
+            return
+        latest = self._terms.wall + self._now - self._terms.age
+        for job in [job for job in self._table.jobs.values() if job.ended is not None and job.ended < latest]:
+            self._table.tell("INFO", f"job {job.name!r} ended {self._terms.age:g} s ago, and is deleted")
+            self._table.forget(job)
 
     # ---- the disk --------------------------------------------------------------------------------------------------
     def _on_disk(self, event: ev.OnDisk) -> None:

@@ -16,7 +16,7 @@ from scaler.protocol.results import SpanResult
 from scaler.scheduler.jobs import at_core
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job_records import Kind
-from scaler.scheduler.jobs.jobs_core import JobsCore
+from scaler.scheduler.jobs.jobs_core import JobsCore, JobTerms
 from scaler.scheduler.residents import Reply, ResidentWish
 
 
@@ -41,10 +41,10 @@ class OpenJournal(Protocol):
 class JobKeeper:
     """Keeps them in one journal. For one thread; `close` blocks for a moment, nothing else does for long."""
 
-    def __init__(self, journal: OpenJournal, heartbeat: float, wall: float) -> None:
-        """Read the journal; blocks. `heartbeat` in seconds, `wall` as in `JobsCore`. Raises `JournalError`."""
+    def __init__(self, journal: OpenJournal, terms: JobTerms) -> None:
+        """Read the journal; blocks. Raises `JournalError`."""
         self._journal = journal
-        self._core = JobsCore(encode, heartbeat, wall)
+        self._core = JobsCore(encode, terms)
         #: one more than that of whoever wrote last
         self._term = 1
         #: records that were read

@@ -77,7 +77,7 @@ def note(table: JobTable, monitor: int, question: JobQuestion) -> None:
         return
     notes = [written for written in job.records if written.kind == Kind.NOTE]
     message = JobAnswer(question.number, text=json.dumps(job.described()), bodies=[b""])
-    pieces = [(w.place.segment, w.place.offset + ONLY_FRAME, w.size - ONLY_FRAME) for w in notes[:1]]
+    pieces = [(w.where.segment, w.where.offset + ONLY_FRAME, w.size - ONLY_FRAME) for w in notes[:1]]
     table.effects.append(ev.Answer(monitor, message, pieces))
 
 

@@ -45,7 +45,7 @@ class Reclaiming:
             if not _is_needed(table, job, written):
                 continue
             place = table.layout.take_bytes(written.size)
-            table.effects.append(ev.Copy(written.place, place, written.size))
+            table.effects.append(ev.Copy(written.where, place, written.size))
             table.written += 1
             self.copied.append((job, written, place))
             size += written.size
@@ -66,12 +66,12 @@ class Reclaiming:
                 (job, written)
                 for job in table.jobs.values()
                 for written in job.records
-                if written.place.segment == segment
+                if written.where.segment == segment
             )
             self.left.extend(
                 (None, tomb)
                 for number, tomb in table.tombs.items()
-                if tomb.place.segment == segment and table.deleted[number]
+                if tomb.where.segment == segment and table.deleted[number]
             )
             return True
         return False
@@ -79,13 +79,13 @@ class Reclaiming:
 
 def _settle(table: JobTable, job: Job | None, written: Written, place: Place) -> None:
     """A record is at its new place, and can be read there."""
-    table.live[written.place.segment] -= written.size
+    table.live[written.where.segment] -= written.size
     if _is_needed(table, job, written):
         table.live[place.segment] += written.size
     table.lengths[place.segment] = max(table.lengths.get(place.segment, 0), place.offset + written.size)
     if job is not None:
-        job.index.move(written.first_span, written.spans, place.segment, place.offset - written.place.offset)
-    written.place = place
+        job.index.move(written.first_span, written.spans, place.segment, place.offset - written.where.offset)
+    written.where = place
 
 
 def _is_needed(table: JobTable, job: Job | None, written: Written) -> bool:

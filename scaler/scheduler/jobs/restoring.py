@@ -92,8 +92,8 @@ class Restoring:
         """All is read: records that say that a job is deleted are needed where there is something of that job."""
         table = self._table
         for number, tomb in list(table.tombs.items()):
-            table.live[tomb.place.segment] += tomb.size
-            table.deleted[number] = self._segments.get(number, set()) - {tomb.place.segment}
+            table.live[tomb.where.segment] += tomb.size
+            table.deleted[number] = self._segments.get(number, set()) - {tomb.where.segment}
             table.lay_to_rest(number)
         self._segments.clear()
         self._early.clear()

@@ -32,6 +32,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.protocol.results import SpanResult
+from scaler.scheduler.jobs.jobs_core import JobTerms
 from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.residents import Reply, ResidentWish
 from simulator.checks import Wrong, require
@@ -157,7 +158,7 @@ class SimKeeper(JobKeeper):
         self._cluster = cluster
         self._server = server
         self.journal = SimJournal(cluster.world, cluster.disk, lambda: server.post(TICK))
-        super().__init__(self.journal, 1.0, 0.0)
+        super().__init__(self.journal, JobTerms(1.0, 0.0))
 
     def handle(self, now: float) -> list[ResidentWish]:
         """As the real one, with what is on disk by now."""

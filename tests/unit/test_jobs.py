@@ -1,0 +1,576 @@
+"""Durable jobs: what counts is on disk, and what was written becomes the same jobs again, wherever it was cut."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from scaler.journal import records
+from scaler.journal.directory import Damage
+from scaler.journal.layout import Layout, Place
+from scaler.journal.records import SEGMENT_HEADER, Damaged, segment_header
+from scaler.protocol.codec import encode
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
+from scaler.protocol.messages import (
+    CANCELLED,
+    EACH,
+    ERROR,
+    INLINE,
+    STORED_OBJECT,
+    VALUES_EACH,
+    VALUES_LIST,
+    Ack,
+    AgentsInUse,
+    ClientReturn,
+    DisconnectRequest,
+    Heartbeat,
+    JobAnswer,
+    JobQuestion,
+    JobSubmit,
+    Message,
+    ObjectAnnounce,
+    ObjectRequest,
+    Spans,
+    Task,
+    TaskCancel,
+    TaskResult,
+    u8,
+    u32,
+    u64,
+)
+from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
+from scaler.scheduler.jobs.jobs_core import JobTerms
+from scaler.scheduler.jobs.keeper import JobKeeper
+from scaler.scheduler.jobs.reading import MOST_WAITING
+from scaler.scheduler.residents import Hold, Join, Reply, Say
+
+MONITOR = 9
+#: what this scheduler calls the jobs' clients
+FIRST = 500
+
+
+class Paper:
+    """A journal in memory; what is appended is on disk when the test says so."""
+
+    def __init__(self, segments: dict[int, bytes] | None = None, most: int = 1 << 20) -> None:
+        self.segments = {n: bytearray(data) for n, data in (segments or {}).items()}
+        self.most = most
+        self.waiting: list[tuple[Place, bytes]] = []
+        self.synced = 0
+        self.trouble: str | None = None
+        self.removed: list[int] = []
+
+    def replay(self, take: Any) -> tuple[Layout, Damage | None]:
+        layout, damage = Layout(most=self.most), None
+        for number in sorted(self.segments):
+            data, at = memoryview(bytes(self.segments[number])), 0
+            if damage is not None:
+                del self.segments[number]
+                continue
+            try:
+                records.check_segment(data, number)
+                at = SEGMENT_HEADER
+                while at < len(data):
+                    record, end = records.read(data, at)
+                    take(record, Place(number, at))
+                    at = end
+            except Damaged as why:
+                damage = Damage(None, at, str(why), True, 0)  # type: ignore[arg-type]
+                del self.segments[number][at:]
+                if at < SEGMENT_HEADER:
+                    del self.segments[number]
+        if self.segments:
+            layout.segment = max(self.segments)
+            layout.offset = len(self.segments[layout.segment])
+        return layout, damage
+
+    def append(self, place: Place, buffers: list[Any]) -> None:
+        self.waiting.append((place, b"".join(buffers)))
+
+    def sync(self, count: int | None = None) -> None:
+        for place, data in self.waiting[:count]:
+            segment = self.segments.setdefault(place.segment, bytearray(segment_header(place.segment)))
+            assert len(segment) == place.offset
+            segment += data
+            self.synced += 1
+        del self.waiting[:count]
+
+    def take_news(self) -> tuple[int, str | None]:
+        return self.synced, self.trouble
+
+    def read(self, segment: int, offset: int, size: int) -> bytes:
+        return bytes(self.segments[segment][offset : offset + size])
+
+    def remove(self, segment: int) -> None:
+        self.removed.append(segment)
+        self.segments.pop(segment, None)
+
+    def fileno(self) -> int:
+        return -1
+
+    def close(self) -> None:
+        pass
+
+
+class Jobs:
+    """Jobs with a made-up core and a made-up disk; everything the test does is said at once."""
+
+    def __init__(self, paper: Paper | None = None, quota: int | None = None, age: float | None = None) -> None:
+        self.paper = paper or Paper()
+        self.keeper = JobKeeper(self.paper, JobTerms(1.0, 1000.0, quota, age))
+        self.now = 0.0
+        self.numbers: Iterator[int] = iter(range(FIRST, FIRST + 1000))
+        self.said: list[Say] = []
+        self.joined: list[Join] = []
+        self.holds: list[Hold] = []
+        self.answers: list[JobAnswer] = []
+        self.number = 0
+        self.go_on()
+
+    def go_on(self, seconds: float = 0.0) -> None:
+        self.now += seconds
+        for _ in range(9):
+            for wish in self.keeper.handle(self.now):
+                if isinstance(wish, Join):
+                    self.joined.append(wish)
+                    self.keeper.welcome(wish.resident, next(self.numbers))
+                elif isinstance(wish, Say):
+                    self.said.append(wish)
+                elif isinstance(wish, Hold):
+                    self.holds.append(wish)
+                elif isinstance(wish, Reply):
+                    self.answers.append(wish.message)
+            if not self.keeper.has_news:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def sync(self, count: int | None = None) -> None:
+        for _ in range(20):
+            self.paper.sync(count)
+            self.keeper.gather()
+            self.go_on()
+            if count is not None or not self.paper.waiting:
+                return
+
+    def ask(self, kind: str, name: str = "work", **fields: Any) -> None:
+        self.number += 1
+        self.keeper.ask(MONITOR, JobQuestion(self.number, kind, name, **fields))
+        self.go_on()
+
+    def submit(self, *inner: Message, name: str = "work", key: str = "0", token: int = 7, **fields: Any) -> None:
+        self.number += 1
+        frames = [encode(message) for message in inner]
+        bodies = [fields.pop("note", b""), *(frame for each in frames for frame in each)]
+        self.keeper.ask(
+            MONITOR,
+            JobSubmit(
+                self.number, name, "me", token, key, fields.get("joins", False), fields.get("is_last", True),
+                u32(map(len, frames)), bodies,
+            ),
+        )  # fmt: skip
+        self.go_on()
+
+    def core_says(self, message: Message, number: int = FIRST) -> None:
+        self.keeper.hear(number, message)
+        self.go_on()
+
+    def tell_of(self, kind: type[Message]) -> list[Any]:
+        """What was said to the core of this kind."""
+        return [say.message for say in self.said if type(say.message) is kind]
+
+    def last(self) -> JobAnswer:
+        """The answer to what was asked last."""
+        assert self.answers
+        assert self.answers[-1].number == self.number
+        return self.answers[-1]
+
+    def state(self, name: str = "work") -> dict[str, Any]:
+        self.ask("state", name)
+        answer = self.last()
+        assert not answer.error
+        found: dict[str, Any] = json.loads(answer.text)
+        return found
+
+
+def part(rows: int = 3, first: int = 10) -> list[Message]:
+    """A function, and rows that call it."""
+    function = ObjectAnnounce(u64([first - 1]), u8([INLINE]), [b"function"])
+    task = Task(0, first, rows, EACH, 0, first - 1, 0, "f", spans=u32([0, rows]), sizes=u32([1] * rows))
+    task.bodies = [b"x" * rows]
+    return [function, task]
+
+
+def results(lo: int, *values: bytes, batch: int = 10, outcome: int = VALUES_EACH) -> TaskResult:
+    """Rows from `lo` on ended with these payloads."""
+    count = len(values)
+    return TaskResult(
+        FIRST, u64([batch]), u32([lo, lo + count]), u8([outcome]), u32([5]), u32(map(len, values)), [b"".join(values)]
+    )
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs()
+
+
+# ---- what counts is on disk ------------------------------------------------------------------------------------------
+def test_a_part_is_acknowledged_when_it_is_on_disk_and_begins_before(jobs):
+    jobs.submit(*part())
+    assert jobs.answers == []
+    assert [type(say.message) for say in jobs.said][:3] == [ObjectAnnounce, Task, ClientReturn]
+    jobs.sync()
+    assert jobs.last().error == ""
+    assert jobs.state() | {"state": "running", "rows": 3, "done": 0, "function": "f"} == jobs.state()
+
+
+def test_a_result_is_shown_and_settled_when_it_is_on_disk(jobs):
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.core_says(results(0, b"a", b"bb"))
+    jobs.ask("ordered")
+    assert (list(jobs.last().rows), jobs.state()["done"]) == ([], 0)
+    assert jobs.said[-1].ack == 0
+    jobs.sync()
+    jobs.ask("ordered")
+    answer = jobs.last()
+    assert (list(answer.rows), list(answer.sizes), bytes(answer.bodies[0]), answer.next) == ([0, 2], [1, 2], b"abb", 2)
+    assert type(jobs.said[-1].message) is Ack
+    assert jobs.said[-1].ack == 1
+
+
+def test_rows_are_shown_in_their_order_without_gaps_and_in_that_of_their_ends(jobs):
+    jobs.submit(*part())
+    jobs.core_says(results(2, b"c"))
+    jobs.sync()
+    jobs.ask("ordered")
+    assert list(jobs.last().rows) == []
+    jobs.core_says(results(0, b"a"))
+    jobs.sync()
+    jobs.ask("finished")
+    assert list(jobs.last().rows) == [2, 3, 0, 1]
+    jobs.ask("ordered")
+    assert list(jobs.last().rows) == [0, 1]
+    jobs.core_says(results(1, b"b"))
+    jobs.sync()
+    jobs.ask("ordered", position=1)
+    assert (list(jobs.last().rows), bytes(jobs.last().bodies[0])) == ([1, 2, 2, 3], b"bc")
+
+
+def test_a_question_waits_for_the_next_row_and_no_longer_than_it_says(jobs):
+    jobs.submit(*part())
+    jobs.sync()
+    before = len(jobs.answers)
+    jobs.ask("ordered", wait=2.0)
+    assert len(jobs.answers) == before
+    jobs.go_on(1.0)
+    jobs.core_says(results(0, b"a"))
+    jobs.sync()
+    assert list(jobs.last().rows) == [0, 1]
+    jobs.ask("ordered", position=1, wait=2.0)
+    jobs.go_on(2.5)
+    assert list(jobs.last().rows) == []
+    for _ in range(MOST_WAITING):
+        jobs.ask("state", wait=50.0)
+    jobs.ask("state", wait=50.0)
+    assert "too many questions" in jobs.last().error
+    jobs.keeper.lose_monitor(MONITOR)
+    jobs.ask("state", wait=50.0)
+    assert jobs.answers[-1].number != jobs.number  # the others are forgotten, so this one may wait
+
+
+def test_a_job_ends_when_its_last_row_is_on_disk(jobs):
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.core_says(results(0, b"a", b"b", b"c"))
+    assert jobs.state()["state"] == "running"
+    jobs.sync()
+    state = jobs.state()
+    assert (state["state"], state["done"], state["ended"]) == ("done", 3, 1000.0)
+    assert jobs.tell_of(DisconnectRequest)
+    assert Jobs(Paper(jobs.paper.segments)).joined == []  # it does not come back to the next scheduler
+
+
+def test_an_error_a_cancelled_row_and_a_list_are_kept_too(jobs):
+    jobs.submit(*part(5))
+    record = ErrorRecord(ErrorKind.RAISED, "no", "f").encode()
+    jobs.core_says(results(0, record, outcome=ERROR))
+    message = results(1, b"", b"", outcome=CANCELLED)
+    message.sizes, message.bodies = u32(), [b""]
+    jobs.core_says(message)
+    message = results(3, b"list", b"", outcome=VALUES_LIST)
+    message.sizes, message.bodies = u32([4]), [b"list"]
+    jobs.core_says(message)
+    jobs.sync()
+    state = jobs.state()
+    assert (state["state"], state["done"], state["failed"], state["cancelled"]) == ("failed", 2, 1, 2)
+    jobs.ask("ordered")
+    answer = jobs.last()
+    assert list(answer.outcomes) == [ERROR, CANCELLED, VALUES_LIST]
+    assert bytes(answer.bodies[0]) == record + b"list"
+
+
+def test_while_the_disk_refuses_nothing_is_accepted_and_rows_wait_in_the_end(jobs):
+    jobs.submit(*part(4))
+    jobs.sync()
+    jobs.paper.trouble = "No space left on device"
+    jobs.keeper.gather()
+    jobs.submit(*part(), name="other")
+    assert (
+        jobs.last().error == "the journal can't be written: No space left on device; nothing is accepted until it can"
+    )
+    jobs.ask("delete")
+    assert "can't be written" in jobs.last().error
+    large = bytes(UNWRITTEN_BYTES // 2)
+    jobs.core_says(results(0, large))
+    assert jobs.holds == []
+    jobs.core_says(results(1, large))
+    jobs.core_says(results(2, b"x"))
+    assert jobs.holds[-1].bytes > UNWRITTEN_BYTES
+    jobs.go_on(1.0)
+    assert len(jobs.holds) > 1  # said again and again, so that the core does not give the job up
+    jobs.paper.trouble = None
+    jobs.sync()
+    assert jobs.holds[-1].bytes == 0
+    assert jobs.state()["done"] == 3
+
+
+# ---- another scheduler -----------------------------------------------------------------------------------------------
+def test_what_was_written_goes_on_at_the_next_scheduler_with_what_has_ended(jobs):
+    jobs.submit(*part(), note=b"note")
+    jobs.core_says(AgentsInUse(u32([3, 4])))
+    jobs.core_says(AgentsInUse(removed=u32([4])))
+    jobs.core_says(results(1, b"b"))
+    jobs.sync()
+    again = Jobs(Paper(jobs.paper.segments))
+    (join,) = again.joined
+    assert (join.hello.number, list(join.hello.agents)) == (FIRST, [3])
+    assert join.hello.session == jobs.joined[0].hello.session
+    (task,) = again.tell_of(Task)
+    assert (list(task.ended), task.bodies) == ([1, 2], [b"xxx"])
+    assert again.tell_of(ClientReturn)
+    again.core_says(results(0, b"a"))
+    again.core_says(results(1, b"B"))  # said again: the first counts
+    again.core_says(results(2, b"c"))
+    again.sync()
+    again.ask("ordered")
+    assert bytes(again.last().bodies[0]) == b"abc"
+    again.ask("note")
+    assert bytes(again.last().bodies[0]) == b"note"
+
+
+def test_the_core_is_given_the_value_of_a_row_that_ended_before(jobs):
+    jobs.submit(*part())
+    jobs.core_says(results(0, b"a", b"b"))
+    jobs.sync()
+    again = Jobs(Paper(jobs.paper.segments))
+    again.core_says(ObjectRequest(u32([FIRST, FIRST]), u64([11, 77])))
+    again.sync()
+    values = again.tell_of(ObjectAnnounce)[-2:]
+    told = {announce.ids[0]: (announce.kinds[0], bytes(announce.bodies[0])) for announce in values}
+    assert told[11] == (INLINE, b"b")
+    assert "has no value 77" in ErrorRecord.decode(told[77][1]).message
+
+
+@pytest.fixture(scope="module")
+def sample() -> tuple[bytes, list[bytes]]:
+    """A journal of three jobs, one of them deleted, and the values of the first."""
+    jobs = Jobs()
+    jobs.submit(*part(), is_last=False)
+    jobs.submit(*part(2, 30), key="1")
+    jobs.core_says(results(0, b"a", b"b"))
+    jobs.submit(*part(1), name="gone", token=8)
+    jobs.submit(*part(1), name="third", token=9)
+    jobs.sync()
+    jobs.ask("delete", "gone")
+    jobs.core_says(results(0, b"d", b"e", batch=30))
+    jobs.core_says(results(2, b"c"))
+    jobs.sync()
+    return bytes(jobs.paper.segments[1]), [b"a", b"b", b"c", b"d", b"e"]
+
+
+def _values(jobs: Jobs) -> list[bytes]:
+    """The values of the first job, as far as they are there."""
+    jobs.ask("ordered")
+    answer = jobs.last()
+    if answer.error:
+        return []
+    body, at, values = bytes(answer.bodies[0]), 0, []
+    for size in answer.sizes:
+        values.append(body[at : at + size])
+        at += size
+    return values
+
+
+#: one of so many cuts and bits is tried, but by `make sim`: each
+SOME_CUTS, SOME_BITS = 7, 53
+
+
+@pytest.mark.parametrize("step", [SOME_CUTS, pytest.param(1, marks=pytest.mark.heavy)])
+def test_a_journal_that_is_cut_at_any_byte_gives_the_results_before_it(sample, step):
+    data, values = sample
+    most = 0
+    for cut in [*range(0, len(data), step), len(data)]:
+        found = _values(Jobs(Paper({1: data[:cut]})))
+        assert found == values[: len(found)]
+        assert len(found) >= most or len(found) == 0
+        most = max(most, len(found))
+    assert most == len(values)
+
+
+@pytest.mark.parametrize("step", [SOME_BITS, pytest.param(1, marks=pytest.mark.heavy)])
+def test_a_journal_with_any_bit_flipped_gives_no_wrong_result(sample, step):
+    data, values = sample
+    for bit in range(0, 8 * len(data), step):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        found = _values(Jobs(Paper({1: bytes(flipped)})))
+        assert found == values[: len(found)]
+
+
+def test_a_record_that_is_none_ends_what_is_believed(sample):
+    data, _ = sample
+    for kind in range(1, 8):
+        for frames in ((), (b"",), (b"[]",), (b"{}",), (b'{"turn":"x"}', b"{}")):
+            bad = b"".join(records.pack(records.Record(kind, 1, frames, 1)))
+            jobs = Jobs(Paper({1: data + bad}))
+            assert _values(jobs) == [b"a", b"b", b"c", b"d", b"e"] or kind == 7  # which deletes it
+
+
+# ---- giving back -----------------------------------------------------------------------------------------------------
+def test_what_a_deleted_job_took_is_given_back(jobs):
+    for number in range(4):
+        jobs.submit(*part(), name=f"job-{number}", token=number + 1)
+    jobs.sync()
+    for number in range(4):
+        jobs.ask("delete", f"job-{number}")
+        jobs.sync()
+    assert jobs.paper.segments == {}
+    jobs.ask("list")
+    assert jobs.last().text == ""
+
+
+def test_segments_are_given_back_though_others_live_in_them_wherever_that_is_cut_short():
+    jobs = Jobs(Paper(most=1900))
+    for number in range(6):
+        jobs.submit(*part(1), name=f"job-{number}", token=number + 1)
+        jobs.core_says(results(0, b"%d" % number), FIRST + number)
+        jobs.sync()
+    seen = 0
+    for number in (0, 1, 2, 4, 5):
+        jobs.ask("delete", f"job-{number}")
+        while jobs.paper.waiting:
+            jobs.sync(1)  # at each moment the scheduler may die, and what has not been synced is lost
+            again = Jobs(Paper(jobs.paper.segments, most=1900))
+            again.ask("ordered", "job-3")
+            assert bytes(again.last().bodies[0]) == b"3"
+            again.sync()
+            again.ask("delete", "job-3")
+            seen += 1
+    assert seen > 8
+    jobs.sync()
+    jobs.ask("ordered", "job-3")
+    assert bytes(jobs.last().bodies[0]) == b"3"
+    assert sum(map(len, jobs.paper.segments.values())) < 2500
+    jobs.ask("delete", "job-3")
+    jobs.sync()
+    assert jobs.paper.segments == {}
+
+
+def test_a_job_that_was_deleted_does_not_come_back(jobs):
+    jobs.submit(*part())
+    jobs.submit(*part(), name="stays", token=8)
+    jobs.sync()
+    jobs.ask("delete")
+    jobs.sync()
+    again = Jobs(Paper(jobs.paper.segments))
+    again.ask("list")
+    assert [json.loads(line)["job"] for line in again.last().text.split("\n")] == ["stays"]
+
+
+def test_old_jobs_are_deleted_and_a_quota_holds():
+    jobs = Jobs(quota=1, age=10.0)
+    jobs.submit(*part())
+    jobs.submit(*part(), name="more", token=8)
+    assert "more than the 1 bytes that they may (journal_quota)" in jobs.last().error
+    jobs.core_says(results(0, b"a", b"b", b"c"))
+    jobs.sync()
+    assert jobs.state()["state"] == "done"
+    jobs.go_on(9.0)
+    assert jobs.state()["state"] == "done"
+    jobs.go_on(2.0)
+    jobs.sync()
+    jobs.ask("state")
+    assert "there is no job 'work' here" in jobs.last().error
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("inner", "why"),
+    [
+        ([ObjectAnnounce(u64([1]), u8([STORED_OBJECT]), [bytes(12)])], "an object that is not in it"),
+        ([Heartbeat(1.0)], "a Heartbeat is no part of a job"),
+        ([TaskCancel(Spans())], "a TaskCancel is no part of a job"),
+        ([*part(3, 12)], "rows that are there already"),
+        ([*part(3, 40), *part(3, 41)], "rows that are there already"),
+    ],
+)
+def test_a_part_that_makes_no_sense_is_refused(jobs, inner, why):
+    jobs.submit(*part(), is_last=False)
+    jobs.sync()
+    said = len(jobs.said)
+    jobs.submit(*inner, key="1")
+    assert why in jobs.last().error
+    assert len(jobs.said) == said
+
+
+def test_a_part_that_is_no_message_is_refused(jobs):
+    jobs.keeper.ask(MONITOR, JobSubmit(5, "work", "me", 7, "0", counts=u32([1]), bodies=[b"", b"nonsense"]))
+    jobs.go_on()
+    assert "a part of a job that is none" in jobs.answers[-1].error
+
+
+def test_a_name_belongs_to_who_took_it_first(jobs):
+    jobs.submit(*part(), is_last=False)
+    jobs.submit(*part(), is_last=False)  # said again: a scheduler died before it could answer
+    jobs.submit(*part(2, 50), token=8)
+    assert "there is a job 'work' already (open)" in jobs.last().error
+    jobs.submit(*part(2, 50), key="other", token=8, joins=True)
+    jobs.sync()
+    assert jobs.last().next == 3
+    jobs.submit(*part(2, 90), key="late")
+    assert "takes no more rows" in jobs.last().error
+
+
+def test_a_job_that_the_core_can_not_run_says_so(jobs):
+    jobs.submit(*part())
+    jobs.keeper.forget(FIRST, "sent what can't be")
+    jobs.go_on()
+    jobs.sync()
+    state = jobs.state()
+    assert (state["state"], state["trouble"]) == ("failed", "the scheduler could not run it: sent what can't be")
+
+
+def test_a_job_is_cancelled_and_stays_so(jobs):
+    jobs.submit(*part())
+    jobs.core_says(results(0, b"a"))
+    jobs.sync()
+    jobs.ask("cancel", force=True)
+    (cancel,) = jobs.tell_of(TaskCancel)
+    assert (cancel.force, list(cancel.spans)) == (True, [(0, 10, 1, 3)])
+    jobs.sync()
+    again = Jobs(Paper(jobs.paper.segments))
+    assert again.tell_of(TaskCancel)[0].force
+    message = results(1, b"", b"", outcome=CANCELLED)
+    message.sizes, message.bodies = u32(), [b""]
+    again.core_says(message)
+    again.sync()
+    assert (again.state()["state"], again.state()["done"], again.state()["cancelled"]) == ("cancelled", 1, 2)
+    again.submit(*part(1, 70), key="more", joins=True)
+    assert "takes no more rows" in again.last().error
+
+
+def test_questions_about_what_is_not_there_say_what_to_do(jobs):
+    for kind in ("state", "ordered", "finished", "note", "cancel", "delete"):
+        jobs.ask(kind, "nothing")
+        assert jobs.last().error == "there is no job 'nothing' here: 'scaler jobs' lists those that are"
