@@ -37,7 +37,7 @@ bench: $(READY) ## compare with other engines on this machine
 	$(BIN)/python -m bench
 
 sim: $(READY) ## run the simulator over many seeds (minutes)
-	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim tests/properties
+	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim tests/properties tests/unit
 
 mutants: $(READY) ## plant faults in the code one at a time: does a test notice each? (an hour)
 	$(BIN)/python tests/mutants/run.py

@@ -22,6 +22,7 @@ from scaler.protocol.messages import ObjectRelease
 #: all that users call
 PUBLIC = {
     "address",
+    "attach",
     "cancel",
     "clear",
     "close",
@@ -30,6 +31,7 @@ PUBLIC = {
     "disconnect",
     "get",
     "identity",
+    "jobs",
     "map",
     "n_workers",
     "send_object",
@@ -37,6 +39,8 @@ PUBLIC = {
     "starmap",
     "submit",
     "submit_graph",
+    "submit_job",
+    "submit_job_graph",
     "submit_nodes",
     "submit_verbose",
     "with_options",
