@@ -54,7 +54,11 @@ class Daemon:
         name = config.name or os.uname().nodename
         workers = 0 if zygote is None else config.worker_count
         role, versions = (Role.STORE, "") if zygote is None else (Role.AGENT, packages())
-        hello = hello_of(role, name, new_number(), workers, config.capabilities, store.hello, versions)
+        hello = hello_of(
+            role, name, new_number(), workers, config.capabilities, store.hello, versions, config.job or ""
+        )
+        #: when its batch system ends this process, seconds; infinite: it does not
+        self._ends = math.inf if config.walltime is None else time.monotonic() + config.walltime
         self._initiator = Initiator(hello)
         self.loop = make_loop(config.event_loop, self._step)
         limits = limits_of(config)
@@ -122,7 +126,10 @@ class Daemon:
         os.read(self._wake_end, 4096)
         self._connection = made
         self._shell.introduced()
-        self._send(self._initiator.greet(time.monotonic()))
+        now = time.monotonic()
+        if self._ends < math.inf:
+            self._initiator.introduce(walltime=max(1, round(1000 * (self._ends - now))))
+        self._send(self._initiator.greet(now))
         self.loop.watch(made.fileno(), self)
 
     def _drop_connection(self, reason: str) -> None:

@@ -121,6 +121,7 @@ class SyntheticCluster:
             u64([each.stored for each in reports]), u32([each.running + each.queued for each in reports]),
             u32([self._random.randrange(1000) for _ in reports]), u32([self._random.randrange(1000) for _ in reports]),
             u32([each.workers for each in reports]), u32([len(each.names) for each in reports]),
+            ("",) * count, u32([2**32 - 1] * count), u32([0] * count),
         )  # fmt: skip
 
     def _clients_of(self, running: int) -> ClientColumns:

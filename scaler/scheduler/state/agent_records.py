@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,6 +49,10 @@ class Load:
     recent_us: float | None = None
     #: it has no room for more objects: it gets no new work
     is_full: bool = False
+    #: it is about to go: it gets no new work
+    is_leaving: bool = False
+    #: since when it has no rows, if it has none, seconds
+    idle_since: float = 0.0
     #: a BalanceRequest is under way: for rows that take so many slots each; 0: none is
     recalling: int = 0
     #: such rows it had none to give back when it was last asked for them, and was given no rows since
@@ -121,5 +126,9 @@ class AgentRecord:
     #: what it told of its host last, while somebody watches, and when, seconds
     report: HostReport | None = None
     reported: float = 0.0
+    #: what its batch system calls the job that it runs in; empty for none
+    job: str = ""
+    #: when its batch system ends it, seconds; infinite: it does not
+    ends: float = math.inf
     #: number of an agent that it could not fetch objects from -> when, seconds
     unreachable: dict[int, float] = field(default_factory=dict)
