@@ -36,6 +36,8 @@ from scaler.transport import Address, Connection, Security, connect, security_of
 
 logger = logging.getLogger("scaler.agent")
 
+#: at most one such part of its walltime an agent takes to leave
+WALLTIME_PARTS = 4
 #: what the documents call it; objects are released by reference counting, so nothing waits for it
 OBJECT_RETENTION_SECONDS = 3600
 
@@ -75,7 +77,7 @@ class Daemon:
         self._shell = AgentShell(core, zygote, store, self.loop, context, log_output)
         self.loop.on_signal(signal.SIGUSR1, self._shell.log_holdings)
         if self._ends < math.inf:
-            self._shell.limit(self._ends, min(self._grace, config.walltime or 0.0))
+            self._shell.limit(self._ends, min(self._grace, (config.walltime or 0.0) / WALLTIME_PARTS))
         if zygote is not None:
             self.loop.on_signal(signal.SIGTERM, self._take_notice)
             if config.preemption_signal != "SIGTERM":

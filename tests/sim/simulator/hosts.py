@@ -159,6 +159,7 @@ class Host(Process):
             elif isinstance(effect, ev.WakeAt):
                 self._wish(effect.when)
             elif isinstance(effect, ev.Stop):
+                self.world.kills += self.core.state.departure.is_over  # whatever it has is lost
                 self.world.after(1e-4, self._leaves)
             elif isinstance(effect, ev.Log):
                 self.world.note(self.name, effect.text)
