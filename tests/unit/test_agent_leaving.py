@@ -5,7 +5,7 @@ from simulator.scripted import FakeAgent
 
 from scaler.agent.core import events as ae
 from scaler.protocol.codes import Leaving, Wish
-from scaler.protocol.messages import BalanceResponse, Drain, Heartbeat
+from scaler.protocol.messages import BalanceResponse, Drain, Heartbeat, TaskResult
 from scaler.worker_protocol import messages as wm
 
 
@@ -129,3 +129,15 @@ def test_while_a_task_waits_for_others_as_many_rows_are_kept_as_can_run() -> Non
     fake.worker(0, wm.Unblocked())
     fake.give(60, 0, 1)
     assert given_back(fake) == [(60, 0, 1)]
+
+
+def test_what_is_said_of_workers_that_end_with_their_host_comes_behind_its_notice() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.said.clear()
+    run = fake.runs[0][0]
+    fake.handle(ae.Leave(5.0), ae.WorkerExited(0, 100, 15, (run.dispatch, run.lo)))
+    assert [type(message) for message in fake.said if not isinstance(message, BalanceResponse)] == [
+        Heartbeat,
+        TaskResult,
+    ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from scaler.agent.core import staging, worker_commands
+from scaler.agent.core import heartbeat, staging, worker_commands
 from scaler.agent.core.events import Leave, Limited, Stop
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
@@ -53,7 +53,8 @@ def _begin(state: HostState, out: Outgoing, reason: Leaving, until: float) -> No
     if was is not Leaving.NOT and reason is Leaving.TOLD:
         return
     departure.reason = reason
-    state.pulse.hurry(state.now)
+    if state.pulse.interval is not None:
+        heartbeat.beat(state, out)  # at once: what is said of workers that end with this host comes behind it
     if was is Leaving.NOT:
         limit = "" if departure.until == math.inf else f", in {departure.until - state.now:.0f} s at the latest"
         out.log(

@@ -126,11 +126,13 @@ class Cluster:
         for host in self.hosts:
             if host.alive and host.core.state.departure.is_under_way:
                 raise Wrong(f"{host.name} was to go, and is still there", host.name, f"agent {host.number}")
-        if self.world.kills or self.mix.name != "leaving":
+        if self.mix.name != "leaving":
             return
         for client in self.clients:
             for job in client.jobs:
-                if job.runs > 1:
+                if job.end is not None and job.end[0] == "lost":
+                    raise Wrong(f"{job} was lost, and all losses were announced", f"job-{job.uid}.", str(job.id))
+                if job.runs > 1 and not self.world.kills:
                     raise Wrong(f"{job} ran {job.runs} times", f"job-{job.uid}.", f"batch={job.id}", str(job.id))
 
     def _all_ended(self) -> bool:
