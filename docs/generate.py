@@ -219,6 +219,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "error_kinds": lambda: members(error_record.ErrorKind),
     "worker_flags": lambda: members(codes.WorkerFlag),
     "agent_flags": lambda: members(codes.AgentFlag),
+    "leaving": lambda: members(codes.Leaving),
+    "wishes": lambda: members(codes.Wish),
+    "command": lambda: fields_of(messages_module.Command, messages_module.CommandResult),
     "worker_columns": lambda: fields_of(messages_module.WorkerColumns),
     "host_report": lambda: fields_of(messages_module.HostReport),
     "cluster_view": lambda: fields_of(
@@ -229,6 +232,8 @@ PARTS: dict[str, Callable[[], str]] = {
         messages_module.ClientColumns,
         messages_module.FunctionColumns,
         messages_module.ObjectColumns,
+        messages_module.DemandColumns,
+        messages_module.FleetColumns,
     ),
     "encodings": lambda: members(codes.Encoding),
     "opcodes": opcodes,

@@ -91,6 +91,9 @@ class Config(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
+#: characters of a job's id, at most; the protocol has the same
+MAX_JOB = 200
+
 C = TypeVar("C", bound=Config)
 
 
@@ -229,6 +232,25 @@ class AgentConfig:
             others=("-ds", "--death-timeout-seconds"),
         ),
     ] = None
+    job: Annotated[str | None, Option("what the batch system calls the job that this host runs in")] = None
+    walltime: Annotated[
+        float | None,
+        Option(
+            "seconds until the batch system ends this host: it gets no task that takes longer, and leaves in time",
+            minimum=0.1,
+        ),
+    ] = None
+    drain_grace: Annotated[
+        float,
+        Option(
+            "seconds it may take to leave in order after SIGTERM or before its walltime is over; 0: it ends at once",
+            minimum=0.0,
+        ),
+    ] = defaults.DRAIN_GRACE
+    preemption_signal: Annotated[
+        Literal["SIGTERM", "SIGUSR2", "SIGHUP", "SIGXCPU"],
+        Option("another signal by which the end of this host is announced; SIGTERM always is one"),
+    ] = "SIGTERM"
     spill_directory: Annotated[
         str | None,
         Option("where objects go that memory has no room for; the directory for temporary files by default"),
@@ -244,6 +266,8 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.job is not None and len(self.job) > MAX_JOB:
+            raise OptionError("job", f"must have at most {MAX_JOB} characters, not {len(self.job)}")
         if self.preload is not None:
             try:
                 CallText.parse(self.preload)

@@ -33,3 +33,5 @@ LOG_PATH = "/dev/stdout"
 MEMORY_PERCENT = 60
 #: where the dashboard's pages are
 DASHBOARD_PORT = 8081
+#: seconds that a host may take to leave in order: batch systems wait 30 s between SIGTERM and SIGKILL
+DRAIN_GRACE = 20.0

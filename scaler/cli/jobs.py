@@ -1,4 +1,4 @@
-"""`scaler jobs | attach | results | delete`, and what `scaler cancel` does about jobs: durable jobs from a terminal."""
+"""`scaler jobs | attach | results | delete`, and what `scaler cancel` does about jobs: durable jobs in a terminal."""
 
 from __future__ import annotations
 
@@ -140,12 +140,17 @@ def _delete(name: str, address: str, as_json: bool, key_file: str | None, insecu
     return 0
 
 
-def cancel(name: str, address: str, force: bool, as_json: bool, key_file: str | None, insecure: bool) -> int:
-    """Cancel a job: no more of its rows begin. Raises `JobError` if there is none of this name."""
+def cancelled(name: str, address: str, force: bool, key_file: str | None, insecure: bool) -> bool:
+    """Cancel a job, and say how it is; False if the scheduler has none of this name."""
+    from scaler.errors import JobError
+
     with session_of(address, key_file, insecure) as session:
-        state = _job(session, name).cancel(force)
-    print(_json(state) if as_json else _row(state))
-    return 0
+        try:
+            state = _job(session, name).cancel(force)
+        except JobError:
+            return False
+    print(_row(state))
+    return True
 
 
 def _command(name: str, text: str, run: Callable[..., int], *parameters: click.Parameter) -> click.Command:

@@ -7,7 +7,7 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, jobs, journal, metrics, questions, scheduler, top, ui
+from scaler.cli import cluster, commands, jobs, journal, metrics, questions, scheduler, top, ui
 from scaler.cli.command import call
 
 command = click.Group(
@@ -19,6 +19,8 @@ command = click.Group(
         "tasks": questions.tasks,
         "explain": questions.explain,
         "story": questions.story,
+        "cancel": commands.cancel,
+        "drain": commands.drain,
         "jobs": jobs.jobs,
         "attach": jobs.attach,
         "results": jobs.results,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import nlargest
 
-from scaler.monitor.formats import count, inert, share, size
+from scaler.monitor.formats import count, duration, inert, share, size
 from scaler.monitor.snapshot import Snapshot
 
 #: messages that are named in the documents come in their order, others behind them in the protocol's
@@ -56,7 +56,7 @@ def tasks(snapshot: Snapshot) -> dict[str, int]:
 
 
 def panel(snapshot: Snapshot, longest: int = 20) -> tuple[Block, ...]:
-    """Those beside the table: clients, functions and objects that are most at work, each with a number of tasks."""
+    """Those beside the table: clients, functions and objects that are most at work; and hosts that are asked for."""
     clients, functions, objects = snapshot.clients, snapshot.functions, snapshot.objects
     of_clients = [(q + r, row) for row, (q, r) in enumerate(zip(clients.queued, clients.running, strict=True))]
     of_functions = [(w + r, row) for row, (w, r) in enumerate(zip(functions.waiting, functions.running, strict=True))]
@@ -66,7 +66,25 @@ def panel(snapshot: Snapshot, longest: int = 20) -> tuple[Block, ...]:
         Block("client_manager", _largest(of_clients, clients.names, longest)),
         Block("func_to_num_tasks", _largest(of_functions, functions.names, longest)),
         Block("object_id_to_tasks", _largest(of_objects, names, longest)),
+        *([hosts(snapshot)] if snapshot.view.fleets.providers else ()),
     )
+
+
+def hosts(snapshot: Snapshot) -> Block:
+    """Hosts that somebody asks a batch system for, a line for each provider, and then the system's own words."""
+    fleets, at = snapshot.view.fleets, 0
+    lines: list[tuple[str, str]] = []
+    for row, provider in enumerate(fleets.providers):
+        parts = [f"{count(fleets.running[row])} of {count(fleets.desired[row])}"]
+        if fleets.pending[row]:
+            since = f" since {duration(1000 * fleets.waited[row])}" if fleets.waited[row] else ""
+            parts.append(f"{count(fleets.pending[row])} pending{since}")
+        if fleets.draining[row]:
+            parts.append(f"{count(fleets.draining[row])} draining")
+        lines.append((inert(provider), ", ".join(parts)))
+        lines += [("", inert(words)) for words in fleets.lines[at : at + fleets.line_counts[row]]]
+        at += fleets.line_counts[row]
+    return Block("hosts", tuple(lines))
 
 
 def _largest(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import select
 import time
+from collections.abc import Callable
 
 from scaler.errors import AddressError, ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
 from scaler.protocol.channel import Envelope
@@ -129,6 +130,24 @@ class Link:
             return messages, f"the scheduler at {self._address} is gone ({connection.trouble() or 'it closed'})"
         silent = self._initiator.check_silence(now)
         return messages, None if silent is None else silent.reason
+
+    def ask(self, message: Message, is_answer: Callable[[Message], bool], timeout: float) -> Message:
+        """Say something, and wait for what answers it; blocks. Raises `ConnectionFailed`, `ConnectionTimeout`."""
+        self.say(message)
+        deadline = time.monotonic() + timeout
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        while True:
+            messages, trouble = self.receive()
+            for each in messages:
+                if is_answer(each):
+                    return each
+            if trouble is not None:
+                raise ConnectionFailed(trouble)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ConnectionTimeout(f"the scheduler at {self.url} gave no answer within {timeout:g} s")
+            poll.poll(1000 * min(left, self.beat()))
 
     def drop(self) -> None:
         """The connection is of no use any more."""

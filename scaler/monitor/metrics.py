@@ -19,6 +19,8 @@ from scaler.protocol.codes import AgentFlag
 FUNCTIONS = 20
 #: hosts that have their own name: those with most rows
 AGENTS = 1000
+#: providers of hosts that have their own name
+PROVIDERS = 8
 OTHER = "other"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -94,6 +96,9 @@ def _agents(snapshot: Snapshot, totals: Totals) -> Iterable[Metric]:
     full = sum(bool(flags & AgentFlag.FULL) for flags in agents.flags)
     yield _one("scaler_agents", "Agents (hosts) that are connected.", len(agents))
     yield _one("scaler_agents_full", "Agents that have no room for more objects and get no new work.", full)
+    draining = sum(bool(flags & AgentFlag.DRAINING) for flags in agents.flags)
+    yield _one("scaler_agents_draining", "Agents that are about to go and get no new work.", draining)
+    yield from _fleets(snapshot)
     yield _one("scaler_agents_free_slots", "Rows that could begin at once.", sum(agents.free))
     silent = max(agents.silent, default=0) / 1000
     yield _one(
@@ -110,6 +115,20 @@ def _agents(snapshot: Snapshot, totals: Totals) -> Iterable[Metric]:
     named = _largest(agents.names, agents.rows, AGENTS)
     for name, (text, values) in figures.items():
         yield _by("agent", f"scaler_agent_{name}", text, _summed(agents.names, values, named))
+
+
+def _fleets(snapshot: Snapshot) -> Iterable[Metric]:
+    fleets = snapshot.view.fleets
+    if not fleets.providers:
+        return
+    named = _largest(fleets.providers, fleets.desired, PROVIDERS)
+    hosts = Metric("scaler_fleet_hosts", "gauge", "Hosts that a batch system is asked for, by what is known of them.")
+    for state in ("desired", "pending", "running", "draining"):
+        summed = _summed(fleets.providers, getattr(fleets, state), named)
+        hosts.samples += [({"provider": provider, "state": state}, value) for provider, value in summed.items()]
+    yield hosts
+    waited = max(fleets.waited, default=0) / 1000
+    yield _one("scaler_fleet_pending_seconds", "Time that the host asked for first is waited for.", waited)
 
 
 def _objects(snapshot: Snapshot) -> Iterable[Metric]:

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import select
-import time
 from collections.abc import Iterator
 from typing import Any
 
-from scaler.errors import ConnectionFailed, ConnectionTimeout, ScalerError
+from scaler.errors import ScalerError
 from scaler.monitor.link import Link
-from scaler.protocol.messages import MAX_PAGE, Query, QueryResult
+from scaler.protocol.messages import MAX_PAGE, Message, Query, QueryResult
 from scaler.transport import Security
 
 
@@ -81,22 +79,14 @@ class Questions:
 
     def _ask(self, query: Query) -> tuple[QueryResult, list[str]]:
         """The answer to a question, and its lines."""
-        self._link.say(query)
-        deadline = time.monotonic() + self._timeout
-        poll = select.poll()
-        poll.register(self._link.fileno(), select.POLLIN)
-        while True:
-            messages, trouble = self._link.receive()
-            for message in messages:
-                if isinstance(message, QueryResult) and message.number == query.number:
-                    text = bytes(message.bodies[0]).decode(errors="replace")
-                    return message, text.split("\n") if text else []
-            if trouble is not None:
-                raise ConnectionFailed(trouble)
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise ConnectionTimeout(f"the scheduler at {self._link.url} gave no answer within {self._timeout:g} s")
-            poll.poll(1000 * min(left, self._link.beat()))
+
+        def answers(message: Message) -> bool:
+            return isinstance(message, QueryResult) and message.number == query.number
+
+        answer = self._link.ask(query, answers, self._timeout)
+        assert isinstance(answer, QueryResult)
+        text = bytes(answer.bodies[0]).decode(errors="replace")
+        return answer, text.split("\n") if text else []
 
     def close(self) -> None:
         """Say goodbye; blocks for a moment."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from scaler.monitor.blocks import tasks
 from scaler.monitor.snapshot import Snapshot
+from scaler.monitor.tables import ENDLESS
 from scaler.monitor.watcher import Seen
 from scaler.protocol.codes import AgentFlag
 from scaler.protocol.messages import ObjectColumns, Part
@@ -48,6 +49,8 @@ def _cluster(snapshot: Snapshot) -> dict[str, Any]:
         "workers": _workers(snapshot),
         "clients": _rows(snapshot.clients, numbers="number", names="name", silent="silent_ms"),
         "functions": _rows(snapshot.functions, clients="client", names="name"),
+        "demand": _rows(snapshot.view.demand),
+        "fleets": _fleets(snapshot),
         "objects": {
             "count": objects.count, "looked_at": objects.looked_at, "stored_bytes": objects.stored,
             "spilled_bytes": objects.spilled, "fetched_bytes": objects.fetched, "largest": _largest(objects),
@@ -78,10 +81,26 @@ def _agents(snapshot: Snapshot) -> list[dict[str, Any]]:
             "rows": a.rows[i], "queued": a.queued[i], "cpu_thousandths": a.cpus[i], "rss_bytes": a.memory[i],
             "host_cpu_thousandths": a.host_cpus[i], "lag_us": a.lags[i], "stored_bytes": a.stored[i],
             "spilled_bytes": a.spilled[i], "fetched_bytes": a.fetched[i], "silent_ms": a.silent[i],
-            "report_age_ms": a.report_ages[i],
+            "report_age_ms": a.report_ages[i], "draining": bool(a.flags[i] & AgentFlag.DRAINING), "job": a.jobs[i],
+            "walltime_left_ms": a.walltimes[i] if a.walltimes[i] < ENDLESS else None, "idle_ms": a.idle[i],
         }
         for i in range(len(a))
     ]  # fmt: skip
+
+
+def _fleets(snapshot: Snapshot) -> list[dict[str, Any]]:
+    f, at = snapshot.view.fleets, 0
+    found = []
+    for i, provider in enumerate(f.providers):
+        lines = list(f.lines[at : at + f.line_counts[i]])
+        at += f.line_counts[i]
+        found.append(
+            {
+                "provider": provider, "desired": f.desired[i], "pending": f.pending[i], "running": f.running[i],
+                "draining": f.draining[i], "waited_ms": f.waited[i], "lines": lines,
+            }
+        )  # fmt: skip
+    return found
 
 
 def _workers(snapshot: Snapshot) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ from scaler.protocol.messages import (
     AgentColumns,
     ClientColumns,
     ClusterView,
+    DemandColumns,
+    FleetColumns,
     FunctionColumns,
     HostReport,
     ObjectColumns,
@@ -39,8 +41,16 @@ class SyntheticCluster:
     """A cluster of so many agents with so many workers each; each snapshot is a second after the one before."""
 
     def __init__(
-        self, agents: int = 1000, workers: int = 64, clients: int = 4, functions: int = 20, seed: int = 0
+        self,
+        agents: int = 1000,
+        workers: int = 64,
+        clients: int = 4,
+        functions: int = 20,
+        seed: int = 0,
+        fleet: bool = False,
     ) -> None:
+        """`fleet`: somebody asks a batch system for more hosts."""
+        self._has_fleet = fleet
         self._random = Random(seed)
         self._agents, self._workers, self._clients = agents, workers, clients
         names = [_NAMES[i] if i < len(_NAMES) else f"module_{i}.function_{i}" for i in range(functions)]
@@ -61,7 +71,7 @@ class SyntheticCluster:
         view = ClusterView(
             self._scheduler(), self._rows(running, len(columns)), self._agents_of(reports),
             self._clients_of(running), self._functions_of(running), self._objects_of(reports),
-            tuple(name for report in reports for name in report.names),
+            tuple(name for report in reports for name in report.names), self._demand(), self._fleets(),
         )  # fmt: skip
         view.validate()
         snapshot = Snapshot(self._number, view, columns)
@@ -121,6 +131,21 @@ class SyntheticCluster:
             u64([each.stored for each in reports]), u32([each.running + each.queued for each in reports]),
             u32([self._random.randrange(1000) for _ in reports]), u32([self._random.randrange(1000) for _ in reports]),
             u32([each.workers for each in reports]), u32([len(each.names) for each in reports]),
+            tuple("" if number % 3 else f"{4700 + number}" for number in numbers),
+            u32([2**32 - 1 if number % 3 else 3_600_000 + number for number in numbers]), u32([0] * count),
+        )  # fmt: skip
+
+    def _demand(self) -> DemandColumns:
+        return DemandColumns(
+            ("", "gpu"), u64([38_000, 2_000]), u64([90_000_000, 0]), u64([0, 2_000]), u64([50_000, 400]), u64([12, 0])
+        )
+
+    def _fleets(self) -> FleetColumns:
+        if not self._has_fleet:
+            return FleetColumns()
+        return FleetColumns(
+            ("slurm",), u32([self._agents + 4]), u32([4]), u32([self._agents]), u32([1]), u32([180_000]), u32([1]),
+            ("4 jobs: Priority",),
         )  # fmt: skip
 
     def _clients_of(self, running: int) -> ClientColumns:

@@ -21,6 +21,10 @@ from scaler.protocol.codes import AgentFlag
 __all__ = ["AGENTS", "CLIENTS", "FUNCTIONS", "MESSAGES", "OBJECTS", "TABLES", "WORKERS", "Column", "Table", "worker_at"]
 
 
+#: milliseconds of walltime that stand for no end
+ENDLESS = 2**32 - 1
+
+
 def _matching(*paths: str) -> Callable[[Snapshot, str], list[int]]:
     """By texts of these columns."""
     columns = [attrgetter(path) for path in paths]
@@ -34,12 +38,16 @@ def _matching(*paths: str) -> Callable[[Snapshot, str], list[int]]:
 
 def _state(snapshot: Snapshot, row: int) -> str:
     flags = snapshot.agents.flags[row]
-    words = {AgentFlag.FULL: "full", AgentFlag.STORE_ONLY: "store only"}
+    words = {AgentFlag.FULL: "full", AgentFlag.STORE_ONLY: "store only", AgentFlag.DRAINING: "draining"}
     return ", ".join(word for flag, word in words.items() if flags & flag)
 
 
 def _milliseconds(value: int) -> str:
     return duration(1000 * value)
+
+
+def _left(value: int) -> str:
+    return _milliseconds(value) if value < ENDLESS else UNKNOWN
 
 
 def _known_duration(value: int) -> str:
@@ -65,9 +73,12 @@ AGENTS = Table(
         plain("silent", "a", "agents.silent", _milliseconds, "since its last message", room=6, rank=7),
         plain("can", "k", "agents.capabilities", inert, "what tasks may ask for that it has", room=6, rank=9),
         made("state", "x", _state, lambda snapshot: len(snapshot.agents), inert, "what is unusual", room=6, rank=10),
+        plain("left", "e", "agents.walltimes", _left, "until its batch system ends it", room=6, rank=11),
+        plain("job", "j", "agents.jobs", inert, "what its batch system calls it", room=6, rank=12),
     ),
     "host_cpu", lambda snapshot: len(snapshot.agents),
-    lambda snapshot, row: str(snapshot.agents.numbers[row]), _matching("agents.names", "agents.capabilities"),
+    lambda snapshot, row: str(snapshot.agents.numbers[row]),
+    _matching("agents.names", "agents.capabilities", "agents.jobs"),
 )  # fmt: skip
 
 FUNCTIONS = Table(

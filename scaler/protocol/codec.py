@@ -70,6 +70,9 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.Snapshot: "snapshot",
     m.Query: "query",
     m.QueryResult: "queryResult",
+    m.Command: "command",
+    m.CommandResult: "commandResult",
+    m.Drain: "drain",
     m.JobSubmit: "jobSubmit",
     m.JobQuestion: "jobQuestion",
     m.JobAnswer: "jobAnswer",
@@ -82,7 +85,7 @@ _PARTS: dict[str, type[m.Part]] = {
     each.__name__: each
     for each in (
         m.Spans, m.Objects, m.SchedulerView, m.RowCounts, m.AgentColumns, m.ClientColumns,
-        m.FunctionColumns, m.ObjectColumns,
+        m.FunctionColumns, m.ObjectColumns, m.DemandColumns, m.FleetColumns,
     )
 }  # fmt: skip
 

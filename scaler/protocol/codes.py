@@ -18,6 +18,12 @@ MAX_WORKERS = 100_000
 MAX_NUMBER = 1 << 31
 #: characters of a function's name, as a monitor is shown it, at most
 MAX_NAME = 200
+#: characters of the id of a batch system's job, at most
+MAX_JOB = 200
+#: lines of a batch system that a report has, and characters of each, at most
+MAX_LINES, MAX_LINE = 20, 200
+#: agents or jobs that one command names, at most
+MAX_NAMED = 10_000
 #: a time-out has fewer seconds
 MOST_SECONDS = 1e9
 #: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages
@@ -132,6 +138,32 @@ class AgentFlag(IntFlag):
     FULL = 2
     #: it is a store without workers beside the scheduler
     STORE_ONLY = 4
+    #: it is about to go: it gets no new work
+    DRAINING = 8
+
+
+class Leaving(IntEnum):
+    """Whether an agent is about to go, and why."""
+
+    #: it stays
+    NOT = 0
+    #: somebody told the scheduler
+    TOLD = 1
+    #: whoever started it has announced its end, by a signal or otherwise
+    ANNOUNCED = 2
+    #: the time for which its batch system lets it run is nearly over
+    WALLTIME = 3
+
+
+class Wish(IntEnum):
+    """What the scheduler wants of an agent in `Drain`."""
+
+    #: go on as if nothing had been said
+    STAY = 0
+    #: begin nothing new, give back what has not begun, and stay until `END`
+    DRAIN = 1
+    #: nothing is left to do, and others have what it had: end
+    END = 2
 
 
 class ObjectKind(IntEnum):

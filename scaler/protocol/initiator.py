@@ -17,7 +17,7 @@ After `Rejected` and `Broken` the connection is to be closed; another one begins
 
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 from scaler.protocol.channel import Channel, Envelope, Gap
 from scaler.protocol.messages import Ack, AgentsInUse, Hello, Message, Refused, Welcome, u32
@@ -123,6 +123,10 @@ class Initiator:
     def timeout(self) -> float:
         """Seconds of silence after which the connection is given up."""
         return self.welcome.timeout if self.welcome is not None else FIRST_TIMEOUT
+
+    def introduce(self, **changes: Any) -> None:
+        """Say otherwise who this is from the next Hello on."""
+        self._hello = replace(self._hello, **changes)
 
     def greet(self, now: float) -> Envelope:
         """A connection was made; the Hello to be sent over it."""

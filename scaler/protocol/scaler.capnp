@@ -51,9 +51,12 @@ struct Message {
     snapshot @42 :Snapshot;
     query @43 :Query;
     queryResult @44 :QueryResult;
-    jobSubmit @45 :JobSubmit;
-    jobQuestion @46 :JobQuestion;
-    jobAnswer @47 :JobAnswer;
+    command @45 :Command;
+    commandResult @46 :CommandResult;
+    drain @47 :Drain;
+    jobSubmit @48 :JobSubmit;
+    jobQuestion @49 :JobQuestion;
+    jobAnswer @50 :JobAnswer;
   }
 }
 
@@ -76,6 +79,9 @@ struct Hello {
   encodings @15 :Data;      # u8: how payloads are encoded that it makes and reads; none: it never looks into one
   number @16 :UInt32;       # that the last scheduler gave it; 0 for none
   agents @17 :Data;         # u32: numbers of the agents that may have rows or objects of this client, as last told
+  job @18 :Text;            # agents: the batch system's id of the job that they run in
+  walltime @19 :UInt64;     # agents: milliseconds until the batch system ends them; 0: it does not
+  leaving @20 :UInt8;       # agents: that they are about to go, and why, as in Heartbeat
 }
 
 struct Welcome {
@@ -179,6 +185,7 @@ struct Heartbeat {
   stored @6 :UInt64;        # bytes of objects
   full @7 :Bool;            # no room for more: give it no new work
   bandwidth @8 :Float64;    # bytes a second by which objects come from other hosts; 0 while unknown
+  leaving @9 :UInt8;        # agents: 0 it stays, otherwise why it goes: 1 told to, 2 its end was announced, 3 walltime
 }
 struct HeartbeatEcho { clock @0 :Float64; workers @1 :UInt32; }
 struct ClientIntroduction { client @0 :UInt32; session @1 :UInt64; }
@@ -197,6 +204,7 @@ struct Settled {            # what an agent need not be able to say again
   overClients @2 :Data;     # u32 of batches that are over, and with them all that was kept of their rows
   overBatches @3 :Data;     # u64
 }
+struct Drain { wish @0 :UInt8; }                                       # to agents: 0 stay, 1 drain, 2 nothing is left to do: end
 struct ClientDeparture { client @0 :UInt32; stays @1 :Bool; }
 struct ShutdownResponse { accepted @0 :Bool; reason @1 :Text; }
 
@@ -248,6 +256,33 @@ struct JobAnswer {          # a frame: payloads of rows, or a note
   durations @5 :Data;           # u32
   sizes @6 :Data;               # u32
   next @7 :UInt64;
+}
+struct Command {            # what somebody wants done
+  number @0 :UInt64;        # the answer has it, too
+  kind @1 :Text;            # "cancel", "drain", "undrain" or "fleet"
+  client @2 :UInt32;        # whose rows; 0 for anybody's
+  row @3 :UInt64;           # id; 0 for no row in particular
+  name @4 :Text;            # of the function; empty for any
+  force @5 :Bool;           # even those that run
+  agents @6 :Data;          # u32
+  jobs @7 :List(Text);      # agents by the job that they run in
+  fleet @8 :Fleet;          # of kind "fleet" only
+
+  struct Fleet {            # what somebody knows who asks a batch system for hosts
+    provider @0 :Text;
+    desired @1 :UInt32;
+    pending @2 :UInt32;
+    running @3 :UInt32;
+    draining @4 :UInt32;
+    waited @5 :UInt32;      # milliseconds that the oldest of those pending has waited
+    lines @6 :List(Text);   # the batch system's own words
+  }
+}
+struct CommandResult {
+  number @0 :UInt64;
+  done @1 :UInt64;          # rows cancelled, agents that will go or stay
+  asked @2 :UInt64;         # rows that agents were asked for: those that have begun go on
+  error @3 :Text;           # why nothing was done; empty if it was
 }
 struct Snapshot { number @0 :UInt64; }                    # frames: a ClusterView, unpacked; the columns of workers
 struct HostReport {
@@ -312,6 +347,9 @@ struct AgentColumns {
   reportAges @17 :Data;         # u32
   workerCounts @18 :Data;       # u32
   nameCounts @19 :Data;         # u32
+  jobs @20 :List(Text);
+  walltimes @21 :Data;          # u32
+  idle @22 :Data;               # u32
 }
 struct ClientColumns {
   numbers @0 :Data;             # u32
@@ -347,6 +385,24 @@ struct ObjectColumns {
   references @8 :Data;          # u32
   copies @9 :Data;              # u32
 }
+struct DemandColumns {
+  capabilities @0 :List(Text);
+  queued @1 :Data;              # u64
+  workUs @2 :Data;              # u64
+  unknown @3 :Data;             # u64
+  atAgents @4 :Data;            # u64
+  free @5 :Data;                # u64
+}
+struct FleetColumns {
+  providers @0 :List(Text);
+  desired @1 :Data;             # u32
+  pending @2 :Data;             # u32
+  running @3 :Data;             # u32
+  draining @4 :Data;            # u32
+  waited @5 :Data;              # u32
+  lineCounts @6 :Data;          # u32
+  lines @7 :List(Text);
+}
 struct ClusterView {
   scheduler @0 :SchedulerView;
   rows @1 :RowCounts;
@@ -355,4 +411,6 @@ struct ClusterView {
   functions @4 :FunctionColumns;
   objects @5 :ObjectColumns;
   workerNames @6 :List(Text);
+  demand @7 :DemandColumns;
+  fleets @8 :FleetColumns;
 }

@@ -218,6 +218,7 @@ def test_commands_show_and_change_jobs(shared):
     assert "0 jobs" not in scaler("journal", "check", str(journal)).stdout
     assert scaler("journal", "check", str(journal)).returncode == 0
     assert "opened   job" in scaler("journal", "show", str(journal)).stdout
+    assert "shown" in scaler("cancel", "shown", cluster.address).stdout
     assert scaler("delete", "shown", cluster.address).stdout == "deleted shown\n"
     failed = scaler("results", "shown", cluster.address)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)

@@ -13,9 +13,10 @@ import yaml
 
 from scaler.monitor import Seen, Snapshot
 from scaler.monitor.history import History
-from scaler.monitor.metrics import AGENTS, FUNCTIONS, OTHER, exposition, metrics_of
+from scaler.monitor.metrics import AGENTS, FUNCTIONS, OTHER, PROVIDERS, exposition, metrics_of
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.totals import totals_of
+from scaler.protocol.messages import FleetColumns, u32
 
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
 LINE = re.compile(r'([a-z_0-9]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
@@ -121,3 +122,21 @@ def test_rates_are_made_within_one_scheduler_and_history_is_bounded():
         snapshot = cluster.snapshot()
         history.add(snapshot, totals_of(snapshot))
     assert {len(values) for values in history.columns().values()} == {3}
+
+
+def test_hosts_that_are_asked_for_have_labels_of_a_bounded_number():
+    assert "scaler_fleet_hosts" not in text_of(SyntheticCluster(3, 4).snapshot())
+    snapshot = SyntheticCluster(3, 4, fleet=True).snapshot()
+    found = values(text_of(snapshot))
+    assert found['scaler_fleet_hosts{provider="slurm",state="pending"}'] == 4
+    assert found["scaler_fleet_pending_seconds"] == 180
+    n = PROVIDERS + 5
+    many = FleetColumns(
+        tuple(f"p{i}" for i in range(n)), u32(range(n)), u32([1] * n), u32([0] * n), u32([0] * n), u32([0] * n),
+        u32([0] * n),
+    )  # fmt: skip
+    crowded = Snapshot(1, replace(snapshot.view, fleets=many), snapshot.workers)
+    found = values(text_of(crowded))
+    pending = [value for name, value in found.items() if name.startswith("scaler_fleet_hosts") and "pending" in name]
+    assert len(pending) == PROVIDERS + 1
+    assert sum(pending) == n

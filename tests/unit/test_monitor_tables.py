@@ -9,6 +9,7 @@ from scaler.monitor.blocks import blocks, panel, tasks
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.tables import TABLES, WORKERS, Column, Table, worker_at
+from scaler.protocol.codes import AgentFlag
 
 HOSTILE = [
     "\x1b[2J\x1b]0;owned\x07",
@@ -136,3 +137,19 @@ def test_the_panel_has_the_busiest_first(snapshot: Snapshot) -> None:
     ]  # fmt: skip
     assert [name for name, _ in functions.lines][:1] == ["pricing.value_at_risk"]
     assert len(functions.lines) == len(objects.lines) == 4
+
+
+def test_hosts_that_are_asked_for_stand_beside_the_table_while_somebody_tells_of_them(snapshot: Snapshot) -> None:
+    assert [block.title for block in panel(snapshot)][3:] == []
+    told = SyntheticCluster(agents=5, workers=7, seed=3, fleet=True).snapshot()
+    (hosts,) = panel(told)[3:]
+    assert hosts.lines == (("slurm", "5 of 9, 4 pending since 3m00s, 1 draining"), ("", "4 jobs: Priority"))
+
+
+def test_an_agents_job_and_what_is_left_of_its_walltime_are_shown(snapshot: Snapshot) -> None:
+    (agents,) = [table for table in TABLES if table.name == "agents"]
+    shown = [dict(zip([column.name for column in agents.columns], row, strict=True)) for row in agents.rows(snapshot)]
+    assert {(row["job"], row["left"]) for row in shown} == {("", "-"), ("4703", "1h00m"), ("4706", "1h00m")}
+    snapshot.agents.flags[0] |= AgentFlag.DRAINING
+    assert agents.rows(snapshot)[0][[column.name for column in agents.columns].index("state")] == "draining"
+    snapshot.agents.flags[0] &= ~AgentFlag.DRAINING

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from scaler.monitor import tables
-from scaler.monitor.blocks import blocks
+from scaler.monitor.blocks import blocks, hosts
 from scaler.monitor.dashboard.layout import Card, Column, Shown, View, part_of
 from scaler.monitor.formats import UNKNOWN, count, inert, size
 from scaler.monitor.snapshot import Snapshot
@@ -131,6 +131,7 @@ BLOCKS = tuple(
     )
 )  # fmt: skip
 ALL_OBJECTS = Card("all_objects", "All objects", PAIRS, is_pairs=True)
+HOSTS = Card("hosts", "Hosts that are asked for", PAIRS, "nobody asks a batch system for hosts", is_pairs=True)
 WORKER_STATES = Card("worker_states", "Workers by state", PAIRS, is_pairs=True)
 
 
@@ -162,6 +163,21 @@ def worker_states(totals: Totals) -> Cells:
     return {"name": list(STATES), "value": [count(totals.states[state]) for state in STATES]}
 
 
+def hosts_of(snapshot: Snapshot) -> Cells:
+    """Hosts that are asked for, and what the batch system says."""
+    lines = hosts(snapshot).lines
+    return {"name": [name for name, _ in lines], "value": [value for _, value in lines]}
+
+
+def _small(snapshot: Snapshot, totals: Totals) -> dict[str, Cells]:
+    """The cells of all small cards, by their names."""
+    return blocks_of(snapshot) | {
+        ALL_OBJECTS.name: all_objects(snapshot),
+        WORKER_STATES.name: worker_states(totals),
+        HOSTS.name: hosts_of(snapshot),
+    }
+
+
 def headline(snapshot: Snapshot) -> str:
     """Which cluster this is."""
     scheduler = snapshot.scheduler
@@ -176,6 +192,6 @@ def _many(number: int, what: str) -> str:
 def shown(snapshot: Snapshot, totals: Totals, view: View, listing: Listing, *cards: Card) -> Shown:
     """All tables of a page that has this listing and these small cards."""
     cells, note, parts = listing.fill(snapshot, totals, view)
-    small = blocks_of(snapshot) | {ALL_OBJECTS.name: all_objects(snapshot), WORKER_STATES.name: worker_states(totals)}
+    small = _small(snapshot, totals)
     chosen = {card.name: small[card.name] for card in cards}
     return Shown(chosen | {listing.card.name: cells}, {listing.card.name: note}, parts)

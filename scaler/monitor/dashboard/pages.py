@@ -31,7 +31,7 @@ PAGES = (
     ),
     Page("functions", "Functions", (), ("throughput", "rows"), content.FUNCTIONS),
     Page("workers", "Workers", (content.WORKER_STATES,), ("cpu", "occupancy"), content.WORKERS, "workers"),
-    Page("agents", "Agents", (), ("cpu", "memory", "transfers"), content.AGENTS),
+    Page("agents", "Agents", (content.HOSTS,), ("cpu", "memory", "transfers"), content.AGENTS),
     Page("objects", "Objects and memory", (content.ALL_OBJECTS,), ("memory", "stored", "transfers"), content.OBJECTS),
     Page("clients", "Clients", (), ("rows", "throughput"), content.CLIENTS),
 )  # fmt: skip

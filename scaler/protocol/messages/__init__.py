@@ -6,7 +6,7 @@
     outcomes        how they ended                      watching        monitors, and what they are shown
     cluster_view    the cluster as monitors see it      worker_columns  its workers
     returning       what is said to another scheduler   asking          questions of monitors
-    message         what all messages have in common
+    message         what all messages have in common    commanding      what somebody wants done
 
 `bodies` of a message are payload frames, never copied into the header. `validate` says what a well-formed message is;
 the codec calls it on everything that comes from outside.
@@ -60,12 +60,15 @@ from scaler.protocol.messages.cluster_view import (
     AgentColumns,
     ClientColumns,
     ClusterView,
+    DemandColumns,
+    FleetColumns,
     FunctionColumns,
     ObjectColumns,
     RowCounts,
     SchedulerView,
 )
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
+from scaler.protocol.messages.commanding import Command, CommandResult
 from scaler.protocol.messages.handshake import Ack, Hello, Refused, Welcome
 from scaler.protocol.messages.jobs import (
     JOB_QUESTIONS,
@@ -97,6 +100,7 @@ from scaler.protocol.messages.presence import (
     ClientShutdown,
     DisconnectRequest,
     DisconnectResponse,
+    Drain,
     Heartbeat,
     HeartbeatEcho,
     ShutdownResponse,
@@ -170,10 +174,15 @@ __all__ = [
     "ClientReturn",
     "ClientShutdown",
     "ClusterView",
+    "Command",
+    "CommandResult",
+    "DemandColumns",
     "DisconnectRequest",
     "DisconnectResponse",
+    "Drain",
     "Encoding",
     "Flag",
+    "FleetColumns",
     "Form",
     "Frame",
     "FunctionColumns",

@@ -4,7 +4,7 @@ Its size grows with agents, workers, clients and functions, never with rows. Col
 """
 
 from array import array
-from dataclasses import fields
+from dataclasses import field, fields
 
 from scaler.common.records import record
 from scaler.protocol.messages.columns import column, u8, u32, u64
@@ -97,6 +97,12 @@ class AgentColumns(Part):
     #: how many workers of the other frame, and of `worker_names`, are its
     worker_counts: "array[int]" = column(u32)
     name_counts: "array[int]" = column(u32)
+    #: the batch system's id of the job that it runs in; empty for none
+    jobs: tuple[str, ...] = ()
+    #: milliseconds until its batch system ends it; 2**32 - 1: it does not
+    walltimes: "array[int]" = column(u32)
+    #: milliseconds since it has had no rows; 0: it has some
+    idle: "array[int]" = column(u32)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -188,6 +194,57 @@ class ObjectColumns(Part):
 
 
 @record
+class DemandColumns(Part):
+    """What there is to do, by what rows ask of their host: also where only agents are that have just that."""
+
+    #: what the rows ask for, joined by commas
+    capabilities: tuple[str, ...] = ()
+    #: rows that could run and have no agent; without those of clients that do not read their results
+    queued: "array[int]" = column(u64)
+    #: microseconds that they will take, those whose function's duration is known; and how many the others are
+    work_us: "array[int]" = column(u64)
+    unknown: "array[int]" = column(u64)
+    #: rows that agents have
+    at_agents: "array[int]" = column(u64)
+    #: slots without a row at agents that have all of this and are not about to go
+    free: "array[int]" = column(u64)
+
+    def __len__(self) -> int:
+        return len(self.capabilities)
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+        _require_one_length(self, "demand")
+
+
+@record
+class FleetColumns(Part):
+    """Hosts that were asked for, as those tell who ask for them."""
+
+    #: what they come from
+    providers: tuple[str, ...] = ()
+    #: how many are wanted, asked for and not there, there, and about to go
+    desired: "array[int]" = column(u32)
+    pending: "array[int]" = column(u32)
+    running: "array[int]" = column(u32)
+    draining: "array[int]" = column(u32)
+    #: milliseconds that the oldest of those asked for has waited
+    waited: "array[int]" = column(u32)
+    #: how many of `lines` are of each: the batch system's own words
+    line_counts: "array[int]" = column(u32)
+    lines: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.providers)
+
+    def validate(self) -> None:
+        """Raise `Malformed` when the columns contradict each other."""
+        columns = (self.desired, self.pending, self.running, self.draining, self.waited, self.line_counts)
+        require({len(column) for column in columns} == {len(self.providers)}, "columns of fleets of one length")
+        require(sum(self.line_counts) == len(self.lines), "the counts of lines add up")
+
+
+@record
 class ClusterView(Part):
     """The cluster at one moment."""
 
@@ -199,10 +256,13 @@ class ClusterView(Part):
     objects: ObjectColumns
     #: functions that workers run, those of the first agent first
     worker_names: tuple[str, ...] = ()
+    demand: DemandColumns = field(default_factory=DemandColumns)
+    fleets: FleetColumns = field(default_factory=FleetColumns)
 
     def validate(self) -> None:
         """Raise `Malformed` when the columns contradict each other."""
-        for part in (self.scheduler, self.agents, self.clients, self.functions, self.objects):
+        parts = (self.scheduler, self.agents, self.clients, self.functions, self.objects, self.demand, self.fleets)
+        for part in parts:
             part.validate()
         require(sum(self.agents.name_counts) == len(self.worker_names), "the counts of names add up")
 

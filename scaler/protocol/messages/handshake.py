@@ -3,7 +3,7 @@
 from array import array
 
 from scaler.common.records import record
-from scaler.protocol.codes import MAX_NUMBER, MAX_WORKERS, Role
+from scaler.protocol.codes import MAX_JOB, MAX_NUMBER, MAX_WORKERS, Leaving, Role
 from scaler.protocol.messages.columns import column, u8, u32
 from scaler.protocol.messages.message import Message, require
 
@@ -35,8 +35,16 @@ class Hello(Message):
     number: int = 0
     #: of a client: numbers of the agents that may have something of it, as it was told last
     agents: "array[int]" = column(u32)
+    #: of an agent: the batch system's id of the job that it runs in; empty for none
+    job: str = ""
+    #: of an agent: milliseconds until its batch system ends it; 0: it does not
+    walltime: int = 0
+    #: of an agent: `Leaving`
+    leaving: int = 0
 
     def validate(self) -> None:
+        require(len(self.job) <= MAX_JOB, f"a job's id has at most {MAX_JOB} characters")
+        require(self.leaving in list(Leaving), f"no reason to leave: {self.leaving}")
         require(self.role in list(Role), f"unknown role {self.role!r}")
         require(self.workers <= MAX_WORKERS, f"more than {MAX_WORKERS:,} workers in an agent")
         require(self.number < MAX_NUMBER, f"numbers of peers are below {MAX_NUMBER:,}")

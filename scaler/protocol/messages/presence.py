@@ -1,7 +1,8 @@
 """Who is still there and how busy; and goodbyes: of clients, of all that a client has, of the cluster."""
 
 from scaler.common.records import record
-from scaler.protocol.messages.message import Message
+from scaler.protocol.codes import Leaving, Wish
+from scaler.protocol.messages.message import Message, require
 
 
 @record
@@ -19,6 +20,22 @@ class Heartbeat(Message):
     full: bool = False
     #: bytes a second by which objects came to it from other hosts; 0 while unknown
     bandwidth: float = 0.0
+    #: of an agent: `Leaving`
+    leaving: int = 0
+
+    def validate(self) -> None:
+        require(self.leaving in list(Leaving), f"no reason to leave: {self.leaving}")
+
+
+@record
+class Drain(Message):
+    """An agent is to go in order, or to stay; or nothing is left for it to do."""
+
+    #: `Wish`
+    wish: int
+
+    def validate(self) -> None:
+        require(self.wish in list(Wish), f"no wish: {self.wish}")
 
 
 @record

@@ -11,7 +11,7 @@ from scaler.scheduler.state.batch_records import WAITING, Batch, not_ended
 from scaler.scheduler.state.client_records import ClientRecord, GraphBatches
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import BatchAdmitted
-from scaler.scheduler.state.function_records import FunctionRecord
+from scaler.scheduler.state.function_records import FunctionRecord, Tally
 from scaler.scheduler.state.object_records import ObjectRecord
 from scaler.scheduler.state.transitions import Cause
 
@@ -63,13 +63,18 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
     if function is None:
         function = client.functions[name] = FunctionRecord(client.number, name)
     function.admitted += rows
+    demand = task.capabilities, slots
+    tally = function.tallies.get(demand)
+    if tally is None:
+        tally = function.tallies[demand] = Tally()
     batch = Batch(
         client.number,
         task.batch,
         rows,
         task,
         function,
-        (-task.priority, (task.capabilities, slots)),
+        tally,
+        (-task.priority, demand),
         u32([WAITING]) * rows,
         rows,
         slots,

@@ -2,7 +2,17 @@
 
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import AgentsInUse, ClientDeparture, Hello, u32
-from scaler.scheduler.core import placement, reading, retrying, returning, store_choice, watching, withdrawing
+from scaler.scheduler.core import (
+    commanding,
+    draining,
+    placement,
+    reading,
+    retrying,
+    returning,
+    store_choice,
+    watching,
+    withdrawing,
+)
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
@@ -33,7 +43,12 @@ def join(
     capabilities, is_store = frozenset(hello.capabilities), hello.role == Role.STORE
     agent = AgentRecord(number, hello.name, capabilities, host, is_store, state.now, Load(hello.workers))
     state.agents[number] = agent
+    agent.job = hello.job
+    if hello.walltime:
+        agent.ends = state.now + hello.walltime / 1000
+        state.limited.add(number)
     placement.add(state, agent)
+    draining.join(state, out, agent, hello.leaving)
     returning.join_agent(state, agent, hello)
     watching.take_agent(state, out, agent)
     moves: list[Move] = []
@@ -54,6 +69,9 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
     del state.agents[agent.number]
     placement.remove(state, agent)
     state.touched.pop(agent, None)
+    is_leaving = agent.load.is_leaving
+    draining.lose_agent(state, agent)
+    state.limited.discard(agent.number)
     returning.lose_agent(state, agent)
     for client in state.clients.values():
         if agent.number in client.agents:
@@ -62,7 +80,7 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
     if state.facts.wanted:
         role = Role.STORE if agent.is_standalone else Role.AGENT
         state.facts.tell(PeerLeft(agent.number, role, agent.name, reason))
-    return retrying.lose_agent(state, agent, reason, retries_on_loss)
+    return retrying.lose_agent(state, agent, reason, retries_on_loss, is_announced=is_leaving)
 
 
 def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, read_tries: int) -> list[Move]:
@@ -76,7 +94,8 @@ def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, re
 
 def _name_stranded(state: ClusterState, out: Outgoing) -> None:
     """Say which rows wait for what no agent has any more."""
-    for (_, demand), queue in state.queues.items():
+    for key, queue in state.queues.items():
+        demand = key[1]
         if demand != ANYTHING and queue.rows and not placement.can_ever_run(state, demand):
             names = list(dict.fromkeys(batch.function.name for batch, _, _ in queue))
             more = f" and {len(names) - NAMES} other functions" if len(names) > NAMES else ""
@@ -105,6 +124,7 @@ def drop_monitor(state: ClusterState, out: Outgoing, monitor: MonitorRecord, rea
     """A monitor is gone; if nobody else watches, agents need not report any more."""
     out.log("INFO", f"monitor {monitor.number} ({monitor.name}) is gone: {reason}")
     del state.monitors[monitor.number]
+    commanding.forget_reports(state, monitor.number)
     watching.ask_agents(state, out)
     if state.facts.wanted:
         state.facts.tell(PeerLeft(monitor.number, Role.MONITOR, monitor.name, reason))

@@ -33,27 +33,31 @@ def _lose_row(
     state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, span: SpanResult, retries_on_loss: int
 ) -> list[Move]:
     row, how = span.lo, bytes(span.body).decode(errors="replace")
-    _count_loss(batch, row)
+    is_announced = agent.load.is_leaving and retries_on_loss > 0
+    _count_loss(batch, row, is_announced)
     losses = attempts_of(batch).losses
     if state.facts.wanted:
         state.facts.tell(WorkerDied(batch.client, batch.id, row, agent.number, how))
-    if losses[row] <= retries_on_loss:
+    if is_announced or losses[row] <= retries_on_loss:
         return [Route(batch, row, row + 1, Cause.WORKER_LOST, front=True)]
     record = worker_lost(batch.function.name, batch.id + row, how, losses[row]).encode()
     return finishing.finish(state, out, batch, finishing.error_span(batch, row, record, span.duration), None)
 
 
-def _count_loss(batch: Batch, row: int) -> None:
+def _count_loss(batch: Batch, row: int, is_announced: bool = False) -> None:
     attempts = attempts_of(batch)
-    attempts.losses[row] = attempts.losses.get(row, 0) + 1
+    if not is_announced:
+        attempts.losses[row] = attempts.losses.get(row, 0) + 1
     attempts.begun.discard(row)
 
 
-def lose_agent(state: ClusterState, agent: AgentRecord, reason: str, retries_on_loss: int) -> list[Move]:
+def lose_agent(
+    state: ClusterState, agent: AgentRecord, reason: str, retries_on_loss: int, is_announced: bool = False
+) -> list[Move]:
     """An agent is gone, and no longer among the agents: what only it had is lost, and its rows run elsewhere.
 
     Not those that were lost too often: it counts for rows that are known to have begun or that were lost before. If
-    rows are not to run twice at all, any of its rows may have begun.
+    rows are not to run twice at all, any of its rows may have begun. A loss that was announced does not count.
     """
     moves = recomputing.lose_copies(state, agent.number, sorted(agent.holdings.keys))
     for client_number, object_id in agent.holdings.keys:
@@ -63,7 +67,7 @@ def lose_agent(state: ClusterState, agent: AgentRecord, reason: str, retries_on_
             item.holders.discard(agent.number)
     for batch in agent.batches:
         for lo, hi in batch.spans_in(AGENT + agent.number):
-            lost = _lost_too_often(batch, lo, hi, retries_on_loss)
+            lost = _lost_too_often(batch, lo, hi, retries_on_loss, is_announced)
             for row in lost:
                 attempts = attempts_of(batch).losses.get(row, 1)
                 how = f"its host {agent.name} was lost ({reason})"
@@ -73,7 +77,7 @@ def lose_agent(state: ClusterState, agent: AgentRecord, reason: str, retries_on_
     return moves
 
 
-def _lost_too_often(batch: Batch, lo: int, hi: int, retries_on_loss: int) -> set[int]:
+def _lost_too_often(batch: Batch, lo: int, hi: int, retries_on_loss: int, is_announced: bool) -> set[int]:
     """Those of these rows, whose agent is lost, that may not run again."""
     if not retries_on_loss:
         return set(range(lo, hi))
@@ -82,7 +86,9 @@ def _lost_too_often(batch: Batch, lo: int, hi: int, retries_on_loss: int) -> set
         return set()
     counted = [row for row in attempts.losses.keys() | attempts.begun if lo <= row < hi]
     for row in counted:
-        _count_loss(batch, row)
+        _count_loss(batch, row, is_announced)
+    if is_announced:
+        return set()
     return {row for row in counted if attempts.losses[row] > retries_on_loss}
 
 

@@ -19,6 +19,7 @@ from scaler.protocol.messages import (
     ClientClear,
     ClientReturn,
     ClientShutdown,
+    Command,
     DisconnectRequest,
     DisconnectResponse,
     Heartbeat,
@@ -50,7 +51,9 @@ from scaler.scheduler.core import (
     admission,
     balancing,
     batch_cost,
+    commanding,
     defects,
+    draining,
     lifetimes,
     peer_timeouts,
     peers,
@@ -140,6 +143,7 @@ class SchedulerCore:
         }
         self._of_monitor: dict[type[Message], Callable[[MonitorRecord, Any], None]] = {
             Query: self._query,
+            Command: self._command,
             Watch: lambda monitor, message: watching.take_watch(self.state, self._out, monitor, message),
             Heartbeat: self._monitor_heartbeat,
             DisconnectRequest: lambda monitor, message: self._lost(monitor.number, "it said goodbye"),
@@ -166,6 +170,8 @@ class SchedulerCore:
             self._check_liveness()
         if state.returning:
             self._attend_to_returning()
+        if state.leaving:
+            draining.attend(state, self._out)
         if state.unsorted:
             placement.sort_agents(state)
         if state.queues:
@@ -243,6 +249,11 @@ class SchedulerCore:
         from scaler.scheduler.core import answering  # here, as a cluster should start without it
 
         self._out.send(monitor.number, answering.answer(self.state, self.stories, message))
+
+    def _command(self, monitor: MonitorRecord, message: Command) -> None:
+        outcome = commanding.obey(self.state, self._out, monitor.number, message)
+        self._run(outcome.moves)
+        self._out.send(monitor.number, outcome.result)
 
     def _received_of_monitor(self, number: int, message: Message) -> None:
         monitor = self.state.monitors.get(number)
@@ -352,6 +363,8 @@ class SchedulerCore:
             placement.resize(state, agent, message.workers, message.full)
             if state.facts.wanted:
                 state.facts.tell(WorkersChanged(agent.number, message.workers, message.full))
+        if message.leaving:
+            draining.take_word(state, self._out, agent, message.leaving)
         if agent.leftovers:
             returning.release_leftovers(state, agent)
         settled = settling.take_message(agent)
@@ -473,6 +486,8 @@ class SchedulerCore:
         tries = self._limits.retries_on_loss
         for number, value, outcome in zip(message.clients, message.ids, message.outcomes, strict=True):
             client = self.state.clients.get(number)
+            if self.state.leaving:
+                draining.take_response(self.state, agent, (number, value), bool(outcome))
             if client is not None:
                 reason = message.reason if outcome else None
                 self._run(reading.take_response(self.state, self._out, agent, client, value, reason, tries))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ from scaler.common.records import record
 from scaler.protocol.messages import HostReport
 from scaler.scheduler.state.batch_records import Batch
 
+#: seconds of walltime that are left when a row whose duration is not known may be given to an agent, at least
+LEAST_LEFT = 2.0
 #: the number of the agent in the scheduler's own process; it ends with its scheduler, and so keeps nothing for another
 LOCAL_AGENT = 1
 
@@ -48,6 +51,10 @@ class Load:
     recent_us: float | None = None
     #: it has no room for more objects: it gets no new work
     is_full: bool = False
+    #: it is about to go: it gets no new work
+    is_leaving: bool = False
+    #: since when it has no rows, if it has none, seconds
+    idle_since: float = 0.0
     #: a BalanceRequest is under way: for rows that take so many slots each; 0: none is
     recalling: int = 0
     #: such rows it had none to give back when it was last asked for them, and was given no rows since
@@ -121,5 +128,13 @@ class AgentRecord:
     #: what it told of its host last, while somebody watches, and when, seconds
     report: HostReport | None = None
     reported: float = 0.0
+    #: what its batch system calls the job that it runs in; empty for none
+    job: str = ""
+    #: when its batch system ends it, seconds; infinite: it does not
+    ends: float = math.inf
     #: number of an agent that it could not fetch objects from -> when, seconds
     unreachable: dict[int, float] = field(default_factory=dict)
+
+    def has_time_for(self, duration_us: float | None, now: float) -> bool:
+        """A row that takes so long, None if that is not known, can end before the agent does."""
+        return self.ends - now >= (LEAST_LEFT if duration_us is None else duration_us / 1e6)

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from scaler.common.records import record
 from scaler.protocol.messages import KEEP, Task, u32
-from scaler.scheduler.state.function_records import FunctionRecord
+from scaler.scheduler.state.function_records import FunctionRecord, Tally
 
 
 class Place(IntEnum):
@@ -99,6 +99,8 @@ class Batch:
     #: the client's message: options, payloads, columns
     task: Task
     function: FunctionRecord
+    #: of those rows of its function that ask for the same
+    tally: Tally
     queue_class: QueueClass
     #: place of each row; written by `transitions.py` alone
     place: array[int]

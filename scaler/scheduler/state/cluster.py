@@ -10,7 +10,9 @@ from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster_facts import Fact
+from scaler.scheduler.state.departures import Departure
 from scaler.scheduler.state.flavours import Flavour
+from scaler.scheduler.state.fleet_records import FleetRecord
 from scaler.scheduler.state.monitor_records import MonitorRecord, Watching
 from scaler.scheduler.state.ready_queues import ReadyQueues
 from scaler.scheduler.state.returning_records import ReturningPeers
@@ -65,6 +67,12 @@ class ClusterState:
     workers: int = 0
     #: between hosts, bytes a second, an average that follows what agents say
     bandwidth: float = BANDWIDTH
+    #: number of an agent that is about to go -> how far it has come with that
+    leaving: dict[int, Departure] = field(default_factory=dict)
+    #: numbers of the agents that have a walltime
+    limited: set[int] = field(default_factory=set)
+    #: (number of a monitor, name of a provider) -> what it told last of the hosts that it asks for
+    fleets: dict[tuple[int, str], FleetRecord] = field(default_factory=dict)
     standalone: StandaloneStore = field(default_factory=StandaloneStore)
     #: agents by their capabilities; written by placement alone
     flavours: dict[frozenset[str], Flavour] = field(default_factory=dict)

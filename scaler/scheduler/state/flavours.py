@@ -42,7 +42,7 @@ class Flavour:
     def sort(self, agent: AgentRecord) -> None:
         """Put an agent into the sets where it belongs now."""
         load = agent.load
-        if load.is_full:
+        if load.is_full or load.is_leaving:
             self.remove(agent)
             return
         outstanding, workers = load.outstanding, load.workers

@@ -9,6 +9,16 @@ LEARNING = 0.3
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Tally:
+    """Rows of a function that ask for the same; written by `transitions.py` alone."""
+
+    #: rows that could run and have no agent
+    queued: int = 0
+    #: rows that agents have
+    at_agents: int = 0
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class FunctionRecord:
     """One function of one client, by its name."""
 
@@ -21,8 +31,8 @@ class FunctionRecord:
     failed: int = 0
     cancelled: int = 0
     claimed: int = 0
-    #: rows that agents have; written by `transitions.py` alone
-    at_agents: int = 0
+    #: its rows by what they ask of an agent: (capabilities, slots)
+    tallies: dict[tuple[tuple[str, ...], int], Tally] = field(default_factory=dict)
     #: what its rows took that ended with a value or an error
     durations: Durations = field(default_factory=Durations)
     #: microseconds a row, an exponential average; None before the first result
@@ -32,6 +42,11 @@ class FunctionRecord:
     def outstanding(self) -> int:
         """Rows that have not ended."""
         return self.admitted - self.finished - self.failed - self.cancelled - self.claimed
+
+    @property
+    def at_agents(self) -> int:
+        """Rows that agents have."""
+        return sum(tally.at_agents for tally in self.tallies.values())
 
     def learn(self, rows: int, duration_us: int) -> float:
         """Take note of what finished rows took together, microseconds; what they took each."""

@@ -118,6 +118,7 @@ class IllegalMove(Exception):
 def queue(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int, front: bool) -> None:
     """Rows wait for an agent, before all others of their client (`front`) or behind them."""
     _take_out(state, batch, lo, hi, QUEUED, QUEUED, cause)
+    batch.tally.queued += hi - lo
     if front:
         state.queues.prepend(batch, lo, hi)
     else:
@@ -147,6 +148,7 @@ def place_queued(state: ClusterState, ready: SpanQueue[Batch], rows: int, agent:
         column[lo] = after
     else:
         column[lo:hi] = u32([after]) * (hi - lo)
+    batch.tally.queued -= hi - lo
     _put_at(state, batch, lo, hi, agent)
     if facts.wanted:
         facts.tell((batch.client, batch.id, lo, hi, QUEUED, after, _PLACED))
@@ -183,6 +185,8 @@ def forget_client(state: ClusterState, client: ClientRecord) -> None:
     client.outstanding = 0
     for function in client.functions.values():
         function.cancelled += function.outstanding
+        for tally in function.tallies.values():
+            tally.queued = 0
     if state.facts.wanted:
         state.facts.tell(ClientCleared(client.number))
 
@@ -198,6 +202,8 @@ def abandon(state: ClusterState, batch: Batch) -> list[tuple[int, int]]:
     for before, lo, hi in batch.runs():
         if before != DONE:
             unended.append((lo, hi))
+            if before == QUEUED:
+                batch.tally.queued -= hi - lo
             if state.facts.wanted:
                 state.facts.tell((batch.client, batch.id, lo, hi, before, DONE, int(Cause.CANCELLED)))
     batch.place[:] = u32([DONE]) * batch.rows
@@ -227,7 +233,7 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
             batch.at[number] = left
         else:
             del batch.at[number]
-        batch.function.at_agents -= rows
+        batch.tally.at_agents -= rows
         if agent is not None:
             agent.load.outstanding -= rows * batch.slots
             if batch.is_special:
@@ -235,7 +241,9 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
             state.unsorted[agent] = None
             if not left:
                 agent.batches.pop(batch, None)
+                agent.load.idle_since = state.now
     elif before == QUEUED:
+        batch.tally.queued -= rows
         state.queues.remove(batch, lo, hi)
     elif before == DONE:
         batch.left += rows
@@ -265,7 +273,7 @@ def _count_at(batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     if load.unyielding:
         load.unyielding = set()
     batch.at[number] = batch.at.get(number, 0) + hi - lo
-    batch.function.at_agents += hi - lo
+    batch.tally.at_agents += hi - lo
     agent.batches.setdefault(batch)
 
 
@@ -292,8 +300,9 @@ def _leave_agents(state: ClusterState, batch: Batch) -> None:
             _count_special(agent.load, batch, -rows)
         agent.batches.pop(batch, None)
         agent.unsent.pop(batch, None)
+        agent.load.idle_since = state.now
         state.unsorted[agent] = None
-    batch.function.at_agents -= sum(batch.at.values())
+    batch.tally.at_agents -= sum(batch.at.values())
     batch.at.clear()
 
 

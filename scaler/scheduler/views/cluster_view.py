@@ -29,6 +29,7 @@ from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.function_records import FunctionRecord
+from scaler.scheduler.views.demand import demand_columns, fleet_columns
 
 #: functions that are shown on their own; the others together are one
 FUNCTIONS = 256
@@ -39,9 +40,11 @@ U32, U64 = 2**32 - 1, 2**64 - 1
 #: seconds that are not told apart from longer ones
 LONG = 4e6
 
-REPORTED, FULL, STORE_ONLY = (flag.value for flag in AgentFlag)
+REPORTED, FULL, STORE_ONLY, DRAINING = (flag.value for flag in AgentFlag)
 NOTHING = HostReport(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, bodies=[b""])
-_OF_AGENT = attrgetter("number", "name", "capabilities", "load", "host", "seen", "report", "reported", "is_standalone")
+_OF_AGENT = attrgetter(
+    "number", "name", "capabilities", "load", "host", "seen", "report", "reported", "is_standalone", "job", "ends"
+)
 _OF_REPORT = attrgetter(
     "cpu", "memory", "host_cpu", "free", "queued", "lag", "spilled", "fetched", "stored", "workers", "names"
 )
@@ -61,6 +64,8 @@ def cluster_view(state: ClusterState) -> tuple[ClusterView, bytes]:
         _functions(functions),
         _objects(state, agents, reports),
         tuple([name for report in reports if report.names for name in report.names]),
+        demand_columns(state),
+        fleet_columns(state),
     )
     return view, b"".join([report.bodies[0] for report in reports])
 
@@ -85,12 +90,16 @@ def _rows(
 def _agents(now: float, agents: list[AgentRecord], reports: list[HostReport]) -> AgentColumns:
     if not agents:
         return AgentColumns()
-    numbers, names, capabilities, loads, hosts, seen, told, reported, alone = zip(*map(_OF_AGENT, agents), strict=True)
+    columns = zip(*map(_OF_AGENT, agents), strict=True)
+    numbers, names, capabilities, loads, hosts, seen, told, reported, alone, jobs, ends = columns
     cpus, memory, host_cpus, free, queued, lags, spilled, fetched, stored, workers, named = zip(
         *map(_OF_REPORT, reports), strict=True
     )
     flags = [
-        (REPORTED if report is not None else 0) | (FULL if load.is_full else 0) | (STORE_ONLY if is_store else 0)
+        (REPORTED if report is not None else 0)
+        | (FULL if load.is_full else 0)
+        | (STORE_ONLY if is_store else 0)
+        | (DRAINING if load.is_leaving else 0)
         for report, load, is_store in zip(told, loads, alone, strict=True)
     ]
     return AgentColumns(
@@ -107,6 +116,9 @@ def _agents(now: float, agents: list[AgentRecord], reports: list[HostReport]) ->
         u32([_milliseconds(now - at) if report is not None else 0 for at, report in zip(reported, told, strict=True)]),
         u32(workers),
         u32([len(each) for each in named]),
+        jobs,
+        u32([_milliseconds(at - now) for at in ends]),
+        u32([0 if load.outstanding else max(1, _milliseconds(now - load.idle_since)) for load in loads]),
     )  # fmt: skip
 
 

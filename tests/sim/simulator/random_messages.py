@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from scaler.protocol import messages as m
-from scaler.protocol.codes import MAX_NUMBER
+from scaler.protocol.codes import MAX_NUMBER, Leaving, Wish
 
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
@@ -202,6 +202,18 @@ def queries() -> Any:
     return st.builds(m.Query, U64, kinds, U32, U64, states, TEXT, st.integers(1, m.MAX_PAGE), U32, U64)
 
 
+def commands() -> Any:
+    texts = st.lists(TEXT, min_size=1, max_size=3).map(tuple)
+    name = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), min_size=1, max_size=9)
+    cancel = st.builds(m.Command, U64, st.just("cancel"), st.integers(1, MAX_NUMBER - 1), U64, TEXT, st.booleans())
+    drain = st.builds(m.Command, U64, st.sampled_from(["drain", "undrain"]), agents=COLUMNS["agents"], jobs=texts)
+    fleet = st.builds(
+        m.Command, U64, st.just("fleet"), provider=name, desired=U32, pending=U32, running=U32, draining=U32,
+        waited=U32, lines=texts,
+    )  # fmt: skip
+    return cancel | drain | fleet
+
+
 JOB_NAMES = st.text("ab -ü", min_size=1, max_size=9)
 
 
@@ -241,12 +253,14 @@ def snapshots(draw: Any) -> m.Snapshot:
 
 NUMBERS = {"protocol": st.integers(0, 2**16 - 1), "stream": st.integers(0, 255), "workers": st.integers(0, 100_000)}
 NUMBERS["number"] = st.integers(0, MAX_NUMBER - 1)
+NUMBERS["leaving"] = st.sampled_from([int(each) for each in Leaving])
+NUMBERS["wish"] = st.sampled_from([int(each) for each in Wish])
 COLUMNS = {
     "encodings": st.lists(st.integers(0, 255), max_size=3).map(m.u8),
     **dict.fromkeys(("agents", "added", "removed"), st.lists(U32, max_size=3).map(m.u32)),
     "ids": st.lists(U64, max_size=3).map(m.u64),
 }
-U64_FIELDS = {"taken", "session", "epoch", "received", "limit", "row", "memory", "stored"}
+U64_FIELDS = {"taken", "session", "epoch", "received", "limit", "row", "memory", "stored", "walltime", "done", "asked"}
 
 
 BY_TYPE = {
@@ -292,6 +306,7 @@ def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
         m.Settled: settled(),
         m.HostReport: reports(),
         m.Query: queries(),
+        m.Command: commands(),
         m.JobSubmit: submissions(),
         m.JobQuestion: job_questions(),
         m.JobAnswer: job_answers(),

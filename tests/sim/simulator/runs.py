@@ -1,5 +1,6 @@
 """One run: a cluster, its users and its faults, until all rows have ended and all clients have gone."""
 
+import math
 from typing import Any
 
 from simulator.checks import Wrong, check_empty, check_stores, require
@@ -10,6 +11,7 @@ from simulator.hosts import Host
 from simulator.jobs import Job
 from simulator.limits import default_limits
 from simulator.network import Network
+from simulator.operator import Operator
 from simulator.server import Server
 from simulator.workload import User
 from simulator.world import World
@@ -40,6 +42,7 @@ class Cluster:
         #: workers of the agent in the scheduler's process
         self._local = random.randint(1, 4) if mix.local_agent and random.random() < 0.5 else 0
         self.start_server()
+        self.operator = Operator(self) if mix.drain_agent else None
         for _ in range(random.randint(0 if self.hosts else 1, 4)):
             self.add_host(random.randint(1, 6), ("gpu",) if random.random() < 0.4 else ())
         if not any(host.capabilities for host in self.hosts):
@@ -60,7 +63,8 @@ class Cluster:
 
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
-        self.server = Server(self.world, self.network, default_limits(), self.add_store)
+        limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
+        self.server = Server(self.world, self.network, limits, self.add_store)
         if self.mix.durable:
             self.server.keep_jobs(SimKeeper(self, self.server))
         self.world.note("scheduler", "starts")
@@ -72,7 +76,11 @@ class Cluster:
     def add_host(self, workers: int, capabilities: tuple[str, ...]) -> None:
         """Another agent."""
         name = f"agent-{self.world.next_id()}"
-        host = Host(self, name, workers, capabilities, self.world.random.choice(("unix", "tcp", "tcp")))
+        kind = self.world.random.choice(("unix", "tcp", "tcp"))
+        walltime = math.inf
+        if self.mix.walltime and self.world.now < 1000 + FAULTY and self.world.random.random() < self.mix.walltime:
+            walltime = self.world.random.uniform(2.0, 14.0)
+        host = Host(self, name, workers, capabilities, kind, walltime=walltime)
         if self.mix.bad_starts:
             host.bad_starts = self.mix.bad_starts
         self.hosts.append(host)
@@ -109,6 +117,11 @@ class Cluster:
                 else:
                     client.die()
         world.run(world.now + 30.0)
+        self._check_leavers()
+        if self.operator is not None:
+            self.operator.line.close()
+            self.operator.die()
+            world.run(world.now + 1.0)
         for user in self.durable.values():
             user.check()
         require(
@@ -119,6 +132,20 @@ class Cluster:
         left = [client.name for client in self.clients if client.alive and not client.gone]
         if left:
             raise Wrong(f"clients wait for an answer to their goodbye: {left}")
+
+    def _check_leavers(self) -> None:
+        """Whoever was to go has gone; where nobody was killed no row ran twice, and none was lost."""
+        for host in self.hosts:
+            if host.alive and host.core.state.departure.is_under_way:
+                raise Wrong(f"{host.name} was to go, and is still there", host.name, f"agent {host.number}")
+        if self.mix.name != "leaving":
+            return
+        for client in self.clients:
+            for job in client.jobs:
+                if job.end is not None and job.end[0] == "lost":
+                    raise Wrong(f"{job} was lost, and all losses were announced", f"job-{job.uid}.", str(job.id))
+                if job.runs > 1 and not self.world.kills:
+                    raise Wrong(f"{job} ran {job.runs} times", f"job-{job.uid}.", f"batch={job.id}", str(job.id))
 
     def _all_ended(self) -> bool:
         for client in self.clients:

@@ -1,0 +1,145 @@
+"""What somebody wants done who has the cluster's key: rows cancelled, agents drained; and a word on hosts to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scaler.protocol.codes import Leaving
+from scaler.protocol.messages import Command, CommandResult, Spans, TaskCancel
+from scaler.scheduler.core import draining, withdrawing
+from scaler.scheduler.core.moves import Move
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state.agent_records import LOCAL_AGENT, AgentRecord
+from scaler.scheduler.state.batch_records import AGENT, DONE, Batch
+from scaler.scheduler.state.client_records import ClientRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.fleet_records import PROVIDERS, FleetRecord
+
+#: rows of one client that are cancelled by one message to its agents
+AT_ONCE = 100_000
+
+
+class Outcome(NamedTuple):
+    """What is answered, and the moves that follow."""
+
+    result: CommandResult
+    moves: list[Move]
+
+
+def obey(state: ClusterState, out: Outgoing, monitor: int, command: Command) -> Outcome:
+    """Do what a monitor's session wants done."""
+    if command.kind == "cancel":
+        return _cancel(state, out, command)
+    if command.kind == "fleet":
+        return Outcome(_take_report(state, monitor, command), [])
+    return Outcome(_drain(state, out, command), [])
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+def _cancel(state: ClusterState, out: Outgoing, command: Command) -> Outcome:
+    found = list(_batches(state, command))
+    if not found:
+        return Outcome(CommandResult(command.number, error=_unknown(state, command)), [])
+    owners = {client.number for client, _, _, _ in found}
+    if command.row and len(owners) > 1:
+        names = ", ".join(f"{number}:{command.row}" for number in sorted(owners))
+        return Outcome(
+            CommandResult(command.number, error=f"several clients have such a task: say which of {names}"), []
+        )
+    moves: list[Move] = []
+    done = asked = 0
+    for client in [state.clients[number] for number in owners]:
+        spans = Spans()
+        for owner, batch, lo, hi in found:
+            if owner is client:
+                spans.add(0, batch.id, lo, hi)
+                for place, a, b in batch.runs(lo, hi):
+                    done += b - a if place < AGENT and place != DONE else 0
+                    asked += b - a if place >= AGENT else 0
+        moves += withdrawing.cancel(state, out, client, TaskCancel(spans, command.force))
+    out.log(
+        "INFO", f"{done + asked} rows of {len(owners)} clients are cancelled by command ({asked} of them at agents)"
+    )
+    return Outcome(CommandResult(command.number, done, asked), moves)
+
+
+def _batches(state: ClusterState, command: Command) -> Iterator[tuple[ClientRecord, Batch, int, int]]:
+    """The rows that a command means, as spans of batches with rows that have not ended."""
+    for client in state.clients.values():
+        if command.client not in (0, client.number):
+            continue
+        for batch in client.batches.values():
+            if command.name not in ("", batch.function.name):
+                continue
+            if not command.row:
+                yield client, batch, 0, batch.rows
+            elif batch.id <= command.row < batch.id + batch.rows:
+                row = command.row - batch.id
+                if batch.place[row] != DONE:
+                    yield client, batch, row, row + 1
+
+
+def _unknown(state: ClusterState, command: Command) -> str:
+    if command.client and command.client not in state.clients:
+        return f"client {command.client} is not there"
+    if command.client in state.returning.clients:
+        return f"client {command.client} is coming back from another scheduler: try again in a moment"
+    if command.row:
+        name = f"{command.client}:{command.row}" if command.client else str(command.row)
+        return f"no task {name} is there that has not ended ('scaler tasks' lists those that are there)"
+    whose = f" of client {command.client}" if command.client else ""
+    what = f" of {command.name}" if command.name else ""
+    return f"no tasks{what}{whose} are there that have not ended"
+
+
+# ---- agents ----------------------------------------------------------------------------------------------------------
+def _drain(state: ClusterState, out: Outgoing, command: Command) -> CommandResult:
+    numbers, jobs = set(command.agents), set(command.jobs)
+    agents = [
+        agent
+        for agent in state.agents.values()
+        if not agent.is_standalone and (agent.number in numbers or (agent.job and agent.job in jobs))
+    ]
+    if any(agent.number == LOCAL_AGENT for agent in agents):
+        error = f"agent {LOCAL_AGENT} is in the scheduler's own process, and ends with it"
+        return CommandResult(command.number, error=error)
+    if not agents:
+        named = [*(f"agent {number}" for number in command.agents), *(f"job {job}" for job in command.jobs)]
+        more = f" nor {len(named) - 3} others" if len(named) > 3 else ""
+        return CommandResult(command.number, error=f"{', '.join(named[:3])}{more} is not there")
+    if command.kind == "drain":
+        return CommandResult(command.number, sum(_begin(state, out, agent) for agent in agents))
+    stayed = sum(draining.stay(state, out, agent) for agent in agents)
+    if not stayed:
+        return CommandResult(command.number, error=_why_not(state, agents[0]))
+    return CommandResult(command.number, stayed)
+
+
+def _begin(state: ClusterState, out: Outgoing, agent: AgentRecord) -> bool:
+    draining.begin(state, out, agent, Leaving.TOLD)
+    return True
+
+
+def _why_not(state: ClusterState, agent: AgentRecord) -> str:
+    departure = state.leaving.get(agent.number)
+    if departure is None:
+        return f"agent {agent.number} ({agent.name}) is not draining"
+    if departure.is_over:
+        return f"agent {agent.number} ({agent.name}) has nothing left to do and is ending"
+    return f"agent {agent.number} ({agent.name}) can't stay: {draining.WORDS[departure.reason]}"
+
+
+# ---- hosts -----------------------------------------------------------------------------------------------------------
+def _take_report(state: ClusterState, monitor: int, command: Command) -> CommandResult:
+    key = monitor, command.provider
+    if key not in state.fleets and sum(number == monitor for number, _ in state.fleets) >= PROVIDERS:
+        return CommandResult(command.number, error=f"a session tells of at most {PROVIDERS} providers")
+    state.fleets[key] = FleetRecord(command, state.now)
+    return CommandResult(command.number, 1)
+
+
+def forget_reports(state: ClusterState, monitor: int) -> None:
+    """A monitor's session is over."""
+    for key in [key for key in state.fleets if key[0] == monitor]:
+        del state.fleets[key]

@@ -1,0 +1,201 @@
+"""Agents that are about to go: they get no new rows, others copy what only they have, then they are told to end.
+
+An agent goes because somebody said so, because its end was announced to it, or because its walltime is nearly over; it
+gives back by itself what has not begun. What it has in its store and nobody else has is fetched by other agents, a few
+objects at a time. When it has no rows and nothing that anybody would miss, it is told that nothing is left to do. An
+agent with nobody to take its values over stays until somebody comes, or until it is ended.
+"""
+
+from __future__ import annotations
+
+from scaler.protocol.codes import Leaving, Wish
+from scaler.protocol.messages import Drain, ObjectFetch, u32, u64
+from scaler.scheduler.core import lifetimes, reachability
+from scaler.scheduler.core.outgoing import Outgoing
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.departures import Departure, ObjectKey
+
+#: objects of an agent that are copied at once
+AT_ONCE = 8
+#: seconds after which all that an agent has is looked at again, while it can't go
+LOOK_AGAIN = 1.0
+
+WORDS = {
+    Leaving.TOLD: "it was told to drain",
+    Leaving.ANNOUNCED: "its end was announced",
+    Leaving.WALLTIME: "its walltime is nearly over",
+}
+
+
+# ---- who goes --------------------------------------------------------------------------------------------------------
+def begin(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: Leaving) -> None:
+    """An agent is about to go; told so by somebody, it is told in turn."""
+    departure = state.leaving.get(agent.number)
+    if departure is not None:
+        if reason is not Leaving.TOLD:
+            departure.reason = reason
+        return
+    state.leaving[agent.number] = Departure(reason, state.now)
+    agent.load.is_leaving = True
+    state.unsorted[agent] = None
+    if reason is Leaving.TOLD:
+        out.send(agent.number, Drain(Wish.DRAIN.value))
+    rows, held = agent.load.rows, len(agent.holdings.keys)
+    out.log("INFO", f"agent {agent.number} ({agent.name}) drains, {WORDS[reason]}: it has {rows} rows, {held} objects")
+
+
+def stay(state: ClusterState, out: Outgoing, agent: AgentRecord) -> bool:
+    """An agent that somebody told to go shall stay; False if it does not, or goes for another reason."""
+    departure = state.leaving.get(agent.number)
+    if departure is None or departure.is_over or departure.reason is not Leaving.TOLD:
+        return False
+    del state.leaving[agent.number]
+    agent.load.is_leaving = False
+    state.unsorted[agent] = None
+    out.send(agent.number, Drain(Wish.STAY.value))
+    out.log("INFO", f"agent {agent.number} ({agent.name}) stays")
+    return True
+
+
+def take_word(state: ClusterState, out: Outgoing, agent: AgentRecord, leaving: int) -> None:
+    """An agent says whether it is about to go. What it was told itself, and may not have heard yet, is no news."""
+    if leaving not in (Leaving.NOT, Leaving.TOLD):
+        begin(state, out, agent, Leaving(leaving))
+
+
+def join(state: ClusterState, out: Outgoing, agent: AgentRecord, leaving: int) -> None:
+    """An agent has joined that says whether it is about to go: another scheduler may have told it."""
+    if leaving:
+        begin(state, out, agent, Leaving(leaving))
+
+
+def lose_agent(state: ClusterState, agent: AgentRecord) -> None:
+    """An agent is gone: nobody copies from it, and it fetches nothing."""
+    state.leaving.pop(agent.number, None)
+    for departure in state.leaving.values():
+        for key in [key for key, number in departure.moving.items() if number == agent.number]:
+            _fail(departure, key)
+
+
+# ---- what they have --------------------------------------------------------------------------------------------------
+def take_response(state: ClusterState, agent: AgentRecord, key: ObjectKey, has_failed: bool) -> None:
+    """An agent has fetched an object, or could not; if it was for one that goes, others are tried."""
+    for departure in state.leaving.values():
+        if departure.moving.get(key) != agent.number:
+            continue
+        if has_failed:
+            _fail(departure, key)
+            continue
+        client = state.clients.get(key[0])
+        item = client.values.objects.get(key[1]) if client is not None else None
+        if client is not None and item is not None and item.is_stored:
+            lifetimes.add_copy(state, client, agent, key[1], item)
+
+
+def _fail(departure: Departure, key: ObjectKey) -> None:
+    departure.failed.setdefault(key, set()).add(departure.moving.pop(key))
+    departure.to_do.append(key)
+
+
+def attend(state: ClusterState, out: Outgoing) -> None:
+    """Have more copied of what only those have that go, and let those go that have nothing left."""
+    if state.returning:
+        return  # what clients need is not known
+    targets: list[AgentRecord] | None = None
+    for number, departure in state.leaving.items():
+        agent = state.agents[number]
+        if departure.is_over:
+            continue
+        for key in [key for key in departure.moving if not _is_needed(state, key)]:
+            del departure.moving[key]
+        if departure.to_do:
+            targets = _targets(state) if targets is None else targets
+            _copy_some(state, out, departure, targets)
+        if _has_no_more(agent, departure) or state.now >= departure.next_look:
+            _look(state, agent, departure)
+            if departure.to_do:
+                targets = _targets(state) if targets is None else targets
+                _copy_some(state, out, departure, targets)
+        if _has_no_more(agent, departure) and not departure.left:
+            departure.is_over = True
+            out.send(number, Drain(Wish.END.value))
+            out.log("INFO", f"agent {number} ({agent.name}) has nothing left to do: it is told to end")
+
+
+def _has_no_more(agent: AgentRecord, departure: Departure) -> bool:
+    """An agent has no rows, and nothing that was to be copied as of the last look."""
+    return not (agent.load.outstanding or departure.moving or departure.to_do)
+
+
+def _is_needed(state: ClusterState, key: ObjectKey) -> bool:
+    """Only agents have an object that are about to go, and somebody needs it."""
+    client = state.clients.get(key[0])
+    item = client.values.objects.get(key[1]) if client is not None else None
+    return item is not None and bool(item.copies) and all(number in state.leaving for number in item.copies)
+
+
+def _look(state: ClusterState, agent: AgentRecord, departure: Departure) -> None:
+    """Look at all that an agent has: what is to be copied."""
+    departure.next_look = state.now + LOOK_AGAIN
+    found = [key for key in agent.holdings.keys if _only_at(state, key, agent.number)]
+    departure.left = len(found)
+    departure.to_do = [key for key in found if key not in departure.moving]
+    if not departure.moving and all(key in departure.failed for key in departure.to_do):
+        departure.failed.clear()  # hosts may be within reach by now
+
+
+def _only_at(state: ClusterState, key: ObjectKey, number: int) -> bool:
+    if not _is_needed(state, key):
+        return False
+    return number in state.clients[key[0]].values.objects[key[1]].copies
+
+
+def _targets(state: ClusterState) -> list[AgentRecord]:
+    """The agents that could take values over, those that have least first; a store without workers is the last."""
+    agents = [agent for agent in state.agents.values() if not (agent.load.is_leaving or agent.load.is_full)]
+    agents = [agent for agent in agents if agent.host.data or agent.host.store]
+    return sorted(agents, key=lambda agent: (agent.is_standalone, agent.holdings.stored_bytes))
+
+
+def _copy_some(state: ClusterState, out: Outgoing, departure: Departure, targets: list[AgentRecord]) -> None:
+    waits: list[ObjectKey] = []
+    turn = 0
+    while departure.to_do and len(departure.moving) < AT_ONCE:
+        key = departure.to_do.pop()
+        if not _is_needed(state, key):
+            continue
+        client = state.clients[key[0]]
+        item = client.values.objects[key[1]]
+        failed = departure.failed.get(key, set())
+        able = [a for a in targets if a.number not in failed and reachability.can_get(state, a, item.copies)]
+        workers = [a for a in able if not a.is_standalone]
+        able = workers or able
+        if not able:
+            waits.append(key)
+            if len(waits) >= AT_ONCE:
+                break  # for the others it is the same, or nearly
+            continue
+        target = able[turn % len(able)]
+        turn += 1
+        departure.moving[key] = target.number
+        target.holdings.keys.add(key)
+        item.holders.add(target.number)
+        out.meet(client, target)
+        out.introduce(state, target, item.copies)
+        holders = u32(sorted(item.copies))
+        out.send(
+            target.number, ObjectFetch(u32([key[0]]), u64([key[1]]), u64([item.size]), u32([len(holders)]), holders)
+        )
+    departure.to_do += waits
+    if waits and not departure.moving and not departure.has_said:
+        departure.has_said = True
+        out.log("WARNING", _stays(state, departure, len(departure.to_do)))
+
+
+def _stays(state: ClusterState, departure: Departure, objects: int) -> str:
+    agent = next(agent for number, agent in state.agents.items() if state.leaving.get(number) is departure)
+    return (
+        f"agent {agent.number} ({agent.name}) drains, and no other agent can take over the {objects} objects that only "
+        "it has: it stays until one can, or until it is ended"
+    )

@@ -1,0 +1,33 @@
+"""Agents that are about to go, and how far they have come with that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scaler.protocol.codes import Leaving
+
+#: (number of a client, id of an object)
+ObjectKey = tuple[int, int]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Departure:
+    """An agent that is about to go: what only it has is copied to others meanwhile."""
+
+    reason: Leaving
+    #: when it began, seconds
+    since: float
+    #: what it has that was to be looked at, those to be looked at next last
+    to_do: list[ObjectKey] = field(default_factory=list)
+    #: what is being copied -> number of the agent that fetches it
+    moving: dict[ObjectKey, int] = field(default_factory=dict)
+    #: what could not be copied -> numbers of the agents that could not fetch it
+    failed: dict[ObjectKey, set[int]] = field(default_factory=dict)
+    #: when all that it has is looked at again, seconds
+    next_look: float = 0.0
+    #: objects that only it has, as of the last look
+    left: int = 0
+    #: the log says that it stays because of them
+    has_said: bool = False
+    #: it was told that nothing is left for it to do
+    is_over: bool = False
