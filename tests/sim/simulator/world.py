@@ -7,6 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from simulator.moves import Moves
+
 TICK = ("tick",)
 
 
@@ -27,6 +29,8 @@ class World:
         self._ids = 0
         #: agents that the scheduler gave up
         self.losses = 0
+        #: of the tables
+        self.moves = Moves()
 
     def next_id(self) -> int:
         """Numbers for sessions, processes, rows."""
