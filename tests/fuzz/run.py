@@ -69,7 +69,9 @@ def main() -> int:
     for name in [options.target] if options.target else names:
         begun = time.monotonic()
         command = [sys.executable, __file__, "--inside", "--target", name, "--runs", str(options.runs)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"})
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"}
+        )
         stats = [line.removeprefix("stat::") for line in done.stderr.splitlines() if line.startswith("stat::")]
         seconds = time.monotonic() - begun
         word = "FAILED" if done.returncode else "ok"

@@ -9,12 +9,12 @@ no move that isn't in its table is made.
 from array import array
 from collections.abc import Callable
 
-from fuzz.chance import Chosen, Over
 from simulator.checks import check_scheduler
 from simulator.hostile_messages import Hostile
 from simulator.scripted import FakeAgent, FakeScheduler, graph, task
 from simulator.world import World
 
+from fuzz.chance import Chosen, Over
 from scaler.agent.state.validate import validate
 from scaler.client.core import events as ce
 from scaler.client.core.session import SessionCore
@@ -68,7 +68,9 @@ def framing(data: bytes) -> None:
 
 
 def _hello(chosen: Chosen) -> m.Hello:
-    made = hello_of(chosen.choice(list(m.Role)), "h", chosen.choice([0, 0, 2, 2**32 - 1]), chosen.choice([0, 1, 2**32 - 1]))
+    made = hello_of(
+        chosen.choice(list(m.Role)), "h", chosen.choice([0, 0, 2, 2**32 - 1]), chosen.choice([0, 1, 2**32 - 1])
+    )
     made.session = chosen.choice([0, 1, 2, 2**64 - 1])
     made.epoch = chosen.choice([0, 1, 7])
     made.number = chosen.choice([0, 1, 2, 3, 1000, 2**32 - 1])

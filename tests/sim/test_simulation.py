@@ -22,6 +22,7 @@ SEED = os.environ.get("SCALER_SIM_SEED")
 MET: dict[str, Counter[str]] = {}
 #: what has found a fault once, and what the fault was
 FOUND = {
+    ("threads", 28): "rows waited for room that a blocked task was to make, which waited for them",
     ("swarm", 0): "a worker that was worn out as rows were handed out was replaced in the next step only",
 }
 

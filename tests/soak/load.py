@@ -1,6 +1,6 @@
 """What a client of the soak does until it is told to end: mixed work whose every result is known. A line of JSON a round.
 
-    python load.py ADDRESS OUTPUT STOP_FILE SEED
+python load.py ADDRESS OUTPUT STOP_FILE SEED
 """
 
 import json
@@ -10,6 +10,7 @@ import sys
 import time
 
 from scaler import Client
+from scaler.errors import ScalerError
 
 #: seconds in which a call has to end, whatever is killed meanwhile
 PATIENCE = 180.0
@@ -61,11 +62,23 @@ def one_round(client, lot):
     return asked
 
 
+def connected(address):
+    """A client, as soon as there is a scheduler."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return Client(address)
+        except ScalerError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
 def main():
     """Rounds until the file to stop by is there."""
     address, output, stop, seed = sys.argv[1:]
     lot = random.Random(int(seed))
-    with Client(address) as client, open(output, "a") as file:
+    with connected(address) as client, open(output, "a") as file:
         while not os.path.exists(stop):
             told = {"ok": 0, "wrong": 0, "hung": 0, "errors": {}, "seconds": 0.0}
             begun = time.monotonic()

@@ -20,8 +20,9 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
 import psutil
-from soak.site import Site
 from support.namespaces import why_not
+
+from soak.site import Site
 
 #: seconds between two faults, and between two looks
 EVERY = 5.0
@@ -75,7 +76,9 @@ class Faults:
         number = self._site.lot.randrange(2)
         host = self._site.hosts[number]
         place = what if what.startswith("/") else f"{self._site.directory}/disk{number}"
-        filler = host.start("fill", "sh", "-c", f"cat /dev/zero > {place}/filler 2>/dev/null; sleep 3; rm {place}/filler")
+        filler = host.start(
+            "fill", "sh", "-c", f"cat /dev/zero > {place}/filler 2>/dev/null; sleep 3; rm {place}/filler"
+        )
         filler.ends(60)
 
 
@@ -189,13 +192,17 @@ def main() -> int:
     clients = report["clients"]
     print(f"soak of {report['minutes']:.1f} minutes, seed {options.seed}")
     print(f"  faults: {sum(report['faults'].values())}: {report['faults']}")
-    print(f"  calls: {clients['ok']} right, {clients['wrong']} wrong, {clients['hung']} hung, longest round {clients['longest']:.1f} s")
+    print(
+        f"  calls: {clients['ok']} right, {clients['wrong']} wrong, {clients['hung']} hung, longest round {clients['longest']:.1f} s"
+    )
     print(f"  errors: {dict(clients['errors'])}")
     print(f"  clients ended with {report['endings']}")
     for key, (a, error) in report["slopes per hour"].items():
         first, last = report["first"].get(key, 0), report["last"].get(key, 0)
         print(f"  {key}: {first:.0f} in the beginning, {last:.0f} at the end, {a:+.0f} ± {error:.0f} an hour")
-    print(f"  left behind: {report['files at the end']} files, {len(report['left behind'])} processes {report['left behind']}")
+    print(
+        f"  left behind: {report['files at the end']} files, {len(report['left behind'])} processes {report['left behind']}"
+    )
     bad = clients["wrong"] or clients["hung"] or clients["errors"] or any(report["endings"])
     return 1 if bad or report["files at the end"] or report["left behind"] else 0
 

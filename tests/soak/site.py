@@ -33,7 +33,7 @@ class Site:
             (directory / f"disk{number}").mkdir()
             self._run(host, "mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(directory / f"disk{number}"))
         self.agents = [self._agent(number) for number in range(2)]
-        target = ("127.0.0.1", str(PORT), "20")
+        target = (self.centre.address, str(PORT), "20")
         self.proxy = self.centre.start("delay", sys.executable, str(HERE / "delay.py"), str(DELAYED), *target)
         self.clients = [self._client(number) for number in range(2)]
 
@@ -43,15 +43,26 @@ class Site:
 
     def _scheduler(self) -> Program:
         command = program("scaler_scheduler", "scheduler")
-        return self.centre.start("scheduler", *command, f"tcp://0.0.0.0:{PORT}")
+        return self.centre.start("scheduler", *command, f"tcp://{self.centre.address}:{PORT}")
 
     def _agent(self, number: int) -> Program:
-        command = [*program("scaler_cluster", "cluster"), "-n", "2", "--spill-directory", f"{self.directory}/disk{number}"]
+        command = [
+            *program("scaler_cluster", "cluster"),
+            "-n",
+            "2",
+            "--spill-directory",
+            f"{self.directory}/disk{number}",
+        ]
         return self.hosts[number].start("agent", *command, f"tcp://{self.centre.address}:{PORT}")
 
     def _client(self, number: int) -> Program:
         address = f"tcp://{self.centre.address}:{DELAYED if number else PORT}"
-        arguments = (address, str(self.directory / f"told{number}"), str(self.stop_file), str(self.lot.randrange(1 << 30)))
+        arguments = (
+            address,
+            str(self.directory / f"told{number}"),
+            str(self.stop_file),
+            str(self.lot.randrange(1 << 30)),
+        )
         return self.desk.start("client", sys.executable, str(HERE / "load.py"), *arguments)
 
     # ---- ends and beginnings ---------------------------------------------------------------------------------------

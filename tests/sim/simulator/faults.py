@@ -86,7 +86,9 @@ MIXES = {
         Mix("restarts", kill_scheduler=3, local_agent=False),
         Mix("threads", threads=0.3, wild=0.3),
         Mix("threads and faults", threads=0.2, kill_worker=4, bad_starts=0.1, snap=2, stop_agent=1, kill_agent=1),
-        Mix("stores", kill_scheduler=1, kill_agent=0.6, kill_worker=3, wild=0.4, large=0.6, full=0.1, local_agent=False),
+        Mix(
+            "stores", kill_scheduler=1, kill_agent=0.6, kill_worker=3, wild=0.4, large=0.6, full=0.1, local_agent=False
+        ),
         Mix("disks", kill_worker=2, kill_client=1, wild=0.1, large=0.8, full=0.5),
         Mix("swarm", is_swarm=True),
         Mix(

@@ -57,3 +57,7 @@ class Moves:
 def never_met(met: Iterable[Move]) -> list[Move]:
     """The moves of the tables that are not among these."""
     return sorted(ALL - set(met))
+
+
+#: moves that the few seeds of the fast suite need not meet; `make sim-long` does
+RARE: frozenset[Move] = frozenset()
