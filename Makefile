@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPAT := $(VENV)/.compat
+FUZZ := $(VENV)/.fuzz
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser check format bench sim mutants compat compat-all clean
+.PHONY: help demo test test-browser check format bench sim sim-long fuzz soak mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,6 +40,9 @@ bench: $(READY) ## compare with other engines on this machine
 sim: $(READY) ## run the simulator over many seeds (minutes)
 	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim tests/properties tests/unit
 
+fuzz: $(FUZZ) ## feed decoder, sessions and cores with bytes that reach new code; RUNS=, TARGET=
+	$(BIN)/python tests/fuzz/run.py $(if $(RUNS),--runs $(RUNS)) $(if $(TARGET),--target $(TARGET))
+
 mutants: $(READY) ## plant faults in the code one at a time: does a test notice each? (an hour)
 	$(BIN)/python tests/mutants/run.py
 
@@ -63,4 +67,8 @@ $(READY): pyproject.toml constraints.txt
 
 $(COMPAT): $(READY)
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compat]'
+	@touch $@
+
+$(FUZZ): $(READY)
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	@touch $@

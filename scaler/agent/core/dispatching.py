@@ -156,13 +156,15 @@ def wear_out(state: HostState, worker: WorkerRecord) -> None:
 
 def _fitting(state: HostState, rows: int, size: float) -> int:
     """As many of these rows as there is room for results of such a size, bytes; 0 if there will be more room."""
-    promised, sizes = 0.0, state.estimates.sizes
+    promised, ending, sizes = 0.0, 0.0, state.estimates.sizes
     for worker in state.workers.records.values():
-        for dispatch in worker.dispatches.values():
-            promised += dispatch.rows * sizes.get(dispatch.origin.function, 0.0)
+        bytes_ = sum(each.rows * sizes.get(each.origin.function, 0.0) for each in worker.dispatches.values())
+        promised += bytes_
+        if not worker.blocked:  # a task that waits for others may wait for these rows
+            ending += bytes_
     room = spilling.room(state) - promised
     if room < size:
-        return 0 if promised else 1
+        return 0 if ending else 1
     return max(1, min(rows, int(min(DISPATCH_BYTES, room / 2) / max(size, 1.0))))
 
 

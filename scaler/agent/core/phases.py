@@ -38,6 +38,18 @@ def _make_room(state: HostState, out: Outgoing) -> None:
         supervising.recall_crowded(state, out)
 
 
+def _can_hand_out(state: HostState) -> object:
+    return (state.ready.general.rows or state.ready.local or state.ready.wide.rows) and not state.workers.ending
+
+
+def _replace_worn(state: HostState, out: Outgoing) -> None:
+    """Workers were worn out as rows were handed out; those that waited for one of them may go to others now."""
+    while state.follow_ups.workers:  # each turn wears out workers that were not
+        worker_lifecycle.settle(state, out)
+        if _can_hand_out(state):
+            dispatching.feed(state, out)
+
+
 PHASES = (
     Phase("mend what is in disorder", attrgetter("follow_ups.disorder"), mending.mend),
     Phase("start workers", attrgetter("workers.start_at"), worker_lifecycle.start_due),
@@ -54,13 +66,8 @@ PHASES = (
         lambda state: state.departure.is_under_way or state.now >= state.departure.drain_at,
         leaving.attend,
     ),
-    Phase(
-        "hand out rows",
-        lambda state: (
-            (state.ready.general.rows or state.ready.local or state.ready.wide.rows) and not state.workers.ending
-        ),
-        dispatching.feed,
-    ),
+    Phase("hand out rows", _can_hand_out, dispatching.feed),
+    Phase("replace worn workers", attrgetter("follow_ups.workers"), _replace_worn),
     Phase("tell the scheduler", heartbeat.is_due, heartbeat.beat),
     Phase("attend to workers", None, supervising.attend),
 )

@@ -34,7 +34,7 @@ def quick(state: HostState) -> Iterator[Finding]:
             yield Finding(f"slot {slot} has worker {worker.slot}, which is {worker.state}")
         if (worker.state is BUSY) != bool(worker.dispatches) and worker.kill_reason is None:
             yield Finding(f"worker {slot} is {worker.state} and has {len(worker.dispatches)} dispatches")
-        is_free = worker.state is IDLE and not worker.blocked and not worker.recalling
+        is_free = worker.state is IDLE and not (worker.blocked or worker.recalling or worker.is_worn)
         if is_free and worker.kill_reason is None and has_room and not pool.ending:
             found = ready.within(slot, free, pool.target) if ready.wide.rows or pool.wide else (ready.general, None)
             if found is not None and found[1] is None and found[0].rows:

@@ -116,7 +116,7 @@ class RowEndings:
     def take_claims(self, message: TaskClaimResponse) -> list[Effect]:
         """Rows that a waiting task asked for are its own to run, or are not."""
         effects: list[Effect] = []
-        for pending, lo, hi in list(self._known_spans(message.granted)):
+        for pending, lo, hi in self._known_spans(message.granted):  # none of a batch that ends meanwhile
             for row in range(lo, hi):
                 tokens = pending.tokens_of(row, row + 1)
                 self._unanswered.end_claims(tokens)

@@ -1,6 +1,7 @@
 """What goes wrong, from the seed. Everything is mended when the time of faults is over."""
 
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 
@@ -34,6 +35,51 @@ class Mix:
     walltime: float = 0.0
     #: how often a row may be lost
     retries_on_loss: int = 3
+    #: a message is lost, or comes late, without its connection breaking
+    drop: float = 0.0
+    late: float = 0.0
+    #: chance that a value can't be written, or moved from disk or to it
+    full: float = 0.02
+    #: chance that rows that were made together need workers that have run nothing
+    fresh: float = 0.0
+    #: chance that a value is large; None: each user draws its own
+    large: float | None = None
+    #: features of `FEATURES` that nobody uses
+    without: frozenset[str] = frozenset()
+    #: each seed draws features and faults of its own
+    is_swarm: bool = False
+
+
+#: what users do and may leave
+FEATURES = (
+    "maps", "graphs", "needs", "cancels", "claims", "objects", "bursts", "priorities", "capabilities", "timeouts",
+    "retries", "nested", "failures", "poison", "blocking", "printing", "slow", "memory",
+)  # fmt: skip
+
+#: faults that a swarm may draw, and the most of each
+_WORST = {
+    "kill_worker": 12.0, "snap": 6.0, "partition": 3.0, "stop_agent": 2.0, "kill_agent": 2.0, "leave_agent": 1.0,
+    "stop_client": 1.5, "kill_client": 1.5, "leave_client": 1.0, "stop_scheduler": 1.0, "kill_scheduler": 2.0,
+    "drop": 6.0, "late": 6.0,
+}  # fmt: skip
+
+
+def drawn(seed: int) -> Mix:
+    """The mix of a seed of the swarm: each feature and each fault is there or not, by lot."""
+    random = Random(seed)
+    faults = {name: worst * random.random() for name, worst in _WORST.items() if random.random() < 0.35}
+    return Mix(
+        "swarm",
+        **faults,
+        bad_starts=random.choice((0.0, 0.0, 0.1, 0.3)),
+        local_agent=random.random() < 0.5,
+        wild=random.choice((0.05, 0.2, 0.5)),
+        threads=random.choice((0.0, 0.0, 0.3)),
+        fresh=random.choice((0.0, 0.0, 0.2)),
+        full=random.choice((0.0, 0.02, 0.3)),
+        large=random.choice((None, 0.0, 0.6)),
+        without=frozenset(feature for feature in FEATURES if random.random() < 0.4),
+    )
 
 
 MIXES = {
@@ -68,6 +114,11 @@ MIXES = {
         ),
         Mix("threads and faults", threads=0.2, kill_worker=4, bad_starts=0.1, snap=2, stop_agent=1, kill_agent=1),
         Mix(
+            "stores", kill_scheduler=1, kill_agent=0.6, kill_worker=3, wild=0.4, large=0.6, full=0.1, local_agent=False
+        ),
+        Mix("disks", kill_worker=2, kill_client=1, wild=0.1, large=0.8, full=0.5),
+        Mix("swarm", is_swarm=True),
+        Mix(
             "everything",
             kill_worker=3,
             bad_starts=0.1,
@@ -95,7 +146,7 @@ class Faults:
         self._duration = duration
         for name, expected in vars(mix).items():
             act = getattr(self, f"_{name}", None)
-            if act is not None:
+            if act is not None and expected:
                 whole, part = divmod(expected, 1)
                 for _ in range(int(whole) + (self._world.random.random() < part)):
                     self._world.after(self._world.random.uniform(0, duration), act)
@@ -114,6 +165,20 @@ class Faults:
         lines = [p.line for p in [*self._cluster.hosts, *self._cluster.clients] if p.alive and p.line is not None]
         if lines:
             self._world.random.choice(lines).snap()
+
+    def _connection(self) -> Any:
+        lines = [p.line for p in [*self._cluster.hosts, *self._cluster.clients] if p.alive and p.line is not None]
+        return self._world.random.choice(lines) if lines else None
+
+    def _drop(self) -> None:
+        line = self._connection()
+        if line is not None:
+            line.disturb("lost")
+
+    def _late(self) -> None:
+        line = self._connection()
+        if line is not None:
+            line.disturb("late")
 
     def _partition(self) -> None:
         network = self._cluster.network

@@ -37,10 +37,13 @@ class Host(Process):
         self.cluster = cluster
         self.capabilities = capabilities
         total = self.world.random.choice((20_000_000, 100_000_000, 1 << 40))
+        if "memory" in cluster.mix.without:
+            total = 1 << 40
         #: bytes of values that a worker may keep
         self.live_limit = self.world.random.choice((0, 1_000_000, 1 << 40))
         self.core = AgentCore(workers, AgentLimits(total), strict=True, may_return=kind is not None)
         self._mirror = AgentMirror(self.core.state)
+        self.core.state.facts.subscribe(self.world.moves.note_agent)
         self.store = SimStore(self)
         self.workers: dict[int, SimWorker] = {}
         #: chance that a worker ends while it starts

@@ -31,11 +31,19 @@ class Connection:
         #: what is under way belongs to a generation; a break starts the next
         self._generation = 0
         self._last = {"up": 0.0, "down": 0.0}
+        #: what happens to the next message: "lost", "late", or nothing
+        self.disturbance = ""
 
     def _deliver(self, way: str, call: Callable[..., None], *args: Any) -> None:
         world = self.network.world
         healed = self.network.partitioned.get(self.host, 0.0)
         at = max(world.now, healed) + world.random.expovariate(1 / self.network.delay) + 20e-6
+        if self.disturbance and args:
+            disturbance, self.disturbance = self.disturbance, ""
+            world.note("network", f"a message of {self.process.name} is {disturbance}")
+            if disturbance == "late":  # others overtake it
+                world.after(at - world.now + world.random.uniform(0, 0.2), self._arrive, self._generation, call, *args)
+            return
         at = max(at, self._last[way] + 1e-9)
         self._last[way] = at
         world.after(at - world.now, self._arrive, self._generation, call, *args)
@@ -190,6 +198,11 @@ class Line:
         """A fault: the connection breaks."""
         if self._connection is not None:
             self._connection.snap()
+
+    def disturb(self, how: str) -> None:
+        """A fault: the next message is lost, or comes late."""
+        if self._connection is not None:
+            self._connection.disturbance = how
 
     def send(self, message: Message) -> None:
         """Send, or keep until the session goes on."""

@@ -6,7 +6,7 @@ from typing import Any
 from simulator.checks import Wrong, check_empty, check_stores, require
 from simulator.clients import NestedClient, SimClient
 from simulator.durable import Disk, DurableUser, SimKeeper
-from simulator.faults import MIXES, Faults, Mix
+from simulator.faults import MIXES, Faults, Mix, drawn
 from simulator.hosts import Host
 from simulator.jobs import Job
 from simulator.limits import default_limits
@@ -166,7 +166,7 @@ def run(seed: int, mix: str) -> Cluster:
     """One run. Raises Failure."""
     cluster = None
     try:
-        cluster = Cluster(seed, MIXES[mix])
+        cluster = Cluster(seed, drawn(seed) if MIXES[mix].is_swarm else MIXES[mix])
         cluster.run()
         return cluster
     except Exception as error:

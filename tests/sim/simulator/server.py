@@ -31,6 +31,7 @@ class CheckedCore(SchedulerCore):
         self._world = world
         self._mirror = Mirror(self.state)
         self.state.facts.subscribe(self._observe)
+        self.state.facts.subscribe(world.moves.note_scheduler)
 
     def _observe(self, now: float, facts: Sequence[Fact]) -> None:
         self._world.losses += sum(isinstance(fact, PeerLeft) and fact.role != "client" for fact in facts)

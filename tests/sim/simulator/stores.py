@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
 Key = tuple[int, int]
 
-#: chance that the disk fails
-BAD_DISK = 0.02
 #: seconds after which a store that does not answer counts as gone
 PATIENCE = 5.0
 #: seconds after which a file that nobody knows is removed
@@ -79,7 +77,7 @@ class SimStore:
         if not self._ends(key, number):
             return
         source, target = (self.files, self.disk) if is_spill else (self.disk, self.files)
-        error = "the disk is broken" if self.world.random.random() < BAD_DISK else None
+        error = "the disk is broken" if self.world.random.random() < self.host.cluster.mix.full else None
         if key not in source:
             error = "it is not there"
         if error is None:

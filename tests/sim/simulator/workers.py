@@ -34,6 +34,8 @@ FLUSH_SECONDS = FLUSH_NS * 1e-9
 DEAF = 0.1
 #: chance that a row is told of before the worker knows whether it was the last one of its dispatch
 EARLY_FLUSH = 0.05
+#: up to this chance of a bad disk there is always room in memory
+USUAL = 0.02
 
 
 class Assigned:
@@ -123,10 +125,16 @@ class SimWorker:
     def _publish(self, key: Any) -> None:
         if not self.alive:
             return
-        if key in self._live:
+        error = None
+        full = self.host.cluster.mix.full
+        if key in self._live and full > USUAL and self.world.random.random() < full:
+            error = "there is no room"
+        elif key in self._live:
             self.host.store.files[key] = self._live[key]
         found = self.host.store.files.get(key)
-        told = wm.PublishedValue(key, 0 if found is None else found[1], None if found else "it is not here")
+        if error is None and found is None:
+            error = "it is not here"
+        told = wm.PublishedValue(key, 0 if found is None else found[1], error)
         self._say(wm.Published([told]))
 
     def _keep(self, key: Any, value: int, size: int) -> bool:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from scaler.protocol.messages import FRESH
 from simulator.clients import SimClient
 from simulator.faults import Mix
 from simulator.jobs import Block, Job
@@ -11,6 +12,16 @@ BEHAVIOURS = (
     "value", "value", "value", "value", "value", "value", "value", "value", "value", "value", "value", "value",
     "fail", "flaky", "deadly", "poison", "block", "print", "nest", "slow",
 )  # fmt: skip
+
+#: which feature a behaviour is, and which an action
+FEATURE_OF = {
+    "fail": "failures", "flaky": "failures", "deadly": "poison", "poison": "poison", "block": "blocking",
+    "print": "printing", "nest": "nested", "slow": "slow",
+}  # fmt: skip
+ACTIONS = {
+    "_map": "maps", "_together": "maps", "_graph": "graphs", "_dependent": "needs", "_cancel": "cancels",
+    "_claim": "claims", "_object": "objects", "_burst": "bursts",
+}  # fmt: skip
 
 
 class User:
@@ -25,6 +36,10 @@ class User:
         self._us = world.random.choice((20, 200, 2_000, 20_000))
         #: chance that a value is stored
         self._large = world.random.choice((0.0, 0.1, 0.6))
+        if mix.large is not None:
+            self._large = mix.large
+        self._without = mix.without
+        self._fresh = mix.fresh
         #: tokens that can be cancelled, claimed, used
         self._tokens: list[Any] = []
         self._end = world.now + duration
@@ -39,6 +54,8 @@ class User:
             job.stored = random.choice((150_000, 1_000_000, 8_000_000))
         if random.random() < self._wild:
             job.behaviour = random.choice(BEHAVIOURS)
+            if FEATURE_OF.get(job.behaviour) in self._without:
+                job.behaviour = "value"
             if job.behaviour in ("flaky", "deadly"):
                 job.parameter = random.randint(1, 3)
             elif job.behaviour == "nest":
@@ -56,12 +73,18 @@ class User:
             options["capabilities"] = ("gpu",)
         if random.random() < 0.1:
             options["flags"] = 2
+        if self._fresh and random.random() < self._fresh:
+            options["flags"] = options.get("flags", 0) | FRESH
         self._add_threads(options)
         retries = random.choice((0, 0, 0, 1, 3))
         timeout = random.choice((0.0,) * 9 + (0.05, 1.0))
         for job in jobs:
-            job.retries = retries
-            job.timeout = timeout
+            job.retries = 0 if "retries" in self._without else retries
+            job.timeout = 0.0 if "timeouts" in self._without else timeout
+        if "priorities" in self._without:
+            options.pop("priority", None)
+        if "capabilities" in self._without:
+            options.pop("capabilities", None)
         return options
 
     def _add_threads(self, options: dict[str, Any]) -> None:
@@ -87,6 +110,7 @@ class User:
             ),
             (6, 3, 3, 3, 6, 3, 3, 2, 2),
         )[0]
+        action = self._submit if ACTIONS.get(action.__name__) in self._without else action
         action()
 
     def _submit(self) -> None:

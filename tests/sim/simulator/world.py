@@ -7,6 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from simulator.moves import Moves
+
 TICK = ("tick",)
 
 
@@ -29,6 +31,8 @@ class World:
         self.losses = 0
         #: workers that were ended, and hosts that were while rows ran there
         self.kills = 0
+        #: of the tables
+        self.moves = Moves()
 
     def next_id(self) -> int:
         """Numbers for sessions, processes, rows."""

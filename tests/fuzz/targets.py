@@ -1,0 +1,271 @@
+"""What is fuzzed: each target takes any bytes, and raises if something is wrong with how the product takes them.
+
+From without (`codec`, `framing`, `acceptor`, `initiator`) bytes may bring about one ProtocolError and nothing else. Into
+the cores (`scheduler`, `agent`, `client`) go messages that the schema allows, whose ids are of what is there or at the
+edges of what can be: the core ends the session that said so or ignores it, its state stays as `validate` says, and
+no move that isn't in its table is made.
+"""
+
+from array import array
+from collections.abc import Callable
+
+from simulator.checks import check_scheduler
+from simulator.hostile_messages import Hostile
+from simulator.scripted import FakeAgent, FakeScheduler, graph, task
+from simulator.world import World
+
+from fuzz.chance import Chosen, Over
+from scaler.agent.state.validate import validate
+from scaler.client.core import events as ce
+from scaler.client.core.session import SessionCore
+from scaler.errors import ProtocolError
+from scaler.protocol import messages as m
+from scaler.protocol.acceptor import Acceptor, Terms
+from scaler.protocol.channel import Envelope
+from scaler.protocol.codec import decode, encode
+from scaler.protocol.hello import hello_of
+from scaler.protocol.initiator import Initiator, State
+from scaler.protocol.messages import PROTOCOL_VERSION
+from scaler.transport.framing import Decoder
+from scaler.worker_protocol import messages as wm
+from scaler.worker_protocol.encoding import MalformedMessage, from_worker, read_by_agent
+
+#: bytes of a message in these targets
+LIMIT = 1 << 20
+#: messages of one run
+MOST = 24
+
+
+# ---- from without ----------------------------------------------------------------------------------------------------
+def codec(data: bytes) -> None:
+    """Any frames are a message that can be encoded again, or one ProtocolError."""
+    cut = data[0] if data else 0
+    frames = [data[1 : 1 + 8 * cut], data[1 + 8 * cut :]] if cut < 128 else [data[1:]]
+    try:
+        envelope = decode(list(frames))
+    except ProtocolError:
+        return
+    decode([bytes(frame) for frame in encode(envelope.message, envelope.seq, envelope.ack)])
+
+
+def framing(data: bytes) -> None:
+    """Any bytes in any pieces are messages, or one ProtocolError; memory is for what is within the limit."""
+    decoder = Decoder(LIMIT, is_welcome=bool(data) and data[0] < 200)
+    step, at = (data[1] if len(data) > 1 else 0) + 1, 2
+    try:
+        while at < len(data):
+            wanted = decoder.wanted
+            if wanted is None:
+                piece = data[at : at + step]
+                decoder.feed(piece)
+            else:
+                piece = data[at : at + min(step, len(wanted))]
+                wanted[: len(piece)] = piece
+                decoder.filled(len(piece))
+            at += len(piece)
+    except ProtocolError:
+        pass
+
+
+def _hello(chosen: Chosen) -> m.Hello:
+    made = hello_of(
+        chosen.choice(list(m.Role)), "h", chosen.choice([0, 0, 2, 2**32 - 1]), chosen.choice([0, 1, 2**32 - 1])
+    )
+    made.session = chosen.choice([0, 1, 2, 2**64 - 1])
+    made.epoch = chosen.choice([0, 1, 7])
+    made.number = chosen.choice([0, 1, 2, 3, 1000, 2**32 - 1])
+    made.received = chosen.choice([0, 1, 5, 2**64 - 1])
+    if chosen.random() < 0.2:
+        made.agents = m.u32([chosen.choice([0, 1, 2**32 - 1])])
+    return made
+
+
+def acceptor(data: bytes) -> None:
+    """Connections that say hello, go on, say anything and close, in any order, as often as they like."""
+    chosen = Chosen(data)
+    terms = Terms(7, PROTOCOL_VERSION, True, 1.0, 30.0, 30.0, LIMIT)
+    made = Acceptor(terms, 1, 2)
+    drawn = Hostile(chosen, (0, 1, 2, 3), (0, 1, 10, 11))
+    try:
+        for _ in range(4 * MOST):
+            connection = chosen.choice([1, 2, 3])
+            action = chosen.randrange(8)
+            if action < 3:
+                hello = Envelope(0, 0, _hello(chosen))
+                made.receive(connection, decode([bytes(f) for f in encode(hello.message, 0, 0)]), 4)
+            elif action < 6:
+                seq, ack = (chosen.choice([0, 1, 2, 3, 2**64 - 1]) for _ in range(2))
+                made.receive(connection, Envelope(seq, ack, drawn.message()), 4)
+            elif action == 6:
+                made.disconnect(connection)
+            else:
+                made.send(chosen.choice([1, 2, 3, 4]), m.HeartbeatEcho(0, 1))
+            made.outgoing.clear()
+            made.unread.clear()
+    except (Over, ProtocolError):
+        pass
+
+
+def initiator(data: bytes) -> None:
+    """A scheduler that welcomes, refuses, says anything and closes, in any order."""
+    chosen = Chosen(data)
+    made, now = Initiator(hello_of("client", "c", 0)), 0.0
+    drawn = Hostile(chosen, (0, 1, 2, 3), (0, 1, 10, 11))
+    try:
+        for _ in range(4 * MOST):
+            action = chosen.randrange(8)
+            now += chosen.choice([0.0, 0.1, 100.0])
+            if made.state is State.AWAY and action < 6:
+                made.greet(now)
+            elif action < 3:
+                made.receive(Envelope(0, 0, drawn.message(chosen.choice([m.Welcome, m.Refused]))), now)
+            elif action < 5:
+                seq, ack = (chosen.choice([0, 1, 2, 3, 2**64 - 1]) for _ in range(2))
+                made.receive(Envelope(seq, ack, drawn.message()), now)
+            elif action == 5:
+                made.disconnect("closed")
+            elif action == 6:
+                made.check_silence(now)
+                made.take_ack()
+            else:
+                made.send(m.HeartbeatEcho(0, 1))
+    except (Over, ProtocolError):
+        pass
+
+
+# ---- into the cores --------------------------------------------------------------------------------------------------
+def scheduler(data: bytes) -> None:
+    """A client and an agent say anything; another client's rows end nevertheless."""
+    chosen = Chosen(data)
+    fake = FakeScheduler(1, 2)
+    hostile, decent = fake.agents
+    client, other = fake.client(), fake.client()
+    for number in (client, other):
+        fake.say(number, graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER))
+    drawn = Hostile(chosen, (client, other, hostile, decent), (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010))
+    world = World(0)
+    try:
+        for _ in range(MOST):
+            action = chosen.randrange(8)
+            if action < 6:
+                fake.say(client if action < 3 else hostile, drawn.message())
+            elif action == 6:
+                fake.end_all(chosen.choice([hostile, decent]), other, chosen.choice([m.STORED, m.VALUES_EACH]))
+            else:
+                fake.wait(chosen.choice([0.01, 1.0]))
+            check_scheduler(world, fake.core)
+    except Over:
+        pass
+    fake.lose(hostile)
+    agents = [decent, fake.agent(8)]
+    batches = fake.core.state.clients[other].batches
+    for _ in range(12):
+        for agent in agents:
+            fake.end_all(agent, other, m.VALUES_EACH)
+    left = [batch.id for batch in batches.values() if batch.id in (10, 14, 18)]
+    assert not left, f"batches {left} have not ended"
+
+
+#: what a scheduler says to an agent, which believes it what is still needed, and to a client
+TO_AGENT = (
+    m.TaskCancel, m.TaskClaim, m.BalanceRequest, m.ObjectFetch, m.HeartbeatEcho, m.Settled, m.Neighbours,
+)  # fmt: skip
+TO_CLIENT = (
+    m.TaskResult, m.TaskClaimResponse, m.TaskRunning, m.TaskOutput, m.ObjectRequest, m.ObjectResponse, m.StoreOffers,
+    m.TaskBegun, m.HeartbeatEcho, m.DisconnectResponse, m.ShutdownResponse,
+)  # fmt: skip
+
+
+def _worker_says(chosen: Chosen) -> wm.FromWorker:
+    client, batch, number = chosen.choice([7, 8]), chosen.choice([0, 10, 20, 30]), chosen.choice([0, 1, 2, 3, 2**31])
+    lo = chosen.choice([0, 1, 2, 5])
+    rows = chosen.choice([1, 1, 2, 4])
+    action = chosen.randrange(7)
+    if action < 3:
+        outcome = chosen.choice([m.VALUES_LIST, m.VALUES_EACH, m.ERROR, m.STORED, m.LIVE])
+        rows = 1 if outcome == m.ERROR else rows
+        sizes, body = [4], b"data"
+        if outcome in (m.STORED, m.LIVE):
+            sizes, body = [m.SIZE.size] * rows, m.SIZE.pack(chosen.choice([0, 1 << 20, 2**63])) * rows
+        elif outcome == m.VALUES_EACH:
+            sizes, body = [1] * rows, b"v" * rows
+        span = wm.EndedSpan(number, client, batch, lo, lo + rows, outcome, 100, 0, array("I", sizes), body)
+        return wm.Results([span], [number] if chosen.random() < 0.5 else [])
+    if action == 3:
+        return wm.Returned(chosen.randrange(3), [wm.ReturnedSpan(number, client, batch, lo, lo + rows)], None)
+    if action == 4:
+        value = wm.PublishedValue((client, batch + lo), chosen.choice([0, 1 << 20]), chosen.choice([None, "no room"]))
+        return wm.Published([value])
+    return chosen.choice([wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1)])
+
+
+def agent(data: bytes) -> None:
+    """A worker says anything, the scheduler of what is here and of what is not, and workers die."""
+    chosen = Chosen(data)
+    fake = FakeAgent(2)
+    client = FakeAgent.CLIENT
+    fake.give(5, 0, 1)
+    fake.makes(0, live=True)
+    fake.give(10, 0, 6)
+    fake.give(20, 0, 2, timeout=3.0)
+    fake.give_dependents(30, [[5], []])
+    drawn = Hostile(chosen, (client, 8, 3), (1, 5, 10, 11, 20, 21, 30, 31))
+    try:
+        for _ in range(2 * MOST):
+            action = chosen.randrange(10)
+            slot = chosen.choice([0, 1, 2])
+            if action < 5:
+                try:
+                    said = read_by_agent(memoryview(from_worker(_worker_says(chosen))))
+                except MalformedMessage:
+                    continue
+                fake.worker(slot, said)
+            elif action < 8:
+                fake.tell(drawn.message(chosen.choice(TO_AGENT)))
+            elif action == 8 and slot in fake.core.state.workers.records:
+                fake.dies(slot)
+            else:
+                fake.now += chosen.choice([0.1, 2.0])
+                fake.handle()
+            for ending in fake.killed:
+                fake.dies(ending)
+            fake.killed.clear()
+            assert validate(fake.core.state) == []
+    except Over:
+        pass
+
+
+class _Token:
+    """Stands for a row."""
+
+    id = 0
+
+
+def client(data: bytes) -> None:
+    """The scheduler says anything; no row ends twice for its user."""
+    chosen = Chosen(data)
+    session = SessionCore()
+    session.handle([ce.Welcomed(False, 1.0, 2)], 0.0)
+    ended: dict[_Token, int] = {}
+    for made in (graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER)):
+        tokens = [_Token() for _ in range(made.rows)]
+        session.handle([ce.Submit(made, tokens)], 0.1)
+    drawn = Hostile(chosen, (0, 1, 2), (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010))
+    try:
+        for _ in range(2 * MOST):
+            if chosen.random() < 0.1:
+                event: ce.Event = ce.Welcomed(False, 1.0, 2)
+            else:
+                event = ce.Arrived(drawn.message(chosen.choice(TO_CLIENT)))
+            for effect in session.handle([event], 0.5):
+                if isinstance(effect, ce.Resolve):
+                    for token in effect.tokens:
+                        ended[token] = ended.get(token, 0) + 1
+                        assert ended[token] == 1, "a row ended twice"
+    except (Over, ProtocolError):
+        pass
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    made.__name__: made for made in (codec, framing, acceptor, initiator, scheduler, agent, client)
+}

@@ -1,0 +1,63 @@
+"""Which moves of the tables a run has met: of rows at schedulers, of workers and objects at agents."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from scaler.agent.state.agent_facts import ObjectMoved, WorkerMoved
+from scaler.agent.state.object_moves import OBJECT_TRANSITIONS
+from scaler.agent.state.worker_moves import WORKER_TRANSITIONS
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING
+from scaler.scheduler.state.cluster_facts import RowsMoved, named
+from scaler.scheduler.state.transitions import TRANSITIONS, Cause
+
+#: a move in words: "row agent -> queued: its worker died", "worker idle -> busy", "object live -> stored"
+Move = str
+
+_PLACES = {WAITING: "waiting", QUEUED: "queued", DONE: "done"}
+
+#: every move of the tables
+ALL: frozenset[Move] = frozenset(
+    [f"row {before} -> {after}: {cause.words}" for (before, after), causes in TRANSITIONS.items() for cause in causes]
+    + [f"worker {before} -> {after}" for before, after in WORKER_TRANSITIONS]
+    + [f"object {before} -> {after}" for before, after in OBJECT_TRANSITIONS]
+)
+
+
+class Moves:
+    """How often each move was made, by everybody in a run."""
+
+    def __init__(self) -> None:
+        self._rows: Counter[tuple[int, int, int]] = Counter()
+        self._others: Counter[Move] = Counter()
+
+    def note_scheduler(self, now: float, facts: Sequence[Any]) -> None:
+        """A scheduler has told facts."""
+        for fact in named(facts):
+            if isinstance(fact, RowsMoved):
+                self._rows[min(fact.before, AGENT), min(fact.after, AGENT), fact.cause] += 1
+
+    def note_agent(self, now: float, facts: Sequence[Any]) -> None:
+        """An agent has told facts."""
+        for fact in facts:
+            if isinstance(fact, WorkerMoved):
+                self._others[f"worker {fact.before} -> {fact.after}"] += 1
+            elif isinstance(fact, ObjectMoved) and fact.before != fact.after:
+                self._others[f"object {fact.before} -> {fact.after}"] += 1
+
+    def met(self) -> Counter[Move]:
+        """How often each move was made."""
+        rows = {
+            f"row {_PLACES.get(before, 'agent')} -> {_PLACES.get(after, 'agent')}: {Cause(cause).words}": times
+            for (before, after, cause), times in self._rows.items()
+        }
+        return self._others + Counter(rows)
+
+
+def never_met(met: Iterable[Move]) -> list[Move]:
+    """The moves of the tables that are not among these."""
+    return sorted(ALL - set(met))
+
+
+#: moves that the few seeds of the fast suite need not meet; `make sim-long` does
+RARE: frozenset[Move] = frozenset()

@@ -1,0 +1,101 @@
+"""What a client of the soak does until it is told to end: mixed work whose every result is known. A line of JSON a round.
+
+python load.py ADDRESS OUTPUT STOP_FILE SEED
+"""
+
+import json
+import os
+import random
+import sys
+import time
+
+from scaler import Client
+from scaler.errors import ScalerError
+
+#: seconds in which a call has to end, whatever is killed meanwhile
+PATIENCE = 180.0
+
+
+def double(x):
+    return 2 * x
+
+
+def slow(x, seconds):
+    time.sleep(seconds)
+    return x + 1
+
+
+def large(n, value):
+    return bytes([value]) * n
+
+
+def size_and_sum(data, value):
+    return len(data), data.count(value)
+
+
+def nested(client, n):
+    return sum(client.map(double, [(i,) for i in range(n)]))
+
+
+def one_round(client, lot):
+    """What is asked for, and what has to come: (kind, future, value)."""
+    asked = []
+    for _ in range(lot.randint(20, 200)):
+        x = lot.randint(0, 1 << 40)
+        asked.append(("small", client.submit(double, x), 2 * x))
+    for _ in range(lot.randint(2, 8)):
+        x = lot.randint(0, 1000)
+        asked.append(("slow", client.submit(slow, x, lot.choice((0.05, 0.3, 1.0))), x + 1))
+    for _ in range(lot.randint(1, 4)):
+        n, value = lot.choice((300_000, 4_000_000, 12_000_000)), lot.randint(1, 255)
+        made = client.submit(large, n, value)
+        asked.append(("stored", client.submit(size_and_sum, made, value), (n, n)))
+        if lot.random() < 0.3:
+            asked.append(("read", made, bytes([value]) * n))
+    n = lot.randint(1, 5)
+    asked.append(("nested", client.submit(nested, client, n), n * (n - 1)))
+    graph = {"a": 1}
+    for i in range(lot.randint(3, 30)):
+        graph[f"n{i}"] = (slow, "a" if not i else f"n{i - 1}", 0.001)
+    last = f"n{len(graph) - 2}"
+    asked.append(("graph", client.submit_graph(graph, [last])[0], len(graph)))
+    return asked
+
+
+def connected(address):
+    """A client, as soon as there is a scheduler."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return Client(address)
+        except ScalerError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def main():
+    """Rounds until the file to stop by is there."""
+    address, output, stop, seed = sys.argv[1:]
+    lot = random.Random(int(seed))
+    with connected(address) as client, open(output, "a") as file:
+        while not os.path.exists(stop):
+            told = {"ok": 0, "wrong": 0, "hung": 0, "errors": {}, "seconds": 0.0}
+            begun = time.monotonic()
+            for kind, future, value in one_round(client, lot):
+                try:
+                    got = future.result(timeout=PATIENCE)
+                except TimeoutError:
+                    told["hung"] += 1
+                except Exception as error:
+                    name = f"{kind}: {type(error).__name__}: {str(error)[:150]}"
+                    told["errors"][name] = told["errors"].get(name, 0) + 1
+                else:
+                    told["ok" if got == value else "wrong"] += 1
+            told["seconds"] = time.monotonic() - begun
+            print(json.dumps(told), file=file, flush=True)
+    print("ended well", flush=True)
+
+
+if __name__ == "__main__":
+    main()

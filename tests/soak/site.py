@@ -1,0 +1,120 @@
+"""The hosts of a soak and the programs on them, each of which can be killed and started again."""
+
+import random
+import sys
+from pathlib import Path
+
+import psutil
+from support.namespaces import Host, Network
+from support.programs import Program, program
+
+PORT = 7411
+DELAYED = 7412
+HERE = Path(__file__).parent
+#: bytes of /dev/shm of a host, and of the file system that takes what memory has no room for
+SHM, DISK = 192 << 20, 64 << 20
+
+
+class Site:
+    """One scheduler, two hosts with agents, two clients, one of them behind a proxy that delays."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        """Raises OSError where namespaces are not permitted."""
+        self.directory = directory
+        self.stop_file = directory / "stop"
+        self.network = Network(directory)
+        self.centre = self.network.host("centre")
+        self.hosts = [self.network.host(f"host{n}", shm=SHM) for n in range(2)]
+        self.desk = self.network.host("desk")
+        self.lot = random.Random(seed)
+        self.scheduler = self._scheduler()
+        self.scheduler.says("listens at")
+        for number, host in enumerate(self.hosts):
+            (directory / f"disk{number}").mkdir()
+            self._run(host, "mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(directory / f"disk{number}"))
+        self.agents = [self._agent(number) for number in range(2)]
+        target = (self.centre.address, str(PORT), "20")
+        self.proxy = self.centre.start("delay", sys.executable, str(HERE / "delay.py"), str(DELAYED), *target)
+        self.clients = [self._client(number) for number in range(2)]
+
+    def _run(self, host: Host, *command: str) -> None:
+        done = host.start("command", *command)
+        assert done.ends(10) == 0, done.text
+
+    def _scheduler(self) -> Program:
+        command = program("scaler_scheduler", "scheduler")
+        return self.centre.start("scheduler", *command, f"tcp://{self.centre.address}:{PORT}")
+
+    def _agent(self, number: int) -> Program:
+        command = [
+            *program("scaler_cluster", "cluster"),
+            "-n",
+            "2",
+            "--spill-directory",
+            f"{self.directory}/disk{number}",
+        ]
+        return self.hosts[number].start("agent", *command, f"tcp://{self.centre.address}:{PORT}")
+
+    def _client(self, number: int) -> Program:
+        address = f"tcp://{self.centre.address}:{DELAYED if number else PORT}"
+        arguments = (
+            address,
+            str(self.directory / f"told{number}"),
+            str(self.stop_file),
+            str(self.lot.randrange(1 << 30)),
+        )
+        return self.desk.start("client", sys.executable, str(HERE / "load.py"), *arguments)
+
+    # ---- ends and beginnings ---------------------------------------------------------------------------------------
+    def kill_scheduler(self) -> None:
+        """Kill -9, and another at the same address."""
+        self.scheduler.process.kill()
+        self.scheduler.process.wait()
+        self.scheduler = self._scheduler()
+
+    def kill_agent(self) -> None:
+        """The same of an agent; its workers have to end by themselves."""
+        number = self.lot.randrange(2)
+        self.agents[number].process.kill()
+        self.agents[number].process.wait()
+        self.agents[number] = self._agent(number)
+
+    def kill_client(self) -> None:
+        """The same of a client; what it waited for is of no use to anybody."""
+        number = self.lot.randrange(2)
+        self.clients[number].process.kill()
+        self.clients[number].process.wait()
+        self.clients[number] = self._client(number)
+
+    def kill_worker(self) -> None:
+        """A process below an agent."""
+        below = self.workers()
+        if below:
+            self.lot.choice(below).kill()
+
+    def workers(self) -> list[psutil.Process]:
+        """All processes below the agents that have no further ones below them."""
+        found = []
+        for agent in self.agents:
+            try:
+                found += psutil.Process(agent.pid).children(recursive=True)
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def processes(self) -> list[psutil.Process]:
+        """Scheduler, agents and what is below them."""
+        return [psutil.Process(made.pid) for made in (self.scheduler, *self.agents)] + self.workers()
+
+    def files(self) -> int:
+        """Files in /dev/shm and on the disks of the hosts."""
+        count = 0
+        for number, host in enumerate(self.hosts):
+            root = Path(f"/proc/{host.pid}/root")
+            for place in (root / "dev/shm", Path(f"{root}{self.directory}/disk{number}")):
+                count += sum(path.is_file() for path in place.rglob("*"))
+        return count
+
+    def close(self) -> None:
+        """End everything."""
+        self.network.close()
