@@ -112,7 +112,7 @@ def main() -> None:
         path = str(Path(directory) / "journal")
         address = f"tcp://127.0.0.1:{_free_port()}"
         scheduler = _start("scaler_scheduler", address, "--journal", path)
-        agent = _start("scaler_cluster", "-n", "2", address)
+        agent = _start("scaler_cluster", "-n", "2", "--drain-grace", "0", address)
 
         def stop() -> None:
             for process in (agent, scheduler):

@@ -97,7 +97,7 @@ def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[floa
     """Seconds until work goes on after each kill; rows that ran, and rows that ran more than once."""
     address = f"tcp://127.0.0.1:{_free_port()}"
     processes: list[multiprocessing.Process] = []
-    daemons = [_start("scaler_cluster", "-n", "1", address) for _ in range(agents)]
+    daemons = [_start("scaler_cluster", "-n", "1", "--drain-grace", "0", address) for _ in range(agents)]
     scheduler = _start("scaler_scheduler", address)
     pauses: list[float] = []
     with tempfile.TemporaryDirectory() as directory:

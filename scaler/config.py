@@ -251,6 +251,10 @@ class AgentConfig:
         Literal["SIGTERM", "SIGUSR2", "SIGHUP", "SIGXCPU"],
         Option("another signal by which the end of this host is announced; SIGTERM always is one"),
     ] = "SIGTERM"
+    preemption_url: Annotated[
+        str | None,
+        Option("where a cloud announces the end of this host: asked every few seconds, it answers 404 until then"),
+    ] = None
     spill_directory: Annotated[
         str | None,
         Option("where objects go that memory has no room for; the directory for temporary files by default"),
@@ -266,6 +270,8 @@ class AgentConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.preemption_url is not None and not self.preemption_url.startswith(("http://", "https://")):
+            raise OptionError("preemption_url", f"must begin with http:// or https://, not {self.preemption_url!r}")
         if self.job is not None and len(self.job) > MAX_JOB:
             raise OptionError("job", f"must have at most {MAX_JOB} characters, not {len(self.job)}")
         if self.preload is not None:

@@ -19,6 +19,7 @@ from scaler.agent.core.events import Event, FromScheduler, Welcomed
 from scaler.agent.host_store import HostStore, store_context
 from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
+from scaler.agent.preemption import watch_for_notice
 from scaler.agent.shell import AgentShell, core_of, log_output
 from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
 from scaler.common.attempts import Attempts
@@ -82,6 +83,8 @@ class Daemon:
             self.loop.on_signal(signal.SIGTERM, self._take_notice)
             if config.preemption_signal != "SIGTERM":
                 self.loop.on_signal(getattr(signal, config.preemption_signal), self._take_notice)
+        if zygote is not None and config.preemption_url is not None:
+            watch_for_notice(config.preemption_url, self.loop, self._take_first_notice)
         self._connection: Connection | None = None
         #: a connection that was made and waits for the loop's attention
         self._made: Connection | None = None
@@ -203,6 +206,11 @@ class Daemon:
             return
         self._is_announced = True
         self._shell.announce_end(self._grace)
+
+    def _take_first_notice(self) -> None:
+        """The end of this host was announced, perhaps by others as well."""
+        if not self._is_announced:
+            self._take_notice()
 
     # ---- the loop --------------------------------------------------------------------------------------------------
     def _step(self) -> None:

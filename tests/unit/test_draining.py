@@ -1,9 +1,11 @@
 """An agent that is about to go, at the scheduler: nothing new, what only it has is copied, then it is told to end."""
 
-from simulator.scripted import FakeScheduler, hello, result, task
+from simulator.scripted import FakeScheduler, hello, result, spans, task
 
 from scaler.protocol.codes import Leaving, Wish
 from scaler.protocol.messages import (
+    ERROR,
+    LOST,
     STORED,
     BalanceResponse,
     Command,
@@ -13,6 +15,7 @@ from scaler.protocol.messages import (
     ObjectRelease,
     ObjectResponse,
     Task,
+    TaskBegun,
     u8,
     u32,
     u64,
@@ -218,18 +221,32 @@ def test_losses_that_were_announced_are_no_strikes() -> None:
     agents = [fake.agent() for _ in range(9)]
     client = fake.client()
     fake.say(client, task(10, 1))
-    for _ in range(8):  # more than `retries_on_loss`
-        (at,) = [agent for agent in agents if agent in fake.core.state.agents and fake.holds(agent)]
-        fake.core.state.clients[client].batches[10].attempts = None
-        fake.beat(at, Leaving.WALLTIME)
-        fake.lose(at)
-    assert not fake.ends(client)
-    assert fake.core.state.clients[client].batches[10].attempts is None
-    (at,) = [agent for agent in agents if agent in fake.core.state.agents and fake.holds(agent)]
-    fake.beat(at, Leaving.ANNOUNCED)
-    fake.report(at, client, result(10, 0, 1, 4))  # its worker was ended with it
+
+    def at() -> int:
+        (found,) = [agent for agent in agents if agent in fake.core.state.agents and fake.holds(agent)]
+        fake.say(found, spans(TaskBegun, client, (10, 0, 1)))
+        return found
+
+    for turn in range(8):  # more than `retries_on_loss`
+        agent = at()
+        fake.beat(agent, Leaving.WALLTIME)
+        if turn % 2:
+            fake.lose(agent)
+        else:
+            fake.report(agent, client, result(10, 0, 1, LOST))  # its worker was ended with it
     assert fake.core.state.clients[client].batches[10].attempts.losses == {}  # type: ignore[union-attr]
-    assert fake.core.state.clients[client].outstanding == 1
+    assert not fake.ends(client)
+    fake.lose(at())
+    assert fake.core.state.clients[client].batches[10].attempts.losses == {0: 1}  # type: ignore[union-attr]
+
+
+def test_a_row_that_may_run_only_once_is_given_up_though_its_loss_was_announced() -> None:
+    fake = FakeScheduler(0, retries_on_loss=0)
+    one, client = fake.agent(), fake.client()
+    fake.say(client, task(10, 1))
+    fake.say(one, Heartbeat(0.0, 1, leaving=Leaving.ANNOUNCED))
+    fake.lose(one)
+    assert [outcome for *_, outcome in fake.ends(client)] == [ERROR]
 
 
 def test_a_draining_agent_whose_task_waits_is_given_what_nobody_else_can_run() -> None:
