@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         TaskError,
         TaskFailed,
         TaskTimeout,
+        UnknownTask,
         WorkerLost,
         WorkerMemoryExceeded,
     )
@@ -70,6 +71,7 @@ __all__ = [
     "TaskError",
     "TaskFailed",
     "TaskTimeout",
+    "UnknownTask",
     "WorkerLost",
     "WorkerMemoryExceeded",
     "__version__",

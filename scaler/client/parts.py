@@ -61,6 +61,8 @@ class ClientParts:
     """The parts that a `Client` and adapters call; they know the others."""
 
     address: Address
+    #: the keys that the scheduler knows it by
+    security: Security
     #: what no other client has
     identity: bytes
     serializer: AnySerializer | None
@@ -136,6 +138,7 @@ def connect(
     new_job = partial(MapJob, driver=driver, codec=codec, stored_results=stored_results, nested_waits=nested_waits)
     return ClientParts(
         address=address,
+        security=security,
         identity=wire.line.identity,
         serializer=serializer,
         liveness=liveness,

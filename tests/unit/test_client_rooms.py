@@ -26,6 +26,7 @@ PUBLIC = {
     "clear",
     "close",
     "closed",
+    "cluster",
     "dashboard_link",
     "disconnect",
     "get",

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from simulator.scripted import FakeScheduler, graph, hello, result, task
 
-from scaler.monitor.questions import UnknownTask, parse_task
+from scaler.errors import UnknownTask
+from scaler.monitor.questions import parse_task
 from scaler.protocol.messages import STORED, VALUES_EACH, Query, QueryResult, TaskBegun
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.explaining import Reason
