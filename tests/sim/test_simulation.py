@@ -6,10 +6,13 @@ SCALER_SIM_SEED=17 SCALER_SIM_THOROUGH=1 pytest tests/sim -k rows     all invari
 """
 
 import os
+from collections import Counter
 
 import pytest
 from simulator.faults import MIXES
 from simulator.runs import run
+
+from scaler.scheduler.core.explaining import Reason
 
 #: runs of each mix
 FEW = 40
@@ -35,6 +38,12 @@ def test_every_row_ends_once_and_rightly_and_nothing_is_left(mix: str) -> None:
 def test_every_row_ends_once_and_rightly_in_many_runs(mix: str, part: int) -> None:
     for seed in seeds(1000 + part * MANY // 4, MANY // 4):
         run(seed, mix)
+
+
+def test_explanations_of_queued_rows_are_met_by_what_happens_to_them() -> None:
+    """Each is checked where it is made, in `simulator.explained`; here, that there is something to check."""
+    met = sum((run(seed, "everything").world.explained for seed in seeds(0, 3)), Counter())
+    assert {Reason.RUNNABLE, Reason.AGENTS_ARE_BUSY} <= met.keys()
 
 
 def test_a_seed_says_all() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from scaler.scheduler.core import placement
+from scaler.scheduler.core import placement, rehearsal
 from scaler.scheduler.state.batch_records import AGENT, ANYTHING, DONE, QUEUED, WAITING, Batch, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -53,7 +53,7 @@ def explain(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -
         return Explanation(Reason.WAITS_FOR_VALUES, [*lines, *_missing(client, batch, row)])
     if place != QUEUED:
         return Explanation(Reason.AT_AGENT, [*lines, _at_agent(state, batch, row, place - AGENT)])
-    return _queued(state, client, batch, lines)
+    return _queued(state, client, batch, row, lines)
 
 
 def _missing(client: ClientRecord, batch: Batch, row: int) -> list[str]:
@@ -95,7 +95,7 @@ def _at_agent(state: ClusterState, batch: Batch, row: int, number: int) -> str:
     return f"it {how} at agent {number} ({agent.name}), which has {busy}"
 
 
-def _queued(state: ClusterState, client: ClientRecord, batch: Batch, lines: list[str]) -> Explanation:
+def _queued(state: ClusterState, client: ClientRecord, batch: Batch, row: int, lines: list[str]) -> Explanation:
     queue_class = batch.queue_class
     demand = queue_class[1]
     if client.unread is not None:
@@ -106,7 +106,7 @@ def _queued(state: ClusterState, client: ClientRecord, batch: Batch, lines: list
         return Explanation(Reason.NO_SUCH_AGENT, [*lines, who])
     rows = sum(queue.rows for key, queue in state.queues.items() if key == queue_class)
     urgent = sum(queue.rows for key, queue in state.queues.items() if key[0] < queue_class[0])
-    agent = placement.next_agent(state, queue_class)
+    agent = rehearsal.agent_for(state, batch, row)
     if agent is not None:
         return Explanation(Reason.RUNNABLE, [*lines, f"agent {agent.number} ({agent.name}) has room for it"])
     asking = "" if demand == ANYTHING else f" that ask for {demand_words(demand)}"

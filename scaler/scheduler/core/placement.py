@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from scaler.common.spans import SpanQueue
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import Batch, Demand, QueueClass
+from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.flavours import LOOKS, Flavour
@@ -172,21 +172,6 @@ def choose_by_input(state: ClusterState, client: ClientRecord, batch: Batch, row
         return None
     number = max(have, key=have.__getitem__)
     return choose(state, batch, [number], have[number] if len(state.agents) > 1 else 0)
-
-
-def next_agent(state: ClusterState, queue_class: QueueClass) -> AgentRecord | None:
-    """The agent that would be given the next queued row of a class; None if all wait. Nothing is changed.
-
-    Not for rows that are urgent: how many of those an agent takes is found by looking at some agents in turn.
-    """
-    for key, queue in state.queues.in_order():
-        if key == queue_class and queue.rows:
-            for choose_next in _ORDINARY_WAYS:
-                for flavour in _flavours_for(state, key[1]):
-                    agent, rows = choose_next(queue, flavour)
-                    if agent is not None and rows > 0:
-                        return agent
-    return None
 
 
 # ---- queued rows -----------------------------------------------------------------------------------------------------

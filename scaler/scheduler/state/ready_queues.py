@@ -34,6 +34,13 @@ class ReadyQueues:
                 return True
         return False
 
+    def copy(self) -> "ReadyQueues":
+        """The same queues, to be emptied apart from these; without those of clients that are held."""
+        made = ReadyQueues()
+        made._queues = {key: queue.copy() for key, queue in self._queues.items()}
+        made._order = self._order.copy()
+        return made
+
     def items(self) -> list[tuple[QueueClass, SpanQueue[Batch]]]:
         """Each queue with its class, highest priority first, empty ones too; then those of clients that are held."""
         held = [item for queues in self._held.values() for item in queues.items()]

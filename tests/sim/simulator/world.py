@@ -2,7 +2,7 @@
 
 import heapq
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -27,6 +27,8 @@ class World:
         self._ids = 0
         #: agents that the scheduler gave up
         self.losses = 0
+        #: why queued rows were said to wait, as often as that was seen to be so
+        self.explained: Counter[str] = Counter()
 
     def next_id(self) -> int:
         """Numbers for sessions, processes, rows."""
