@@ -96,11 +96,15 @@ def test_a_page_runs_no_scripts_but_the_servers_own(page, view):
                 scripts.append(known.get("src"))
             assert tag not in ("img", "iframe", "object", "style")
 
-    text = html(page, View(page.path, **view), [(f"plot_{name}", "p1") for name in page.plots], "</script>", "1")
+    cells = {"workers": {"function": [HOSTILE]}}
+    plots = [(f"plot_{name}", "p1") for name in page.plots]
+    text = html(page, View(page.path, **view), plots, "</script>", "1", cells)
     Reader().feed(text)
-    assert scripts == ["static/js/bokeh.min.js?v=1", "assets/dashboard.js?v=1"]
-    data = text.partition('id="page">')[2].partition("</script>")[0]
-    assert json.loads(data)["token"] == "</script>"
+    assert scripts == ["assets/tables.js?v=1"]
+    data = json.loads(text.partition('id="page">')[2].partition("</script>")[0])
+    assert data["token"] == "</script>"
+    assert data["cells"] == cells  # seen before the document has come
+    assert data["scripts"] == ["static/js/bokeh.min.js?v=1", "assets/dashboard.js?v=1"]
 
 
 def test_a_wrong_query_is_not_said():

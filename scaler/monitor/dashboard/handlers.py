@@ -110,7 +110,7 @@ class PageHandler(DocHandler):
         live: LivePage = session.document.template_variables["live"]
         roots = [(root.name or "", root.id) for root in session.document.roots]
         self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.write(html(live.page, live.view, roots, session.token, bokeh.__version__))
+        self.write(html(live.page, live.view, roots, session.token, bokeh.__version__, live.cells()))
 
     def _contexts(self) -> list[Any]:
         return list(self.application.applications.values())
