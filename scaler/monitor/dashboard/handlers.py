@@ -133,6 +133,13 @@ class PageSocket(WSHandler):
             return None
         return await super()._handle(message)
 
+    def on_close(self) -> None:
+        """Nobody comes back to the session of a page that was left: it goes at once, with its document."""
+        session = self.connection.session if self.connection is not None else None
+        super().on_close()
+        if session is not None and not session.connection_count:
+            session.request_expiration()
+
     async def send_message(self, message: Message[Any]) -> None:
         if self._behind >= _BEHIND:
             self.close(1013, "too slow")
@@ -177,8 +184,9 @@ class Application(BokehTornado):
                 ("/metrics", MetricsHandler, {"text": metrics}),
                 ("/assets/(.*)", StaticFileHandler, {"path": os.fspath(ASSETS)}),
             ],
-            check_unused_sessions_milliseconds=2_000,
-            unused_session_lifetime_milliseconds=5_000,
+            check_unused_sessions_milliseconds=500,
+            # for a browser that has its page and takes long for the scripts
+            unused_session_lifetime_milliseconds=15_000,
             websocket_max_message_size_bytes=1 << 20,
             websocket_compression_level=6,
             websocket_compression_mem_level=5,
