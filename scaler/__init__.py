@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         TaskError,
         TaskFailed,
         TaskTimeout,
+        UnknownTask,
         WorkerLost,
         WorkerMemoryExceeded,
     )
@@ -72,6 +73,7 @@ __all__ = [
     "TaskError",
     "TaskFailed",
     "TaskTimeout",
+    "UnknownTask",
     "WorkerLost",
     "WorkerMemoryExceeded",
     "__version__",

@@ -19,6 +19,7 @@
     │   ├── FunctionNotFound         its function's module is missing on the worker: install it there
     │   ├── StoreFull                no room for its result or argument: /dev/shm or disk are full
     │   └── ObjectLost               an object it needs is gone with every host that held it: send it again
+    ├── UnknownTask                  a question about a task that the scheduler knows no more, or a name that names none
     ├── CycleError                   a graph that depends on itself; names the cycle (also graphlib.CycleError)
     ├── ObjectTooLarge               a value over max_message_bytes (also ValueError)
     ├── JobError                 a durable job that is not there, or can't be changed; or a scheduler without a journal
@@ -74,6 +75,10 @@ class AddressInUse(ScalerError, OSError):
 
 class KeyFileError(ScalerError):
     """A key that cannot be used: readable by others, damaged, or it cannot be made where it was asked for."""
+
+
+class UnknownTask(ScalerError):
+    """The scheduler knows no task of this name: it has ended, or there never was one."""
 
 
 class TaskFailed(ScalerError):

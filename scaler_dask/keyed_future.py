@@ -17,6 +17,7 @@ from dask import _task_spec as spec
 from dask.utils import parse_timedelta
 
 from scaler.extension import CallbackThread
+from scaler.extension import Future as EngineFuture
 from scaler_dask.end_watching import until_ended
 from scaler_dask.frames import with_frames
 from scaler_dask.future_state import FutureState
@@ -61,6 +62,11 @@ class Future(spec.TaskRef):
     def client(self) -> Any:
         """The client that made it, or None if it came with a pickle."""
         return self._owner
+
+    @property
+    def engine_future(self) -> EngineFuture | None:
+        """The engine's, for what `scaler.Client` can be asked of its task; None if the value is that of no task."""
+        return self.state.task
 
     @property
     def status(self) -> str:

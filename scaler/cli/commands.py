@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from scaler.cli import jobs
-from scaler.cli.questions import SETTINGS
+from scaler.cli.asking import KEYS, SETTINGS
 
 if TYPE_CHECKING:
     from scaler.monitor.commands import Commands
-
-KEYS = (
-    click.Option(["--key-file"], envvar="SCALER_KEY_FILE", help="the cluster's key, if it is not your own"),
-    click.Option(["--insecure"], is_flag=True, help="connect without keys and in the clear"),
-)
 
 
 def _commands(address: str, key_file: str | None, insecure: bool) -> Commands:

@@ -6,13 +6,13 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scaler.cli.questions import ADDRESS, COMMON, SETTINGS, quietly
+from scaler.cli.asking import ADDRESS, asking_command, quietly
 
 if TYPE_CHECKING:
     from scaler.client.jobs.job import Job, JobState
@@ -153,19 +153,12 @@ def cancelled(name: str, address: str, force: bool, key_file: str | None, insecu
     return True
 
 
-def _command(name: str, text: str, run: Callable[..., int], *parameters: click.Parameter) -> click.Command:
-    return click.Command(
-        name, callback=run, params=[*parameters, ADDRESS, *COMMON], help=text, context_settings=SETTINGS,
-        epilog="ADDRESS: the scheduler's, which keeps a journal. [SCALER_ADDRESS]",
-    )  # fmt: skip
-
-
 NAME = click.Argument(["name"])
 
-jobs = _command("jobs", "List the durable jobs of a scheduler.", _list)
-attach = _command("attach", "Show how far a durable job is, until it has ended.", _attach, NAME)
-results = _command(
-    "results", "Print the results of a durable job, in order, as they come.", _results, NAME,
+jobs = asking_command("jobs", "List the durable jobs of a scheduler.", _list, ADDRESS)
+attach = asking_command("attach", "Show how far a durable job is, until it has ended.", _attach, NAME, ADDRESS)
+results = asking_command(
+    "results", "Print the results of a durable job, in order, as they come.", _results, NAME, ADDRESS,
     click.Option(["--start"], type=click.IntRange(0), default=0, help="the first row to print, from 0"),
 )  # fmt: skip
-delete = _command("delete", "Forget a durable job with all its results.", _delete, NAME)
+delete = asking_command("delete", "Forget a durable job with all its results.", _delete, NAME, ADDRESS)

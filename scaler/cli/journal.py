@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from scaler.cli.questions import COMMON, SETTINGS, quietly
+from scaler.cli.asking import JSON, SETTINGS, quietly
 
 
 def _check(directory: str) -> int:
@@ -64,7 +64,7 @@ journal = click.Group(
             help="Say whether all of a journal can be believed, and where it ends to be.",
         ),
         "show": click.Command(
-            "show", callback=_show, params=[DIRECTORY, COMMON[0]], context_settings=SETTINGS,
+            "show", callback=_show, params=[DIRECTORY, JSON], context_settings=SETTINGS,
             help="Print a line for each record of a journal.",
         ),
     },

@@ -7,7 +7,7 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, commands, jobs, journal, metrics, questions, scheduler, top, ui
+from scaler.cli import cluster, commands, jobs, journal, lists, metrics, questions, scheduler, top, ui
 from scaler.cli.command import call
 
 command = click.Group(
@@ -16,6 +16,12 @@ command = click.Group(
         "scheduler": scheduler.command,
         "cluster": cluster.command,
         "worker": cluster.command,
+        "status": lists.status,
+        "agents": lists.agents,
+        "workers": lists.workers,
+        "clients": lists.clients,
+        "functions": lists.functions,
+        "objects": lists.objects,
         "tasks": questions.tasks,
         "explain": questions.explain,
         "story": questions.story,

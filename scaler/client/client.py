@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from scaler.client.cluster import ClusterQuestions
 from scaler.client.core.options import Options
 from scaler.client.future import Future
 from scaler.client.parts import ClientParts, connect
@@ -322,6 +323,12 @@ class Client:
     def identity(self) -> bytes:
         """What no other client of the cluster has, as bytes; views share it."""
         return self._parts.identity
+
+    @property
+    def cluster(self) -> ClusterQuestions:
+        """What the cluster can be asked: `client.cluster.status()`, `.workers()`, `.explain(future)` and others."""
+        parts = self._parts
+        return ClusterQuestions(parts.address, parts.security, parts.liveness)
 
     @property
     def n_workers(self) -> int:

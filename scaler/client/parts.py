@@ -61,6 +61,7 @@ class ClientParts:
     """The parts that a `Client` and adapters call; they know the others."""
 
     address: Address
+    #: the keys that the scheduler knows it by
     security: Security
     #: seconds for which a lost scheduler is looked for
     patience: float

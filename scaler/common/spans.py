@@ -36,6 +36,13 @@ class SpanQueue(Generic[B]):
             self._turns.append(client)
         return queue
 
+    def copy(self) -> "SpanQueue[B]":
+        """Another queue of the same spans."""
+        made: SpanQueue[B] = SpanQueue()
+        made._clients = {client: spans.copy() for client, spans in self._clients.items()}
+        made._turns, made.rows = self._turns.copy(), self.rows
+        return made
+
     @property
     def head(self) -> B:
         """The batch whose rows are taken next. Raises IndexError when empty."""

@@ -1,9 +1,10 @@
-"""Asking a cluster: which tasks there are, why one has not run, what has happened to it.
+"""Asking a cluster: what is there, which tasks there are, why one has not run, what has happened to it.
 
     with Questions("tcp://head:2345") as questions:
         for task in questions.tasks(state="queued", function="work"):
             print(task["task"], task["client"])
         print(questions.explain("412001:290")[0]["lines"])
+        print(questions.status()["tasks"], questions.listed("workers", Filters(host="node-7")).records)
 
 A task is named by its client's number and its own, as in the log and in every answer: `412001:290`; its own alone will
 do while no other client has such. Used by one thread; everything blocks.
@@ -14,16 +15,21 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from scaler.errors import ScalerError
+from scaler.errors import UnknownTask
 from scaler.monitor.link import Link
-from scaler.protocol.messages import MAX_PAGE, Message, Query, QueryResult
+from scaler.monitor.listing import Filters, Listed, listed, status
+from scaler.monitor.reading import decoded
+from scaler.monitor.snapshot import Snapshot
+from scaler.protocol.messages import MAX_PAGE, Message, Query, QueryResult, Watch
+from scaler.protocol.messages import Snapshot as SnapshotMessage
 from scaler.transport import Security
 
+M = TypeVar("M", bound=Message)
 
-class UnknownTask(ScalerError):
-    """The scheduler knows no task of this name: it has ended, or there never was one."""
+#: milliseconds between two snapshots, as far as anybody is told who asks for one alone
+_ONCE = 1000
 
 
 class Questions:
@@ -77,16 +83,35 @@ class Questions:
             raise UnknownTask(answer.error)
         return [json.loads(line) for line in lines]
 
+    def snapshot(self) -> Snapshot:
+        """The cluster at this moment. Agents report for it first, a second at most; then they are let alone again."""
+        message = self._answer(Watch(_ONCE), SnapshotMessage)
+        self._link.say(Watch(0, message.number))
+        return decoded(message)
+
+    def status(self) -> dict[str, Any]:
+        """The cluster in one record, as `scaler.monitor.listing` says."""
+        return status(self.snapshot())
+
+    def listed(self, kind: str, filters: Filters | None = None) -> Listed:
+        """Agents, workers, clients, functions or the largest objects. Raises `ScalerError` for an unknown column."""
+        return listed(kind, self.snapshot(), filters or Filters())
+
     def _ask(self, query: Query) -> tuple[QueryResult, list[str]]:
         """The answer to a question, and its lines."""
-
-        def answers(message: Message) -> bool:
-            return isinstance(message, QueryResult) and message.number == query.number
-
-        answer = self._link.ask(query, answers, self._timeout)
-        assert isinstance(answer, QueryResult)
+        answer = self._answer(query, QueryResult, query.number)
         text = bytes(answer.bodies[0]).decode(errors="replace")
         return answer, text.split("\n") if text else []
+
+    def _answer(self, said: Message, kind: type[M], number: int | None = None) -> M:
+        """The next message of this kind, and with this number, after something was said."""
+
+        def answers(message: Message) -> bool:
+            return isinstance(message, kind) and number in (None, getattr(message, "number", None))
+
+        answer = self._link.ask(said, answers, self._timeout)
+        assert isinstance(answer, kind)
+        return answer
 
     def close(self) -> None:
         """Say goodbye; blocks for a moment."""

@@ -15,7 +15,7 @@ from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.tables import ENDLESS
 from scaler.monitor.watcher import Seen
 from scaler.protocol.codes import AgentFlag
-from scaler.protocol.messages import ObjectColumns, Part
+from scaler.protocol.messages import Part
 
 #: of what is below
 SCHEMA = 1
@@ -35,7 +35,24 @@ def record(seen: Seen) -> dict[str, Any]:
 
 
 def _cluster(snapshot: Snapshot) -> dict[str, Any]:
-    scheduler, objects = snapshot.scheduler, snapshot.objects
+    objects = snapshot.objects
+    return head(snapshot) | {
+        "agents": agents(snapshot),
+        "workers": workers(snapshot),
+        "clients": clients(snapshot),
+        "functions": functions(snapshot),
+        "demand": _rows(snapshot.view.demand),
+        "fleets": fleets(snapshot),
+        "objects": {
+            "count": objects.count, "looked_at": objects.looked_at, "stored_bytes": objects.stored,
+            "spilled_bytes": objects.spilled, "fetched_bytes": objects.fetched, "largest": largest_objects(snapshot),
+        },
+    }  # fmt: skip
+
+
+def head(snapshot: Snapshot) -> dict[str, Any]:
+    """What is said of the cluster as a whole."""
+    scheduler = snapshot.scheduler
     return {
         "number": snapshot.number,
         "time": scheduler.time,
@@ -45,17 +62,17 @@ def _cluster(snapshot: Snapshot) -> dict[str, Any]:
             "monitors": scheduler.monitors, "sent": snapshot.sent, "received": snapshot.received,
         },
         "task_manager": tasks(snapshot),
-        "agents": _agents(snapshot),
-        "workers": _workers(snapshot),
-        "clients": _rows(snapshot.clients, numbers="number", names="name", silent="silent_ms"),
-        "functions": _rows(snapshot.functions, clients="client", names="name"),
-        "demand": _rows(snapshot.view.demand),
-        "fleets": _fleets(snapshot),
-        "objects": {
-            "count": objects.count, "looked_at": objects.looked_at, "stored_bytes": objects.stored,
-            "spilled_bytes": objects.spilled, "fetched_bytes": objects.fetched, "largest": _largest(objects),
-        },
     }  # fmt: skip
+
+
+def clients(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Of each client."""
+    return _rows(snapshot.clients, numbers="number", names="name", silent="silent_ms")
+
+
+def functions(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Of each function that is shown on its own; the last may be "other", of client 0."""
+    return _rows(snapshot.functions, clients="client", names="name")
 
 
 def _rows(part: Part, **names: str) -> list[dict[str, Any]]:
@@ -65,13 +82,16 @@ def _rows(part: Part, **names: str) -> list[dict[str, Any]]:
     return [dict(zip(keys, row, strict=True)) for row in zip(*[getattr(part, name) for name in columns], strict=True)]
 
 
-def _largest(objects: ObjectColumns) -> list[dict[str, Any]]:
+def largest_objects(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Of the largest objects among those that were looked at."""
+    objects = snapshot.objects
     rows = zip(objects.clients, objects.ids, objects.sizes, objects.references, objects.copies, strict=True)
     keys = ("client", "id", "size_bytes", "references", "copies")
     return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
-def _agents(snapshot: Snapshot) -> list[dict[str, Any]]:
+def agents(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Of each agent."""
     a = snapshot.agents
     return [
         {
@@ -88,7 +108,8 @@ def _agents(snapshot: Snapshot) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _fleets(snapshot: Snapshot) -> list[dict[str, Any]]:
+def fleets(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Of each provider of hosts."""
     f, at = snapshot.view.fleets, 0
     found = []
     for i, provider in enumerate(f.providers):
@@ -103,7 +124,8 @@ def _fleets(snapshot: Snapshot) -> list[dict[str, Any]]:
     return found
 
 
-def _workers(snapshot: Snapshot) -> list[dict[str, Any]]:
+def workers(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Of each worker."""
     w = snapshot.workers
     return [
         {

@@ -30,6 +30,8 @@ for (const table of document.querySelectorAll("table[data-source]")) {
 }
 return found;
 """
+#: when the tables were filled, and when everything was there
+MARKS = "return ['scaler-data', 'scaler-ready'].map((name) => performance.getEntriesByName(name)[0].startTime)"
 
 
 def hold(path):
@@ -56,10 +58,12 @@ def test_a_page_shows_the_terminals_cells_and_outlives_the_scheduler(daemons, tm
     seen = {}
     with (
         Watcher(monitor, 0.5, on_change=lambda now: seen.update({now.snapshot and now.snapshot.number: now.snapshot})),
-        browser(tmp_path) as driver,
+        browser() as driver,
     ):
         driver.get(url)
         shows(driver)
+        data, ready = driver.execute_script(MARKS)
+        assert data < ready  # tables have cells before plots are drawn
         assert urlsplit(driver.current_url).query == ""  # the token has left the address
 
         def same():

@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,17 @@ def why_not() -> str | None:
 
 
 @contextlib.contextmanager
-def browser(directory: Path, width: int = 1280, height: int = 800) -> Iterator[Any]:
-    """Give a driver of a browser whose traces are in this directory."""
+def browser(width: int = 1280, height: int = 800) -> Iterator[Any]:
+    """Give a driver of a browser.
+
+    Its profile and its sockets are in a directory of a short name, which is removed: the path of a socket has 107
+    characters at most, and Chromium ends at once if a longer one would be needed, as in a directory of pytest's.
+    """
+    with tempfile.TemporaryDirectory(prefix="scaler-", dir="/tmp", ignore_cleanup_errors=True) as directory:
+        yield from _driven(Path(directory), width, height)
+
+
+def _driven(directory: Path, width: int, height: int) -> Iterator[Any]:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

@@ -27,6 +27,7 @@ PUBLIC = {
     "clear",
     "close",
     "closed",
+    "cluster",
     "dashboard_link",
     "disconnect",
     "get",

@@ -3,14 +3,17 @@
 import json
 from dataclasses import replace
 from html.parser import HTMLParser
+from unittest.mock import Mock
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from bokeh.server.views.ws import WSHandler
 
 from scaler.monitor import tables
 from scaler.monitor.blocks import blocks
 from scaler.monitor.dashboard import content, heat, plots
+from scaler.monitor.dashboard.handlers import PageSocket
 from scaler.monitor.dashboard.layout import PART_ROWS, View
 from scaler.monitor.dashboard.page import html
 from scaler.monitor.dashboard.pages import BY_PATH, PAGES
@@ -96,11 +99,15 @@ def test_a_page_runs_no_scripts_but_the_servers_own(page, view):
                 scripts.append(known.get("src"))
             assert tag not in ("img", "iframe", "object", "style")
 
-    text = html(page, View(page.path, **view), [(f"plot_{name}", "p1") for name in page.plots], "</script>", "1")
+    cells = {"workers": {"function": [HOSTILE]}}
+    plots = [(f"plot_{name}", "p1") for name in page.plots]
+    text = html(page, View(page.path, **view), plots, "</script>", "1", cells)
     Reader().feed(text)
-    assert scripts == ["static/js/bokeh.min.js?v=1", "assets/dashboard.js?v=1"]
-    data = text.partition('id="page">')[2].partition("</script>")[0]
-    assert json.loads(data)["token"] == "</script>"
+    assert scripts == ["assets/tables.js?v=1"]
+    data = json.loads(text.partition('id="page">')[2].partition("</script>")[0])
+    assert data["token"] == "</script>"
+    assert data["cells"] == cells  # seen before the document has come
+    assert data["scripts"] == ["static/js/bokeh.min.js?v=1", "assets/dashboard.js?v=1"]
 
 
 def test_a_wrong_query_is_not_said():
@@ -146,3 +153,14 @@ def test_every_plot_has_a_title_a_unit_and_what_it_needs():
         assert plot.unit, name
         assert {series for series, _ in plot.series} <= set(SERIES)
     assert {name for page in PAGES for name in page.plots} == set(plots.PLOTS)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_the_session_of_a_page_that_was_left_goes_at_once(monkeypatch, others):
+    monkeypatch.setattr(WSHandler, "on_close", lambda self: None)
+    socket = PageSocket.__new__(PageSocket)
+    socket.connection = Mock()
+    session = socket.connection.session
+    session.connection_count = others
+    socket.on_close()
+    assert session.request_expiration.called is (others == 0)

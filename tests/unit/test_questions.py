@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from simulator.scripted import FakeScheduler, graph, hello, result, task
 
-from scaler.monitor.questions import UnknownTask, parse_task
-from scaler.protocol.messages import STORED, VALUES_EACH, Query, QueryResult, TaskBegun
+from scaler.errors import UnknownTask
+from scaler.monitor.questions import parse_task
+from scaler.protocol.messages import STORED, VALUES_EACH, Query, QueryResult, TaskBegun, TaskResult
+from scaler.protocol.results import ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.explaining import Reason
 from scaler.scheduler.views import task_pages
@@ -138,6 +140,60 @@ def test_rows_of_a_client_that_does_not_read(fake: FakeScheduler) -> None:
         Reason.CLIENT_DOES_NOT_READ,
         "its client has not read 70 MB of results: its rows wait until it does",
     )
+
+
+def reasons_within(fake: FakeScheduler, rows: list[int], *before: se.Event) -> list[str]:
+    """Why rows are where they are in a step in which something else has happened, and nothing was shared out yet."""
+    asked = [se.Received(MONITOR, Query(row, "explain", row=row)) for row in rows]
+    fake.handle(*before, *asked)
+    return [json.loads(bytes(each.bodies[0]))["reason"] for each in fake.heard(MONITOR, QueryResult)]
+
+
+def reported(client: int, *ended: SpanResult) -> TaskResult:
+    builder = ResultBuilder(client)
+    for span in ended:
+        builder.add(span)
+    return builder.build()
+
+
+def test_a_row_that_the_next_step_places_and_one_behind_it(fake: FakeScheduler) -> None:
+    agent, client = fake.agent(1), fake.client()
+    fake.say(client, task(10, 6))
+    first = fake.placed(agent)
+    assert first == [(10, 0, 2)]  # while nothing is known of its function it gets two rows
+    ended = se.Received(agent, reported(client, result(10, 0, 1, us=10_000_000)))
+    why = reasons_within(fake, [11, 12, 13, 15], ended)
+    assert why == [Reason.AT_AGENT, Reason.RUNNABLE, Reason.AGENTS_ARE_BUSY, Reason.AGENTS_ARE_BUSY]
+    assert fake.placed(agent) == [(10, 2, 3)]  # as was said
+
+
+def test_a_row_before_which_more_urgent_ones_take_the_room_is_not_runnable(fake: FakeScheduler) -> None:
+    agent, client = fake.agent(1), fake.client()
+    fake.say(client, task(10, 4))
+    fake.placed(agent)
+    more = se.Received(client, task(30, 5, priority=5))
+    assert reasons_within(fake, [12, 30, 34], more) == [
+        Reason.AGENTS_ARE_BUSY, Reason.RUNNABLE, Reason.AGENTS_ARE_BUSY,
+    ]  # fmt: skip
+    assert fake.placed(agent) == [(30, 0, 1), (30, 1, 2)]
+
+
+def test_to_explain_a_row_changes_nothing(fake: FakeScheduler) -> None:
+    fakes = [fake, FakeScheduler()]
+    fakes[1].handle(se.Joined(MONITOR, hello("monitor", "top")))
+    said = []
+    for each in fakes:
+        agents, client = [each.agent(2), each.agent(2, ("gpu",))], each.client()
+        each.say(client, task(10, 30), task(50, 9, priority=2), task(70, 9, capabilities=("gpu",)))
+        if each is fake:
+            for row in (*range(10, 40), *range(50, 59), *range(70, 79)):
+                reason(each, row)
+        placed = [each.placed(agent) for agent in agents]
+        for agent in agents:
+            each.end_all(agent, client)
+            placed.append(each.placed(agent))
+        said.append(placed)
+    assert said[0] == said[1]
 
 
 # ---- names and stories -----------------------------------------------------------------------------------------------

@@ -44,6 +44,14 @@ class ClientOwner:
         #: a task is going to wait for a future's Condition
         self.prepare_to_block = nested_waits.prepare_to_block
 
+    def task_name(self, future: Future) -> str:
+        """What the scheduler calls the task of a future, which is sent if it was not. Raises ValueError without one."""
+        if not future.id:
+            self._driver.flush()
+        if not future.id:
+            raise ValueError(f"{future!r} stands for no task of the cluster")
+        return f"{self._driver.welcome.number}:{future.id}"
+
     def check_own(self, value: RemoteValue) -> None:
         """Raise ValueError for what belongs to another client."""
         if value.owner is not self:

@@ -110,7 +110,7 @@ class PageHandler(DocHandler):
         live: LivePage = session.document.template_variables["live"]
         roots = [(root.name or "", root.id) for root in session.document.roots]
         self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.write(html(live.page, live.view, roots, session.token, bokeh.__version__))
+        self.write(html(live.page, live.view, roots, session.token, bokeh.__version__, live.cells()))
 
     def _contexts(self) -> list[Any]:
         return list(self.application.applications.values())
@@ -132,6 +132,13 @@ class PageSocket(WSHandler):
             self.close(1008, "pages are read-only")
             return None
         return await super()._handle(message)
+
+    def on_close(self) -> None:
+        """Nobody comes back to the session of a page that was left: it goes at once, with its document."""
+        session = self.connection.session if self.connection is not None else None
+        super().on_close()
+        if session is not None and not session.connection_count:
+            session.request_expiration()
 
     async def send_message(self, message: Message[Any]) -> None:
         if self._behind >= _BEHIND:
@@ -177,8 +184,9 @@ class Application(BokehTornado):
                 ("/metrics", MetricsHandler, {"text": metrics}),
                 ("/assets/(.*)", StaticFileHandler, {"path": os.fspath(ASSETS)}),
             ],
-            check_unused_sessions_milliseconds=2_000,
-            unused_session_lifetime_milliseconds=5_000,
+            check_unused_sessions_milliseconds=500,
+            # for a browser that has its page and takes long for the scripts
+            unused_session_lifetime_milliseconds=15_000,
             websocket_max_message_size_bytes=1 << 20,
             websocket_compression_level=6,
             websocket_compression_mem_level=5,

@@ -89,6 +89,10 @@ class LivePage:
                 document.add_root(source)
             self._show()
 
+    def cells(self) -> dict[str, dict[str, Any]]:
+        """What is in its tables and its status now, by the names of their sources."""
+        return {name: dict(source.data) for name, source in {"status": self._status, **self._tables}.items()}
+
     def come(self) -> None:
         """Something was seen: have it shown, unless that is about to happen, or nobody looks."""
         session = getattr(self._document.session_context, "session", None)

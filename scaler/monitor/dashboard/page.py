@@ -1,4 +1,4 @@
-"""The HTML of a page: cards without content, which `static/dashboard.js` fills. Nothing in it comes from the cluster.
+"""The HTML of a page: cards without content, which `static/tables.js` fills. Of the cluster it has data alone.
 
 There is no script in it but those that this server serves, so that the content security policy can forbid all others.
 """
@@ -6,7 +6,7 @@ There is no script in it but those that this server serves, so that the content 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from scaler.monitor.dashboard.heat import FIGURES
@@ -19,14 +19,28 @@ POLICY = (
     "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
 )
 
+#: what runs once the tables are seen
+_AFTER = ("static/js/bokeh.min.js", "assets/dashboard.js")
 
-def html(page: Page, view: View, roots: Sequence[tuple[str, str]], token: str, version: str) -> str:
-    """A page; `roots` are names and ids of the document's models, `token` opens its session."""
+
+def html(
+    page: Page,
+    view: View,
+    roots: Sequence[tuple[str, str]],
+    token: str,
+    version: str,
+    cells: Mapping[str, Mapping[str, object]],
+) -> str:
+    """A page; `roots` are names and ids of the document's models, `token` opens its session.
+
+    `cells` are those of its tables, by their sources' names: they are seen before the document has come.
+    """
     slots = {name for name, _ in roots}
     shown = [f"plot_{name}" for name in page.plots if f"plot_{name}" in slots]
     data = {
         "token": token, "roots": [[identity, name] for name, identity in roots], "path": page.path, "part": view.part,
-        "sort": view.sort or page.listing.table.order, "up": view.is_upwards,
+        "sort": view.sort or page.listing.table.order, "up": view.is_upwards, "cells": cells,
+        "scripts": [f"{script}?v={version}" for script in _AFTER],
     }  # fmt: skip
     parts = [
         "<!DOCTYPE html>",
@@ -35,8 +49,8 @@ def html(page: Page, view: View, roots: Sequence[tuple[str, str]], token: str, v
         '<link rel="icon" href="data:,">',
         f"<title>{escape(page.title)} · Scaler</title>",
         f'<link rel="stylesheet" href="assets/dashboard.css?v={version}">',
-        f'<script src="static/js/bokeh.min.js?v={version}" defer></script>',
-        f'<script src="assets/dashboard.js?v={version}" defer></script>',
+        *(f'<link rel="preload" as="script" href="{script}?v={version}">' for script in _AFTER),
+        f'<script src="assets/tables.js?v={version}" defer></script>',
         f'<script type="application/json" id="page">{_json(data)}</script></head><body>',
         _head(page, view),
         '<div id="banner" role="alert" hidden></div><main>',

@@ -66,7 +66,7 @@ class Plot:
 PLOTS = {
     "cpu": Plot("Workers' use of processors", "processors", (("cpu", "in use"),)),
     "memory": Plot("Workers' memory", "bytes", (("memory", "resident"),), "bytes"),
-    "occupancy": Plot("Occupancy: workers with a task", "%", (("occupancy", "busy"),), "percent"),
+    "occupancy": Plot("Occupancy of workers", "% with a task", (("occupancy", "busy"),), "percent"),
     "rows": Plot(
         "Rows by state", "rows",
         (("running", "running"), ("handed", "at agents"), ("queued", "queued"), ("waiting", "waiting")),
@@ -100,9 +100,9 @@ def theme(name: str) -> Theme:
         "axis_label_standoff": 4, "major_label_standoff": 3,
     }  # fmt: skip
     title = {"text_color": colours.text, "text_font_size": "13px", "text_font_style": "bold"}
-    legend = {"label_text_color": colours.text, "label_text_font_size": "11px", "background_fill_alpha": 0,
-              "border_line_color": None, "glyph_width": 10, "glyph_height": 10, "label_height": 10, "spacing": 6,
-              "padding": 0, "margin": 2, "label_standoff": 4}  # fmt: skip
+    legend = {"label_text_color": colours.text, "label_text_font_size": "10px", "background_fill_alpha": 0,
+              "border_line_color": None, "glyph_width": 8, "glyph_height": 8, "label_height": 10, "spacing": 3,
+              "padding": 0, "margin": 2, "label_standoff": 3}  # fmt: skip
     bar = {"background_fill_alpha": 0, "major_label_text_color": colours.quiet, "title_text_color": colours.quiet,
            "title_text_font_style": "normal", "title_text_font_size": "11px", "major_label_text_font_size": "11px",
            "major_tick_line_color": None}  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from scaler.scheduler.core import draining, placement
+from scaler.scheduler.core import draining, placement, rehearsal
 from scaler.scheduler.state.agent_records import LEAST_LEFT, AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, ANYTHING, DONE, QUEUED, WAITING, Batch, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
@@ -61,7 +61,7 @@ def explain(state: ClusterState, client: ClientRecord, batch: Batch, row: int) -
         return Explanation(Reason.WAITS_FOR_VALUES, [*lines, *_missing(client, batch, row)])
     if place != QUEUED:
         return Explanation(Reason.AT_AGENT, [*lines, _at_agent(state, batch, row, place - AGENT)])
-    return _queued(state, client, batch, lines)
+    return _queued(state, client, batch, row, lines)
 
 
 def _missing(client: ClientRecord, batch: Batch, row: int) -> list[str]:
@@ -103,7 +103,7 @@ def _at_agent(state: ClusterState, batch: Batch, row: int, number: int) -> str:
     return f"it {how} at agent {number} ({agent.name}), which has {busy}"
 
 
-def _queued(state: ClusterState, client: ClientRecord, batch: Batch, lines: list[str]) -> Explanation:
+def _queued(state: ClusterState, client: ClientRecord, batch: Batch, row: int, lines: list[str]) -> Explanation:
     queue_class = batch.queue_class
     demand = queue_class[1]
     if client.unread is not None:
@@ -121,7 +121,7 @@ def _queued(state: ClusterState, client: ClientRecord, batch: Batch, lines: list
         return Explanation(Reason.TOO_LITTLE_TIME, [*lines, *_too_short(state, each, able), *_hosts_to_come(state)])
     rows = sum(queue.rows for key, queue in state.queues.items() if key[:2] == queue_class)
     urgent = sum(queue.rows for key, queue in state.queues.items() if key[0] < queue_class[0])
-    agent = placement.next_agent(state, batch)
+    agent = rehearsal.agent_for(state, batch, row)
     if agent is not None:
         return Explanation(Reason.RUNNABLE, [*lines, f"agent {agent.number} ({agent.name}) has room for it"])
     asking = "" if demand == ANYTHING else f" that ask for {demand_words(demand)}"

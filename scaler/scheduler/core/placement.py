@@ -189,27 +189,6 @@ def choose_by_input(state: ClusterState, client: ClientRecord, batch: Batch, row
     return choose(state, batch, [number], have[number] if len(state.agents) > 1 else 0)
 
 
-def next_agent(state: ClusterState, batch: Batch) -> AgentRecord | None:
-    """The agent that would be given a queued row of a batch if it is next; None if all wait. Nothing is changed.
-
-    Not for rows that are urgent: how many of those an agent takes is found by looking at some agents in turn.
-    """
-    for key, queue in state.queues.in_order():
-        if key[:2] == batch.queue_class and queue.rows:
-            for choose_next in _ORDINARY_WAYS:
-                for flavour in _flavours_for(state, key[1]):
-                    agent, rows = choose_next(queue, flavour)
-                    if agent is None or rows <= 0:
-                        continue
-                    if not state.limited:
-                        return agent
-                    each = batch.function.duration_us
-                    for able in flavour.idle:
-                        if able.has_time_for(each, state.now):
-                            return able
-    return None
-
-
 # ---- queued rows -----------------------------------------------------------------------------------------------------
 def _flavours_for(state: ClusterState, demand: Demand) -> list[Flavour]:
     flavours = state.matching.get(demand)

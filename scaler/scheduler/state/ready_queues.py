@@ -42,6 +42,14 @@ class ReadyQueues:
                 return True
         return False
 
+    def copy(self) -> "ReadyQueues":
+        """The same queues, to be emptied apart from these; without those of clients that are held."""
+        made = ReadyQueues()
+        made._queues = {key: queue.copy() for key, queue in self._queues.items()}
+        made._order = self._order.copy()
+        made._aside = {key: dict(keys) for key, keys in self._aside.items()}
+        return made
+
     def items(self) -> list[tuple[QueueKey, SpanQueue[Batch]]]:
         """Each queue with its class, highest priority first, empty ones too; then those of clients that are held."""
         held: list[tuple[QueueKey, SpanQueue[Batch]]] = []

@@ -237,7 +237,7 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
         if agent is not None:
             agent.load.outstanding -= rows * batch.slots
             if batch.is_special:
-                _count_special(agent.load, batch, -rows)
+                count_special(agent.load, batch, -rows)
             state.unsorted[agent] = None
             if not left:
                 agent.batches.pop(batch, None)
@@ -269,7 +269,7 @@ def _count_at(batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     load, number = agent.load, agent.number
     load.outstanding += (hi - lo) * batch.slots
     if batch.is_special:
-        _count_special(load, batch, hi - lo)
+        count_special(load, batch, hi - lo)
     if load.unyielding:
         load.unyielding = set()
     batch.at[number] = batch.at.get(number, 0) + hi - lo
@@ -277,7 +277,7 @@ def _count_at(batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
     agent.batches.setdefault(batch)
 
 
-def _count_special(load: Load, batch: Batch, rows: int) -> None:
+def count_special(load: Load, batch: Batch, rows: int) -> None:
     """So many rows of a special batch came to an agent, or (below 0) left it."""
     if batch.slots > 1:
         _add(load.wide, batch.slots, rows)
@@ -297,7 +297,7 @@ def _leave_agents(state: ClusterState, batch: Batch) -> None:
         agent = state.agents[number]
         agent.load.outstanding -= rows * batch.slots
         if batch.is_special:
-            _count_special(agent.load, batch, -rows)
+            count_special(agent.load, batch, -rows)
         agent.batches.pop(batch, None)
         agent.unsent.pop(batch, None)
         agent.load.idle_since = state.now

@@ -6,10 +6,10 @@ can't know (the scheduler's process, what it has sent and received) its shell ad
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from itertools import islice
-from operator import attrgetter
 
 from scaler.protocol.codes import MAX_NAME, AgentFlag
 from scaler.protocol.messages import (
@@ -42,12 +42,6 @@ LONG = 4e6
 
 REPORTED, FULL, STORE_ONLY, DRAINING = (flag.value for flag in AgentFlag)
 NOTHING = HostReport(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, bodies=[b""])
-_OF_AGENT = attrgetter(
-    "number", "name", "capabilities", "load", "host", "seen", "report", "reported", "is_standalone", "job", "ends"
-)
-_OF_REPORT = attrgetter(
-    "cpu", "memory", "host_cpu", "free", "queued", "lag", "spilled", "fetched", "stored", "workers", "names"
-)
 
 
 def cluster_view(state: ClusterState) -> tuple[ClusterView, bytes]:
@@ -75,8 +69,9 @@ def _rows(
 ) -> RowCounts:
     ended = state.ended
     left = sum(client.outstanding for client in state.clients.values())
-    queued, at_agents = state.queues.rows, sum(agent.load.rows for agent in agents)
-    running = sum(report.running for report in reports)
+    queued = state.queues.rows
+    at_agents = sum([agent.load.rows if agent.load.wide else agent.load.outstanding for agent in agents])
+    running = sum([report.running for report in reports])
     return RowCounts(
         max(0, left - queued - at_agents), queued, at_agents, min(running, at_agents),
         ended.finished + sum(function.finished for function in functions),
@@ -88,38 +83,40 @@ def _rows(
 
 
 def _agents(now: float, agents: list[AgentRecord], reports: list[HostReport]) -> AgentColumns:
-    if not agents:
-        return AgentColumns()
-    columns = zip(*map(_OF_AGENT, agents), strict=True)
-    numbers, names, capabilities, loads, hosts, seen, told, reported, alone, jobs, ends = columns
-    cpus, memory, host_cpus, free, queued, lags, spilled, fetched, stored, workers, named = zip(
-        *map(_OF_REPORT, reports), strict=True
-    )
+    """Column by column: no tuple for each agent, which takes longer and is work for the garbage collector."""
     flags = [
-        (REPORTED if report is not None else 0)
-        | (FULL if load.is_full else 0)
-        | (STORE_ONLY if is_store else 0)
-        | (DRAINING if load.is_leaving else 0)
-        for report, load, is_store in zip(told, loads, alone, strict=True)
+        (REPORTED if agent.report is not None else 0)
+        | (FULL if agent.load.is_full else 0)
+        | (STORE_ONLY if agent.is_standalone else 0)
+        | (DRAINING if agent.load.is_leaving else 0)
+        for agent in agents
     ]
+    loads = [agent.load for agent in agents]
     return AgentColumns(
-        u32(numbers),
-        tuple([name[:MAX_NAME] for name in names]),
-        tuple([",".join(sorted(each))[:MAX_NAME] if each else "" for each in capabilities]),
-        u32([host.pid for host in hosts]),
+        u32([agent.number for agent in agents]),
+        tuple([agent.name[:MAX_NAME] for agent in agents]),
+        tuple([",".join(sorted(agent.capabilities))[:MAX_NAME] if agent.capabilities else "" for agent in agents]),
+        u32([agent.host.pid for agent in agents]),
         u8(flags),
         u32([load.workers for load in loads]),
-        u32(cpus), u64(memory), u32(host_cpus), u32(free), u32(queued), u32(lags), u64(spilled), u64(fetched),
-        u64(stored),
+        u32([report.cpu for report in reports]),
+        u64([report.memory for report in reports]),
+        u32([report.host_cpu for report in reports]),
+        u32([report.free for report in reports]),
+        u32([report.queued for report in reports]),
+        u32([report.lag for report in reports]),
+        u64([report.spilled for report in reports]),
+        u64([report.fetched for report in reports]),
+        u64([report.stored for report in reports]),
         u32([load.rows if load.wide else load.outstanding for load in loads]),
-        u32([_milliseconds(now - each) for each in seen]),
-        u32([_milliseconds(now - at) if report is not None else 0 for at, report in zip(reported, told, strict=True)]),
-        u32(workers),
-        u32([len(each) for each in named]),
-        jobs,
-        u32([_milliseconds(at - now) for at in ends]),
+        _ages(now, [agent.seen for agent in agents]),
+        _ages(now, [agent.reported if agent.report is not None else now for agent in agents]),
+        u32([report.workers for report in reports]),
+        u32([len(report.names) for report in reports]),
+        tuple([agent.job for agent in agents]),
+        u32([_milliseconds(agent.ends - now) for agent in agents]),
         u32([0 if load.outstanding else max(1, _milliseconds(now - load.idle_since)) for load in loads]),
-    )  # fmt: skip
+    )
 
 
 def _clients(now: float, clients: list[ClientRecord]) -> ClientColumns:
@@ -133,7 +130,7 @@ def _clients(now: float, clients: list[ClientRecord]) -> ClientColumns:
         u64([rows - client.outstanding for client, rows in zip(clients, admitted, strict=True)]),
         u32([len(client.batches) for client in clients]),
         u32([len(client.values.objects) for client in clients]),
-        u32([_milliseconds(now - client.seen) for client in clients]),
+        _ages(now, [client.seen for client in clients]),
     )
 
 
@@ -142,21 +139,31 @@ def _activity(function: FunctionRecord) -> tuple[int, int]:
 
 
 def _functions(functions: list[FunctionRecord]) -> FunctionColumns:
-    columns = FunctionColumns()
     shown = functions if len(functions) <= FUNCTIONS else nlargest(FUNCTIONS - 1, functions, key=_activity)
-    for function in shown:
-        _add_function(columns, function.client, function.name[:MAX_NAME], [function])
-        columns.p50_us[-1], columns.p95_us[-1] = function.durations.quantiles()
+    at_agents, durations = [each.at_agents for each in shown], [each.durations for each in shown]
+    quantiles = [each.quantiles() for each in durations]
+    columns = FunctionColumns(
+        u32([each.client for each in shown]),
+        tuple([each.name[:MAX_NAME] for each in shown]),
+        u64([each.outstanding - at for each, at in zip(shown, at_agents, strict=True)]),
+        u64(at_agents),
+        u64([each.finished for each in shown]),
+        u64([each.failed for each in shown]),
+        u64([each.cancelled + each.claimed for each in shown]),
+        u64([min(U64, each.total_us) for each in durations]),
+        u64([each[0] for each in quantiles]),
+        u64([each[1] for each in quantiles]),
+    )
     if len(shown) < len(functions):
         chosen = set(map(id, shown))
-        _add_function(columns, 0, "other", [function for function in functions if id(function) not in chosen])
-    columns.names = tuple(columns.names)
+        _add_others(columns, [function for function in functions if id(function) not in chosen])
     return columns
 
 
-def _add_function(columns: FunctionColumns, client: int, name: str, functions: list[FunctionRecord]) -> None:
-    columns.clients.append(client)
-    columns.names += (name,)
+def _add_others(columns: FunctionColumns, functions: list[FunctionRecord]) -> None:
+    """Those that are not shown on their own, as one of client 0."""
+    columns.clients.append(0)
+    columns.names += ("other",)
     running = sum(function.at_agents for function in functions)
     columns.waiting.append(sum(function.outstanding for function in functions) - running)
     columns.running.append(running)
@@ -173,9 +180,9 @@ def _objects(state: ClusterState, agents: list[AgentRecord], reports: Iterable[H
     columns = ObjectColumns(
         sum(len(client.values.objects) for client in clients),
         0,
-        min(U64, sum(agent.holdings.stored_bytes for agent in agents)),
-        min(U64, sum(report.spilled for report in reports)),
-        min(U64, sum(report.fetched for report in reports)),
+        min(U64, sum([agent.holdings.stored_bytes for agent in agents])),
+        min(U64, sum([report.spilled for report in reports])),
+        min(U64, sum([report.fetched for report in reports])),
     )
     found = []
     for client in clients:
@@ -189,6 +196,13 @@ def _objects(state: ClusterState, agents: list[AgentRecord], reports: Iterable[H
         columns.references.append(min(U32, max(0, each.references)))
         columns.copies.append(len(each.copies))
     return columns
+
+
+def _ages(now: float, times: Sequence[float]) -> array[int]:
+    """Milliseconds since each of these."""
+    if not times or now - min(times) < LONG:
+        return u32([int(1000 * (now - each)) if each < now else 0 for each in times])
+    return u32([_milliseconds(now - each) for each in times])
 
 
 def _milliseconds(seconds: float) -> int:

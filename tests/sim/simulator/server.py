@@ -14,6 +14,7 @@ from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.state.cluster_facts import Fact, PeerLeft
 from simulator.checks import check_scheduler
+from simulator.explained import check_explanations
 from simulator.hosts import HEARTBEAT, Host
 from simulator.mirror import Mirror
 from simulator.network import Network
@@ -32,6 +33,7 @@ class CheckedCore(SchedulerCore):
         self._mirror = Mirror(self.state)
         self.state.facts.subscribe(self._observe)
         self.state.facts.subscribe(world.moves.note_scheduler)
+        check_explanations(world, self)
 
     def _observe(self, now: float, facts: Sequence[Fact]) -> None:
         self._world.losses += sum(isinstance(fact, PeerLeft) and fact.role != "client" for fact in facts)

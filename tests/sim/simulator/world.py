@@ -2,7 +2,7 @@
 
 import heapq
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -33,6 +33,8 @@ class World:
         self.kills = 0
         #: of the tables
         self.moves = Moves()
+        #: why queued rows were said to wait, as often as that was seen to be so
+        self.explained: Counter[str] = Counter()
 
     def next_id(self) -> int:
         """Numbers for sessions, processes, rows."""

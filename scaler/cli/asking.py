@@ -1,0 +1,48 @@
+"""What commands that ask a cluster have in common: where it is, with which key, and how the answer is written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from scaler.monitor.questions import Questions
+
+ADDRESS = click.Argument(["address"], envvar="SCALER_ADDRESS")
+JSON = click.Option(["as_json", "--json"], is_flag=True, help="lines of JSON, an object each")
+KEYS = (
+    click.Option(["--key-file"], envvar="SCALER_KEY_FILE", help="the cluster's key, if it is not your own"),
+    click.Option(["--insecure"], is_flag=True, help="connect without keys and in the clear"),
+)
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
+def asking_command(name: str, text: str, run: Callable[..., int], *parameters: click.Parameter) -> click.Command:
+    """A command; `run` is given its parameters and `as_json`, `key_file`, `insecure`, and returns the exit code."""
+    return click.Command(
+        name, callback=run, params=[*parameters, JSON, *KEYS], help=text, context_settings=SETTINGS,
+        epilog="ADDRESS: the scheduler's, or the monitor address that its log names. [SCALER_ADDRESS]",
+    )  # fmt: skip
+
+
+def session(address: str, key_file: str | None, insecure: bool) -> Questions:
+    """A session of questions. Raises `ScalerError`s in one line."""
+    from scaler.monitor.questions import Questions  # `-h` and mistakes are answered without loading the engine
+    from scaler.transport import security_of
+
+    return Questions(address, security=security_of(key_file, insecure) if key_file or insecure else None)
+
+
+def quietly(write: Callable[[], None]) -> int:
+    """Write; whoever read it may have enough of it."""
+    try:
+        write()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

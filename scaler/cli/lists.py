@@ -1,0 +1,101 @@
+"""`scaler status`, `agents`, `workers`, `clients`, `functions`, `objects`: a cluster now, as text or lines of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scaler.cli.asking import ADDRESS, asking_command, quietly, session
+
+if TYPE_CHECKING:
+    from scaler.monitor.listing import Listed
+
+
+def _status(address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
+    with session(address, key_file, insecure) as questions:
+        found = questions.status()
+    return quietly(lambda: print(json.dumps(found) if as_json else _whole(found)))
+
+
+def _whole(found: dict[str, Any]) -> str:
+    """The cluster as people read it: a name and a line each."""
+    from scaler.monitor.formats import count, duration, inert, padded, share, size
+
+    scheduler = found["scheduler"]
+    address, version = inert(scheduler["address"]), inert(scheduler["version"])
+    lines = {
+        "scheduler": f"{address}, process {scheduler['pid']}, version {version}",
+        "up for": duration(int(1e6 * scheduler["uptime_s"])),
+        "uses": f"{share(scheduler['cpu_thousandths'])} of a processor, {size(scheduler['rss_bytes'])} of memory",
+        "agents": count(found["agents"]),
+        "workers": f"{count(found['workers'])}, {count(found['free'])} free",
+        "clients": count(found["clients"]),
+        "tasks": ", ".join(f"{count(number)} {inert(state)}" for state, number in found["tasks"].items()),
+        "objects": f"{count(found['objects'])}, {size(found['stored_bytes'])} stored, "
+        f"{size(found['spilled_bytes'])} of it on disk, {size(found['fetched_bytes'])} fetched between hosts",
+    }
+    return "\n".join(f"{padded(name, 10, left=True)}{line}" for name, line in lines.items())
+
+
+def _table(listed: Listed) -> str:
+    """Columns as wide as they have to be; texts at the left of them, figures at the right."""
+    from scaler.monitor.formats import padded, width
+
+    cells = listed.cells()
+    widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
+    lefts = [column.is_text for column in listed.table.columns]
+    return "\n".join(
+        "  ".join(padded(cell, room, left=left) for cell, room, left in zip(row, widths, lefts, strict=True)).rstrip()
+        for row in cells
+    )
+
+
+def _listing(kind: str) -> Callable[..., int]:
+    def run(address: str, as_json: bool, key_file: str | None, insecure: bool, **filters: Any) -> int:
+        from scaler.monitor.listing import Filters
+
+        with session(address, key_file, insecure) as questions:
+            listed = questions.listed(kind, Filters(**filters))
+
+        def write() -> None:
+            if not as_json:
+                print(_table(listed))
+                return
+            for record in listed.records:
+                print(json.dumps(record))
+
+        return quietly(write)
+
+    return run
+
+
+_HOST = click.Option(["--host"], default="", help="only those of the host, or agent, with this name")
+_FUNCTION = click.Option(["--function"], default="", help="only those of the function with this name")
+_CLIENT = click.Option(
+    ["--client"], type=click.IntRange(0, 2**31), default=0, help="only those of this client, a number"
+)
+_OF_ALL = (
+    click.Option(["--find"], default="", help="only rows whose names hold this text, as / in scaler_top"),
+    click.Option(["--sort"], default="", metavar="COLUMN", help="by this column: figures largest first, names upwards"),
+    click.Option(["--limit"], type=click.IntRange(1), default=None, help="so many at most"),
+)
+status = asking_command("status", "Say how a cluster is, in a few lines.", _status, ADDRESS)
+agents = asking_command(
+    "agents", "List the agents of a cluster, one for each host.", _listing("agents"), ADDRESS, _HOST, *_OF_ALL
+)
+workers = asking_command(
+    "workers", "List the workers of a cluster and what they run.", _listing("workers"), ADDRESS,
+    _HOST, _FUNCTION, _CLIENT, *_OF_ALL,
+)  # fmt: skip
+clients = asking_command("clients", "List the clients of a cluster.", _listing("clients"), ADDRESS, _CLIENT, *_OF_ALL)
+functions = asking_command(
+    "functions", "List the functions of clients: their rows, and how long they take.", _listing("functions"), ADDRESS,
+    _FUNCTION, _CLIENT, *_OF_ALL,
+)  # fmt: skip
+objects = asking_command(
+    "objects", "List the largest objects of a cluster among those that came last.", _listing("objects"), ADDRESS,
+    _CLIENT, *_OF_ALL,
+)  # fmt: skip

@@ -1,0 +1,69 @@
+"""What commands list of a cluster: records with a version, filters, order; on synthetic snapshots."""
+
+import json
+
+import pytest
+
+from scaler.errors import ScalerError
+from scaler.monitor.listing import KINDS, Filters, listed, status
+from scaler.monitor.synthetic import SyntheticCluster
+
+
+@pytest.fixture(scope="module")
+def snapshot():
+    return SyntheticCluster(agents=4, workers=6, clients=3, functions=5).snapshot()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_are_json_with_a_version_and_stand_in_the_order_of_the_cells(kind, snapshot):
+    found = listed(kind, snapshot, Filters())
+    assert len(found.records) == found.table.length(snapshot) > 0
+    assert all(json.loads(json.dumps(record)) == record for record in found.records)
+    assert {record["v"] for record in found.records} == {1}
+    heads, *cells = found.cells()
+    assert heads == tuple(column.name for column in found.table.columns)
+    assert cells == found.table.rows(snapshot, found.rows)
+
+
+def test_a_worker_has_its_task_by_the_name_that_questions_take(snapshot):
+    for record in listed("workers", snapshot, Filters()).records:
+        client, colon, row = record["task"].partition(":")
+        if record["function"]:
+            assert (int(client), colon) == (record["client"], ":")
+            assert int(row) in snapshot.workers.ids
+        else:
+            assert record["task"] == ""
+        assert record["host"] == f"host-{record['agent']:04}"
+
+
+def test_filters_are_all_met(snapshot):
+    every = listed("workers", snapshot, Filters()).records
+    busy = next(record for record in every if record["function"])
+    filters = Filters(host=busy["host"], function=busy["function"], client=busy["client"])
+    found = listed("workers", snapshot, filters).records
+    names = ("host", "function", "client")
+    assert found == [record for record in every if all(record[name] == busy[name] for name in names)]
+    assert 0 < len(found) < len(every)
+    assert [record["host"] for record in listed("agents", snapshot, Filters(find="0003")).records] == ["host-0003"]
+    assert len(listed("objects", snapshot, Filters(client=2)).records) == 17
+
+
+def test_rows_are_sorted_by_a_column_and_cut_after_that(snapshot):
+    found = listed("agents", snapshot, Filters(sort="stored", limit=2)).records
+    every = listed("agents", snapshot, Filters()).records
+    assert [record["stored_bytes"] for record in found] == sorted(record["stored_bytes"] for record in every)[:1:-1]
+    names = [record["host"] for record in listed("agents", snapshot, Filters(sort="agent")).records]
+    assert names == sorted(names)
+
+
+def test_an_unknown_column_is_said_with_those_that_there_are(snapshot):
+    with pytest.raises(ScalerError, match="clients have no column 'cpu' to sort by: they have client, number, "):
+        listed("clients", snapshot, Filters(sort="cpu"))
+
+
+def test_the_status_counts_what_the_lists_have(snapshot):
+    whole = status(snapshot)
+    assert (whole["agents"], whole["workers"], whole["clients"]) == (4, 24, 3)
+    assert whole["free"] == sum(record["free"] for record in listed("workers", snapshot, Filters()).records)
+    assert whole["tasks"]["running"] == snapshot.rows.running
+    assert json.loads(json.dumps(whole)) == whole
