@@ -37,6 +37,10 @@ def _whole(found: dict[str, Any]) -> str:
         "objects": f"{count(found['objects'])}, {size(found['stored_bytes'])} stored, "
         f"{size(found['spilled_bytes'])} of it on disk, {size(found['fetched_bytes'])} fetched between hosts",
     }
+    for fleet in found["hosts"]:
+        wanted = ", ".join(f"{count(fleet[what])} {what}" for what in ("desired", "pending", "running", "draining"))
+        words = "".join(f"\n{'':10}{inert(line)}" for line in fleet["lines"])
+        lines[f"hosts of {inert(fleet['provider'])}"] = f": {wanted}{words}"
     return "\n".join(f"{padded(name, 10, left=True)}{line}" for name, line in lines.items())
 
 

@@ -80,7 +80,7 @@ def status(snapshot: Snapshot) -> Record:
         "agents": len(agents), "workers": sum(agents.workers), "free": sum(agents.free),
         "clients": len(snapshot.clients), "tasks": tasks(snapshot),
         "objects": objects.count, "stored_bytes": objects.stored, "spilled_bytes": objects.spilled,
-        "fetched_bytes": objects.fetched,
+        "fetched_bytes": objects.fetched, "hosts": records.fleets(snapshot),
     }  # fmt: skip
 
 
