@@ -26,6 +26,7 @@ from scaler.config import (
     MetricsConfig,
     SchedulerConfig,
     Setting,
+    SymphonyConfig,
     TopConfig,
     settings,
 )
@@ -76,6 +77,7 @@ def options() -> str:
     programs: dict[str, type[Config]] = {
         "scaler_scheduler": SchedulerConfig,
         "scaler_cluster": AgentConfig,
+        "scaler_symphony_cluster": SymphonyConfig,
         "scaler_top": TopConfig,
         "scaler_ui": DashboardConfig,
         "scaler metrics": MetricsConfig,

@@ -276,6 +276,56 @@ class AgentConfig:
 
 
 @dataclass(frozen=True)
+class SymphonyConfig:
+    """How tasks run in a service of IBM Spectrum Symphony. Raises `OptionError`, a ValueError, for a bad value."""
+
+    address: Annotated[str, Option("the scheduler's address, as tcp://host:port")]
+    service: Annotated[str, Option("the application's name in Symphony, whose service runs the tasks")]
+    _: KW_ONLY
+    base_concurrency: Annotated[
+        int | None,
+        Option(
+            "tasks that run at the same time at most, besides those that wait for tasks of their own; "
+            "one for each core of this host by default",
+            minimum=1,
+            others=("-n",),
+        ),
+    ] = None
+    name: Annotated[
+        str | None,
+        Option("what it is called in logs and monitors; by default host and service", others=("-w", "--worker-name")),
+    ] = None
+    capabilities: Annotated[
+        tuple[str, ...], Option("what tasks may ask for that the service has, separated by commas")
+    ] = ()
+    user: Annotated[str, Option("who the session belongs to, as Symphony knows them")] = "Guest"
+    password: Annotated[str, Option("their password; better said by the environment than as a flag")] = "Guest"
+    session_type: Annotated[str, Option("one of the types that the application's profile has")] = (
+        "RecoverableAllHistoricalData"
+    )
+    death_timeout: Annotated[
+        float | None,
+        Option(
+            "seconds without a scheduler after which it gives up and ends; by default it waits for one",
+            minimum=0.1,
+            others=("-ds", "--death-timeout-seconds"),
+        ),
+    ] = None
+    job: Annotated[str | None, Option("what the batch system calls the job that this runs in")] = None
+    event_loop: EventLoop = defaults.EVENT_LOOP
+    heartbeat_interval: HeartbeatInterval = defaults.HEARTBEAT_INTERVAL
+    max_message_bytes: MaxMessageBytes = defaults.MAX_MESSAGE_BYTES
+    key_file: KeyFile = None
+    insecure: Annotated[bool, Option("connect without keys and in the clear")] = False
+    validate: Validate = False
+    log_level: LogLevel = defaults.LOG_LEVEL
+    log_path: LogPath = defaults.LOG_PATH
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
 class TopConfig:
     """How `scaler_top` shows a cluster. Raises `OptionError`, a ValueError, for a bad value."""
 
