@@ -16,7 +16,6 @@ from scaler.protocol import failures
 from scaler.serialize import payload
 from scaler.serialize.record import exception_record
 from scaler.symphony import frames
-from scaler.symphony.there import RECORD, VALUE
 from scaler.worker import context
 from scaler.worker.context import TaskContext
 from scaler.worker.inputs import undecodable
@@ -27,6 +26,9 @@ DOOR_PATIENCE = 2.0
 
 #: doors that could not be reached
 _out_of_reach: set[tuple[str, int]] = set()
+
+#: how a row went; `there` has all that a thin worker knows
+VALUE, RECORD = "value", "record"
 
 
 def run(call: bytes, about: bytes) -> tuple[str, bytes]:
