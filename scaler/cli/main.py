@@ -7,7 +7,7 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, metrics, questions, scheduler, top, ui
+from scaler.cli import cluster, metrics, provision, questions, scheduler, top, ui
 from scaler.cli.command import call
 
 command = click.Group(
@@ -16,6 +16,7 @@ command = click.Group(
         "scheduler": scheduler.command,
         "cluster": cluster.command,
         "worker": cluster.command,
+        "provision": provision.command,
         "tasks": questions.tasks,
         "explain": questions.explain,
         "story": questions.story,

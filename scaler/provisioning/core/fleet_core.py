@@ -62,7 +62,7 @@ class FleetCore:
         self._failures = 0
         self._not_before = 0.0
         #: lists that were asked for before this may miss jobs of a failed request
-        self._doubted_until = 0.0 if is_new else now + Limits.DOUBT
+        self._doubted_until = 0.0 if is_new else now + 2 * Limits.DOUBT
         self._trouble = ""
 
     # ---- the door --------------------------------------------------------------------------------------------------
@@ -152,7 +152,9 @@ class FleetCore:
         if adopted:
             effects.append(Log("INFO", f"found {len(adopted)} jobs of this cluster: {_ids(adopted)}"))
         for record in failed:
-            self._fail(f"job {record.id} ended before its host came: {record.reason or 'no reason given'}", effects, now)
+            self._fail(
+                f"job {record.id} ended before its host came: {record.reason or 'no reason given'}", effects, now
+            )
 
     def _fail(self, reason: str, effects: list[Effect], now: float) -> None:
         """A request failed, or a host that never came: ask again later."""

@@ -244,10 +244,9 @@ class FleetWorld:
                     if self.random.random() >= self.p_cancel_fails:
                         self.cancels.append((self.now + self.random.uniform(0, 2), each))
             elif isinstance(effect, ev.Drain):
-                idle = [j for j in self.live() if j.connected is not None and not j.rows and not j.dismissed]
                 for each in effect.ids:
                     job = self.jobs[each]
-                    assert not job.rows or job.idle_since >= self.now - TICK or not idle, "one at work goes first"
+                    assert not job.rows or job.idle_since >= self.now - TICK, "one at work is to go"
                     job.dismissed = True
                     if self.now > self.unseen_until:
                         job.draining = True
