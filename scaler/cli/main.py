@@ -7,7 +7,7 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, metrics, provision, questions, scheduler, top, ui
+from scaler.cli import cluster, commands, metrics, provision, questions, scheduler, top, ui
 from scaler.cli.command import call
 
 command = click.Group(
@@ -20,6 +20,8 @@ command = click.Group(
         "tasks": questions.tasks,
         "explain": questions.explain,
         "story": questions.story,
+        "cancel": commands.cancel,
+        "drain": commands.drain,
         "top": top.command,
         "ui": ui.command,
         "metrics": metrics.command,

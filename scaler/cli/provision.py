@@ -12,7 +12,7 @@ import click
 
 from scaler.cli.command import call
 from scaler.cli.logs import set_up
-from scaler.config import OptionError, ProvisionConfig, settings
+from scaler.config import OptionError, ProvisionConfig, from_plain_values, settings
 
 
 def read(path: Path) -> tuple[ProvisionConfig, dict[str, Any]]:
@@ -34,9 +34,8 @@ def read(path: Path) -> tuple[ProvisionConfig, dict[str, Any]]:
             raise click.UsageError(f"{path}: {name} is missing")
     if not isinstance(options, dict):
         raise click.UsageError(f"{path}: options must be a table, [options]")
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
     try:
-        return ProvisionConfig(**values), options
+        return from_plain_values(ProvisionConfig, content), options
     except OptionError as error:
         raise click.UsageError(f"{path}: {error}") from error
 

@@ -97,7 +97,7 @@ class Cluster:
 
     Blocks until the scheduler listens and the provider has answered, not for hosts. Any thread may make it and call its
     methods. A context manager: leaving it ends everything that it started; so does the end of the program, whatever
-    ends it. Raises `ProviderError` (no such system here), ValueError for a bad option, and like `SchedulerClusterCombo`.
+    ends it. Raises `ProviderError` (no such system here), ValueError for a bad option, else like local clusters.
 
     >>> from scaler import Client
     >>> with Cluster("local", maximum=1) as cluster, Client(cluster) as client:

@@ -28,7 +28,7 @@ _STARTER = (
     "os.execvp(sys.argv[2], sys.argv[2:])"
 )
 
-Jobs = list[Job]
+Jobs, Ids = list[Job], list[str]
 
 
 def make(options: dict[str, Any]) -> LocalProvider:
@@ -48,7 +48,7 @@ class LocalProvider:
 
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """Start processes."""
-        ids = []
+        ids: Ids = []
         environment = {**os.environ, **template.environment}
         with self._output() as output:
             for _ in range(n):

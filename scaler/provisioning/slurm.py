@@ -129,7 +129,7 @@ class SlurmProvider:
         """The script as `sbatch` gets it."""
         return f"# sbatch --parsable, with this as its input:\n{self.script(n, template)}"
 
-    def _run(self, command: list[str], text: str = "", environment: dict[str, str] | None = None) -> str:
+    def _run(self, command: Sequence[str], text: str = "", environment: dict[str, str] | None = None) -> str:
         try:
             done = subprocess.run(
                 command, input=text, capture_output=True, text=True, env=environment, timeout=self._options["timeout"]

@@ -69,7 +69,7 @@ class Wanted:
             self._mean = sum(asked.work for asked in served) / known
         slots = slots_needed(observed, limits, limits.guess if self._mean is None else self._mean)
         for agent in observed.agents:
-            if agent.job not in own_jobs and not agent.is_draining:
-                if any(asked.capabilities <= agent.capabilities for asked in served):
-                    slots -= agent.workers
+            is_of_others = agent.job not in own_jobs and not agent.is_draining
+            if is_of_others and any(asked.capabilities <= agent.capabilities for asked in served):
+                slots -= agent.workers
         return max(0, math.ceil(slots / limits.workers))

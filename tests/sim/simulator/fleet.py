@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
 from scaler.provisioning.core import FleetCore, Limits
@@ -298,5 +299,5 @@ def changes_of_direction(numbers: list[int]) -> int:
     >>> changes_of_direction([0, 3, 5, 5, 2, 4])
     2
     """
-    signs = [b > a for a, b in zip(numbers, numbers[1:], strict=False) if a != b]
-    return sum(a != b for a, b in zip(signs, signs[1:], strict=False))
+    signs = [b > a for a, b in pairwise(numbers) if a != b]
+    return sum(a != b for a, b in pairwise(signs))
