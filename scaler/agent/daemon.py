@@ -36,6 +36,8 @@ from scaler.transport import Address, Connection, Security, connect, security_of
 
 logger = logging.getLogger("scaler.agent")
 
+#: at most one such part of its walltime an agent takes to leave
+WALLTIME_PARTS = 4
 #: what the documents call it; objects are released by reference counting, so nothing waits for it
 OBJECT_RETENTION_SECONDS = 3600
 
@@ -57,6 +59,9 @@ class Daemon:
         hello = hello_of(
             role, name, new_number(), workers, config.capabilities, store.hello, versions, config.job or ""
         )
+        self._grace = config.drain_grace
+        #: its end was announced
+        self._is_announced = False
         #: when its batch system ends this process, seconds; infinite: it does not
         self._ends = math.inf if config.walltime is None else time.monotonic() + config.walltime
         self._initiator = Initiator(hello)
@@ -71,6 +76,12 @@ class Daemon:
         core = core_of(workers, limits, config.validate)
         self._shell = AgentShell(core, zygote, store, self.loop, context, log_output)
         self.loop.on_signal(signal.SIGUSR1, self._shell.log_holdings)
+        if self._ends < math.inf:
+            self._shell.limit(self._ends, min(self._grace, (config.walltime or 0.0) / WALLTIME_PARTS))
+        if zygote is not None:
+            self.loop.on_signal(signal.SIGTERM, self._take_notice)
+            if config.preemption_signal != "SIGTERM":
+                self.loop.on_signal(getattr(signal, config.preemption_signal), self._take_notice)
         self._connection: Connection | None = None
         #: a connection that was made and waits for the loop's attention
         self._made: Connection | None = None
@@ -129,6 +140,7 @@ class Daemon:
         now = time.monotonic()
         if self._ends < math.inf:
             self._initiator.introduce(walltime=max(1, round(1000 * (self._ends - now))))
+        self._initiator.introduce(leaving=int(self._shell.leaving))
         self._send(self._initiator.greet(now))
         self.loop.watch(made.fileno(), self)
 
@@ -183,6 +195,15 @@ class Daemon:
         if envelope is not None and self._connection is not None:
             self._connection.send(encode(envelope.message, envelope.seq, envelope.ack))
 
+    def _take_notice(self) -> None:
+        """The end of this host was announced: it drains; announced again, or with nobody to drain to, it ends."""
+        is_lonely = self._initiator.welcome is None or (not self._initiator.is_open and self._shell.has_nothing)
+        if self._is_announced or is_lonely:
+            self.loop.stop()
+            return
+        self._is_announced = True
+        self._shell.announce_end(self._grace)
+
     # ---- the loop --------------------------------------------------------------------------------------------------
     def _step(self) -> None:
         if self.failure is not None:
@@ -208,7 +229,7 @@ class Daemon:
 
 
 def run(config: AgentConfig) -> int:
-    """The program: serve until SIGTERM, Ctrl-C or the cluster's shutdown; the exit code."""
+    """The program: serve until Ctrl-C, the cluster's shutdown or, after SIGTERM, until drained; the exit code."""
     address = Address.parse(config.address)
     logger.info(
         "ClusterProcess: starting %d workers, heartbeat_interval_seconds=%g, object_retention_seconds=%d",

@@ -17,6 +17,8 @@ from scaler.agent.core.events import (
     FromWorker,
     Garbled,
     KillWorker,
+    Leave,
+    Limited,
     Log,
     LookAt,
     Looked,
@@ -38,7 +40,7 @@ from scaler.agent.state.memory import AgentLimits
 from scaler.agent.usage import Usage
 from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
 from scaler.common.loop import Loop
-from scaler.protocol.codes import STDOUT
+from scaler.protocol.codes import STDOUT, Leaving
 from scaler.protocol.messages import Message
 from scaler.worker_protocol.messages import Surroundings
 
@@ -118,6 +120,27 @@ class AgentShell:
             f"{sum(worker.memory for worker in state.workers.records.values()):,}",
             "; full" if state.memory.is_full else "",
         )  # fmt: skip
+
+    def announce_end(self, grace: float) -> None:
+        """The end of this host was announced; it may take so many seconds."""
+        self._seen.append(Leave(grace))
+        self._loop.soon()
+
+    def limit(self, ends: float, grace: float) -> None:
+        """The batch system ends this host at a time (of `time.monotonic`); it begins to go so many seconds before."""
+        self._seen.append(Limited(ends, grace))
+        self._loop.soon()
+
+    @property
+    def has_nothing(self) -> bool:
+        """Nobody would miss this host: it has no rows, no objects, and no results that may have to be said again."""
+        state = self._state
+        return not (state.queued or state.running or state.objects.count or state.unsettled.sessions)
+
+    @property
+    def leaving(self) -> Leaving:
+        """Whether this host is about to go."""
+        return self._state.departure.reason
 
     @property
     def target(self) -> int:

@@ -7,7 +7,7 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, metrics, questions, scheduler, symphony, top, ui
+from scaler.cli import cluster, commands, metrics, provision, questions, scheduler, symphony, top, ui
 from scaler.cli.command import call
 
 command = click.Group(
@@ -17,9 +17,12 @@ command = click.Group(
         "cluster": cluster.command,
         "worker": cluster.command,
         "symphony": symphony.command,
+        "provision": provision.command,
         "tasks": questions.tasks,
         "explain": questions.explain,
         "story": questions.story,
+        "cancel": commands.cancel,
+        "drain": commands.drain,
         "top": top.command,
         "ui": ui.command,
         "metrics": metrics.command,

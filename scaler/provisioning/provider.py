@@ -65,6 +65,8 @@ class HostTemplate:
     capabilities: tuple[str, ...] = ()
     #: variables that the agent needs
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: of each host: as many processors are asked for
+    workers: int = 1
 
     @property
     def job_name(self) -> str:

@@ -61,6 +61,8 @@ def take(options: dict[str, Any], known: Mapping[str, tuple[type, Any]], provide
         if name not in known:
             raise OptionError(name, f"is no option of the provider {provider!r}, which has {', '.join(known)}")
         kind = known[name][0]
-        if isinstance(value, bool) and kind is not bool or not isinstance(value, (int, float) if kind is float else kind):
+        if (isinstance(value, bool) and kind is not bool) or not isinstance(
+            value, (int, float) if kind is float else kind
+        ):
             raise OptionError(name, f"must be of type {kind.__name__}, not {value!r}")
     return {name: options.get(name, default) for name, (_, default) in known.items()}

@@ -113,8 +113,9 @@ class Daemons:
         return self.scheduler
 
     def start_agent(self, workers: int = 1, *options: str) -> Program:
-        """Start an agent; returns when it is connected and its workers have started."""
-        agent = self.run("scaler_cluster", "cluster", "-n", str(workers), *options, self.address)
+        """Start an agent; returns when it is connected and its workers have started. It ends at once when told to."""
+        grace = "--drain-grace", "0"
+        agent = self.run("scaler_cluster", "cluster", "-n", str(workers), *grace, *options, self.address)
         agent.says("connected to the scheduler")
         agent.says(rf"Worker\[{workers - 1}\] started")
         return agent

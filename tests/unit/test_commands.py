@@ -72,20 +72,19 @@ def test_a_row_that_several_clients_have_is_cancelled_for_none() -> None:
 
 
 def test_agents_are_drained_by_number_or_job_and_may_be_told_to_stay() -> None:
-    fake = FakeScheduler(1, 1)
+    fake = FakeScheduler(1)
     operator = operator_of(fake)
-    numbered, named = fake.agents[0], fake._join(hello("agent", "host", 1))
+    numbered, named = fake.agent(), fake.agent()
     fake.core.state.agents[named].job = "4711"
-    for number in (numbered, named):  # a row each, so that they have something to finish
-        fake.core.state.agents[number].load.idle_since = -1
     client = fake.client()
     fake.say(client, task(10, 3))
     assert tell(fake, operator, Command(1, "drain", agents=u32([numbered]), jobs=("4711",))).done == 2
     assert fake.heard(numbered, Drain) == fake.heard(named, Drain) == [Drain(Wish.DRAIN)]
     flags = cluster_view(fake.core.state)[0].agents.flags
-    assert [bool(each & AgentFlag.DRAINING) for each in flags] == [True, False, True]
+    assert [bool(each & AgentFlag.DRAINING) for each in flags] == [False, True, True]
     assert tell(fake, operator, Command(2, "undrain", jobs=("4711",))).done == 1
     assert fake.heard(named, Drain) == [Drain(Wish.STAY)]
+    assert "own process" in tell(fake, operator, Command(5, "drain", agents=u32([1]))).error
     assert "is not draining" in tell(fake, operator, Command(3, "undrain", agents=u32([named]))).error
     assert tell(fake, operator, Command(4, "drain", agents=u32([99]), jobs=("x",))).error == (
         "agent 99, job x is not there"
@@ -186,7 +185,7 @@ def test_a_drained_agent_that_says_what_can_not_be_harms_nobody() -> None:
     fake = FakeScheduler(1, 1)
     operator, client = operator_of(fake), fake.client()
     fake.say(client, task(10, 2))
-    tell(fake, operator, Command(1, "drain", agents=u32([fake.agents[0]])))
-    fake.say(fake.agents[0], BalanceResponse(u32([client]), u32([999]), u32([0, 5])))  # rows that nobody knows
+    tell(fake, operator, Command(1, "drain", agents=u32([fake.agents[1]])))
+    fake.say(fake.agents[1], BalanceResponse(u32([client]), u32([999]), u32([0, 5])))  # rows that nobody knows
     fake.say(operator, Query(5, "tasks"))
     assert not validate(fake.core.state)

@@ -12,6 +12,7 @@ from typing import Any
 from scaler.agent.core import (
     forgetting,
     heartbeat,
+    leaving,
     releasing,
     reporting,
     returning,
@@ -32,6 +33,8 @@ from scaler.agent.core.events import (
     FromScheduler,
     FromWorker,
     Garbled,
+    Leave,
+    Limited,
     Looked,
     Measured,
     Put,
@@ -58,6 +61,7 @@ from scaler.protocol.messages import (
     ClientIntroduction,
     ClientShutdown,
     DisconnectRequest,
+    Drain,
     HeartbeatEcho,
     Message,
     Neighbours,
@@ -109,6 +113,8 @@ class AgentCore:
             Restored: self._restored,
             Fetched: lambda event: storing.take_fetched(state, out, event.key, event.error),
             Requested: lambda event: sharing.answer_peer(state, out, event.key),
+            Leave: partial(leaving.take_notice, state, out),
+            Limited: partial(leaving.take_limit, state),
             Put: lambda event: storing.take_file(state, out, event.key, event.size),
         }
         self._of_scheduler: dict[type[Message], Callable[[Any], None]] = {
@@ -126,6 +132,7 @@ class AgentCore:
             Settled: partial(returning.settle, state),
             HeartbeatEcho: partial(heartbeat.take_echo, state),
             Watch: partial(reporting.take_watch, state, out),
+            Drain: partial(leaving.take_drain, state, out),
         }
         self._of_worker: dict[type[worker_messages.FromWorker], Callable[[WorkerRecord, Any], None]] = {
             Ready: lambda worker, message: worker_lifecycle.take_ready(state, out, worker),

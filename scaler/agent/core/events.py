@@ -60,6 +60,21 @@ class Welcomed:
 
 
 @record
+class Leave:
+    """The end of this host was announced; it may take so many seconds."""
+
+    grace: float
+
+
+@record
+class Limited:
+    """The batch system ends this host at a time, seconds; it is to begin to go so many seconds before."""
+
+    ends: float
+    grace: float
+
+
+@record
 class Spilled:
     """An object is on disk now, and not in the store any more; or not, and why."""
 
@@ -158,6 +173,8 @@ Event = (
     | Looked
     | Sampled
     | Measured
+    | Leave
+    | Limited
     | Tick
 )
 

@@ -32,6 +32,7 @@ def beat(state: HostState, out: Outgoing) -> None:
     message = Heartbeat(
         state.now, state.workers.target + blocked, state.queued, state.running, pulse.cpu,
         sum(worker.memory for worker in workers), state.objects.index.total, is_full, state.bandwidth.learnt,
+        int(state.departure.reason),
     )  # fmt: skip
     out.say(message)
 

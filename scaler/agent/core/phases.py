@@ -13,6 +13,7 @@ from scaler.agent.core import (
     bringing,
     dispatching,
     heartbeat,
+    leaving,
     mending,
     spilling,
     staging,
@@ -49,6 +50,11 @@ PHASES = (
         staging.settle,
     ),
     Phase(
+        "leave",
+        lambda state: state.departure.is_under_way or state.now >= state.departure.drain_at,
+        leaving.attend,
+    ),
+    Phase(
         "hand out rows",
         lambda state: (
             (state.ready.general.rows or state.ready.local or state.ready.wide.rows) and not state.workers.ending
@@ -65,6 +71,8 @@ def next_wake(state: HostState) -> float:
     wake = state.attend_at
     if state.pulse.next < wake:
         wake = state.pulse.next
+    if state.departure.until < wake or state.departure.drain_at < wake:
+        wake = min(wake, leaving.next_wake(state))
     if state.workers.start_at:
         wake = min(wake, worker_lifecycle.next_start(state))
     if state.objects.records:

@@ -189,6 +189,20 @@ def take_last(state: HostState, out: Outgoing, rows: int, slots: int = 1) -> tup
     return wait.origin, lo, wait.hi
 
 
+def take_any(state: HostState, out: Outgoing, rows: int) -> tuple[RowRange, int, int]:
+    """Take at most `rows` rows that no worker has, whatever they take. IndexError if there are none."""
+    ready = state.ready
+    if ready.wide.rows:
+        return ready.wide.take_last(rows)
+    if ready.rows:
+        return ready.take_last(rows)
+    wait = state.waiting.last
+    taken = None if wait is None else take_last(state, out, rows, wait.origin.slots)
+    if taken is None:
+        raise IndexError("no rows are here that no worker has")
+    return taken
+
+
 def drop_client(state: HostState, client: int) -> None:
     """Forget all rows of a client."""
     state.ready.drop_client(client)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from scaler.agent.state.agent_facts import Fact
 from scaler.agent.state.bandwidth import Bandwidth
+from scaler.agent.state.departure import DepartureState
 from scaler.agent.state.estimates import Estimates
 from scaler.agent.state.memory import AgentLimits, MemoryState
 from scaler.agent.state.object_records import ObjectTable
@@ -86,6 +87,7 @@ class HostState:
     attend_at: float = math.inf
     #: what was said of rows that ended and may have to be said again
     unsettled: UnsettledResults = field(default_factory=UnsettledResults)
+    departure: DepartureState = field(default_factory=DepartureState)
     follow_ups: FollowUps = field(default_factory=FollowUps)
     #: what is told of changes, to whoever subscribed
     facts: Facts[Fact] = field(default_factory=Facts)

@@ -10,7 +10,7 @@ from scaler.protocol.messages import Command, CommandResult, Spans, TaskCancel
 from scaler.scheduler.core import draining, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
-from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.agent_records import LOCAL_AGENT, AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, DONE, Batch
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -101,6 +101,9 @@ def _drain(state: ClusterState, out: Outgoing, command: Command) -> CommandResul
         for agent in state.agents.values()
         if not agent.is_standalone and (agent.number in numbers or (agent.job and agent.job in jobs))
     ]
+    if any(agent.number == LOCAL_AGENT for agent in agents):
+        error = f"agent {LOCAL_AGENT} is in the scheduler's own process, and ends with it"
+        return CommandResult(command.number, error=error)
     if not agents:
         named = [*(f"agent {number}" for number in command.agents), *(f"job {job}" for job in command.jobs)]
         more = f" nor {len(named) - 3} others" if len(named) > 3 else ""

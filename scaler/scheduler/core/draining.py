@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from scaler.protocol.codes import Leaving, Wish
 from scaler.protocol.messages import Drain, ObjectFetch, u32, u64
-from scaler.scheduler.core import reachability
+from scaler.scheduler.core import lifetimes, reachability
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -40,7 +40,7 @@ def begin(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: Leavin
     agent.load.is_leaving = True
     state.unsorted[agent] = None
     if reason is Leaving.TOLD:
-        out.send(agent.number, Drain(Wish.DRAIN))
+        out.send(agent.number, Drain(Wish.DRAIN.value))
     rows, held = agent.load.rows, len(agent.holdings.keys)
     out.log("INFO", f"agent {agent.number} ({agent.name}) drains, {WORDS[reason]}: it has {rows} rows, {held} objects")
 
@@ -53,7 +53,7 @@ def stay(state: ClusterState, out: Outgoing, agent: AgentRecord) -> bool:
     del state.leaving[agent.number]
     agent.load.is_leaving = False
     state.unsorted[agent] = None
-    out.send(agent.number, Drain(Wish.STAY))
+    out.send(agent.number, Drain(Wish.STAY.value))
     out.log("INFO", f"agent {agent.number} ({agent.name}) stays")
     return True
 
@@ -82,8 +82,15 @@ def lose_agent(state: ClusterState, agent: AgentRecord) -> None:
 def take_response(state: ClusterState, agent: AgentRecord, key: ObjectKey, has_failed: bool) -> None:
     """An agent has fetched an object, or could not; if it was for one that goes, others are tried."""
     for departure in state.leaving.values():
-        if has_failed and departure.moving.get(key) == agent.number:
+        if departure.moving.get(key) != agent.number:
+            continue
+        if has_failed:
             _fail(departure, key)
+            continue
+        client = state.clients.get(key[0])
+        item = client.values.objects.get(key[1]) if client is not None else None
+        if client is not None and item is not None and item.is_stored:
+            lifetimes.add_copy(state, client, agent, key[1], item)
 
 
 def _fail(departure: Departure, key: ObjectKey) -> None:
@@ -112,7 +119,7 @@ def attend(state: ClusterState, out: Outgoing) -> None:
                 _copy_some(state, out, departure, targets)
         if _has_no_more(agent, departure) and not departure.left:
             departure.is_over = True
-            out.send(number, Drain(Wish.END))
+            out.send(number, Drain(Wish.END.value))
             out.log("INFO", f"agent {number} ({agent.name}) has nothing left to do: it is told to end")
 
 

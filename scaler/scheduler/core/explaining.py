@@ -5,10 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from scaler.scheduler.core import placement
+from scaler.scheduler.core import draining, placement
+from scaler.scheduler.state.agent_records import LEAST_LEFT, AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, ANYTHING, DONE, QUEUED, WAITING, Batch, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.views.demand import fleets
 
 #: values that are named, at most
 NAMED = 5
@@ -27,6 +29,12 @@ class Reason(StrEnum):
     CLIENT_DOES_NOT_READ = "client does not read"
     #: no agent has what it asks for
     NO_SUCH_AGENT = "no such agent"
+    #: no agent has what it asks for, or all are busy, and hosts that were asked for are to come
+    WAITS_FOR_HOSTS = "waits for hosts"
+    #: those that have it are about to go
+    AGENTS_LEAVE = "agents leave"
+    #: those that have it end before it would
+    TOO_LITTLE_TIME = "too little time"
     #: those that have it have no room for more
     AGENTS_ARE_BUSY = "agents are busy"
     #: the next step gives it to an agent
@@ -103,18 +111,73 @@ def _queued(state: ClusterState, client: ClientRecord, batch: Batch, lines: list
         return Explanation(Reason.CLIENT_DOES_NOT_READ, [*lines, waits])
     if not placement.can_ever_run(state, demand):
         who = "no agent has joined" if not state.workers else f"it needs {demand_words(demand)}, which no agent has"
-        return Explanation(Reason.NO_SUCH_AGENT, [*lines, who])
-    rows = sum(queue.rows for key, queue in state.queues.items() if key == queue_class)
+        hosts = _hosts_to_come(state)
+        return Explanation(Reason.WAITS_FOR_HOSTS if hosts else Reason.NO_SUCH_AGENT, [*lines, who, *hosts])
+    able = [agent for agent in state.agents.values() if placement.may_run(state, batch, agent.number)]
+    if not able:
+        return Explanation(Reason.AGENTS_LEAVE, [*lines, *_leaving(state, batch), *_hosts_to_come(state)])
+    each = batch.function.duration_us
+    if not any(agent.has_time_for(each, state.now) for agent in able):
+        return Explanation(Reason.TOO_LITTLE_TIME, [*lines, *_too_short(state, each, able), *_hosts_to_come(state)])
+    rows = sum(queue.rows for key, queue in state.queues.items() if key[:2] == queue_class)
     urgent = sum(queue.rows for key, queue in state.queues.items() if key[0] < queue_class[0])
-    agent = placement.next_agent(state, queue_class)
+    agent = placement.next_agent(state, batch)
     if agent is not None:
         return Explanation(Reason.RUNNABLE, [*lines, f"agent {agent.number} ({agent.name}) has room for it"])
     asking = "" if demand == ANYTHING else f" that ask for {demand_words(demand)}"
     lines.append(f"it is one of {rows:,} queued rows of its priority{asking}")
     if urgent:
         lines.append(f"{urgent:,} rows of higher priority go before")
-    busy = [agent for agent in state.agents.values() if placement.may_run(state, batch, agent.number)]
-    full = sum(agent.load.is_full for agent in busy)
+    full = sum(agent.load.is_full for agent in able)
     room = f", {full} of them without room for more objects" if full else ""
-    lines.append(f"agents that may run it: {len(busy)}, all busy{room}")
-    return Explanation(Reason.AGENTS_ARE_BUSY, lines)
+    lines.append(f"agents that may run it: {len(able)}, all busy{room}")
+    hosts = _hosts_to_come(state)
+    return Explanation(Reason.WAITS_FOR_HOSTS if hosts else Reason.AGENTS_ARE_BUSY, [*lines, *hosts])
+
+
+def _hosts_to_come(state: ClusterState) -> list[str]:
+    """The hosts that somebody has asked for and that are not there, and why."""
+    lines = []
+    for report, waited in fleets(state):
+        if report.pending:
+            why = f", reason {'; '.join(report.lines[:NAMED])}" if report.lines else ""
+            lines.append(
+                f"waits for hosts: {report.pending} pending since {_time(waited / 1000)} ({report.provider}){why}"
+            )
+    return lines
+
+
+def _leaving(state: ClusterState, batch: Batch) -> list[str]:
+    """The agents that would do and are about to go."""
+    told = []
+    for number, departure in state.leaving.items():
+        agent = state.agents[number]
+        if agent.load.slots >= batch.slots and agent.capabilities.issuperset(batch.task.capabilities):
+            told.append(f"agent {number} ({agent.name}) gets nothing new: {draining.WORDS[departure.reason]}")
+    return _some(told, "agents that are about to go")
+
+
+def _too_short(state: ClusterState, each_us: float | None, agents: list[AgentRecord]) -> list[str]:
+    needs = (
+        f"at least {LEAST_LEFT:g} s, as nothing is known of its function"
+        if each_us is None
+        else "~" + _time(each_us / 1e6)
+    )
+    left = [f"agent {a.number} ({a.name}) has {_time(max(0.0, a.ends - state.now))} left" for a in agents]
+    return [f"it needs {needs}", *_some(left, "agents")]
+
+
+def _some(lines: list[str], what: str) -> list[str]:
+    more = [f"and {len(lines) - NAMED} more {what}"] if len(lines) > NAMED else []
+    return [*lines[:NAMED], *more]
+
+
+def _time(seconds: float) -> str:
+    """A time for people.
+
+    >>> _time(40.2), _time(185), _time(7300)
+    ('40 s', '3 min', '2.0 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

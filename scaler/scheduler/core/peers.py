@@ -94,7 +94,8 @@ def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, re
 
 def _name_stranded(state: ClusterState, out: Outgoing) -> None:
     """Say which rows wait for what no agent has any more."""
-    for (_, demand), queue in state.queues.items():
+    for key, queue in state.queues.items():
+        demand = key[1]
         if demand != ANYTHING and queue.rows and not placement.can_ever_run(state, demand):
             names = list(dict.fromkeys(batch.function.name for batch, _, _ in queue))
             more = f" and {len(names) - NAMES} other functions" if len(names) > NAMES else ""

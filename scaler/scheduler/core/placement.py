@@ -11,18 +11,24 @@ two such rows a worker, so that nothing less urgent begins while the next one is
 A row that takes n slots counts as n. For such rows a flavour has *wider* ones, of those of its agents that have n slots
 at all: there an agent is idle if n are free. One with fewer gets such a row in advance, in its turn, and keeps slots
 free for it by itself; if they had to be free before, rows that take one would see to it that they never are.
+
+An agent whose batch system ends it at some time gets no rows that are known to take longer than what is left. An agent
+that is about to go gets none at all; but if one of its tasks waits for others, and nobody else has what those ask for,
+it gets them, or it could never go.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from math import frexp
 from typing import NamedTuple
 
 from scaler.common.spans import SpanQueue
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import Batch, Demand, QueueClass
+from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.flavours import LOOKS, Flavour
+from scaler.scheduler.state.ready_queues import QueueKey
 
 #: work that an agent should have in hand, microseconds a worker
 PREFETCH_US = 100_000
@@ -32,6 +38,8 @@ MAX_WINDOW = 40_000
 UNKNOWN_US = 10_000.0
 #: rows a worker that a row which takes stored values waits for, at most: it goes before those that don't
 MAX_AHEAD = 4
+#: agents with too little time that are passed over for a queue in a step, and spans of rows set aside for it, at most
+MOST_PASSED, MOST_ASIDE = 64, 256
 #: what moving an object takes besides its bytes, microseconds
 MOVING_US = 1_000.0
 
@@ -119,7 +127,10 @@ def may_run(state: ClusterState, batch: Batch, number: int) -> bool:
     """An agent has as many workers as a row of a batch takes slots, and what else the rows ask for."""
     agent = state.agents.get(number)
     return (
-        agent is not None and agent.load.slots >= batch.slots and agent.capabilities.issuperset(batch.task.capabilities)
+        agent is not None
+        and agent.load.slots >= batch.slots
+        and agent.capabilities.issuperset(batch.task.capabilities)
+        and not agent.load.is_leaving
     )
 
 
@@ -129,6 +140,8 @@ def choose_for_all(state: ClusterState, batch: Batch) -> AgentRecord | None:
         return None
     for flavour in _flavours_for(state, batch.queue_class[1]):
         for agent in flavour.idle:
+            if state.limited and not agent.has_time_for(batch.function.duration_us, state.now):
+                return None
             return agent if agent.load.workers - agent.load.outstanding >= batch.rows * batch.slots else None
     return None
 
@@ -143,6 +156,8 @@ def choose(
     for number in numbers:
         agent = state.agents.get(number)
         if agent is None or (agent.load.is_full and not even_if_full) or not may_run(state, batch, number):
+            continue
+        if state.limited and not agent.has_time_for(batch.function.duration_us, state.now):
             continue
         if moved:
             load = agent.load
@@ -174,18 +189,24 @@ def choose_by_input(state: ClusterState, client: ClientRecord, batch: Batch, row
     return choose(state, batch, [number], have[number] if len(state.agents) > 1 else 0)
 
 
-def next_agent(state: ClusterState, queue_class: QueueClass) -> AgentRecord | None:
-    """The agent that would be given the next queued row of a class; None if all wait. Nothing is changed.
+def next_agent(state: ClusterState, batch: Batch) -> AgentRecord | None:
+    """The agent that would be given a queued row of a batch if it is next; None if all wait. Nothing is changed.
 
     Not for rows that are urgent: how many of those an agent takes is found by looking at some agents in turn.
     """
     for key, queue in state.queues.in_order():
-        if key == queue_class and queue.rows:
+        if key[:2] == batch.queue_class and queue.rows:
             for choose_next in _ORDINARY_WAYS:
                 for flavour in _flavours_for(state, key[1]):
                     agent, rows = choose_next(queue, flavour)
-                    if agent is not None and rows > 0:
+                    if agent is None or rows <= 0:
+                        continue
+                    if not state.limited:
                         return agent
+                    each = batch.function.duration_us
+                    for able in flavour.idle:
+                        if able.has_time_for(each, state.now):
+                            return able
     return None
 
 
@@ -215,32 +236,86 @@ def _wider(state: ClusterState, flavour: Flavour, slots: int) -> Flavour:
 
 def share_out(state: ClusterState) -> Iterator[Give]:
     """Who gets what of the queued rows, until either runs out. Each is to be given before the next is asked for."""
-    queues = state.queues.in_order()
+    queues, limited = state.queues.in_order(), state.limited
     for key, queue in queues:
         flavours, queued = _flavours_for(state, key[1]), queue.rows
         ways = _URGENT_WAYS if -key[0] > state.lowest_priority else _ORDINARY_WAYS
-        for choose_next in ways:
-            for flavour in flavours:
-                while queue.rows:
-                    agent, rows = choose_next(queue, flavour)
-                    if agent is None:
-                        break
-                    load, slots = agent.load, flavour.slots
-                    while rows > 0 and queue.rows:
-                        is_known = queue.head.function.duration_us is not None
-                        limit = rows if is_known else min(rows, max(1, (2 * load.workers - load.outstanding) // slots))
-                        before = queue.rows
-                        yield Give(queue, limit, agent)
-                        rows -= before - queue.rows
-                        if not is_known and load.outstanding + slots > load.workers:
+        aside = 0
+        while True:
+            passed: list[AgentRecord] = []
+            for choose_next in ways:
+                for flavour in flavours:
+                    while queue.rows:
+                        agent, rows = choose_next(queue, flavour)
+                        if agent is None:
                             break
-                    members = state.flavours[agent.capabilities]
-                    members.remove(agent)
-                    members.sort(agent)
-        if queue.rows == queued and queue.head.function.duration_us is None:
-            yield from _one_of_unknown_duration(queue, flavours)
+                        if limited and not agent.has_time_for(queue.head.function.duration_us, state.now):
+                            if len(passed) >= MOST_PASSED:
+                                break
+                            passed.append(agent)
+                            state.flavours[agent.capabilities].remove(agent)
+                            continue
+                        load, slots = agent.load, flavour.slots
+                        while rows > 0 and queue.rows:
+                            head = queue.head.function
+                            is_known = head.duration_us is not None
+                            if limited and not agent.has_time_for(head.duration_us, state.now):
+                                break
+                            limit = (
+                                rows if is_known else min(rows, max(1, (2 * load.workers - load.outstanding) // slots))
+                            )
+                            before = queue.rows
+                            yield Give(queue, limit, agent)
+                            rows -= before - queue.rows
+                            if not is_known and load.outstanding + slots > load.workers:
+                                break
+                        members = state.flavours[agent.capabilities]
+                        members.remove(agent)
+                        members.sort(agent)
+            for agent in passed:
+                state.flavours[agent.capabilities].sort(agent)
+            if not passed or not queue.rows or len(key) > 2 or aside >= MOST_ASIDE:
+                break
+            aside += 1
+            queued -= _set_aside(state, key, queue)
+        if queue.rows == queued and queue.rows and queue.head.function.duration_us is None:
+            yield from _one_of_unknown_duration(state, queue, flavours)
         if queues[1:] and queue.rows < queued:
             state.queues.rotate(key)
+    if state.leaving:
+        yield from _where_tasks_wait(state, queues)
+
+
+def _set_aside(state: ClusterState, key: QueueKey, queue: SpanQueue[Batch]) -> int:
+    """Agents that have room have too little time for the next rows of a queue: others have their turn. How many."""
+    before, each = queue.rows, queue.head.function.duration_us
+    state.queues.set_aside(key, 0 if each is None else frexp(each / 1e6)[1])
+    return before - queue.rows
+
+
+def _where_tasks_wait(state: ClusterState, queues: list[tuple[QueueKey, SpanQueue[Batch]]]) -> Iterator[Give]:
+    """Rows that only agents can run that are about to go, for such a one as has a task that waits for others."""
+    for number, departure in state.leaving.items():
+        agent = state.agents[number]
+        load = agent.load
+        if departure.is_over or load.is_full or load.workers <= load.slots:
+            continue
+        for key, queue in queues:
+            capabilities, slots = key[1]
+            if slots > load.slots or not agent.capabilities.issuperset(capabilities) or _somebody_stays(state, key[1]):
+                continue
+            while queue.rows and load.workers - load.outstanding >= slots:
+                yield Give(queue, (load.workers - load.outstanding) // slots, agent)
+
+
+def _somebody_stays(state: ClusterState, demand: Demand) -> bool:
+    """An agent that is not about to go has what rows ask for."""
+    for flavour in _flavours_for(state, demand):
+        going = [state.agents[number] for number in state.leaving]
+        those = [a for a in going if a.capabilities == flavour.capabilities and a.load.slots >= flavour.slots]
+        if flavour.agents > len(those):
+            return True
+    return False
 
 
 def _next_idle(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord | None, int]:
@@ -287,11 +362,11 @@ def _next_urgent(queue: SpanQueue[Batch], flavour: Flavour) -> tuple[AgentRecord
     return None, 0
 
 
-def _one_of_unknown_duration(queue: SpanQueue[Batch], flavours: list[Flavour]) -> Iterator[Give]:
+def _one_of_unknown_duration(state: ClusterState, queue: SpanQueue[Batch], flavours: list[Flavour]) -> Iterator[Give]:
     """One row for an agent that has room for rows whose duration is known, lest those take all that there ever is."""
     for flavour in flavours:
         for agent in islice(flavour.open, LOOKS):
-            if agent.load.workers >= flavour.slots:
+            if agent.load.workers >= flavour.slots and agent.has_time_for(None, state.now):
                 yield Give(queue, 1, agent)
                 return
 

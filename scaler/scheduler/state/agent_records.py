@@ -10,6 +10,8 @@ from scaler.common.records import record
 from scaler.protocol.messages import HostReport
 from scaler.scheduler.state.batch_records import Batch
 
+#: seconds of walltime that are left when a row whose duration is not known may be given to an agent, at least
+LEAST_LEFT = 2.0
 #: the number of the agent in the scheduler's own process; it ends with its scheduler, and so keeps nothing for another
 LOCAL_AGENT = 1
 
@@ -132,3 +134,7 @@ class AgentRecord:
     ends: float = math.inf
     #: number of an agent that it could not fetch objects from -> when, seconds
     unreachable: dict[int, float] = field(default_factory=dict)
+
+    def has_time_for(self, duration_us: float | None, now: float) -> bool:
+        """A row that takes so long, None if that is not known, can end before the agent does."""
+        return self.ends - now >= (LEAST_LEFT if duration_us is None else duration_us / 1e6)

@@ -2,13 +2,19 @@
 
 Queues of the same priority take turns, so that none waits for ever: say, rows that take several slots for those that
 take one.
+
+Rows that no agent has walltime enough for are set aside, in queues by how long they take, so that they are in nobody's
+way: of the next rows of their class some may fit.
 """
 
 from bisect import insort
 from operator import itemgetter
 
 from scaler.common.spans import SpanQueue
-from scaler.scheduler.state.batch_records import Batch, QueueClass
+from scaler.scheduler.state.batch_records import Batch, Demand, QueueClass
+
+#: what a queue is for: a class of rows; of those set aside also which power of two of seconds they take at most
+QueueKey = QueueClass | tuple[int, Demand, int]
 
 #: queues are kept for the next rows of their class, up to this many
 KEPT = 16
@@ -18,12 +24,14 @@ _URGENCY = itemgetter(0)
 class ReadyQueues:
     """All queues; empty ones go away. Rows of clients that are held have queues of their own, which have no turn."""
 
-    __slots__ = ("_held", "_order", "_queues")
+    __slots__ = ("_aside", "_held", "_order", "_queues")
 
     def __init__(self) -> None:
-        self._queues: dict[QueueClass, SpanQueue[Batch]] = {}
+        self._queues: dict[QueueKey, SpanQueue[Batch]] = {}
         #: the keys of `_queues`, highest priority first, and among equals the one whose turn it is
-        self._order: list[QueueClass] = []
+        self._order: list[QueueKey] = []
+        #: the queues of rows that were set aside, by their class
+        self._aside: dict[QueueClass, dict[QueueKey, None]] = {}
         #: number of a client whose rows are to wait -> the queues of its rows
         self._held: dict[int, dict[QueueClass, SpanQueue[Batch]]] = {}
 
@@ -34,9 +42,11 @@ class ReadyQueues:
                 return True
         return False
 
-    def items(self) -> list[tuple[QueueClass, SpanQueue[Batch]]]:
+    def items(self) -> list[tuple[QueueKey, SpanQueue[Batch]]]:
         """Each queue with its class, highest priority first, empty ones too; then those of clients that are held."""
-        held = [item for queues in self._held.values() for item in queues.items()]
+        held: list[tuple[QueueKey, SpanQueue[Batch]]] = []
+        for queues in self._held.values():
+            held += queues.items()
         return [*((key, self._queues[key]) for key in self._order), *held]
 
     @property
@@ -64,20 +74,41 @@ class ReadyQueues:
 
     def remove(self, batch: Batch, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out rows; the spans that were here."""
-        queue = self._held.get(batch.client, self._queues).get(batch.queue_class)
-        return [] if queue is None else queue.remove(batch, lo, hi)
+        if self._held and batch.client in self._held:
+            held = self._held[batch.client].get(batch.queue_class)
+            return [] if held is None else held.remove(batch, lo, hi)
+        queue = self._queues.get(batch.queue_class)
+        found = [] if queue is None else queue.remove(batch, lo, hi)
+        for key in self._aside.get(batch.queue_class, ()) if self._aside else ():
+            found += self._queues[key].remove(batch, lo, hi)
+        return found
+
+    def set_aside(self, key: QueueKey, grade: int) -> None:
+        """The next rows of a queue, which take so many seconds (a power of two) at most, are to be in nobody's way."""
+        batch, lo, hi = self._queues[key].take(1 << 32)
+        aside = (*batch.queue_class, grade)
+        queue = self._queues.get(aside)
+        if queue is None:
+            queue = self._queues[aside] = SpanQueue()
+            insort(self._order, aside, key=_URGENCY)
+            self._aside.setdefault(batch.queue_class, {})[aside] = None
+        queue.append(batch, lo, hi)
 
     def drop_client(self, client: int) -> None:
         """Forget all rows of a client."""
-        for queue in self._held.get(client, self._queues).values():
+        if client in self._held:
+            for queue in self._held[client].values():
+                queue.drop_client(client)
+            return
+        for queue in self._queues.values():
             queue.drop_client(client)
 
     def hold(self, client: int) -> None:
         """No agent is given rows of a client until `release`."""
         held: dict[QueueClass, SpanQueue[Batch]] = {}
-        for key, queue in self._queues.items():
+        for queue in self._queues.values():
             for batch, lo, hi in queue.of_client(client):
-                held.setdefault(key, SpanQueue()).append(batch, lo, hi)
+                held.setdefault(batch.queue_class, SpanQueue()).append(batch, lo, hi)
             queue.drop_client(client)
         self._held[client] = held
 
@@ -87,15 +118,23 @@ class ReadyQueues:
             for batch, lo, hi in queue:
                 self.append(batch, lo, hi)
 
-    def in_order(self) -> list[tuple[QueueClass, SpanQueue[Batch]]]:
+    def in_order(self) -> list[tuple[QueueKey, SpanQueue[Batch]]]:
         """The queues that hold rows, highest priority first."""
         if len(self._order) > KEPT:
             for key in [key for key in self._order if not self._queues[key].rows]:
                 del self._queues[key]
                 self._order.remove(key)
+                if len(key) > 2:
+                    self._forget_aside(key)
         return [(key, self._queues[key]) for key in self._order if self._queues[key].rows]
 
-    def rotate(self, key: QueueClass) -> None:
+    def _forget_aside(self, key: QueueKey) -> None:
+        queue_class = key[0], key[1]
+        del self._aside[queue_class][key]
+        if not self._aside[queue_class]:
+            del self._aside[queue_class]
+
+    def rotate(self, key: QueueKey) -> None:
         """Rows of a queue were given to agents: others of its priority have their turn before it."""
         self._order.remove(key)
         insort(self._order, key, key=_URGENCY)

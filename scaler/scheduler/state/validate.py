@@ -46,6 +46,7 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         of_functions = sum(function.outstanding for function in client.functions.values())
         if of_functions != left:
             yield Finding(f"client {client.number}: {left} rows left, {of_functions} of its functions outstanding")
+        yield from _tallies(client)
         of_functions = sum(function.at_agents for function in client.functions.values())
         if of_functions != at_agents:
             yield Finding(f"client {client.number}: {at_agents} rows at agents, {of_functions} of its functions")
@@ -66,10 +67,20 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         yield Finding(f"{state.workers} workers in the cluster, and another number at its agents")
 
 
+def _tallies(client: ClientRecord) -> Iterator[Finding]:
+    for function in client.functions.values():
+        for demand, tally in function.tallies.items():
+            if tally.queued < 0 or tally.at_agents < 0:
+                yield Finding(f"{function.name} counts {tally.queued} queued and {tally.at_agents} at agents: {demand}")
+
+
 def _idle(state: ClusterState) -> Iterator[Finding]:
-    for (urgency, (capabilities, slots)), queue in state.queues.in_order():
+    for key, queue in state.queues.in_order():
+        urgency, (capabilities, slots) = key[:2]
         for agent in state.agents.values():
             load = agent.load
+            if load.is_leaving or not agent.has_time_for(queue.head.function.duration_us, state.now):
+                continue
             has_room = load.outstanding + slots <= load.workers and slots <= load.slots and not load.is_full
             if has_room and agent.capabilities.issuperset(capabilities):
                 yield Finding(
@@ -100,7 +111,7 @@ def _places(state: ClusterState) -> Iterator[Finding]:
         for batch, lo, hi in queue:
             queued.setdefault(batch, []).append((lo, hi))
             total += hi - lo
-            if batch.queue_class != key:
+            if batch.queue_class != key[:2]:
                 yield Finding(f"a span of batch {batch.id} is in a queue that is not its own", batch.id)
         if total != queue.rows:
             yield Finding(f"a queue counts {queue.rows} rows and has {total}")
@@ -116,6 +127,10 @@ def _places(state: ClusterState) -> Iterator[Finding]:
 
 def _places_of(batch: Batch, queued: list[tuple[int, int]]) -> Iterator[Finding]:
     count = Counter(batch.place)
+    if count[QUEUED] > batch.tally.queued:
+        yield Finding(
+            f"batch {batch.id}: {count[QUEUED]} rows queued, its function counts {batch.tally.queued}", batch.id
+        )
     if batch.left != batch.rows - count[DONE]:
         yield Finding(f"batch {batch.id}: {batch.left} rows left, places are {dict(count)}", batch.id)
     at = {place - AGENT: rows for place, rows in count.items() if place >= AGENT}

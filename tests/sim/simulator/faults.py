@@ -25,6 +25,13 @@ class Mix:
     wild: float = 0.15
     #: chance that rows that were made together take several slots each
     threads: float = 0.0
+    #: agents that somebody drains, perhaps to think better of it; agents whose end is announced, and comes
+    drain_agent: float = 0.0
+    announce_agent: float = 0.0
+    #: chance that an agent has a walltime
+    walltime: float = 0.0
+    #: how often a row may be lost
+    retries_on_loss: int = 3
 
 
 MIXES = {
@@ -39,6 +46,22 @@ MIXES = {
         Mix("scheduler", stop_scheduler=1, kill_scheduler=1, snap=1, local_agent=False),
         Mix("restarts", kill_scheduler=3, local_agent=False),
         Mix("threads", threads=0.3, wild=0.3),
+        Mix("leaving", drain_agent=3, announce_agent=1.5, walltime=0.3, local_agent=False, wild=0.0, retries_on_loss=1),
+        Mix(
+            "leaving and faults",
+            drain_agent=2,
+            announce_agent=2,
+            walltime=0.3,
+            threads=0.1,
+            kill_worker=3,
+            kill_agent=1,
+            snap=3,
+            partition=1,
+            stop_agent=1,
+            kill_client=0.5,
+            kill_scheduler=1,
+            local_agent=False,
+        ),
         Mix("threads and faults", threads=0.2, kill_worker=4, bad_starts=0.1, snap=2, stop_agent=1, kill_agent=1),
         Mix(
             "everything",
@@ -134,6 +157,28 @@ class Faults:
 
     def _leave_agent(self) -> None:
         self._replace("leave")
+
+    def _leavers(self) -> list[Any]:
+        return [host for host in self._cluster.hosts if host.alive and host.line is not None and host.number]
+
+    def _drain_agent(self) -> None:
+        """Somebody drains an agent, or two; now and then it shall stay after all."""
+        hosts = self._leavers()
+        if not hosts:
+            return
+        chosen = self._world.random.sample(hosts, min(len(hosts), self._world.random.choice((1, 1, 2))))
+        numbers = [host.number for host in chosen]
+        self._cluster.operator.command("drain", numbers)
+        if self._world.random.random() < 0.3:
+            self._world.after(self._world.random.uniform(0, 0.5), self._cluster.operator.command, "undrain", numbers)
+
+    def _announce_agent(self) -> None:
+        """An agent gets SIGTERM, and SIGKILL after its grace."""
+        hosts = self._leavers()
+        if hosts:
+            host = self._world.random.choice(hosts)
+            grace = self._world.random.choice((0.0, 0.05, 1.0, 10.0))
+            host.announce(grace)
 
     def _kill_client(self) -> None:
         clients = [client for client in self._cluster.outer_clients if client.alive]

@@ -1,5 +1,6 @@
 """A host of the simulation: the real AgentCore, simulated workers and store, and a line if it needs one."""
 
+import math
 from typing import Any
 
 from scaler.agent.core import events as ev
@@ -30,6 +31,7 @@ class Host(Process):
         capabilities: tuple[str, ...],
         kind: str | None,
         role: str = "agent",
+        walltime: float = math.inf,
     ) -> None:
         super().__init__(cluster.world, name)
         self.cluster = cluster
@@ -46,12 +48,49 @@ class Host(Process):
         self._timer_wish: float | None = None
         #: of a local cluster: what happened in it since the last `gather`
         self.seen: list[Any] = []
+        #: when its batch system ends it
+        self._ends = self.world.now + walltime
         self.kind = kind
         self.line = None
         if kind is not None:
             about = f"/store/{name}", "token", f"tcp://{name}:1"
             self.line = Line(self, cluster.network, kind, name, hello_of(role, name, 0, workers, capabilities, about))
             self._pulse()
+            if walltime < math.inf:
+                self.tell(ev.Limited(self._ends, walltime / 4))
+                self.world.after(walltime + 0.2, self._is_ended)
+
+    def before_hello(self, line: Line) -> None:
+        """What is said of it may have changed since the last time."""
+        if self._ends < math.inf:
+            line.introduce(walltime=max(1, round(1000 * (self._ends - self.world.now))))
+        line.introduce(leaving=int(self.core.state.departure.reason))
+
+    def announce(self, grace: float) -> None:
+        """SIGTERM, and SIGKILL later; as the daemon, it drains only if there is somebody to drain to."""
+        self.world.note(self.name, f"SIGTERM, {grace} s")
+        self.tell(ev.Leave(grace))
+        self.world.after(grace + 0.2, self._is_ended)
+
+    def _is_ended(self) -> None:
+        """SIGKILL of its batch system."""
+        if self.alive:
+            self.die()
+            self._replace()
+
+    def _replace(self) -> None:
+        if self in self.cluster.hosts:
+            self.cluster.hosts.remove(self)
+            target = self.core.state.workers.target
+            self.world.after(self.world.random.uniform(0, 3), self.cluster.add_host, target, self.capabilities)
+
+    def _leaves(self) -> None:
+        if self.alive and not self.stopped:
+            self.world.note(self.name, "ends in order")
+            self.leave()
+            self._replace()
+        elif self.alive:
+            self.world.after(0.5, self._leaves)
 
     def _pulse(self) -> None:
         """The shell wakes at least once a second."""
@@ -111,6 +150,7 @@ class Host(Process):
             elif isinstance(effect, ev.KillWorker):
                 worker = self.workers.get(effect.slot)
                 self.world.note(self.name, f"kills worker {effect.slot}")
+                self.world.kills += 1
                 if worker is not None:
                     self.world.after(self.world.random.uniform(1e-5, 1e-3), self._killed, worker)
             elif isinstance(effect, ev.LookAt):
@@ -118,6 +158,9 @@ class Host(Process):
                 self.tell(ev.Looked(effect.slot, worker.begun if worker is not None else (0, -1)))
             elif isinstance(effect, ev.WakeAt):
                 self._wish(effect.when)
+            elif isinstance(effect, ev.Stop):
+                self.world.kills += self.core.state.departure.is_over  # whatever it has is lost
+                self.world.after(1e-4, self._leaves)
             elif isinstance(effect, ev.Log):
                 self.world.note(self.name, effect.text)
             else:
@@ -185,6 +228,7 @@ class Host(Process):
         if not self.alive:
             return
         super().die()
+        self.world.kills += any(worker.current is not None for worker in self.workers.values())
         self.store.die()
         for worker in list(self.workers.values()):
             worker.die(9)

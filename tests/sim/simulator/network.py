@@ -152,6 +152,10 @@ class Line:
         """What is said now is sent now."""
         return self._initiator.is_open
 
+    def introduce(self, **changes: Any) -> None:
+        """Say otherwise who this is from the next Hello on."""
+        self._initiator.introduce(**changes)
+
     def connect(self) -> None:
         """Try to connect; again later if that fails."""
         self._connection = self._network.connect(self.process, self._kind, self._host)
@@ -159,6 +163,9 @@ class Line:
         if self._connection is None:
             self.process.world.after(self._attempts.next_pause(self.process.world.now), self._again)
         else:
+            before_hello = getattr(self.process, "before_hello", None)
+            if before_hello is not None:
+                before_hello(self)
             self._up(self._initiator.greet(self.process.world.now))
 
     def _again(self) -> None:

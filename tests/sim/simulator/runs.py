@@ -1,5 +1,6 @@
 """One run: a cluster, its users and its faults, until all rows have ended and all clients have gone."""
 
+import math
 from typing import Any
 
 from simulator.checks import Wrong, check_empty, check_stores
@@ -9,6 +10,7 @@ from simulator.hosts import Host
 from simulator.jobs import Job
 from simulator.limits import default_limits
 from simulator.network import Network
+from simulator.operator import Operator
 from simulator.server import Server
 from simulator.workload import User
 from simulator.world import World
@@ -36,6 +38,7 @@ class Cluster:
         #: workers of the agent in the scheduler's process
         self._local = random.randint(1, 4) if mix.local_agent and random.random() < 0.5 else 0
         self.start_server()
+        self.operator = Operator(self) if mix.drain_agent else None
         for _ in range(random.randint(0 if self.hosts else 1, 4)):
             self.add_host(random.randint(1, 6), ("gpu",) if random.random() < 0.4 else ())
         if not any(host.capabilities for host in self.hosts):
@@ -55,7 +58,8 @@ class Cluster:
 
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
-        self.server = Server(self.world, self.network, default_limits(), self.add_store)
+        limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
+        self.server = Server(self.world, self.network, limits, self.add_store)
         self.world.note("scheduler", "starts")
         if self._local:
             local = Host(self, "local", self._local, ("gpu",), None)
@@ -65,7 +69,11 @@ class Cluster:
     def add_host(self, workers: int, capabilities: tuple[str, ...]) -> None:
         """Another agent."""
         name = f"agent-{self.world.next_id()}"
-        host = Host(self, name, workers, capabilities, self.world.random.choice(("unix", "tcp", "tcp")))
+        kind = self.world.random.choice(("unix", "tcp", "tcp"))
+        walltime = math.inf
+        if self.mix.walltime and self.world.now < 1000 + FAULTY and self.world.random.random() < self.mix.walltime:
+            walltime = self.world.random.uniform(2.0, 14.0)
+        host = Host(self, name, workers, capabilities, kind, walltime=walltime)
         if self.mix.bad_starts:
             host.bad_starts = self.mix.bad_starts
         self.hosts.append(host)
@@ -102,11 +110,28 @@ class Cluster:
                 else:
                     client.die()
         world.run(world.now + 30.0)
+        self._check_leavers()
+        if self.operator is not None:
+            self.operator.line.close()
+            self.operator.die()
+            world.run(world.now + 1.0)
         check_empty(self.server.core, {host.name: host.core for host in self.hosts if host.alive})
         check_stores([host for host in self.hosts if host.alive])
         left = [client.name for client in self.clients if client.alive and not client.gone]
         if left:
             raise Wrong(f"clients wait for an answer to their goodbye: {left}")
+
+    def _check_leavers(self) -> None:
+        """Whoever was to go has gone; where nobody was killed no row ran twice, and none was lost."""
+        for host in self.hosts:
+            if host.alive and host.core.state.departure.is_under_way:
+                raise Wrong(f"{host.name} was to go, and is still there", host.name, f"agent {host.number}")
+        if self.world.kills or self.mix.name != "leaving":
+            return
+        for client in self.clients:
+            for job in client.jobs:
+                if job.runs > 1:
+                    raise Wrong(f"{job} ran {job.runs} times", f"job-{job.uid}.", f"batch={job.id}", str(job.id))
 
     def _all_ended(self) -> bool:
         for client in self.clients:

@@ -27,6 +27,8 @@ class World:
         self._ids = 0
         #: agents that the scheduler gave up
         self.losses = 0
+        #: workers that were ended, and hosts that were while rows ran there
+        self.kills = 0
 
     def next_id(self) -> int:
         """Numbers for sessions, processes, rows."""

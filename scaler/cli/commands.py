@@ -1,0 +1,85 @@
+"""`scaler cancel`, `scaler drain`: telling a cluster what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from scaler.cli.questions import SETTINGS
+
+if TYPE_CHECKING:
+    from scaler.monitor.commands import Commands
+
+KEYS = (
+    click.Option(["--key-file"], envvar="SCALER_KEY_FILE", help="the cluster's key, if it is not your own"),
+    click.Option(["--insecure"], is_flag=True, help="connect without keys and in the clear"),
+)
+
+
+def _commands(address: str, key_file: str | None, insecure: bool) -> Commands:
+    from scaler.monitor.commands import Commands  # `-h` and mistakes are answered without loading the engine
+    from scaler.transport import security_of
+
+    return Commands(address, security=security_of(key_file, insecure) if key_file or insecure else None)
+
+
+def _cancel(what: str, address: str, force: bool, key_file: str | None, insecure: bool) -> int:
+    from scaler.monitor.questions import parse_task
+
+    client = row = 0
+    function = ""
+    if what.isdecimal():
+        client = int(what)
+    elif ":" in what or what.endswith("]"):
+        client, row = parse_task(what)
+    else:
+        function = what
+    with _commands(address, key_file, insecure) as commands:
+        cancelled = commands.cancel(client=client, row=row, function=function, force=force)
+    print(f"cancelled: {cancelled.done:,} tasks")
+    if cancelled.asked:
+        fate = "those that run are ended" if force else "those that have begun go on (--force ends them)"
+        print(f"hosts were asked for {cancelled.asked:,} more: {fate}")
+    return 0
+
+
+def _drain(address: str, which: tuple[str, ...], undo: bool, key_file: str | None, insecure: bool) -> int:
+    from scaler.monitor.commands import CommandRefused
+
+    done = 0
+    with _commands(address, key_file, insecure) as commands:
+        tell = commands.undrain if undo else commands.drain
+        for name in which:
+            try:
+                done += tell(jobs=[name])
+            except CommandRefused:
+                if not name.isdecimal() or int(name) >= 1 << 32:
+                    raise
+                done += tell(agents=[int(name)])
+    print(f"{'staying' if undo else 'draining'}: {done:,} hosts")
+    return 0
+
+
+_EPILOG = "ADDRESS: the scheduler's, or the monitor address that its log names. [SCALER_ADDRESS]"
+cancel = click.Command(
+    "cancel", callback=_cancel, context_settings=SETTINGS,
+    params=[
+        click.Argument(["what"], metavar="TASK|FUNCTION|CLIENT"),
+        click.Argument(["address"], envvar="SCALER_ADDRESS"),
+        click.Option(["--force"], is_flag=True, help="end even those that run"),
+        *KEYS,
+    ],
+    help="Cancel a task (CLIENT:TASK), all tasks of a function (its name) or of a client (its number).", epilog=_EPILOG,
+)  # fmt: skip
+drain = click.Command(
+    "drain", callback=_drain, context_settings=SETTINGS,
+    params=[
+        click.Argument(["address"]),
+        click.Argument(["which"], nargs=-1, required=True, metavar="JOB|AGENT..."),
+        click.Option(["--undo"], is_flag=True, help="let hosts stay that were told to drain"),
+        *KEYS,
+    ],
+    help="Have hosts go in order, named by their batch system's job or by their number: they finish what runs, others "
+    "take over what only they have, and they end.", epilog=_EPILOG.partition(" [")[0],
+)  # fmt: skip
