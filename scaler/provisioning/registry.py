@@ -24,6 +24,7 @@ GROUP = "scaler.providers"
 BUILT_IN = {
     "local": "scaler.provisioning.local:make",
     "slurm": "scaler.provisioning.slurm:make",
+    "ssh": "scaler.provisioning.ssh:make",
 }
 
 
