@@ -72,7 +72,7 @@ def run(told: dict[str, Any]) -> int:
                 file.write(text)
             environment[variable] = path
         agent = subprocess.Popen(
-            [found] + told["command"][1:], stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment,
+            [found, *told["command"][1:]], stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment,
             start_new_session=True, preexec_fn=begin_as_usual,
         )  # fmt: skip
         sys.stdout.write(f"near {host} {agent.pid}\n")

@@ -25,6 +25,10 @@ BUILT_IN = {
     "local": "scaler.provisioning.local:make",
     "slurm": "scaler.provisioning.slurm:make",
     "ssh": "scaler.provisioning.ssh:make",
+    "pbs": "scaler.provisioning.pbs:make",
+    "sge": "scaler.provisioning.sge:make",
+    "lsf": "scaler.provisioning.lsf:make",
+    "htcondor": "scaler.provisioning.htcondor:make",
 }
 
 

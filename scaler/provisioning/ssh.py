@@ -1,7 +1,7 @@
 """Hosts by the system's `ssh`: from a list or a file, with all that `~/.ssh/config` says (ProxyJump, agents, keys).
 
-An ssh process for each host that is in use runs `far_side` there. Its standard input is a pipe from here: the agent over there
-ends when this process does, whatever ends it, so there is nothing to find again. A host is in use once.
+An ssh process for each host that is in use runs `far_side` there. Its standard input is a pipe from here: the agent over
+there ends when this process does, whatever ends it, so there is nothing to find again. A host is in use once.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class SshProvider:
             command += ["-p", str(options["port"])]
         if options["identity"]:
             command += ["-i", options["identity"]]
-        far = f"exec {shlex.quote(options['python'])} -uc 'import sys;exec(eval(sys.stdin.readline()));main()'"
+        far = f"exec {shlex.quote(options['python'])} -SEuc 'import sys;exec(eval(sys.stdin.readline()));main()'"
         return [*command, host, far]
 
     def submit(self, n: int, template: HostTemplate) -> list[str]:
@@ -125,7 +125,9 @@ class SshProvider:
         free.sort(key=lambda host: self._failed.get(host, 0.0))
         if not free:
             words = f"no host is free: {len(used)} of {len(self._hosts)} are in use"
-            raise ProviderError(words + (f", and could not be reached just now: {', '.join(resting)}" if resting else ""))
+            raise ProviderError(
+                words + (f", and could not be reached just now: {', '.join(resting)}" if resting else "")
+            )
         text = self._first_lines(template)
         ids = []
         for host in free[:n]:

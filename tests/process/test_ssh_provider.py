@@ -85,10 +85,12 @@ def test_agents_run_with_the_key_and_leave_nothing_behind(far):
         assert stat.S_IMODE(agent["mode"]) == 0o600
         assert Path(agent["path"]).parent.parent == far / "tmp"
     jobs = until(
-        lambda: {job.host: job for job in provider.list("lab")}
-        if sum(job.state is JobState.RUNNING for job in provider.list("lab")) == 2
-        and sum(job.state is JobState.ENDED for job in provider.list("lab")) == 1
-        else None
+        lambda: (
+            {job.host: job for job in provider.list("lab")}
+            if sum(job.state is JobState.RUNNING for job in provider.list("lab")) == 2
+            and sum(job.state is JobState.ENDED for job in provider.list("lab")) == 1
+            else None
+        )
     )
     assert jobs["beta"].reason == "ssh: connect to host beta port 22: No route to host"
     assert provider.list("other") == []

@@ -1,8 +1,9 @@
 """Real OpenSSH: twenty hosts in network namespaces, each with an sshd of its own. Run by `make test-ssh`, as root."""
 
+import json
 import os
+import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import until
-from support.programs import ROOT, environment
+from support.programs import ROOT, environment, program
 
 from scaler.provisioning.provider import HostTemplate, JobState
 from scaler.provisioning.registry import make_provider
@@ -65,7 +66,7 @@ class Lab:
         tools.mkdir()
         path = environment()["PYTHONPATH"]
         (tools / "scaler_cluster").write_text(
-            f"#!/bin/sh\nPYTHONPATH='{path}' exec {sys.executable} -m scaler.cli.main cluster \"$@\"\n"
+            f"#!/bin/sh\nPYTHONPATH='{path}' exec {shlex.join(program('scaler_cluster', 'cluster'))} \"$@\"\n"
         )
         (tools / "scaler_cluster").chmod(0o755)
         # the ssh of the head: its network is the labs'
@@ -86,12 +87,6 @@ class Lab:
             "hosts": hosts, "identity": str(self.directory / "user_key"), "python": sys.executable, "ssh_options": said,
             "ssh": str(self.directory / "bin" / "ssh"), "connect_timeout": 3,
         }  # fmt: skip
-
-    def agents(self):
-        """How many agents the scheduler has."""
-        self.scheduler.signal(signal.SIGUSR1)
-        line = until(lambda: [line for line in self.scheduler.text.splitlines() if "Scheduler: holds " in line])[-1]
-        return line
 
     def left(self):
         """Processes and files of agents on any host."""
@@ -133,9 +128,9 @@ def test_twenty_hosts_come_and_leave_nothing(network, tmp_path, capsys, caplog):
     began = time.monotonic()
     provider.submit(HOSTS + 1, HostTemplate("lab", 1, lab.command, environment=lab.environment))
     try:
-        until(lambda: sum(job.state is JobState.RUNNING for job in provider.list("lab")) == HOSTS, "ssh", 60)
+        until(lambda: sum(job.state is JobState.RUNNING for job in provider.list("lab")) == HOSTS, "ssh", 20)
         near = time.monotonic() - began
-        until(lambda: lab.scheduler.text.count(" joined") >= HOSTS, "agents", 60)
+        until(lambda: lab.scheduler.text.count(" joined") >= HOSTS, "agents", 20)
         up = time.monotonic() - began
         (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
         assert job.host == dead
@@ -145,7 +140,7 @@ def test_twenty_hosts_come_and_leave_nothing(network, tmp_path, capsys, caplog):
         began = time.monotonic()
     finally:
         provider.close()
-    until(lambda: not lab.left(), "the end of all", 30)
+    until(lambda: not lab.left(), "the end of all", 15)
     gone = time.monotonic() - began
     with capsys.disabled():
         print(f"\n{HOSTS} hosts reached in {near:.1f} s, their agents in the cluster after {up:.1f} s")
@@ -157,17 +152,15 @@ def test_twenty_hosts_come_and_leave_nothing(network, tmp_path, capsys, caplog):
 def test_nothing_is_left_when_the_starting_program_is_killed(network, tmp_path, capsys):
     if not os.path.exists(SSHD):
         pytest.skip("needs OpenSSH's server (package openssh-server)")
-    import json
-
     lab = Lab(network, tmp_path)
     names = [host.address for host in lab.hosts]
     told = {"options": lab.options(names), "n": HOSTS, "command": lab.command, "environment": lab.environment}
     with subprocess.Popen([sys.executable, "-c", STARTER, json.dumps(told)], env=environment(), cwd=ROOT) as starter:
         try:
-            until(lambda: lab.scheduler.text.count(" joined") >= HOSTS, "agents", 60)
+            until(lambda: lab.scheduler.text.count(" joined") >= HOSTS, "agents", 20)
         finally:
             starter.kill()
     began = time.monotonic()
-    until(lambda: not lab.left(), "the end of all", 40)
+    until(lambda: not lab.left(), "the end of all", 15)
     with capsys.disabled():
         print(f"\nnothing left {time.monotonic() - began:.1f} s after kill -9 of the starting program")
