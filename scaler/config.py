@@ -449,6 +449,9 @@ class ProvisionConfig:
     lead: Annotated[
         float, Option("seconds before the end of a host's walltime at which another is asked for in its place", 0.0)
     ] = defaults.WALLTIME_LEAD
+    settle_time: Annotated[
+        float, Option("seconds after a failed request in which its jobs may turn up all the same", 0.0)
+    ] = defaults.SETTLE_TIME
     orphan_timeout: Annotated[
         float, Option("seconds without a scheduler after which hosts, and who provides them, end", 1.0)
     ] = defaults.ORPHAN_TIMEOUT

@@ -49,5 +49,7 @@ MAX_PENDING_HOSTS = 100
 PENDING_TIMEOUT, START_TIMEOUT = 86_400.0, 120.0
 #: seconds before the end of a host's walltime at which another is asked for
 WALLTIME_LEAD = 30.0
+#: seconds for which a request for hosts that has failed may have been taken all the same
+SETTLE_TIME = 5.0
 #: seconds without a scheduler after which hosts, and who provides them, end
 ORPHAN_TIMEOUT = 600.0

@@ -22,7 +22,7 @@ def limits_of(config: ProvisionConfig) -> Limits:
     return Limits(
         config.minimum, config.maximum, config.workers, frozenset(config.capabilities), config.exclusive,
         config.drain_time, config.guess, config.idle_time, config.max_pending, config.pending_timeout,
-        config.start_timeout, config.lead,
+        config.start_timeout, config.lead, config.settle_time,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from scaler.config import OptionError, ProvisionConfig, SchedulerConfig, plain_v
 from scaler.errors import AddressInUse, ConnectionFailed, ConnectionTimeout, ScalerError
 from scaler.monitor.watcher import Watcher
 from scaler.provisioning.provider import ProviderError
+from scaler.provisioning.seeing import observed
 from scaler.transport import Address, Security, load_or_create
 
 #: seconds that a process may take to start
@@ -186,7 +187,7 @@ class Cluster:
                     break
                 version = seen.version
                 if seen.is_connected and seen.snapshot is not None:
-                    there = sum(seen.snapshot.agents.workers)
+                    there = sum(agent.workers for agent in observed(seen.snapshot).agents if not agent.is_draining)
                     if there >= n_workers:
                         return
         words = "; ".join(self._status.get("lines", ()))
@@ -260,7 +261,8 @@ class Cluster:
             if not self._is_closed and self._provisioner is dead:
                 dead.end(1.0)
                 with contextlib.suppress(ScalerError, ValueError):
-                    self._provisioner = self._start_provisioner(False)
+                    # processes of this machine have ended with it
+                    self._provisioner = self._start_provisioner(self._config.provider == "local")
 
     def _end(self) -> None:
         if self._provisioner is not None:

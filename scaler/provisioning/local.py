@@ -28,7 +28,8 @@ _STARTER = (
     "os.execvp(sys.argv[2], sys.argv[2:])"
 )
 
-Jobs, Ids = list[Job], list[str]
+Jobs = list[Job]
+Ids = list[str]
 
 
 def make(options: dict[str, Any]) -> LocalProvider:

@@ -32,6 +32,8 @@ REPORT_INTERVAL = 5.0
 END_TIMEOUT = 60.0
 #: seconds between two questions for jobs that are to end
 END_INTERVAL = 0.3
+#: seconds between two such questions while it is not known which jobs there are
+DOUBT_INTERVAL = 1.0
 #: seconds between two attempts to find a scheduler
 PAUSE = 0.5
 
@@ -206,6 +208,8 @@ class Provisioner:
         except Exception as error:
             self._inbox.put(ev.ListFailed(_line(error)))
         interval = END_INTERVAL if self._end_by is not None else self._config.list_interval
+        if self._core.is_in_doubt:
+            interval = min(interval, DOUBT_INTERVAL)
         self._next_list = time.monotonic() + interval
         self._is_listing = False
 

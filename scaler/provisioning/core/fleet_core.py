@@ -11,6 +11,7 @@ lowered. Jobs of others, and agents that no job of ours runs, are left alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -61,8 +62,10 @@ class FleetCore:
         #: failures since the last host came, and until when nothing is asked for
         self._failures = 0
         self._not_before = 0.0
-        #: lists that were asked for before this may miss jobs of a failed request
-        self._doubted_until = 0.0 if is_new else now + 2 * Limits.DOUBT
+        #: lists that were asked for before this may miss jobs of a failed request; how many that are later are needed
+        #: until it is known which those are, as one may leave some out
+        self._doubted_until = 0.0 if is_new else now + 2 * limits.settle_time
+        self._lists_needed = 1 if is_new else Limits.MISSED_LISTS
         self._trouble = ""
 
     # ---- the door --------------------------------------------------------------------------------------------------
@@ -84,6 +87,11 @@ class FleetCore:
     def is_over(self) -> bool:
         """It was to end, and as far as is known no job is left."""
         return self._is_ending and self._under_way is None and not self.jobs.by_id
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """There may be jobs that are not known: more lists are needed before more can be asked for."""
+        return self._lists_needed > 0
 
     @property
     def requests_under_way(self) -> int:
@@ -129,7 +137,8 @@ class FleetCore:
                 self.jobs.add(event.ids, now)
             case SubmitFailed():
                 self._under_way = None
-                self._doubted_until = now + Limits.DOUBT
+                self._doubted_until = now + self.limits.settle_time
+                self._lists_needed = Limits.MISSED_LISTS
                 self._fail(event.reason, effects, now)
             case Adapt():
                 self._has_new_maximum |= event.maximum < self.limits.maximum
@@ -142,6 +151,8 @@ class FleetCore:
     def _take_list(self, event: Listed, effects: list[Effect], now: float) -> None:
         if self._listed is None or event.began > self._listed:
             self._listed = event.began
+            if event.began >= self._doubted_until:
+                self._lists_needed = max(0, self._lists_needed - 1)
         if not self._failures:
             self._trouble = ""
         failed, adopted = self.jobs.take_list(event.jobs, event.began, now)
@@ -202,7 +213,7 @@ class FleetCore:
             self._has_new_maximum = False
         for record in leaving:
             record.stage = Stage.DRAINING
-            record.told = 0.0
+            record.told = -math.inf
         self._drain(effects, now)
 
     def _may_go(self, record: JobRecord) -> bool:
@@ -230,7 +241,7 @@ class FleetCore:
     def _grow(self, effects: list[Effect], now: float) -> None:
         if self._under_way is not None or now < self._not_before:
             return
-        if self._listed is None or self._listed < self._doubted_until:
+        if self.is_in_doubt:
             return
         staying = [record for record in self.jobs.by_id.values() if record.is_staying]
         short = self.wanted - len([record for record in staying if not self._is_going(record)])

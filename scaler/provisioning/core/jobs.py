@@ -81,7 +81,7 @@ class Jobs:
                     failed.append(record)
                 continue
             if record is None:
-                if job.id in self.over and began < self.over[job.id] + Limits.DOUBT:
+                if job.id in self.over and began < self.over[job.id] + Limits.LATE:
                     continue
                 self.over.pop(job.id, None)
                 record = self.by_id[job.id] = JobRecord(job.id, now)

@@ -34,11 +34,13 @@ class Limits:
     start_timeout: float = defaults.START_TIMEOUT
     #: before the end of a host's walltime at which another is asked for in its place
     lead: float = defaults.WALLTIME_LEAD
+    #: for which a request that has failed may have been taken all the same, so that nothing else is asked for
+    settle_time: float = defaults.SETTLE_TIME
 
     #: seconds of waiting after the first failure of a row of them; each further one doubles it, up to the other
     BACK_OFF, LONGEST_BACK_OFF = 1.0, 60.0
-    #: seconds after a failed request for which nothing is asked for: it may have been taken all the same
-    DOUBT = 5.0
+    #: seconds after its end in which a job may be in lists that are late
+    LATE = 5.0
     #: a job that is in none of so many lists, over so many seconds, is over
     MISSED_LISTS, MISSED_SECONDS = 3, 10.0
     #: seconds after which something that has had no effect is said again

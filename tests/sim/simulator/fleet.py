@@ -266,9 +266,11 @@ class FleetWorld:
             self.add(random.choice([1, 10, 100, 400]), seconds)
             for _ in range(random.choice([10, 80, 300])):
                 self.tick()
-        for _ in range(12_000):
+        for n in range(12_000):
             if self.done == self.added:
                 break
+            if n == 4_000:
+                self.heal()
             self.tick()
         assert self.done == self.added, f"{self.added - self.done} rows are left"
         for _ in range(1_500):
@@ -287,6 +289,11 @@ class FleetWorld:
                 break
         assert self.core.is_over, "it does not end"
         assert not self.live(), "a job is left after the end"
+
+    def heal(self) -> None:
+        """Nothing goes wrong any more: now the work has to be done."""
+        self.p_fail = self.p_ambiguous = self.p_never = self.p_dies = self.p_omit = self.p_repeat = 0.0
+        self.p_list_fails = self.p_cancel_fails = self.p_kill = self.p_unseen = 0.0
 
     def direction_changes(self) -> int:
         """The most changes of direction that the number of wanted hosts made in one step of demand."""
