@@ -7,7 +7,7 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, commands, metrics, provision, questions, scheduler, symphony, top, ui
+from scaler.cli import cluster, commands, kubernetes, metrics, provision, questions, scheduler, symphony, top, ui
 from scaler.cli.command import call
 
 command = click.Group(
@@ -17,6 +17,7 @@ command = click.Group(
         "cluster": cluster.command,
         "worker": cluster.command,
         "symphony": symphony.command,
+        "kubernetes-manifests": kubernetes.command,
         "provision": provision.command,
         "tasks": questions.tasks,
         "explain": questions.explain,

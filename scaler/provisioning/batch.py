@@ -1,4 +1,4 @@
-"""What providers of batch systems have in common: commands that are asked, scripts from a template, jobs by their names.
+"""What providers of batch systems have in common: commands that are asked, scripts from a template, jobs by name.
 
 What a system is like stands in a `System`: data, and two functions that read what its commands print.
 """
@@ -53,7 +53,7 @@ class System:
     cancel: tuple[str, ...]
     #: what `cancel` says, among other words, of jobs that have ended
     ended: tuple[str, ...]
-    #: prints something about the system, in its first line
+    #: prints something about the system in its first line; the listing's command only has to work
     version: tuple[str, ...]
     #: what `listing` says and fails with when there are no jobs
     none: tuple[str, ...] = ()
@@ -107,29 +107,29 @@ class BatchProvider:
 
     def list(self, tag: str) -> Jobs:
         """The jobs with that tag; of those that have ended what the system still knows."""
-        try:
-            out = ask(self._system.listing, self._system.title, self._options["timeout"])
-        except ProviderError as error:
-            if not any(words in str(error) for words in self._system.none):
-                raise
-            out = ""
+        out = self._ask(self._system.listing, self._system.none)
         return [job for job in self._system.jobs(out) if request_of(job.name, tag) is not None]
 
     def cancel(self, ids: Sequence[str]) -> None:
         """End jobs; those that have ended are no error."""
         for at in range(0, len(ids), 100):
-            try:
-                ask((*self._system.cancel, *ids[at : at + 100]), self._system.title, self._options["timeout"])
-            except ProviderError as error:
-                if not any(words in str(error) for words in self._system.ended):
-                    raise
+            self._ask((*self._system.cancel, *ids[at : at + 100]), self._system.ended)
 
     def describe(self) -> str:
         """What the system says of itself, and where jobs go."""
-        said = ask(self._system.version, self._system.title, self._options["timeout"]).strip().splitlines()
+        said = self._ask(self._system.version, self._system.none).strip().splitlines()
         return (
             f"{self._system.title} ({said[0].strip() if said else '?'}), queue {self._options['queue'] or '(default)'}"
         )
+
+    def _ask(self, command: Sequence[str], harmless: Sequence[str]) -> str:
+        """What a command printed; nothing if it failed with words that are no failure."""
+        try:
+            return ask(command, self._system.title, self._options["timeout"])
+        except ProviderError as error:
+            if not any(words in str(error) for words in harmless):
+                raise
+            return ""
 
     def preview(self, n: int, template: HostTemplate) -> str:
         """The script as the system gets it."""

@@ -60,7 +60,9 @@ def jobs(out: str) -> Iterator[Job]:
 SYSTEM = System(
     "pbs", "PBS", TEMPLATE, "#PBS ", "-q {}", "-A {}", "-l mem={}", "-l walltime={clock}",
     ("qsub",), False, ids, ("qstat", "-f"), jobs, ("qdel",),
-    ("Unknown Job Id", "Unknown Job", "Invalid job id", "has finished", "invalid state for job"), ("qstat", "--version"),
+    ("Unknown Job", "nvalid job id", "has finished", "invalid state for job"), ("qstat",),
+    # of Slurm's qstat, when there are no jobs
+    ("exit code 153",),
 )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ BUILT_IN = {
     "sge": "scaler.provisioning.sge:make",
     "lsf": "scaler.provisioning.lsf:make",
     "htcondor": "scaler.provisioning.htcondor:make",
+    "kubernetes": "scaler.provisioning.kubernetes:make",
 }
 
 

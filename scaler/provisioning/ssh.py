@@ -1,7 +1,7 @@
 """Hosts by the system's `ssh`: from a list or a file, with all that `~/.ssh/config` says (ProxyJump, agents, keys).
 
-An ssh process for each host that is in use runs `far_side` there. Its standard input is a pipe from here: the agent over
-there ends when this process does, whatever ends it, so there is nothing to find again. A host is in use once.
+An ssh process for each host that is in use runs `far_side` there. Its standard input is a pipe from here: the agent
+over there ends when this process does, whatever ends it, so there is nothing to find again. A host is in use once.
 """
 
 from __future__ import annotations

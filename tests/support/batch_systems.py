@@ -108,8 +108,6 @@ def pbs(command, arguments, jobs):
         environment = {"PBS_JOBID": f"{number}.head"}
         jobs.add(number, 0, option(text, r"^#PBS -N (\S+)"), script_of(text, number), environment)
         print(f"{number}.head")
-    elif command == "qstat" and "--version" in arguments:
-        print("pbs_version = 23.06.06")
     elif command == "qstat":
         for job in jobs.all():
             letter = {"pending": "Q", "running": "R", "ended": "F"}[job["state"]]
@@ -119,7 +117,7 @@ def pbs(command, arguments, jobs):
             if letter == "Q":
                 print("    comment = Not Running: Insufficient amount of resource:\n\t ncpus")
             print("    Exit_status = 271\n" if letter == "F" else "")
-    elif not all([jobs.end(int(name.partition(".")[0])) for name in arguments]):
+    elif not all(map(jobs.end, [int(name.partition(".")[0]) for name in arguments])):
         fail(f"qdel: Job has finished {arguments[0]}", 35)
 
 
