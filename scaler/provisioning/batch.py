@@ -9,6 +9,7 @@ import os
 import shlex
 import string
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,8 @@ class System:
     version: tuple[str, ...]
     #: what `listing` says and fails with when there are no jobs
     none: tuple[str, ...] = ()
+    #: `submit` gets the script as a file, not as its input
+    takes_file: bool = False
 
 
 class BatchProvider:
@@ -95,7 +98,7 @@ class BatchProvider:
         script, found = self.script(each, template), list[str]()
         for _ in range(calls):
             try:
-                out = ask(system.submit, system.title, self._options["timeout"], script, environment)
+                out = self._submit(script, environment)
                 found += system.ids(out, each)
             except ValueError:
                 raise ProviderError(f"{system.submit[0]} said no number of a job, but {out.strip()[:200]!r}") from None
@@ -104,6 +107,15 @@ class BatchProvider:
                     raise
                 break  # what was taken counts; the rest will be asked for again
         return found
+
+    def _submit(self, script: str, environment: dict[str, str]) -> str:
+        system, timeout = self._system, self._options["timeout"]
+        if not system.takes_file:
+            return ask(system.submit, system.title, timeout, script, environment)
+        with tempfile.NamedTemporaryFile("w", prefix="scaler-", suffix=".sh") as file:
+            file.write(script)
+            file.flush()
+            return ask((*system.submit, file.name), system.title, timeout, "", environment)
 
     def list(self, tag: str) -> Jobs:
         """The jobs with that tag; of those that have ended what the system still knows."""
@@ -118,9 +130,8 @@ class BatchProvider:
     def describe(self) -> str:
         """What the system says of itself, and where jobs go."""
         said = self._ask(self._system.version, self._system.none).strip().splitlines()
-        return (
-            f"{self._system.title} ({said[0].strip() if said else '?'}), queue {self._options['queue'] or '(default)'}"
-        )
+        first = f" ({said[0].strip()})" if said and self._system.version != self._system.listing[:1] else ""
+        return f"{self._system.title}{first}, queue {self._options['queue'] or '(default)'}"
 
     def _ask(self, command: Sequence[str], harmless: Sequence[str]) -> str:
         """What a command printed; nothing if it failed with words that are no failure."""
@@ -182,7 +193,7 @@ def ask(
     except OSError as error:
         raise ProviderError(f"cannot run {name}: {error}") from error
     if done.returncode:
-        words = " ".join((done.stderr or done.stdout).split()) or f"exit code {done.returncode}"
+        words = " ".join((done.stderr or done.stdout).split()) or f"failed with {done.returncode} and no word"
         raise ProviderError(f"{name}: {words[:300]}")
     return done.stdout
 

@@ -44,8 +44,8 @@ def ids(out: str, n: int) -> list[str]:
 
 
 def jobs(out: str) -> Iterator[Job]:
-    """What `qstat -f` printed: a paragraph for each job, with lines that are continued by a tab."""
-    for paragraph in re.split(r"(?m)^Job Id:", out.replace("\n\t", ""))[1:]:
+    """What `qstat -f` printed: a paragraph for each job; a line with a tab and no fact goes on with the one before."""
+    for paragraph in re.split(r"(?m)^Job Id:", re.sub(r"\n\t(?![\w.]+ = )", "", out))[1:]:
         first, *lines = paragraph.splitlines()
         facts = {name.strip(): value.strip() for name, _, value in (line.partition(" = ") for line in lines)}
         state = _STATES.get(facts.get("job_state", "Q")[:1], JobState.PENDING)
@@ -60,9 +60,9 @@ def jobs(out: str) -> Iterator[Job]:
 SYSTEM = System(
     "pbs", "PBS", TEMPLATE, "#PBS ", "-q {}", "-A {}", "-l mem={}", "-l walltime={clock}",
     ("qsub",), False, ids, ("qstat", "-f"), jobs, ("qdel",),
-    ("Unknown Job", "nvalid job id", "has finished", "invalid state for job"), ("qstat",),
+    ("Unknown Job", "nvalid job id", "has finished", "invalid state for job", "failed with 2 and no word"), ("qstat",),
     # of Slurm's qstat, when there are no jobs
-    ("exit code 153",),
+    ("failed with 153 and no word",), True,
 )  # fmt: skip
 
 

@@ -197,7 +197,8 @@ def test_what_the_server_refuses_is_said_in_its_words(server):
         ({"phase": "Running"}, JobState.RUNNING, ""),
         ({"phase": "Succeeded"}, JobState.ENDED, ""),
         (
-            {"phase": "Failed", "containerStatuses": [{"state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}]},
+            {"phase": "Failed", "containerStatuses": [
+                {"state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}]},
             JobState.ENDED, "OOMKilled",
         ),
         (

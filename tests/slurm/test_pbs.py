@@ -31,7 +31,7 @@ def test_hosts_come_and_go(slurm, daemons, tmp_path):
     tool = tmp_path / "agent"
     command = program("scaler_cluster", "cluster")
     path = ":".join(sys.path)
-    tool.write_text(f"#!/bin/sh\nPYTHONPATH='{path}' exec {command[0]} -c \"{command[2]}\" \"$@\"\n")
+    tool.write_text(f'#!/bin/sh\nPYTHONPATH=\'{path}\' exec {command[0]} -c "{command[2]}" "$@"\n')
     tool.chmod(0o755)
     command = (str(tool), daemons.address, "--workers", "1")
     ids = provider.submit(2, HostTemplate("lab", 1, command, walltime=120.0))
@@ -42,7 +42,7 @@ def test_hosts_come_and_go(slurm, daemons, tmp_path):
         assert {(job.name, job.state) for job in jobs} == {("lab-1", JobState.RUNNING)}
         assert {job.host for job in jobs} <= {"n1", "n2", "n3", "n4"}
         assert daemons.client().submit(divmod, 7, 2).result(20) == (3, 1)
-        with pytest.raises(ProviderError, match="qsub: .*nvalid"):
+        with pytest.raises(ProviderError, match=r"qsub: .*nvalid"):
             make_provider("pbs", {"queue": "nowhere"}).submit(1, HostTemplate("lab", 2, command))
     finally:
         provider.cancel(ids)

@@ -102,7 +102,7 @@ def fail(words, code=1):
 
 def pbs(command, arguments, jobs):
     if command == "qsub":
-        text, number = sys.stdin.read(), jobs.next()
+        text, number = Path(arguments[0]).read_text(), jobs.next()
         if option(text, r"^#PBS -q (\S+)") == "closed":
             fail("qsub: Unauthorized Request")
         environment = {"PBS_JOBID": f"{number}.head"}
