@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import os
 import shlex
-import string
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from scaler.config import OptionError
+from scaler.provisioning.batch import ask, filled, template_text
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
 from scaler.provisioning.registry import take
 
@@ -53,26 +50,19 @@ class SlurmProvider:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
-        self._template = TEMPLATE
-        if options["template"]:
-            try:
-                self._template = Path(options["template"]).read_text()
-            except OSError as error:
-                raise OptionError("template", f"cannot be read: {error}") from error
+        self._template = template_text(options["template"], TEMPLATE)
 
     def script(self, n: int, template: HostTemplate) -> str:
         """The batch script of a request for `n` hosts. Raises `OptionError` for a name that a template can't have."""
-        try:
-            return string.Template(self._template).substitute(
-                name=template.job_name,
-                last=n - 1,
-                workers=template.workers,
-                log=self._options["log"],
-                command=shlex.join(template.command),
-                directives="\n".join(f"#SBATCH {line}" for line in self._directives(template)),
-            )
-        except (KeyError, ValueError) as error:
-            raise OptionError("template", f"has a name that is not known, or a $ that is not $$: {error}") from error
+        return filled(
+            self._template,
+            name=template.job_name,
+            last=n - 1,
+            workers=template.workers,
+            log=self._options["log"],
+            command=shlex.join(template.command),
+            directives="\n".join(f"#SBATCH {line}" for line in self._directives(template)),
+        )
 
     def _directives(self, template: HostTemplate) -> Sequence[str]:
         options = self._options
@@ -130,19 +120,4 @@ class SlurmProvider:
         return f"# sbatch --parsable, with this as its input:\n{self.script(n, template)}"
 
     def _run(self, command: Sequence[str], text: str = "", environment: dict[str, str] | None = None) -> str:
-        try:
-            done = subprocess.run(
-                command, input=text, capture_output=True, text=True, env=environment, timeout=self._options["timeout"]
-            )
-        except FileNotFoundError:
-            raise ProviderError(
-                f"there is no command {command[0]} here: run this where Slurm's commands are, like its login node"
-            ) from None
-        except subprocess.TimeoutExpired:
-            raise ProviderError(f"{command[0]} did not answer within {self._options['timeout']:g} s") from None
-        except OSError as error:
-            raise ProviderError(f"cannot run {command[0]}: {error}") from error
-        if done.returncode:
-            words = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-            raise ProviderError(f"{command[0]}: {words[:300]}")
-        return done.stdout
+        return ask(command, "Slurm", self._options["timeout"], text, environment)
