@@ -7,7 +7,7 @@ COMPAT := $(VENV)/.compat
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser check format bench sim mutants compat compat-all clean
+.PHONY: help demo test test-browser test-slurm check format bench sim mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -22,6 +22,11 @@ test: $(READY) ## run the tests; PYTEST_ARGS adds arguments
 test-browser: $(READY) ## install Chromium (Debian, as root) if it is missing, and run the tests in it
 	@command -v chromium chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
 	$(BIN)/python -m pytest -rs $(PYTEST_ARGS) tests/process/test_browser.py
+
+test-slurm: $(READY) ## install Slurm (Debian, as root) if it is missing, and run hosts from it (minutes)
+	@command -v sbatch munged >/dev/null && test -x /usr/sbin/slurmctld -a -x /usr/sbin/slurmd \
+	    || apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge
+	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/slurm
 
 check: $(READY) ## lint, formatting, types and the import contract
 	$(BIN)/ruff check .
