@@ -24,6 +24,7 @@ from scaler.config import (
     Config,
     DashboardConfig,
     MetricsConfig,
+    ProvisionConfig,
     SchedulerConfig,
     Setting,
     SymphonyConfig,
@@ -88,6 +89,15 @@ def options() -> str:
         lines += [_option(setting) for setting in settings(config)]
         tables.append("\n".join(lines))
     return "\n\n".join(tables)
+
+
+def provisioning() -> str:
+    """A table of the settings of a provisioner."""
+    lines = ["| setting | default | |", "|---|---|---|"]
+    for setting in settings(ProvisionConfig):
+        default = "" if setting.default in (None, (), MISSING) else f"`{setting.default}`"
+        lines.append(f"| `{setting.name}` | {default} | {setting.option.help} |")
+    return "\n".join(lines)
 
 
 def _option(setting: Setting) -> str:
@@ -211,6 +221,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "objects": lambda: states(OBJECT_TRANSITIONS, "absent"),
     "session": session,
     "options": options,
+    "provisioning": provisioning,
     "messages": messages,
     "roles": lambda: members(codes.Role),
     "forms": lambda: members(codes.Form),

@@ -32,6 +32,7 @@ def is_alive(pid):
 
 
 def test_hosts_come_with_work_and_go_without_and_a_killed_provisioner_is_replaced():
+    scaler_dask = pytest.importorskip("scaler_dask")
     with Cluster("local", maximum=2, **QUICK) as cluster, Client(cluster) as client:
         assert "0 to 2 hosts" in repr(cluster)
         assert client.submit(pow, 2, 3).result(30) == 8
@@ -39,10 +40,12 @@ def test_hosts_come_with_work_and_go_without_and_a_killed_provisioner_is_replace
         until(lambda: not cluster.status["running"] + cluster.status["draining"], "it to go")
         cluster.scale(1)
         cluster.wait_for_workers(1, 20)
+        with scaler_dask.Client(cluster) as dask_client:
+            assert dask_client.submit(pow, 2, 5).result() == 32
         os.kill(cluster._provisioner.process.pid, signal.SIGKILL)
         until(lambda: cluster._provisioner.process.poll() is None and client.submit(pow, 2, 4).result(30) == 16)
         cluster.adapt(maximum=0)
-        until(lambda: not cluster.status["running"] + cluster.status["pending"], "hosts to go")
+        until(lambda: not any(cluster.status[name] for name in ("running", "pending", "draining")), "hosts to go")
         assert "<th>hosts</th>" in cluster._repr_html_()
         with pytest.raises(TimeoutError, match="of 1 workers came"):
             cluster.wait_for_workers(1, 0.5)
@@ -99,13 +102,10 @@ def test_what_is_asked_for_can_be_seen_before(daemons, tmp_path):
     assert "there is no option 'minimun'" in shown.text
 
 
-def test_executors_and_dask_clients_run_on_such_a_cluster():
-    scaler_dask = pytest.importorskip("scaler_dask")
+def test_executors_run_on_such_a_cluster():
     with Executor(1, provider="local", interval=0.2) as pool:
         assert list(pool.map(abs, [-1, 2])) == [1, 2]
         assert pool.submit(time.sleep, 0).result(20) is None
-    with Cluster("local", minimum=1, maximum=1, interval=0.2) as cluster, scaler_dask.Client(cluster) as client:
-        assert client.submit(pow, 2, 5).result() == 32
 
 
 def test_a_system_that_is_not_here_is_told_at_once(monkeypatch):

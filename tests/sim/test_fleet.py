@@ -33,8 +33,9 @@ def test_hosts_come_and_go_with_the_work_whatever_the_provider_does():
 
 
 @pytest.mark.heavy
-def test_hosts_come_and_go_with_the_work_in_ten_thousand_runs():
+@pytest.mark.parametrize("first", [1_000, 6_000])
+def test_hosts_come_and_go_with_the_work_in_ten_thousand_runs(first):
     began = time.monotonic()
-    seen = run(range(1_000, 11_000))
-    print(f"10,000 runs in {time.monotonic() - began:.0f} s: {dict(seen)}")
+    seen = run(range(first, first + 5_000))
+    print(f"5,000 runs in {time.monotonic() - began:.0f} s: {dict(seen)}")
     assert all(seen[what] for what in EVER), seen

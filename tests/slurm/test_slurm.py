@@ -137,7 +137,7 @@ def test_work_goes_through_short_walltimes(slurm):
         took = time.monotonic() - began
         until(lambda: cluster.status["running"] + cluster.status["draining"] == 0, "hosts to go", 60)
         sampler.end()
-    jobs = set(re.findall(r"Started JobId=(\d+_\d+)", (slurm.place / "slurmctld.log").read_text()))
+    jobs = set(re.findall(r"(?:Started|Allocate) JobId=(\d+_\d+)", (slurm.place / "slurmctld.log").read_text()))
     wanted = [desired for _, desired, _, _, _ in sampler.samples]
     signs = [b > a for a, b in pairwise(wanted) if a != b]
     turns = sum(a != b for a, b in pairwise(signs))
@@ -198,7 +198,7 @@ def test_scheduler_provisioner_and_slurmctld_are_killed_once_each(slurm, daemons
     until(lambda: not slurm.jobs(), "hosts to go when nothing is left to do", 60)
     again.stop()
     until(lambda: not agents_of(daemons.address), "agents to end", 20)
-    started = set(re.findall(r"Started JobId=(\d+_\d+)", (slurm.place / "slurmctld.log").read_text()))
+    started = set(re.findall(r"(?:Started|Allocate) JobId=(\d+_\d+)", (slurm.place / "slurmctld.log").read_text()))
     print(
         f"\nkill -9 of slurmctld, provisioner and scheduler: 800 of 800 tasks done, at most {most} jobs at once "
         f"(maximum {NODES}), {len(started)} in all, 0 left, 0 agents left"
