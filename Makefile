@@ -8,7 +8,7 @@ FUZZ := $(VENV)/.fuzz
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser check format bench sim sim-long fuzz soak mutants compat compat-all clean
+.PHONY: help demo test test-browser test-slurm test-ssh test-pbs check format bench sim sim-long fuzz soak mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -23,6 +23,19 @@ test: $(READY) ## run the tests; PYTEST_ARGS adds arguments
 test-browser: $(READY) ## install Chromium (Debian, as root) if it is missing, and run the tests in it
 	@command -v chromium chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
 	$(BIN)/python -m pytest -rs $(PYTEST_ARGS) tests/process/test_browser.py
+
+test-ssh: $(READY) ## install OpenSSH's server (Debian, as root) if it is missing, and try hosts by ssh: 20 of them, each with an sshd
+	@test -x /usr/sbin/sshd || apt-get install -y --no-install-recommends openssh-server
+	$(BIN)/python -m pytest -m heavy -rs $(PYTEST_ARGS) tests/ssh
+
+test-pbs: $(READY) ## the same with PBS's commands, those of slurm-wlm-torque, over a Slurm on this machine
+	@command -v qsub slurmctld munged >/dev/null || apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge slurm-wlm-torque
+	$(BIN)/python -m pytest -m heavy -rs $(PYTEST_ARGS) tests/slurm/test_pbs.py
+
+test-slurm: $(READY) ## install Slurm (Debian, as root) if it is missing, and run hosts from it (minutes)
+	@command -v sbatch munged >/dev/null && test -x /usr/sbin/slurmctld -a -x /usr/sbin/slurmd \
+	    || apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge
+	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/slurm
 
 check: $(READY) ## lint, formatting, types and the import contract
 	$(BIN)/ruff check .

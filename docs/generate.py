@@ -24,8 +24,10 @@ from scaler.config import (
     Config,
     DashboardConfig,
     MetricsConfig,
+    ProvisionConfig,
     SchedulerConfig,
     Setting,
+    SymphonyConfig,
     TopConfig,
     settings,
 )
@@ -76,6 +78,7 @@ def options() -> str:
     programs: dict[str, type[Config]] = {
         "scaler_scheduler": SchedulerConfig,
         "scaler_cluster": AgentConfig,
+        "scaler_symphony_cluster": SymphonyConfig,
         "scaler_top": TopConfig,
         "scaler_ui": DashboardConfig,
         "scaler metrics": MetricsConfig,
@@ -86,6 +89,15 @@ def options() -> str:
         lines += [_option(setting) for setting in settings(config)]
         tables.append("\n".join(lines))
     return "\n\n".join(tables)
+
+
+def provisioning() -> str:
+    """A table of the settings of a provisioner."""
+    lines = ["| setting | default | |", "|---|---|---|"]
+    for setting in settings(ProvisionConfig):
+        default = "" if setting.default in (None, (), MISSING) else f"`{setting.default}`"
+        lines.append(f"| `{setting.name}` | {default} | {setting.option.help} |")
+    return "\n".join(lines)
 
 
 def _option(setting: Setting) -> str:
@@ -209,6 +221,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "objects": lambda: states(OBJECT_TRANSITIONS, "absent"),
     "session": session,
     "options": options,
+    "provisioning": provisioning,
     "messages": messages,
     "roles": lambda: members(codes.Role),
     "forms": lambda: members(codes.Form),

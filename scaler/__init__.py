@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         WorkerMemoryExceeded,
     )
     from scaler.executor import Executor
+    from scaler.provisioning.cluster import Cluster
     from scaler.serialize import Serializer
     from scaler.version import __version__
 
@@ -49,6 +50,7 @@ __all__ = [
     "AddressInUse",
     "Client",
     "ClientClosed",
+    "Cluster",
     "ConnectionFailed",
     "ConnectionTimeout",
     "CycleError",
@@ -82,6 +84,7 @@ __all__ = [
 #: where a name comes from; whatever else is in `__all__` is an exception of `scaler.errors`
 _HOMES = {
     "Client": "scaler.client",
+    "Cluster": "scaler.provisioning.cluster",
     "Executor": "scaler.executor",
     "ObjectRef": "scaler.client",
     "ScalerFuture": "scaler.client.future",

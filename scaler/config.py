@@ -9,6 +9,7 @@ that others show too stand in `scaler.defaults`.
 from __future__ import annotations
 
 import os
+import re
 import types
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, MISSING, Field, dataclass, fields
@@ -294,6 +295,56 @@ class AgentConfig:
 
 
 @dataclass(frozen=True)
+class SymphonyConfig:
+    """How tasks run in a service of IBM Spectrum Symphony. Raises `OptionError`, a ValueError, for a bad value."""
+
+    address: Annotated[str, Option("the scheduler's address, as tcp://host:port")]
+    service: Annotated[str, Option("the application's name in Symphony, whose service runs the tasks")]
+    _: KW_ONLY
+    base_concurrency: Annotated[
+        int | None,
+        Option(
+            "tasks that run at the same time at most, besides those that wait for tasks of their own; "
+            "one for each core of this host by default",
+            minimum=1,
+            others=("-n",),
+        ),
+    ] = None
+    name: Annotated[
+        str | None,
+        Option("what it is called in logs and monitors; by default host and service", others=("-w", "--worker-name")),
+    ] = None
+    capabilities: Annotated[
+        tuple[str, ...], Option("what tasks may ask for that the service has, separated by commas")
+    ] = ()
+    user: Annotated[str, Option("who the session belongs to, as Symphony knows them")] = "Guest"
+    password: Annotated[str, Option("their password; better said by the environment than as a flag")] = "Guest"
+    session_type: Annotated[str, Option("one of the types that the application's profile has")] = (
+        "RecoverableAllHistoricalData"
+    )
+    death_timeout: Annotated[
+        float | None,
+        Option(
+            "seconds without a scheduler after which it gives up and ends; by default it waits for one",
+            minimum=0.1,
+            others=("-ds", "--death-timeout-seconds"),
+        ),
+    ] = None
+    job: Annotated[str | None, Option("what the batch system calls the job that this runs in")] = None
+    event_loop: EventLoop = defaults.EVENT_LOOP
+    heartbeat_interval: HeartbeatInterval = defaults.HEARTBEAT_INTERVAL
+    max_message_bytes: MaxMessageBytes = defaults.MAX_MESSAGE_BYTES
+    key_file: KeyFile = None
+    insecure: Annotated[bool, Option("connect without keys and in the clear")] = False
+    validate: Validate = False
+    log_level: LogLevel = defaults.LOG_LEVEL
+    log_path: LogPath = defaults.LOG_PATH
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
 class TopConfig:
     """How `scaler_top` shows a cluster. Raises `OptionError`, a ValueError, for a bad value."""
 
@@ -378,6 +429,70 @@ class MetricsConfig:
     def __post_init__(self) -> None:
         check(self)
         _check_exposure(self)
+
+
+@dataclass(frozen=True)
+class ProvisionConfig:
+    """How hosts are provided for a cluster. Raises `OptionError`, a ValueError, for a bad value."""
+
+    address: Annotated[str, Option("the scheduler's address as hosts reach it, as tcp://host:port")]
+    provider: Annotated[str, Option("where hosts come from, like local or slurm")]
+    _: KW_ONLY
+    tag: Annotated[
+        str,
+        Option("what the names of this cluster's jobs begin with: by it they are found again, so no other may have it"),
+    ] = "scaler"
+    minimum: Annotated[int, Option("hosts that are there whatever there is to do", 0)] = defaults.MINIMUM_HOSTS
+    maximum: Annotated[int, Option("hosts that are there or asked for, at most", 0)] = defaults.MAXIMUM_HOSTS
+    workers: Annotated[int, Option("workers of each host, which is asked for as many processors", 1)] = 1
+    walltime: Annotated[float | None, Option("seconds after which the batch system ends a host", 1.0)] = None
+    capabilities: Annotated[tuple[str, ...], Option("what tasks may ask for that these hosts have")] = ()
+    exclusive: Annotated[bool, Option("only for tasks that ask for one of the capabilities")] = False
+    drain_time: Annotated[float, Option("seconds in which a queue should be worked off", 0.1)] = defaults.DRAIN_TIME
+    guess: Annotated[
+        float, Option("seconds that a task counts as while the duration of its function is not known", 0.001)
+    ] = defaults.DURATION_GUESS
+    idle_time: Annotated[float, Option("seconds without anything to do after which a host goes", 0.1)] = (
+        defaults.HOST_IDLE_TIME
+    )
+    max_pending: Annotated[int, Option("hosts that are asked for and not there, at most", 1)] = (
+        defaults.MAX_PENDING_HOSTS
+    )
+    pending_timeout: Annotated[float, Option("seconds after which a job that has not begun is cancelled", 1.0)] = (
+        defaults.PENDING_TIMEOUT
+    )
+    start_timeout: Annotated[
+        float, Option("seconds after which a job that runs is cancelled, if its host is not in the cluster", 1.0)
+    ] = defaults.START_TIMEOUT
+    lead: Annotated[
+        float, Option("seconds before the end of a host's walltime at which another is asked for in its place", 0.0)
+    ] = defaults.WALLTIME_LEAD
+    settle_time: Annotated[
+        float, Option("seconds after a failed request in which its jobs may turn up all the same", 0.0)
+    ] = defaults.SETTLE_TIME
+    orphan_timeout: Annotated[
+        float, Option("seconds without a scheduler after which hosts, and who provides them, end", 1.0)
+    ] = defaults.ORPHAN_TIMEOUT
+    interval: Annotated[float, Option("seconds between two looks at the cluster", 0.1)] = 1.0
+    list_interval: Annotated[float, Option("seconds between two questions for the state of the jobs", 0.1)] = 5.0
+    command: Annotated[
+        str | None, Option("the program scaler_cluster as hosts find it; by default where it is on this one")
+    ] = None
+    agent_options: Annotated[tuple[str, ...], Option("further options of scaler_cluster")] = ()
+    keep: Annotated[bool, Option("leave the jobs as they are when this ends")] = False
+    key_file: KeyFile = None
+    insecure: Annotated[bool, Option("connect without keys and in the clear")] = False
+    log_level: LogLevel = defaults.LOG_LEVEL
+    log_path: LogPath = defaults.LOG_PATH
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.minimum > self.maximum:
+            raise OptionError("minimum", f"must not be more than maximum ({self.maximum}), not {self.minimum}")
+        if not re.fullmatch(r"[a-z0-9-]{1,40}", self.tag):
+            raise OptionError("tag", f"must be 1 to 40 of the characters a-z, 0-9 and -, not {self.tag!r}")
+        if self.walltime is not None and self.lead > self.walltime / 2:
+            object.__setattr__(self, "lead", self.walltime / 2)
 
 
 def is_loopback(host: str) -> bool:

@@ -35,3 +35,21 @@ MEMORY_PERCENT = 60
 DASHBOARD_PORT = 8081
 #: seconds that a host may take to leave in order: batch systems wait 30 s between SIGTERM and SIGKILL
 DRAIN_GRACE = 20.0
+#: hosts that a provisioner keeps at least, and at most
+MINIMUM_HOSTS, MAXIMUM_HOSTS = 0, 10
+#: seconds in which a queue should be worked off
+DRAIN_TIME = 60.0
+#: seconds that a task counts as whose duration is not known
+DURATION_GUESS = 1.0
+#: seconds without anything to do after which a host goes
+HOST_IDLE_TIME = 30.0
+#: hosts that are asked for and not there, at most
+MAX_PENDING_HOSTS = 100
+#: seconds after which a job is given up that has not begun, and whose agent did not come
+PENDING_TIMEOUT, START_TIMEOUT = 86_400.0, 120.0
+#: seconds before the end of a host's walltime at which another is asked for
+WALLTIME_LEAD = 30.0
+#: seconds for which a request for hosts that has failed may have been taken all the same
+SETTLE_TIME = 5.0
+#: seconds without a scheduler after which hosts, and who provides them, end
+ORPHAN_TIMEOUT = 600.0

@@ -19,12 +19,22 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from scaler.config import AgentConfig, Config, DashboardConfig, MetricsConfig, SchedulerConfig, TopConfig, settings
+from scaler.config import (
+    AgentConfig,
+    Config,
+    DashboardConfig,
+    MetricsConfig,
+    SchedulerConfig,
+    SymphonyConfig,
+    TopConfig,
+    settings,
+)
 
 #: a section of the file and whose options it holds
 SECTIONS: dict[str, type[Config]] = {
     "scheduler": SchedulerConfig,
     "cluster": AgentConfig,
+    "symphony": SymphonyConfig,
     "top": TopConfig,
     "ui": DashboardConfig,
     "metrics": MetricsConfig,

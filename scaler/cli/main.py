@@ -7,7 +7,21 @@ import sys
 import click
 
 import scaler
-from scaler.cli import cluster, commands, jobs, journal, lists, metrics, questions, scheduler, top, ui
+from scaler.cli import (
+    cluster,
+    commands,
+    jobs,
+    journal,
+    kubernetes,
+    lists,
+    metrics,
+    provision,
+    questions,
+    scheduler,
+    symphony,
+    top,
+    ui,
+)
 from scaler.cli.command import call
 
 command = click.Group(
@@ -16,6 +30,9 @@ command = click.Group(
         "scheduler": scheduler.command,
         "cluster": cluster.command,
         "worker": cluster.command,
+        "symphony": symphony.command,
+        "kubernetes-manifests": kubernetes.command,
+        "provision": provision.command,
         "status": lists.status,
         "agents": lists.agents,
         "workers": lists.workers,

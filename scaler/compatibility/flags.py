@@ -38,5 +38,9 @@ IGNORED: dict[str, tuple[tuple[tuple[str, ...], bool], ...]] = {
         (("--object-storage-address", "-osa"), False),
         (TASK_TIMEOUT, False),
     ),
+    "symphony": (
+        (("--io-threads", "-it"), False),
+        (("--logging-config-file",), False),
+    ),
     "top": (),
 }

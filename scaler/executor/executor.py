@@ -17,6 +17,11 @@ from scaler.executor.runner import Runner
 from scaler.executor.worker_calls import call_each
 from scaler.extension import is_interrupt
 
+TYPE_CHECKING = False  # as in `scaler`
+
+if TYPE_CHECKING:
+    from scaler.provisioning.cluster import Cluster
+
 #: a map of more rows than this sends them in blocks, whose results come together
 ROWS_APART = 1_000
 
@@ -30,6 +35,9 @@ class Executor(concurrent.futures.Executor):
     waits for what is under way. Ctrl-C inside it, or while it waits, cancels that and waits for nothing.
 
     `max_tasks_per_child`: so many tasks run in a worker process of a local cluster before a fresh one takes its place.
+    With `provider` ("slurm", ...) hosts come and go as the work needs them, at most for `max_workers`; further options
+    are then those of `Cluster`, too.
+
     `initializer(*initargs)` runs once in each worker before its first task; if it raises, all futures that have not
     ended and all further calls raise `InitializerFailed`, a `concurrent.futures.process.BrokenProcessPool`.
     `durable`: the name of a durable job that the calls belong to, at a scheduler with a journal: what ends is kept
@@ -52,6 +60,7 @@ class Executor(concurrent.futures.Executor):
         initargs: tuple[Any, ...] = (),
         max_tasks_per_child: int | None = None,
         durable: str | None = None,
+        provider: str | None = None,
         **client_options: Any,
     ) -> None:
         if max_workers is not None and max_workers <= 0:
@@ -69,8 +78,12 @@ class Executor(concurrent.futures.Executor):
                 )
         if durable is not None and (initializer is not None or address is None):
             raise ValueError("durable needs the address of a scheduler with a journal, and takes no initializer")
-        cluster: SchedulerClusterCombo | None = None
-        if address is None:
+        cluster: SchedulerClusterCombo | Cluster | None = None
+        if provider is not None:
+            cluster, client_options = _provided(provider, address, max_workers, client_options)
+            address = cluster.address
+            client_options.setdefault("security", cluster.security)
+        elif address is None:
             cluster = SchedulerClusterCombo(n_workers=max_workers, max_tasks_per_worker=max_tasks_per_child)
             address = cluster.address
             client_options.setdefault("security", cluster.security)
@@ -80,7 +93,7 @@ class Executor(concurrent.futures.Executor):
             if cluster is not None:
                 cluster.shutdown()
             raise
-        self._given_workers = cluster.n_workers if cluster is not None else max_workers
+        self._given_workers = cluster.n_workers if isinstance(cluster, SchedulerClusterCombo) else max_workers
         custom = client_options.get("serializer") is not None
         self._runner: Runner | DurableRunner
         if durable is not None:
@@ -169,3 +182,21 @@ class Executor(concurrent.futures.Executor):
             self._runner.abandon()
         else:
             self.shutdown()
+
+
+#: what `Client` is told; whatever else is said beside a provider is for its cluster
+_OF_CLIENT = ("profiling", "name", "timeout", "serializer", "stream_output", "reconnect", "security")
+
+
+def _provided(
+    provider: str, address: str | None, max_workers: int | None, options: dict[str, Any]
+) -> tuple[Cluster, dict[str, Any]]:
+    """A cluster of hosts from this provider, and what is left for its client. Raises like `Cluster`."""
+    from scaler.provisioning.cluster import Cluster
+
+    of_client = {name: options[name] for name in _OF_CLIENT if name in options}
+    of_cluster = {name: value for name, value in options.items() if name not in of_client}
+    if max_workers is not None:
+        of_cluster.setdefault("maximum", -(-max_workers // of_cluster.get("workers", 1)))
+    security = of_client.get("security")
+    return Cluster(provider, address=address, security=security, **of_cluster), of_client

@@ -31,6 +31,11 @@ from scaler.extension import (
     submit_map,
 )
 
+TYPE_CHECKING = False  # as in `scaler`
+
+if TYPE_CHECKING:
+    from scaler.provisioning.cluster import Cluster
+
 #: seconds between looks at the end of the interpreter while a future is waited for
 LOOK = 0.5
 
@@ -44,7 +49,7 @@ class Runner:
     def __init__(
         self,
         client: Client,
-        cluster: SchedulerClusterCombo | None,
+        cluster: SchedulerClusterCombo | Cluster | None,
         initializer: Callable[..., Any] | None,
         initargs: tuple[Any, ...],
         custom: bool,
@@ -130,7 +135,7 @@ class Runner:
             for job in maps:
                 job.cancel()
             futures = self._calls.futures()
-            if self._cluster is not None and not maps:
+            if isinstance(self._cluster, SchedulerClusterCombo) and not maps:
                 # All workers are ours, so the oldest calls have one each, also those that are on their way there.
                 futures = futures[self._cluster.n_workers :]
             self.client.cancel(futures)

@@ -65,6 +65,8 @@ class HostTemplate:
     capabilities: tuple[str, ...] = ()
     #: variables that the agent needs
     environment: Mapping[str, str] = field(default_factory=dict)
+    #: of each host: as many processors are asked for
+    workers: int = 1
 
     @property
     def job_name(self) -> str:
@@ -76,8 +78,22 @@ class HostTemplate:
         return f"{self.tag}-{self.request}"
 
 
+def request_of(name: str, tag: str) -> int | None:
+    """The number of the request that a job of this name belongs to; None if it is of another cluster.
+
+    >>> request_of("work-3f2a-7", "work-3f2a"), request_of("work-3f2a-7", "work")
+    (7, None)
+    """
+    mine, _, number = name.rpartition("-")
+    return int(number) if mine == tag and number.isascii() and number.isdigit() else None
+
+
 class Provider(Protocol):
-    """Where hosts come from. See the four functions; nothing else of a provider is used."""
+    """Where hosts come from. See the four functions; nothing else of a provider is used.
+
+    One that has `preview(n, template) -> str` as well says by it what it would run: `scaler provision --print`; one
+    that has `close()` is told by it when its process ends in order.
+    """
 
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """Ask for `n` hosts as one request; returns the ids of their jobs. Raises `ProviderError` if none was taken.

@@ -13,7 +13,7 @@ from typing import Any
 from scaler.protocol.codes import PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import SCALARS
 from scaler.serialize.record import exception_record
-from scaler.worker import profiling
+from scaler.worker import elsewhere, profiling
 from scaler.worker.assignment import Assignment
 from scaler.worker.inputs import Failed, Inputs
 from scaler.worker.ledger import Clock, Ledger
@@ -61,6 +61,7 @@ class Loops:
             if self._preload.failure is not None:
                 raise Failed(self._preload.failure)
             function, serializer = inputs.function(run)
+            function = elsewhere.bound(function)
             assignment.serializer = serializer
             encode = self._results.encoder(assignment, serializer)
             if serializer is not None:

@@ -1,0 +1,81 @@
+"""`scaler_provision CONFIG.toml`: provides hosts for a cluster until it is told to end."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scaler.cli.command import call
+from scaler.cli.logs import set_up
+from scaler.config import OptionError, ProvisionConfig, from_plain_values, settings
+
+
+def read(path: Path) -> tuple[ProvisionConfig, dict[str, Any]]:
+    """The configuration, and the options of its provider. Raises `click.UsageError` in one line."""
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise click.UsageError(f"cannot read {path}: {error}") from error
+    options = content.pop("options", {})
+    known = [setting.name for setting in settings(ProvisionConfig)]
+    for name in content:
+        if name not in known:
+            raise click.UsageError(
+                f"{path}: there is no option {name!r}, only {', '.join(known)}, and the table options"
+            )
+    for name in ("address", "provider"):
+        if name not in content:
+            raise click.UsageError(f"{path}: {name} is missing")
+    if not isinstance(options, dict):
+        raise click.UsageError(f"{path}: options must be a table, [options]")
+    try:
+        return from_plain_values(ProvisionConfig, content), options
+    except OptionError as error:
+        raise click.UsageError(f"{path}: {error}") from error
+
+
+@click.command("provision", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--print", "is_print", is_flag=True, help="print what hosts would be asked for with, and end")
+@click.option("--keep", is_flag=True, help="leave the jobs as they are when this ends")
+def command(config: Path, is_print: bool, keep: bool) -> int:
+    """Provide hosts for a cluster, as CONFIG says: a TOML file (docs/provisioning.md)."""
+    from dataclasses import replace
+
+    from scaler.provisioning.asking import template_of
+    from scaler.provisioning.core import events as ev
+    from scaler.provisioning.provisioner import Provisioner
+    from scaler.provisioning.registry import make_provider
+    from scaler.transport import Address, security_of
+
+    wanted, options = read(config)
+    wanted = replace(wanted, address=Address.parse(wanted.address).url, keep=wanted.keep or keep)
+    try:
+        provider = make_provider(wanted.provider, options)
+        security = security_of(wanted.key_file, wanted.insecure)
+        if is_print:
+            preview = getattr(provider, "preview", None)
+            template = template_of(wanted, 1, security)
+            print(preview(max(1, wanted.minimum), template) if preview else " ".join(template.command))
+            return 0
+        set_up(wanted.log_level, wanted.log_path)
+        provisioner = Provisioner(wanted, provider, security)
+    except OptionError as error:
+        raise click.UsageError(f"{config}: {error}") from error
+    import logging
+
+    logging.getLogger("scaler.provision").info("hosts of %s, tag %s", provider.describe(), wanted.tag)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: provisioner.tell(ev.End()))
+    return provisioner.run()
+
+
+def main() -> None:
+    """The program `scaler_provision`."""
+    sys.exit(call(command, "scaler_provision"))

@@ -1,0 +1,203 @@
+"""What providers of batch systems have in common: commands that are asked, scripts from a template, jobs by name.
+
+What a system is like stands in a `System`: data, and two functions that read what its commands print.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import string
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scaler.config import OptionError
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
+from scaler.provisioning.registry import take
+
+#: options that all of these have
+OPTIONS: dict[str, tuple[type, Any]] = {
+    "queue": (str, ""), "account": (str, ""), "memory": (str, ""), "directives": (list, []),
+    "log": (str, "/dev/null"), "template": (str, ""), "timeout": (float, 20.0),
+}  # fmt: skip
+
+Jobs = list[Job]
+
+
+@dataclass(frozen=True)
+class System:
+    """A batch system, as its commands show it."""
+
+    #: as users write it, and as people do
+    name: str
+    title: str
+    #: the script of a request; `$directives` is a line for each of what follows, after `prefix`
+    template: str
+    prefix: str
+    #: directives for options, with `{}` for the value; for the walltime, with `{seconds}`, `{minutes}` and `{clock}`
+    queue: str
+    account: str
+    memory: str
+    walltime: str
+    submit: tuple[str, ...]
+    #: one call makes all jobs of a request
+    has_arrays: bool
+    #: what `submit` printed for so many jobs -> their ids; a ValueError for what can't be read
+    ids: Callable[[str, int], list[str]]
+    listing: tuple[str, ...]
+    #: what `listing` printed -> all jobs, also of others
+    jobs: Callable[[str], Iterable[Job]]
+    cancel: tuple[str, ...]
+    #: what `cancel` says, among other words, of jobs that have ended
+    ended: tuple[str, ...]
+    #: prints something about the system in its first line; the listing's command only has to work
+    version: tuple[str, ...]
+    #: what `listing` says and fails with when there are no jobs
+    none: tuple[str, ...] = ()
+    #: `submit` gets the script as a file, not as its input
+    takes_file: bool = False
+
+
+class BatchProvider:
+    """The jobs of a batch system, as the commands of this host reach it."""
+
+    def __init__(self, system: System, options: dict[str, Any]) -> None:
+        """Raises `OptionError`."""
+        self._system = system
+        self._options = take(options, OPTIONS, system.name)
+        self._template = template_text(self._options["template"], system.template)
+
+    def script(self, n: int, template: HostTemplate) -> str:
+        """The script of a request for `n` hosts. Raises `OptionError` for a name that a template can't have."""
+        return filled(
+            self._template,
+            name=template.job_name, n=n, last=n - 1, workers=template.workers, log=self._options["log"],
+            command=shlex.join(template.command), condor=in_quotes(shlex.join(template.command)),
+            directives="\n".join(f"{self._system.prefix}{line}" for line in self._directives(template)),
+        )  # fmt: skip
+
+    def _directives(self, template: HostTemplate) -> list[str]:
+        system, options = self._system, self._options
+        lines = [
+            getattr(system, name).format(options[name]) for name in ("queue", "account", "memory") if options[name]
+        ]
+        if template.walltime is not None:
+            seconds = max(1, round(template.walltime))
+            clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+            lines.append(system.walltime.format(seconds=seconds, minutes=-(-seconds // 60), clock=clock))
+        return [*lines, *options["directives"]]
+
+    def submit(self, n: int, template: HostTemplate) -> list[str]:
+        """One array of `n` jobs, or so many jobs where there are no arrays."""
+        system, environment = self._system, {**os.environ, **template.environment}
+        each, calls = (n, 1) if system.has_arrays else (1, n)
+        script, found = self.script(each, template), list[str]()
+        for _ in range(calls):
+            try:
+                out = self._submit(script, environment)
+                found += system.ids(out, each)
+            except ValueError:
+                raise ProviderError(f"{system.submit[0]} said no number of a job, but {out.strip()[:200]!r}") from None
+            except ProviderError:
+                if not found:
+                    raise
+                break  # what was taken counts; the rest will be asked for again
+        return found
+
+    def _submit(self, script: str, environment: dict[str, str]) -> str:
+        system, timeout = self._system, self._options["timeout"]
+        if not system.takes_file:
+            return ask(system.submit, system.title, timeout, script, environment)
+        with tempfile.NamedTemporaryFile("w", prefix="scaler-", suffix=".sh") as file:
+            file.write(script)
+            file.flush()
+            return ask((*system.submit, file.name), system.title, timeout, "", environment)
+
+    def list(self, tag: str) -> Jobs:
+        """The jobs with that tag; of those that have ended what the system still knows."""
+        out = self._ask(self._system.listing, self._system.none)
+        return [job for job in self._system.jobs(out) if request_of(job.name, tag) is not None]
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """End jobs; those that have ended are no error."""
+        for at in range(0, len(ids), 100):
+            self._ask((*self._system.cancel, *ids[at : at + 100]), self._system.ended)
+
+    def describe(self) -> str:
+        """What the system says of itself, and where jobs go."""
+        said = self._ask(self._system.version, self._system.none).strip().splitlines()
+        first = f" ({said[0].strip()})" if said and self._system.version != self._system.listing[:1] else ""
+        return f"{self._system.title}{first}, queue {self._options['queue'] or '(default)'}"
+
+    def _ask(self, command: Sequence[str], harmless: Sequence[str]) -> str:
+        """What a command printed; nothing if it failed with words that are no failure."""
+        try:
+            return ask(command, self._system.title, self._options["timeout"])
+        except ProviderError as error:
+            if not any(words in str(error) for words in harmless):
+                raise
+            return ""
+
+    def preview(self, n: int, template: HostTemplate) -> str:
+        """The script as the system gets it."""
+        each, times = (n, "") if self._system.has_arrays else (1, f", {n} times")
+        return f"# {shlex.join(self._system.submit)}, with this as its input{times}:\n{self.script(each, template)}"
+
+
+def in_quotes(command: str) -> str:
+    """A command line within both kinds of quotes of a submit description.
+
+    >>> in_quotes("say 'a b' \\"")
+    'say \'\'a b\'\' ""'
+    """
+    return command.replace("'", "''").replace('"', '""')
+
+
+def template_text(path: str, default: str) -> str:
+    """The user's template, if there is one. Raises `OptionError`."""
+    if not path:
+        return default
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise OptionError("template", f"cannot be read: {error}") from error
+
+
+def filled(template: str, **names: object) -> str:
+    """A template with its names filled in; `$$` is a dollar. Raises `OptionError`."""
+    try:
+        return string.Template(template).substitute(names)
+    except (KeyError, ValueError) as error:
+        raise OptionError("template", f"has a name that is not known, or a $ that is not $$: {error}") from error
+
+
+def ask(
+    command: Sequence[str], title: str, timeout: float, text: str = "", environment: dict[str, str] | None = None
+) -> str:
+    """Run a command of the batch system `title`; what it printed. Blocks. Raises `ProviderError` in its own words."""
+    name = command[0]
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, errors="replace", env=environment, timeout=timeout
+        )
+    except FileNotFoundError:
+        raise ProviderError(
+            f"there is no command {name} here: run this where {title}'s commands are, like its login node"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ProviderError(f"{name} did not answer within {timeout:g} s") from None
+    except OSError as error:
+        raise ProviderError(f"cannot run {name}: {error}") from error
+    if done.returncode:
+        words = " ".join((done.stderr or done.stdout).split()) or f"failed with {done.returncode} and no word"
+        raise ProviderError(f"{name}: {words[:300]}")
+    return done.stdout
+
+
+def said_of(state: JobState, reason: str) -> str:
+    """A reason for a job that runs as it should is none."""
+    return "" if state is JobState.RUNNING else reason

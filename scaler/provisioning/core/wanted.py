@@ -1,0 +1,96 @@
+"""How many hosts are wanted: what there is to do over the time in which it should be done, and no to and fro.
+
+More hosts are wanted at once, fewer when that has been so for `idle_time`: what is wanted is the greatest need of that
+time. So a queue that is worked off, and filled, and worked off again changes nothing, and one wave of work is one way
+up and one way down. Durations are estimates that waver: for what follows from them, and not from the number of rows,
+more hosts are wanted only when the need is clearly above what was wanted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from scaler.provisioning.core.events import Asked, Observed
+from scaler.provisioning.core.limits import Limits
+
+#: by how much an estimated need has to be above what is wanted before more are: as a part of that, and in hosts
+TOLERANCE, LEAST_TOLERANCE = 0.1, 0.5
+
+
+def slots_needed(observed: Observed, limits: Limits, mean: float) -> float:
+    """Workers of these hosts that have enough to do; `mean`: seconds that rows take whose duration nobody says.
+
+    >>> plain = frozenset[str]()
+    >>> slots_needed(Observed((), (Asked(plain, 100, 600.0, 0, 0),)), Limits(drain_time=60.0), 1.0)
+    10.0
+    >>> slots_needed(Observed((), (Asked(plain, 3, 600.0, 0, 0),)), Limits(drain_time=60.0), 1.0)
+    3
+    """
+    rows, seconds = rows_and_seconds(observed, limits, mean)
+    return min(rows, seconds / limits.drain_time)
+
+
+def rows_and_seconds(observed: Observed, limits: Limits, mean: float) -> tuple[int, float]:
+    """What there is for these hosts, and how long it takes one worker; of what runs, half is done."""
+    slots = sum(agent.workers for agent in observed.agents)
+    rows, seconds = 0, 0.0
+    for asked in observed.asked:
+        if serves(limits, asked):
+            rows += asked.queued + asked.at_agents
+            run = min(slots, asked.at_agents)
+            slots -= run
+            seconds += asked.work + asked.unknown * limits.guess + (asked.at_agents - 0.5 * run) * mean
+    return rows, seconds
+
+
+def serves(limits: Limits, asked: Asked) -> bool:
+    """These hosts are for such rows."""
+    return asked.capabilities <= limits.capabilities and (bool(asked.capabilities) or not limits.exclusive)
+
+
+class Wanted:
+    """The number of hosts that are wanted."""
+
+    def __init__(self) -> None:
+        #: needs of the last while, falling: (when, hosts)
+        self._needs: deque[tuple[float, int]] = deque()
+        #: what was said last
+        self._last = 0
+        #: seconds that a row takes, as seen last
+        self._mean: float | None = None
+
+    def update(self, observed: Observed, limits: Limits, own_jobs: frozenset[str], now: float) -> int:
+        """The number as of now, within the limits."""
+        need = self._need(observed, limits, own_jobs)
+        while self._needs and self._needs[-1][1] <= need:
+            self._needs.pop()
+        self._needs.append((now, need))
+        while len(self._needs) > 1 and self._needs[0][0] < now - limits.idle_time:
+            self._needs.popleft()
+        self._last = self.bounded(limits)
+        return self._last
+
+    def bounded(self, limits: Limits) -> int:
+        """The number within limits that may have changed."""
+        need = self._needs[0][1] if self._needs else 0
+        return max(limits.minimum, min(limits.maximum, need))
+
+    def _need(self, observed: Observed, limits: Limits, own_jobs: frozenset[str]) -> int:
+        """Hosts that have enough to do, beside those that others provide."""
+        served = [asked for asked in observed.asked if serves(limits, asked)]
+        known = sum(asked.queued - asked.unknown for asked in served)
+        if known > 0:
+            self._mean = sum(asked.work for asked in served) / known
+        mean = limits.guess if self._mean is None else self._mean
+        rows, seconds = rows_and_seconds(observed, limits, mean)
+        slots = slots_needed(observed, limits, mean)
+        for agent in observed.agents:
+            is_of_others = agent.job not in own_jobs and not agent.is_draining
+            if is_of_others and any(asked.capabilities <= agent.capabilities for asked in served):
+                slots -= agent.workers
+        hosts = slots / limits.workers
+        is_estimate = seconds / limits.drain_time < rows
+        if is_estimate and 0 < self._last < hosts <= self._last + max(LEAST_TOLERANCE, TOLERANCE * self._last):
+            return self._last
+        return max(0, math.ceil(hosts))

@@ -1,0 +1,157 @@
+"""Hosts from Kubernetes: a pod for each, by `kr8s` (the extra `kubernetes`).
+
+Pods have the tag as a label, and names that follow from the request: the same request again makes no second one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from scaler.provisioning.manifests import REQUEST, TAG, PodOptions, agent_pod
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
+from scaler.provisioning.registry import take
+from scaler.transport.security import KEY_FILE_VARIABLE
+
+_OPTIONS: dict[str, tuple[type, Any]] = {
+    "image": (str, ""), "namespace": (str, "default"), "cpu": (str, ""), "memory": (str, ""),
+    "key_secret": (str, ""), "pull_secret": (str, ""), "service_account": (str, ""), "grace": (int, 30),
+    "program": (str, "scaler_cluster"), "kubeconfig": (str, ""), "url": (str, ""),
+}  # fmt: skip
+
+Jobs = list[Job]
+
+
+def make(options: dict[str, Any]) -> KubernetesProvider:
+    """A provider from the options of a configuration file. Raises `OptionError`, ImportError without kr8s."""
+    return KubernetesProvider(take(options, _OPTIONS, "kubernetes"))
+
+
+class KubernetesProvider:
+    """See the module. The job's id is the pod's name."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        from scaler.config import OptionError
+
+        if not options["image"]:
+            raise OptionError("image", "is needed: one that has this package, and what tasks import")
+        try:
+            import kr8s
+            import kr8s.objects
+        except ImportError as error:
+            raise ImportError("hosts from Kubernetes need kr8s: pip install 'scaler[kubernetes]'") from error
+        self._kr8s = kr8s
+        self._options = options
+        self._pod_options = PodOptions(
+            options["image"], options["namespace"], options["cpu"], options["memory"],
+            options["key_secret"], options["pull_secret"], options["service_account"],
+        )  # fmt: skip
+        self._api: Any = None
+
+    def submit(self, n: int, template: HostTemplate) -> list[str]:
+        """Make pods; those of this request that are there already count."""
+        made: list[str] = []
+        try:
+            with self._words():
+                for pod in self._pods(n, template):
+                    with self._unless(409):
+                        self._kr8s.objects.Pod(pod, api=self._connected()).create()
+                    made.append(pod["metadata"]["name"])
+        except ProviderError:
+            if not made:
+                raise
+        return made
+
+    def list(self, tag: str) -> Jobs:
+        """The pods with that tag, until they are deleted."""
+        with self._words():
+            found = self._connected().get("pods", namespace=self._options["namespace"], label_selector={TAG: tag})
+            return [job_of(dict(pod.raw)) for pod in found if REQUEST in pod.labels]
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Delete pods; agents have `grace` seconds to end in order."""
+        namespace = self._options["namespace"]
+        with self._words():
+            for name in ids:
+                stub = {"metadata": {"name": name, "namespace": namespace}}
+                with self._unless(404), contextlib.suppress(self._kr8s.NotFoundError):
+                    self._kr8s.objects.Pod(stub, api=self._connected()).delete()
+
+    def describe(self) -> str:
+        """The server's version, and where pods go."""
+        with self._words():
+            version = self._connected().version()
+        return f"Kubernetes {version.get('gitVersion', '?')}, namespace {self._options['namespace']}"
+
+    def preview(self, n: int, template: HostTemplate) -> str:
+        """The pods as they are made."""
+        return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(self._pods(n, template))}, indent=2)
+
+    def _pods(self, n: int, template: HostTemplate) -> Iterator[dict[str, Any]]:
+        environment = dict(template.environment)
+        environment.pop(KEY_FILE_VARIABLE, None)  # of this host; pods have the secret
+        options = self._pod_options
+        for index in range(n):
+            name = f"{template.job_name}-{index}"
+            command = [self._options["program"], *template.command[1:], "--job", name]
+            yield agent_pod(
+                options, name, template.tag, template.request, command, environment, self._options["grace"],
+                template.walltime,
+            )  # fmt: skip
+
+    def _connected(self) -> Any:
+        if self._api is None:
+            said = {name: self._options[name] for name in ("url", "kubeconfig") if self._options[name]}
+            self._api = self._kr8s.api(namespace=self._options["namespace"], **said)
+        return self._api
+
+    @contextlib.contextmanager
+    def _words(self) -> Iterator[None]:
+        """What goes wrong inside is a `ProviderError` in the server's words."""
+        try:
+            yield
+        except ProviderError:
+            raise
+        except Exception as error:
+            words = " ".join(str(error).split()) or type(error).__name__
+            raise ProviderError(f"Kubernetes: {words[:300]}") from error
+
+    @contextlib.contextmanager
+    def _unless(self, status: int) -> Iterator[None]:
+        """An answer with this HTTP status is no error."""
+        try:
+            yield
+        except self._kr8s.ServerError as error:
+            if getattr(error.response, "status_code", None) != status:
+                raise
+
+
+def job_of(pod: dict[str, Any]) -> Job:
+    """A pod as a job, with the reason in Kubernetes' words."""
+    metadata, status, spec = pod["metadata"], pod.get("status", {}), pod.get("spec", {})
+    labels = metadata.get("labels", {})
+    states = [container.get("state", {}) for container in status.get("containerStatuses", [])]
+    phase, reason = status.get("phase", "Pending"), ""
+    if phase in ("Succeeded", "Failed"):
+        state = JobState.ENDED
+        ends = [found["terminated"] for found in states if "terminated" in found]
+        if phase == "Failed":
+            reason = _said(status) or next((_said(end) or f"exit code {end.get('exitCode')}" for end in ends), "Failed")
+    elif phase == "Running":
+        state = JobState.RUNNING
+    else:
+        state = JobState.PENDING
+        waits = [_said(found["waiting"]) for found in states if "waiting" in found]
+        unmet = [
+            _said(found) for found in status.get("conditions", [])
+            if found.get("type") == "PodScheduled" and found.get("status") == "False"
+        ]  # fmt: skip
+        reason = next(iter([*waits, *unmet]), "")
+    name = f"{labels.get(TAG, '')}-{labels.get(REQUEST, '')}"
+    return Job(metadata["name"], name, state, spec.get("nodeName", ""), reason)
+
+
+def _said(facts: dict[str, Any]) -> str:
+    return ": ".join(str(facts[name]).strip() for name in ("reason", "message") if facts.get(name))

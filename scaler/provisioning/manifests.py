@@ -1,0 +1,119 @@
+"""What Kubernetes is told, as plain data: pods of agents, and all that a cluster needs for `kubectl apply -f`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: labels of all that belongs to a cluster, and of which request a pod is of
+TAG, REQUEST, ROLE = "scaler/tag", "scaler/request", "scaler/role"
+
+#: the variable with the key pair in each container, and its name in the secret
+KEY_VARIABLE, KEY_NAME = "SCALER_KEY", "key"
+PORT, DASHBOARD_PORT = 2345, 8081
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PodOptions:
+    """What a container runs in."""
+
+    image: str
+    namespace: str = "default"
+    #: of a container, in Kubernetes' words: "1", "500m"; "2Gi"
+    cpu: str = ""
+    memory: str = ""
+    #: names of secrets
+    key_secret: str = ""
+    pull_secret: str = ""
+    service_account: str = ""
+
+
+def agent_pod(
+    options: PodOptions, name: str, tag: str, request: int, command: Sequence[str], environment: Mapping[str, str],
+    grace: int, walltime: float | None = None,
+) -> Manifest:  # fmt: skip
+    """A pod that is one host. It is not started again, nor probed: an agent ends when it has no scheduler for long."""
+    spec = _spec(options, "agent", command, environment)
+    spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace}
+    if walltime is not None:
+        spec["activeDeadlineSeconds"] = max(1, round(walltime))
+    labels = {TAG: tag, REQUEST: str(request), ROLE: "agent"}
+    metadata = {"name": name, "namespace": options.namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def cluster(options: PodOptions, tag: str, key: str, agents: int, workers: int) -> Manifest:
+    """A list with the secret, the scheduler and its service, the dashboard, and so many agents."""
+    secret = {
+        "apiVersion": "v1", "kind": "Secret", "metadata": _metadata(options, f"{tag}-key", tag, "key"),
+        "type": "Opaque", "stringData": {KEY_NAME: key},
+    }  # fmt: skip
+    service = {
+        "apiVersion": "v1", "kind": "Service", "metadata": _metadata(options, f"{tag}-scheduler", tag, "scheduler"),
+        "spec": {
+            "selector": {TAG: tag, ROLE: "scheduler"},
+            "ports": [{"name": "scaler", "port": PORT, "targetPort": PORT, "protocol": "TCP"}],
+        },
+    }  # fmt: skip
+    address = f"tcp://{tag}-scheduler:{PORT}"
+    listens = {"tcpSocket": {"port": PORT}, "periodSeconds": 5}
+    # the dashboard listens within its pod alone, where no kubelet reaches it
+    connect = f"import socket; socket.create_connection(('127.0.0.1', {DASHBOARD_PORT}), 5)"
+    shows = {"exec": {"command": ["python", "-c", connect]}, "periodSeconds": 15, "timeoutSeconds": 6}
+    scheduler = _deployment(
+        options, tag, "scheduler", 1, ["scaler_scheduler", f"tcp://0.0.0.0:{PORT}"],
+        {"ports": [{"name": "scaler", "containerPort": PORT}], "readinessProbe": listens,
+         "livenessProbe": {**listens, "failureThreshold": 6}},
+    )  # fmt: skip
+    dashboard = _deployment(
+        options, tag, "dashboard", 1, ["scaler_ui", address, "--port", str(DASHBOARD_PORT)],
+        {"readinessProbe": shows, "livenessProbe": {**shows, "failureThreshold": 6}},
+    )  # fmt: skip
+    agent = _deployment(options, tag, "agent", agents, ["scaler_cluster", address, "--workers", str(workers)], {})
+    return {"apiVersion": "v1", "kind": "List", "items": [secret, service, scheduler, dashboard, agent]}
+
+
+def _metadata(options: PodOptions, name: str, tag: str, role: str) -> Manifest:
+    return {"name": name, "namespace": options.namespace, "labels": {TAG: tag, ROLE: role}}
+
+
+def _deployment(
+    options: PodOptions, tag: str, role: str, replicas: int, command: Sequence[str], more: Manifest
+) -> Manifest:
+    spec = _spec(options, role, command, {})
+    spec["containers"][0] |= more
+    labels = {TAG: tag, ROLE: role}
+    return {
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": _metadata(options, f"{tag}-{role}", tag, role),
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels},
+            # two schedulers at once would share the service
+            "strategy": {"type": "Recreate" if role == "scheduler" else "RollingUpdate"},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }  # fmt: skip
+
+
+def _spec(options: PodOptions, role: str, command: Sequence[str], environment: Mapping[str, str]) -> Manifest:
+    container: Manifest = {"name": role, "image": options.image, "command": list(command)}
+    variables: list[Manifest] = [{"name": name, "value": value} for name, value in environment.items()]
+    spec: Manifest = {"containers": [container], "automountServiceAccountToken": bool(options.service_account)}
+    if options.key_secret:
+        place = {"secretKeyRef": {"name": options.key_secret, "key": KEY_NAME}}
+        variables.append({"name": KEY_VARIABLE, "valueFrom": place})
+    if variables:
+        container["env"] = variables
+    if role == "agent":
+        wanted = {name: value for name, value in (("cpu", options.cpu), ("memory", options.memory)) if value}
+        if wanted:
+            # memory is a limit as well, since agents see it and keep below; processors are not
+            limits = {"limits": {"memory": options.memory}} if options.memory else {}
+            container["resources"] = {"requests": wanted, **limits}
+    if options.pull_secret:
+        spec["imagePullSecrets"] = [{"name": options.pull_secret}]
+    if options.service_account:
+        spec["serviceAccountName"] = options.service_account
+    return spec

@@ -1,0 +1,59 @@
+"""The provisioner of a `Cluster`: a process that ends with its program, and takes all jobs along."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socket
+import threading
+from dataclasses import asdict
+
+from scaler.common import log_lines
+from scaler.config import ProvisionConfig, from_plain_values
+from scaler.provisioning.core import events as ev
+from scaler.provisioning.provisioner import Provisioner
+from scaler.provisioning.registry import make_provider
+from scaler.transport import Security
+
+
+def main(fd: int) -> None:
+    """Serve the program at the other end of this socket until it closes it."""
+    program = socket.socket(fileno=fd)
+    program.set_inheritable(False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
+    lines = program.makefile("rb")
+    options = json.loads(lines.readline() or b"{}")
+    if not options:
+        return
+    try:
+        config = from_plain_values(ProvisionConfig, options["config"])
+        logging.basicConfig(level=config.log_level, format=log_lines.LINE, datefmt=log_lines.TIME)
+        security = Security.from_env(options["security"])
+        assert security is not None
+        provider = make_provider(config.provider, options["options"])
+        described = provider.describe()
+    except Exception as error:
+        program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
+        return
+
+    def say(status: ev.Status) -> None:
+        try:
+            program.sendall(json.dumps(asdict(status)).encode() + b"\n")
+        except OSError:
+            pass  # the program has ended, which is seen elsewhere
+
+    def listen() -> None:
+        try:
+            for line in lines:
+                minimum, maximum = json.loads(line)["adapt"]
+                provisioner.tell(ev.Adapt(minimum, maximum))
+        except OSError:
+            pass
+        provisioner.tell(ev.End())
+
+    provisioner = Provisioner(config, provider, security, is_new=options["is_new"], on_status=say)
+    signal.signal(signal.SIGTERM, lambda number, frame: provisioner.tell(ev.End()))
+    program.sendall(json.dumps({"provider": described}).encode() + b"\n")
+    threading.Thread(target=listen, name="scaler-program", daemon=True).start()
+    provisioner.run()

@@ -1,0 +1,74 @@
+"""Providers by name: those that come along, and those of third parties by the entry point group `scaler.providers`.
+
+A name stands for a function, `module:function`, that makes a provider from a dict of options: the keys of the table
+`[options]` of a configuration file. It raises `OptionError` for one that it does not know. Modules are imported when
+their provider is asked for, so that a provider may need libraries that are not always there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from typing import Any
+
+from scaler.config import OptionError
+from scaler.errors import ScalerError
+from scaler.provisioning.provider import Provider
+
+#: where third parties say what theirs are called
+GROUP = "scaler.providers"
+
+#: what comes along
+BUILT_IN = {
+    "local": "scaler.provisioning.local:make",
+    "slurm": "scaler.provisioning.slurm:make",
+    "ssh": "scaler.provisioning.ssh:make",
+    "pbs": "scaler.provisioning.pbs:make",
+    "sge": "scaler.provisioning.sge:make",
+    "lsf": "scaler.provisioning.lsf:make",
+    "htcondor": "scaler.provisioning.htcondor:make",
+    "kubernetes": "scaler.provisioning.kubernetes:make",
+}
+
+
+class UnknownProvider(ScalerError):
+    """No provider has this name; the text has those that there are."""
+
+
+def names() -> list[str]:
+    """All providers that can be asked for."""
+    return sorted({*BUILT_IN, *(found.name for found in metadata.entry_points(group=GROUP))})
+
+
+def make_provider(name: str, options: Mapping[str, Any] | None = None) -> Provider:
+    """The provider of this name. Raises `UnknownProvider`, `OptionError` for bad options, ImportError for its needs."""
+    if name in BUILT_IN:
+        module, _, function = BUILT_IN[name].partition(":")
+        make: Callable[[dict[str, Any]], Provider] = getattr(importlib.import_module(module), function)
+    else:
+        found = [point for point in metadata.entry_points(group=GROUP) if point.name == name]
+        if not found:
+            near = difflib.get_close_matches(name, names(), 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise UnknownProvider(f"there is no provider {name!r}: {hint}there are {', '.join(names())}")
+        make = found[0].load()
+    return make(dict(options or {}))
+
+
+def take(options: dict[str, Any], known: Mapping[str, tuple[type, Any]], provider: str) -> dict[str, Any]:
+    """Options checked: `known` has the type and the default of each. Raises `OptionError` for others.
+
+    >>> take({"partition": "debug"}, {"partition": (str, ""), "cores": (int, 1)}, "slurm")
+    {'partition': 'debug', 'cores': 1}
+    """
+    for name, value in options.items():
+        if name not in known:
+            raise OptionError(name, f"is no option of the provider {provider!r}, which has {', '.join(known)}")
+        kind = known[name][0]
+        if (isinstance(value, bool) and kind is not bool) or not isinstance(
+            value, (int, float) if kind is float else kind
+        ):
+            raise OptionError(name, f"must be of type {kind.__name__}, not {value!r}")
+    return {name: options.get(name, default) for name, (_, default) in known.items()}

@@ -1,0 +1,123 @@
+"""Hosts from Slurm, by its own commands: `sbatch` of a job array for each request, `squeue`, `scancel`.
+
+The script is made from a template that users can see (`scaler provision --print`) and replace by a file of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from scaler.provisioning.batch import ask, filled, template_text
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
+from scaler.provisioning.registry import take
+
+TEMPLATE = """\
+#!/bin/sh
+#SBATCH --job-name=$name
+#SBATCH --array=0-$last
+#SBATCH --nodes=1 --ntasks=1
+#SBATCH --cpus-per-task=$workers
+#SBATCH --output=$log
+#SBATCH --open-mode=append
+#SBATCH --no-requeue
+$directives
+exec $command --job "$${SLURM_ARRAY_JOB_ID}_$${SLURM_ARRAY_TASK_ID}"
+"""
+
+#: what the states that squeue knows mean; others are over
+_STATES = {
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"), JobState.PENDING),
+    **dict.fromkeys(("RUNNING", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"), JobState.RUNNING),
+}
+_OPTIONS: dict[str, tuple[type, Any]] = {
+    "partition": (str, ""), "account": (str, ""), "qos": (str, ""), "constraint": (str, ""), "memory": (str, ""),
+    "directives": (list, []), "log": (str, "/dev/null"), "template": (str, ""), "timeout": (float, 20.0),
+}  # fmt: skip
+
+Jobs = list[Job]
+
+
+def make(options: dict[str, Any]) -> SlurmProvider:
+    """A provider from the options of a configuration file. Raises `OptionError`."""
+    return SlurmProvider(take(options, _OPTIONS, "slurm"))
+
+
+class SlurmProvider:
+    """Slurm as the commands of this host reach it. The job's id is ARRAY_INDEX, as squeue shows it."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._template = template_text(options["template"], TEMPLATE)
+
+    def script(self, n: int, template: HostTemplate) -> str:
+        """The batch script of a request for `n` hosts. Raises `OptionError` for a name that a template can't have."""
+        return filled(
+            self._template,
+            name=template.job_name,
+            last=n - 1,
+            workers=template.workers,
+            log=self._options["log"],
+            command=shlex.join(template.command),
+            directives="\n".join(f"#SBATCH {line}" for line in self._directives(template)),
+        )
+
+    def _directives(self, template: HostTemplate) -> Sequence[str]:
+        options = self._options
+        lines = [f"--{name}={options[name]}" for name in ("partition", "account", "qos", "constraint") if options[name]]
+        if options["memory"]:
+            lines.append(f"--mem={options['memory']}")
+        if template.walltime is not None:
+            minutes, seconds = divmod(round(template.walltime), 60)
+            lines.append(f"--time={minutes}:{seconds:02d}")
+        return [*lines, *options["directives"]]
+
+    def submit(self, n: int, template: HostTemplate) -> list[str]:
+        """One array of `n` jobs."""
+        script = self.script(n, template)
+        out = self._run(["sbatch", "--parsable"], script, {**os.environ, **template.environment})
+        array = out.strip().splitlines()[-1].partition(";")[0] if out.strip() else ""
+        if not array.isdigit():
+            raise ProviderError(f"sbatch said no number of a job, but {out.strip()[:200]!r}")
+        return [f"{array}_{index}" for index in range(n)]
+
+    def list(self, tag: str) -> Jobs:
+        """The jobs of this user with that tag, and for as long as Slurm knows them those that have ended."""
+        form = "%i|%T|%N|%r|%j"
+        out = self._run(
+            ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", f"--format={form}"]
+        )
+        jobs = []
+        for line in out.splitlines():
+            parts = line.split("|", 4)
+            if len(parts) != 5 or request_of(parts[4], tag) is None:
+                continue
+            job, state, host, reason, name = parts
+            said = "" if reason == "None" else reason
+            found = _STATES.get(state, JobState.ENDED)
+            if found is JobState.ENDED and state not in ("COMPLETED", "CANCELLED"):
+                said = f"{state} {said}".strip()
+            jobs.append(Job(job, name, found, host, said))
+        return jobs
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """End jobs; those that Slurm has forgotten have ended."""
+        try:
+            self._run(["scancel", *ids])
+        except ProviderError as error:
+            if "Invalid job id" not in str(error) and "already completing" not in str(error):
+                raise
+
+    def describe(self) -> str:
+        """Version, and where jobs go."""
+        version = self._run(["squeue", "--version"]).strip().replace("slurm", "Slurm").replace("-wlm", "")
+        return f"{version}, partition {self._options['partition'] or '(default)'}"
+
+    def preview(self, n: int, template: HostTemplate) -> str:
+        """The script as `sbatch` gets it."""
+        return f"# sbatch --parsable, with this as its input:\n{self.script(n, template)}"
+
+    def _run(self, command: Sequence[str], text: str = "", environment: dict[str, str] | None = None) -> str:
+        return ask(command, "Slurm", self._options["timeout"], text, environment)

@@ -1,0 +1,254 @@
+"""Hosts by the system's `ssh`: from a list or a file, with all that `~/.ssh/config` says (ProxyJump, agents, keys).
+
+An ssh process for each host that is in use runs `far_side` there. Its standard input is a pipe from here: the agent
+over there ends when this process does, whatever ends it, so there is nothing to find again. A host is in use once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import logging
+import os
+import shlex
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from scaler.config import OptionError
+from scaler.provisioning import far_side
+from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
+from scaler.provisioning.registry import take
+from scaler.transport.security import KEY_FILE_VARIABLE
+
+logger = logging.getLogger("scaler.provision")
+
+#: seconds for which a host that failed is left alone, and for which a job that has ended is listed
+REST = 30.0
+REMEMBERED = 60.0
+#: options of ssh, before those of the user, of which the first one counts
+_DEFAULTS = ("BatchMode=yes", "ServerAliveInterval=15", "ServerAliveCountMax=3")
+
+_OPTIONS: dict[str, tuple[type, Any]] = {
+    "hosts": (list, []), "hosts_file": (str, ""), "user": (str, ""), "port": (int, 0), "identity": (str, ""),
+    "python": (str, "python3"), "ssh_options": (list, []), "parallel": (int, 32), "connect_timeout": (int, 10),
+    "grace": (float, 5.0), "log": (str, ""), "ssh": (str, "ssh"),
+}  # fmt: skip
+
+Jobs = list[Job]
+
+
+def make(options: dict[str, Any]) -> SshProvider:
+    """A provider from the options of a configuration file. Raises `OptionError`."""
+    return SshProvider(take(options, _OPTIONS, "ssh"))
+
+
+def hosts_in(text: str) -> list[str]:
+    """The hosts that a file names, one a line; what is behind `#`, or behind the name, does not count.
+
+    >>> hosts_in("# the lab\\nalpha\\nbeta slots=4  # the old one\\n")
+    ['alpha', 'beta']
+    """
+    lines = [line.partition("#")[0].split() for line in text.splitlines()]
+    return [words[0] for words in lines if words]
+
+
+@dataclass
+class _Started:
+    """A host that was asked for. What is said of it changes in a thread of its own."""
+
+    id: str
+    name: str
+    host: str
+    state: JobState = JobState.PENDING
+    reason: str = ""
+    process: subprocess.Popen[bytes] | None = None
+    is_cancelled: bool = False
+    #: when it ended, seconds
+    ended: float | None = None
+    #: of what is above
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class SshProvider:
+    """See the module. The job's id is the host's name and a number."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._hosts = [str(host) for host in options["hosts"]]
+        if options["hosts_file"]:
+            try:
+                self._hosts += hosts_in(Path(options["hosts_file"]).read_text())
+            except OSError as error:
+                raise OptionError("hosts_file", f"cannot be read: {error}") from error
+        if not self._hosts:
+            raise OptionError("hosts", "has to name hosts, or hosts_file a file with one on each line")
+        for host in self._hosts:
+            if host.startswith("-"):
+                raise OptionError("hosts", f"has {host!r}, which ssh would take for an option")
+        self._hosts = list(dict.fromkeys(self._hosts))
+        self._jobs: dict[str, _Started] = {}
+        self._count = 0
+        #: when each host failed last, seconds
+        self._failed: dict[str, float] = {}
+        #: how many connections are being made
+        self._room = threading.Semaphore(options["parallel"])
+
+    def command(self, host: str) -> list[str]:
+        """The command line that runs the far side on a host."""
+        options = self._options
+        said = [*options["ssh_options"], *_DEFAULTS, f"ConnectTimeout={options['connect_timeout']}"]
+        command = [options["ssh"], "-T"]
+        for option in said:
+            command += ["-o", option]
+        if options["user"]:
+            command += ["-l", options["user"]]
+        if options["port"]:
+            command += ["-p", str(options["port"])]
+        if options["identity"]:
+            command += ["-i", options["identity"]]
+        far = f"exec {shlex.quote(options['python'])} -SEuc 'import sys;exec(eval(sys.stdin.readline()));main()'"
+        return [*command, host, far]
+
+    def submit(self, n: int, template: HostTemplate) -> list[str]:
+        """Start connections to hosts that are not in use; fewer than `n` if there are not so many. Does not wait."""
+        now = time.monotonic()
+        used = {job.host for job in self._jobs.values() if job.ended is None}
+        resting = {host for host, when in self._failed.items() if now < when + REST}
+        free = [host for host in self._hosts if host not in used and host not in resting]
+        free.sort(key=lambda host: self._failed.get(host, 0.0))
+        if not free:
+            words = f"no host is free: {len(used)} of {len(self._hosts)} are in use"
+            raise ProviderError(
+                words + (f", and could not be reached just now: {', '.join(resting)}" if resting else "")
+            )
+        text = self._first_lines(template)
+        ids = []
+        for host in free[:n]:
+            self._count += 1
+            job = _Started(f"{host}#{self._count}", template.job_name, host)
+            self._jobs[job.id] = job
+            threading.Thread(target=self._run, args=(job, text), name=f"scaler-ssh-{host}", daemon=True).start()
+            ids.append(job.id)
+        return ids
+
+    def list(self, tag: str) -> Jobs:
+        """What became of them."""
+        now = time.monotonic()
+        for job in list(self._jobs.values()):
+            if job.ended is not None and now > job.ended + REMEMBERED:
+                del self._jobs[job.id]
+        jobs = [job for job in self._jobs.values() if job.name.startswith(f"{tag}-")]
+        return [Job(job.id, job.name, job.state, job.host, job.reason) for job in jobs]
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """Close the connections; the agents have `grace` seconds to end in order."""
+        for name in ids:
+            job = self._jobs.get(name)
+            if job is not None:
+                with job.lock:
+                    job.is_cancelled = True
+                    if job.process is not None:
+                        _close_input(job.process)
+
+    def describe(self) -> str:
+        """The version of ssh, and of how many hosts."""
+        try:
+            done = subprocess.run([self._options["ssh"], "-V"], capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ProviderError(f"cannot run {self._options['ssh']}: {error}") from error
+        version = (done.stderr or done.stdout).strip().partition(",")[0]
+        return f"{version}, {len(self._hosts)} hosts"
+
+    def preview(self, n: int, template: HostTemplate) -> str:
+        """The command for each host, and what runs there."""
+        lines = [f"# for each of {n} of these hosts: {' '.join(self._hosts)}", shlex.join(self.command("HOST"))]
+        return "\n".join([*lines, "# which runs there", shlex.join([*template.command, "--job", "HOST#NUMBER"])])
+
+    def close(self) -> None:
+        """End all of them; waits until the connections are closed."""
+        self.cancel(list(self._jobs))
+        deadline = time.monotonic() + self._options["grace"] + 5
+        for job in list(self._jobs.values()):
+            if job.process is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    job.process.wait(max(0.0, deadline - time.monotonic()))
+                if job.process.poll() is None:
+                    job.process.kill()
+
+    def _first_lines(self, template: HostTemplate) -> str:
+        """What the far side reads; the id of the job is put in place of `JOB`."""
+        environment, files = dict(template.environment), {}
+        key_file = environment.pop(KEY_FILE_VARIABLE, "")
+        if key_file:
+            try:
+                files[KEY_FILE_VARIABLE] = Path(key_file).read_text()
+            except OSError as error:
+                raise ProviderError(f"the key file cannot be read: {error}") from error
+        told = {
+            "command": [*template.command, "--job", "JOB"], "environment": environment, "files": files,
+            "grace": self._options["grace"], "walltime": template.walltime,
+        }  # fmt: skip
+        return f"{inspect.getsource(far_side)!r}\n{json.dumps(told)}\n"
+
+    def _run(self, job: _Started, text: str) -> None:
+        """One connection, from its beginning to its end."""
+        with tempfile.TemporaryFile() as complaints:
+            try:
+                with self._room:
+                    is_near = self._connect(job, text.replace('"JOB"', json.dumps(job.id)), complaints)
+                if is_near and job.process is not None and job.process.stdout is not None:
+                    self._keep_log(job.host, job.process.stdout)
+                code = job.process.wait() if job.process is not None else 0
+            except OSError as error:
+                complaints.write(str(error).encode())
+                code = 255
+            complaints.seek(0)
+            lines = complaints.read()[-4096:].decode(errors="replace").splitlines()
+        words = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {code}")
+        with job.lock:
+            job.ended, job.state = time.monotonic(), JobState.ENDED
+            if code and not job.is_cancelled:
+                job.reason = words
+                self._failed[job.host] = job.ended
+                logger.warning("ssh: %s: %s", job.host, words)
+
+    def _connect(self, job: _Started, text: str, complaints: IO[bytes]) -> bool:
+        """Start the far side; whether it has started the agent."""
+        with job.lock:
+            if job.is_cancelled:
+                return False
+            process = job.process = subprocess.Popen(
+                self.command(job.host), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints,
+                start_new_session=True,
+            )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(OSError, ValueError):
+            process.stdin.write(text.encode())
+            process.stdin.flush()
+        for line in process.stdout:  # what a login shell says comes first
+            if line.startswith(b"near "):
+                with job.lock:
+                    job.state = JobState.RUNNING
+                return True
+        return False
+
+    def _keep_log(self, host: str, lines: IO[bytes]) -> None:
+        """Read what the agent says, to its end; with the option `log` it is kept, each line with the host's name."""
+        path = self._options["log"]
+        with open(path or os.devnull, "ab", buffering=0) as log:
+            for line in lines:
+                log.write(host.encode() + b": " + line)
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        assert process.stdin is not None
+        process.stdin.close()

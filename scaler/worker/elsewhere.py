@@ -1,0 +1,41 @@
+"""Where the functions of rows run, if not in the worker itself: a worker may stand for a process of another engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+#: calls a function with these arguments somewhere else and returns its value; raises what it raises, or Failed
+Forward = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+_forward: Forward | None = None
+
+
+def install(forward: Forward) -> None:
+    """Have `forward` call the functions of all rows from now on."""
+    global _forward
+    _forward = forward
+
+
+def bound(function: Any) -> Any:
+    """Return what is to be called, or of a graph the entries to be run, in the place of those given."""
+    forward = _forward
+    if forward is None:
+        return function
+    if isinstance(function, list):
+        return [_Entry(entry, forward) for entry in function]
+    return lambda *args, **kwargs: forward(function, args, kwargs)
+
+
+class _Entry:
+    """A graph's entry that runs elsewhere."""
+
+    __slots__ = ("_entry", "_forward")
+
+    def __init__(self, entry: Any, forward: Forward) -> None:
+        self._entry = entry
+        self._forward = forward
+
+    def run(self, values: Any) -> Any:
+        """The row's value."""
+        return self._forward(self._entry.run, (list(values),), {})

@@ -1,0 +1,250 @@
+"""Hosts from Kubernetes, against a server that speaks the recorded schema of pods."""
+
+import http.server
+import json
+import re
+import threading
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytest.importorskip("kr8s")
+
+from click.testing import CliRunner
+
+from scaler.cli.kubernetes import command
+from scaler.config import OptionError
+from scaler.provisioning.kubernetes import job_of
+from scaler.provisioning.provider import HostTemplate, JobState, ProviderError
+from scaler.provisioning.registry import make_provider
+
+PODS = re.compile(r"/api/v1/namespaces/([a-z0-9-]+)/pods(?:/([a-z0-9.-]+))?$")
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+#: fields that a pod and a container may have here; a misspelt one is refused, as by `fieldValidation=Strict`
+SPEC = {
+    "containers", "restartPolicy", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "imagePullSecrets",
+    "serviceAccountName", "automountServiceAccountToken",
+}  # fmt: skip
+CONTAINER = {"name", "image", "command", "env", "resources", "ports", "readinessProbe", "livenessProbe"}
+
+
+def check_pod_spec(spec):
+    assert set(spec) <= SPEC, set(spec) - SPEC
+    for container in spec["containers"]:
+        assert set(container) <= CONTAINER, set(container) - CONTAINER
+        assert all(isinstance(word, str) for word in container["command"])
+        for variable in container.get("env", []):
+            assert set(variable) in ({"name", "value"}, {"name", "valueFrom"})
+            assert isinstance(variable.get("value", ""), str)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """The part of an API server that pods need."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.pods = {}
+        self.refuses = None
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def _answer(self, body, status=200):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _fail(self, status, reason, message):
+        kind = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        self._answer({**kind, "message": message, "reason": reason, "code": status}, status)
+
+    def do_GET(self):
+        parts = urlsplit(self.path)
+        parts = parts._replace(path=parts.path.rstrip("/"))
+        found = PODS.match(parts.path)
+        if parts.path == "/version":
+            return self._answer({"major": "1", "minor": "33", "gitVersion": "v1.33.1"})
+        if parts.path == "/api/v1":
+            pods = {"name": "pods", "singularName": "pod", "namespaced": True, "kind": "Pod", "shortNames": ["po"]}
+            verbs = {"verbs": ["create", "delete", "get", "list"]}
+            return self._answer({"kind": "APIResourceList", "groupVersion": "v1", "resources": [{**pods, **verbs}]})
+        if parts.path == "/api":
+            return self._answer({"kind": "APIVersions", "versions": ["v1"]})
+        if parts.path == "/apis":
+            return self._answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": []})
+        if found and found[2] is None:
+            selector = parse_qs(parts.query).get("labelSelector", [""])[0]
+            wanted = dict(part.split("=") for part in selector.split(",") if part)
+            items = [
+                pod for (namespace, _), pod in self.server.pods.items()
+                if namespace == found[1] and wanted.items() <= pod["metadata"]["labels"].items()
+            ]  # fmt: skip
+            return self._answer({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+        if found and (found[1], found[2]) in self.server.pods:
+            return self._answer(self.server.pods[found[1], found[2]])
+        return self._fail(404, "NotFound", f"the server could not find {parts.path}")
+
+    def do_POST(self):
+        pod = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        (namespace, _), name = PODS.match(urlsplit(self.path).path).groups(), pod["metadata"]["name"]
+        if self.server.refuses:
+            return self._fail(403, "Forbidden", self.server.refuses)
+        assert (pod["apiVersion"], pod["kind"], pod["metadata"]["namespace"]) == ("v1", "Pod", namespace)
+        assert NAME.match(name)
+        check_pod_spec(pod["spec"])
+        if (namespace, name) in self.server.pods:
+            return self._fail(409, "AlreadyExists", f'pods "{name}" already exists')
+        pod["metadata"]["uid"] = f"uid-{name}"
+        pod["status"] = {"phase": "Pending"}
+        self.server.pods[namespace, name] = pod
+        return self._answer(pod, 201)
+
+    def do_DELETE(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        found = PODS.match(urlsplit(self.path).path)
+        pod = self.server.pods.pop((found[1], found[2]), None)
+        if pod is None:
+            return self._fail(404, "NotFound", f'pods "{found[2]}" not found')
+        return self._answer(pod)
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    made = Server()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+def template(request=1, **more):
+    environment = {"SCALER_KEY_FILE": "/home/me/key"}
+    command = ("/here/bin/scaler_cluster", "tcp://head:2345", "--workers", "2")
+    return HostTemplate("lab", request, command, environment=environment, workers=2, **more)
+
+
+def provider_of(server, **more):
+    return make_provider("kubernetes", {"image": "lab:1", "namespace": "work", "url": server.url, **more})
+
+
+def test_pods_come_are_found_and_go(server):
+    provider = provider_of(server, cpu="2", memory="1Gi", key_secret="lab-key")
+    assert provider.describe() == "Kubernetes v1.33.1, namespace work"
+    assert provider.list("lab") == []
+    assert provider.submit(2, template(walltime=60.0)) == ["lab-1-0", "lab-1-1"]
+    pod = server.pods["work", "lab-1-0"]
+    assert pod["metadata"]["labels"] == {"scaler/tag": "lab", "scaler/request": "1", "scaler/role": "agent"}
+    assert pod["spec"]["activeDeadlineSeconds"] == 60
+    (container,) = pod["spec"]["containers"]
+    assert container["command"] == ["scaler_cluster", "tcp://head:2345", "--workers", "2", "--job", "lab-1-0"]
+    assert container["resources"] == {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}
+    assert container["env"] == [
+        {"name": "SCALER_KEY", "valueFrom": {"secretKeyRef": {"name": "lab-key", "key": "key"}}}
+    ]
+    # the same request once more, as after a crash: no second pods
+    assert provider_of(server).submit(2, template()) == ["lab-1-0", "lab-1-1"]
+    assert len(server.pods) == 2
+    pod["status"] = {"phase": "Running"}
+    pod["spec"]["nodeName"] = "node7"
+    provider.submit(1, template(request=2))
+    jobs = {job.id: job for job in provider_of(server).list("lab")}
+    assert sorted(jobs) == ["lab-1-0", "lab-1-1", "lab-2-0"]
+    assert (jobs["lab-1-0"].state, jobs["lab-1-0"].host) == (JobState.RUNNING, "node7")
+    assert (jobs["lab-1-1"].state, jobs["lab-1-1"].name) == (JobState.PENDING, "lab-1")
+    assert provider.list("la") == []
+    provider.cancel(["lab-1-0", "lab-1-1", "gone"])
+    assert [job.id for job in provider.list("lab")] == ["lab-2-0"]
+
+
+def test_what_the_server_refuses_is_said_in_its_words(server):
+    server.refuses = 'pods is forbidden: User "me" cannot create resource "pods" in namespace "work"'
+    with pytest.raises(ProviderError, match=r'^Kubernetes: .*User "me" cannot create resource "pods"'):
+        provider_of(server).submit(1, template())
+    with pytest.raises(OptionError, match="image is needed"):
+        make_provider("kubernetes", {})
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "reason"),
+    [
+        ({"phase": "Pending"}, JobState.PENDING, ""),
+        (
+            {"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                 "message": "0/3 nodes are available: 3 Insufficient cpu."}]},
+            JobState.PENDING, "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.",
+        ),
+        (
+            {"phase": "Pending", "containerStatuses": [
+                {"state": {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "lab:1"'}}}]},
+            JobState.PENDING, 'ImagePullBackOff: Back-off pulling image "lab:1"',
+        ),
+        ({"phase": "Running"}, JobState.RUNNING, ""),
+        ({"phase": "Succeeded"}, JobState.ENDED, ""),
+        (
+            {"phase": "Failed", "containerStatuses": [
+                {"state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}]},
+            JobState.ENDED, "OOMKilled",
+        ),
+        (
+            {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."},
+            JobState.ENDED, "Evicted: The node was low on resource: memory.",
+        ),
+        ({"phase": "Failed", "reason": "DeadlineExceeded"}, JobState.ENDED, "DeadlineExceeded"),
+    ],
+)  # fmt: skip
+def test_phases_and_reasons_of_pods(status, state, reason):
+    labels = {"scaler/tag": "lab", "scaler/request": "3"}
+    job = job_of({"metadata": {"name": "lab-3-0", "labels": labels}, "status": status})
+    assert (job.name, job.state, job.reason) == ("lab-3", state, reason)
+
+
+def test_the_manifests_of_a_cluster_fit_together(tmp_path):
+    key = tmp_path / "key"
+    done = CliRunner().invoke(
+        command, ["--image", "lab:1", "--tag", "lab", "--agents", "3", "--workers", "2", "--key-file", str(key)],
+        standalone_mode=False,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    items = {(item["kind"], item["metadata"]["name"]): item for item in json.loads(done.output)["items"]}
+    assert sorted(items) == [
+        ("Deployment", "lab-agent"), ("Deployment", "lab-dashboard"), ("Deployment", "lab-scheduler"),
+        ("Secret", "lab-key"), ("Service", "lab-scheduler"),
+    ]  # fmt: skip
+    secret = items["Secret", "lab-key"]["stringData"]
+    (name,) = secret
+    service = items["Service", "lab-scheduler"]["spec"]
+    for (kind, _), item in items.items():
+        assert item["metadata"]["labels"]["scaler/tag"] == "lab"
+        if kind != "Deployment":
+            continue
+        spec, pod = item["spec"], item["spec"]["template"]
+        assert spec["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        check_pod_spec(pod["spec"])
+        (container,) = pod["spec"]["containers"]
+        assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "lab-key", "key": name}
+    scheduler = items["Deployment", "lab-scheduler"]["spec"]["template"]
+    assert service["selector"].items() <= scheduler["metadata"]["labels"].items()
+    assert scheduler["spec"]["containers"][0]["livenessProbe"]["tcpSocket"]["port"] == service["ports"][0]["port"]
+    dashboard = items["Deployment", "lab-dashboard"]["spec"]["template"]["spec"]["containers"][0]
+    assert {"readinessProbe", "livenessProbe"} <= set(dashboard)
+    agent = items["Deployment", "lab-agent"]["spec"]
+    assert agent["replicas"] == 3
+    assert agent["template"]["spec"]["containers"][0]["command"] == [
+        "scaler_cluster", "tcp://lab-scheduler:2345", "--workers", "2"
+    ]  # fmt: skip

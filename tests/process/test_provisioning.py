@@ -1,0 +1,116 @@
+"""Clusters whose hosts come and go: the provisioner's process, with processes of this machine and a fake Slurm."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+from support import until
+from support.fake_slurm import FakeSlurm
+
+from scaler import Client, Cluster, Executor
+from scaler.provisioning.provider import ProviderError
+
+QUICK = {"idle_time": 1.0, "interval": 0.2, "drain_time": 2.0}
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    made = FakeSlurm(tmp_path)
+    monkeypatch.setenv("PATH", made.path)
+    yield made
+    made.close()
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_hosts_come_with_work_and_go_without_and_a_killed_provisioner_is_replaced():
+    scaler_dask = pytest.importorskip("scaler_dask")
+    with Cluster("local", maximum=2, **QUICK) as cluster, Client(cluster) as client:
+        assert "0 to 2 hosts" in repr(cluster)
+        assert client.submit(pow, 2, 3).result(30) == 8
+        until(lambda: cluster.status["running"] == 1, "a host")
+        until(lambda: not cluster.status["running"] + cluster.status["draining"], "it to go")
+        cluster.scale(1)
+        cluster.wait_for_workers(1, 20)
+        with scaler_dask.Client(cluster) as dask_client:
+            assert dask_client.submit(pow, 2, 5).result() == 32
+        os.kill(cluster._provisioner.process.pid, signal.SIGKILL)
+        until(lambda: cluster._provisioner.process.poll() is None and client.submit(pow, 2, 4).result(30) == 16)
+        cluster.adapt(maximum=0)
+        until(lambda: not any(cluster.status[name] for name in ("running", "pending", "draining")), "hosts to go")
+        assert "<th>hosts</th>" in cluster._repr_html_()
+        with pytest.raises(TimeoutError, match="of 1 workers came"):
+            cluster.wait_for_workers(1, 0.5)
+    assert "ended" in repr(cluster)
+
+
+def test_a_program_that_is_killed_leaves_nothing_behind(scripts, fake):
+    program = scripts.start(
+        """
+        import time, scaler
+        cluster = scaler.Cluster("slurm", minimum=1, maximum=2, interval=0.2, list_interval=0.3)
+        cluster.wait_for_workers(1, 30)
+        print("pids", cluster._scheduler.process.pid, cluster._provisioner.process.pid, flush=True)
+        time.sleep(600)
+        """,
+        PATH=fake.path,
+    )
+    pids = [int(pid) for pid in program.says(r"pids (\d+) (\d+)").groups()]
+    assert len(fake.running()) == 1
+    program.process.kill()
+    until(lambda: not fake.running() and not any(map(is_alive, pids)), "the end of all")
+
+
+def test_a_provisioner_finds_its_jobs_again_and_its_end_is_theirs(daemons, fake, tmp_path):
+    daemons.start_scheduler()
+    config = tmp_path / "provision.toml"
+    text = f'address = "{daemons.address}"\nprovider = "slurm"\ntag = "work"\nminimum = 2\ninterval = 0.2\n'
+    config.write_text(text + "list_interval = 0.2\nsettle_time = 0.1\n[options]\npartition = 'debug'\n")
+    first = daemons.run("scaler_provision", "provision", str(config))
+    first.says("hosts of Slurm 22.05.8, partition debug, tag work")
+    until(lambda: len(fake.running()) == 2, "two jobs", 40)
+    jobs = set(fake.running())
+    first.process.kill()
+    first.process.wait()
+    second = daemons.run("scaler_provision", "provision", str(config))
+    second.says("found 2 jobs of this cluster")
+    assert daemons.client().submit(pow, 2, 3).result(20) == 8
+    assert set(fake.running()) == jobs
+    second.signal(signal.SIGTERM)
+    assert second.ends(20) == 0
+    assert fake.running() == {}
+
+
+def test_what_is_asked_for_can_be_seen_before(daemons, tmp_path):
+    config = tmp_path / "provision.toml"
+    config.write_text('address = "tcp://head:2345"\nprovider = "slurm"\ntag = "work"\nworkers = 3\nminimum = 2\n')
+    shown = daemons.run("scaler_provision", "provision", "--print", str(config))
+    assert shown.ends(10) == 0
+    assert "#SBATCH --cpus-per-task=3\n" in shown.text
+    assert "#SBATCH --array=0-1\n" in shown.text
+    config.write_text('address = "tcp://head:2345"\nprovider = "slurm"\nminimun = 2\n')
+    shown = daemons.run("scaler_provision", "provision", str(config))
+    assert shown.ends(10) == 2
+    assert "there is no option 'minimun'" in shown.text
+
+
+def test_executors_run_on_such_a_cluster():
+    with Executor(1, provider="local", interval=0.2) as pool:
+        assert list(pool.map(abs, [-1, 2])) == [1, 2]
+        assert pool.submit(time.sleep, 0).result(20) is None
+
+
+def test_a_system_that_is_not_here_is_told_at_once(monkeypatch):
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    with pytest.raises(ProviderError, match="there is no command squeue here"):
+        Cluster("slurm")
+    with pytest.raises(ValueError, match="is no option of the provider 'local'"):
+        Cluster("local", partition="debug")

@@ -1,0 +1,172 @@
+"""Hosts by ssh, with a command `ssh` that runs what it is given on this machine."""
+
+import json
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from support import until
+
+from scaler.config import OptionError
+from scaler.provisioning.provider import HostTemplate, JobState, ProviderError
+from scaler.provisioning.registry import make_provider
+
+#: takes ssh's options, knows hosts that are called alpha1, alpha2, ..., and goes on as sshd would
+SSH = """\
+#!/bin/sh
+while getopts To:l:p:i:V option; do
+    [ $option = V ] && { echo "OpenSSH_9.9, of tests" >&2; exit 0; }
+    [ $option = l ] && export LOGNAME=$OPTARG
+done
+shift $((OPTIND - 1))
+case $1 in
+    alpha*) echo "Welcome to $1"; FAR_HOST=$1 exec sh -c "$2";;
+    *) echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255;;
+esac
+"""
+
+AGENT = f"""\
+#!{sys.executable}
+import json, os, signal, sys, time
+key = os.environ.get("SCALER_KEY_FILE", "")
+here = os.path.dirname(os.path.abspath(__file__))
+told = dict(argv=sys.argv[1:], key=open(key).read(), mode=os.stat(key).st_mode, path=key, pid=os.getpid(),
+            said=os.environ["SAID"], user=os.environ.get("LOGNAME"))
+path = os.path.join(here, "up-" + os.environ["FAR_HOST"])
+with open(path + ".new", "w") as file:
+    json.dump(told, file)
+os.rename(path + ".new", path)
+if os.environ["SAID"] == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.pause()
+time.sleep(100)
+"""
+
+
+@pytest.fixture
+def far(tmp_path, monkeypatch, traces):
+    """A directory with the commands, and for temporary files of the far side."""
+    for name, text in (("ssh", SSH), ("scaler_cluster", AGENT)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "key").write_text("secret of the cluster")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    return tmp_path
+
+
+def template(far, said="hello", request=1):
+    environment = {"SCALER_KEY_FILE": str(far / "key"), "SAID": said}
+    command = (str(far / "scaler_cluster"), "tcp://head:2345")
+    return HostTemplate("lab", request, command, environment=environment)
+
+
+def up(far):
+    return [json.loads(path.read_text()) for path in sorted(far.glob("up-alpha?"))]
+
+
+def is_gone(pid):
+    return not Path(f"/proc/{pid}").exists()
+
+
+def test_agents_run_with_the_key_and_leave_nothing_behind(far):
+    provider = make_provider("ssh", {"hosts": ["alpha1", "alpha2", "beta"], "user": "me", "python": sys.executable})
+    assert provider.describe() == "OpenSSH_9.9, 3 hosts"
+    ids = provider.submit(3, template(far))
+    assert [name.partition("#")[0] for name in ids] == ["alpha1", "alpha2", "beta"]
+    agents = until(lambda: len(found := up(far)) == 2 and found)
+    for agent, name in zip(agents, ids, strict=False):
+        assert agent["argv"] == ["tcp://head:2345", "--job", name]
+        assert (agent["key"], agent["said"], agent["user"]) == ("secret of the cluster", "hello", "me")
+        assert stat.S_IMODE(agent["mode"]) == 0o600
+        assert Path(agent["path"]).parent.parent == far / "tmp"
+    jobs = until(
+        lambda: (
+            {job.host: job for job in provider.list("lab")}
+            if sum(job.state is JobState.RUNNING for job in provider.list("lab")) == 2
+            and sum(job.state is JobState.ENDED for job in provider.list("lab")) == 1
+            else None
+        )
+    )
+    assert jobs["beta"].reason == "ssh: connect to host beta port 22: No route to host"
+    assert provider.list("other") == []
+    with pytest.raises(ProviderError, match=r"no host is free: 2 of 3 are in use, .* just now: beta"):
+        provider.submit(1, template(far, request=2))
+    provider.cancel([ids[0], "unknown"])
+    until(lambda: is_gone(agents[0]["pid"]))
+    until(lambda: [job.state for job in provider.list("lab") if job.id == ids[0]] == [JobState.ENDED])
+    assert [job.reason for job in provider.list("lab") if job.id == ids[0]] == [""]
+    provider.close()
+    assert is_gone(agents[1]["pid"])
+    assert list((far / "tmp").iterdir()) == []
+
+
+def test_agents_end_when_the_starting_program_is_killed(far, scripts):
+    # one that does not listen to SIGTERM is killed
+    program = scripts.start(
+        f"""
+        import sys
+        from scaler.provisioning.provider import HostTemplate
+        from scaler.provisioning.registry import make_provider
+        provider = make_provider("ssh", dict(hosts=["alpha1"], python=sys.executable, grace=0.1))
+        environment = dict(SCALER_KEY_FILE={str(far / "key")!r}, SAID="deaf")
+        provider.submit(1, HostTemplate("lab", 1, ({str(far / "scaler_cluster")!r}, "x"), environment=environment))
+        sys.stdin.close()
+        import time
+        time.sleep(100)
+        """
+    )
+    (agent,) = until(lambda: up(far))
+    program.signal(signal.SIGKILL)
+    until(lambda: is_gone(agent["pid"]))
+    until(lambda: list((far / "tmp").iterdir()) == [])
+
+
+def test_the_far_side_says_what_is_missing(far):
+    provider = make_provider("ssh", {"hosts": ["alpha1", "alpha2"], "python": "/no/python"})
+    provider.submit(1, template(far))
+    (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
+    assert "/no/python" in job.reason
+    there = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable})
+    there.submit(1, HostTemplate("lab", 1, ("/no/scaler_nothing", "tcp://head:2345")))
+    (job,) = until(lambda: [job for job in there.list("lab") if job.state is JobState.ENDED])
+    assert job.reason.startswith("there is no scaler_nothing on ")
+
+
+def test_hosts_that_were_killed_there_are_cleaned_up_later(far):
+    left = far / "tmp" / "scaler-ssh-999999999-x"
+    left.mkdir()
+    other = far / "tmp" / f"scaler-ssh-{os.getpid()}-y"
+    other.mkdir()
+    provider = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable})
+    provider.submit(1, template(far))
+    until(lambda: up(far))
+    assert not left.exists()
+    assert other.exists()
+    provider.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "hosts has to name hosts"),
+        ({"hosts": ["-oProxyCommand=x"]}, "would take for an option"),
+        ({"hosts_file": "/no/file"}, "hosts_file cannot be read"),
+        ({"host": ["x"]}, "is no option of the provider 'ssh'"),
+    ],
+)
+def test_options_that_do_not_do(options, words):
+    with pytest.raises(OptionError, match=words):
+        make_provider("ssh", options)
+
+
+def test_the_user_s_own_options_of_ssh_come_first():
+    provider = make_provider("ssh", {"hosts": ["a"], "ssh_options": ["ProxyJump=gate"], "port": 2222, "identity": "k"})
+    assert provider.command("a")[:6] == ["ssh", "-T", "-o", "ProxyJump=gate", "-o", "BatchMode=yes"]
+    assert provider.command("a")[-6:-1] == ["-p", "2222", "-i", "k", "a"]
+    text = provider.preview(1, HostTemplate("lab", 1, ("scaler_cluster", "tcp://head:2345")))
+    assert "scaler_cluster tcp://head:2345 --job" in text

@@ -1,0 +1,41 @@
+"""The provisioning core among batch systems that are slow, fail and lie."""
+
+import time
+from collections import Counter
+
+import pytest
+from simulator.fleet import FleetWorld
+
+
+def run(seeds: range) -> Counter[str]:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        world = FleetWorld(seed)
+        try:
+            world.play()
+            if not world.seen["killed"]:
+                assert world.direction_changes() <= 2, f"wanted goes to and fro: {world.steps}"
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, second {world.now:g}: {error}") from error
+        seen += world.seen
+    return seen
+
+
+EVER = (
+    "requests", "refused", "taken though it seemed refused", "never begins", "never connects", "omitted", "killed",
+    "unseen", "walltime or death",
+)  # fmt: skip
+
+
+def test_hosts_come_and_go_with_the_work_whatever_the_provider_does():
+    seen = run(range(100))
+    assert all(seen[what] for what in EVER), seen
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("first", [1_000, 6_000])
+def test_hosts_come_and_go_with_the_work_in_ten_thousand_runs(first):
+    began = time.monotonic()
+    seen = run(range(first, first + 5_000))
+    print(f"5,000 runs in {time.monotonic() - began:.0f} s: {dict(seen)}")
+    assert all(seen[what] for what in EVER), seen

@@ -1,0 +1,214 @@
+"""The provisioning core, one situation at a time; the simulator has the rest. And how providers are found."""
+
+import pytest
+
+from scaler.config import OptionError, ProvisionConfig
+from scaler.provisioning.asking import limits_of, template_of
+from scaler.provisioning.core import FleetCore, Limits
+from scaler.provisioning.core import events as ev
+from scaler.provisioning.provider import HostTemplate, Job, JobState
+from scaler.provisioning.registry import UnknownProvider, make_provider, names
+from scaler.transport import Security
+
+PLAIN = frozenset()
+
+
+class Fleet:
+    """A core, and what it is told."""
+
+    def __init__(self, is_new=True, **limits):
+        self.now = 0.0
+        self.core = FleetCore(Limits(**limits), 0.0, is_new)
+        self.agents = {}
+        self.jobs = {}
+        self.asked = ()
+
+    def step(self, *events, seconds=1.0):
+        """A second goes by, with a look at the cluster and a list of jobs."""
+        self.now += seconds
+        listed = ev.Listed(tuple(Job(each, f"x-{n}", state) for each, (n, state) in self.jobs.items()), self.now)
+        seen = ev.Observed(tuple(self.agents.values()), self.asked)
+        return self.core.handle([*events, listed, seen], self.now)
+
+    def queue(self, rows, seconds=60.0, capabilities=PLAIN):
+        """So many rows are queued, each taking so long."""
+        self.asked = (ev.Asked(capabilities, rows, rows * seconds, 0, 0),)
+
+    def come(self, effects):
+        """Every host that was asked for is there at once."""
+        (submit,) = [effect for effect in effects if isinstance(effect, ev.Submit)]
+        ids = tuple(f"{submit.request}_{n}" for n in range(submit.n))
+        self.jobs |= dict.fromkeys(ids, (submit.request, JobState.RUNNING))
+        self.agents |= {each: ev.Agent(each, 1, 0, 0.5) for each in ids}
+        return self.step(ev.Submitted(submit.request, ids))
+
+    def idle(self, seconds):
+        """All agents have had nothing to do for so long."""
+        self.agents = {each: ev.Agent(each, 1, 0, seconds) for each in self.agents}
+
+
+def test_as_many_hosts_as_the_queue_needs_and_not_more_than_the_maximum():
+    fleet = Fleet(maximum=5, drain_time=60.0)
+    fleet.queue(3)
+    assert fleet.step() == [ev.Submit(1, 3)]
+    fleet.queue(30)
+    assert fleet.step(ev.Submitted(1, ("1_0", "1_1", "1_2"))) == [ev.Submit(2, 2)]
+    assert fleet.core.wanted == 5
+
+
+def test_rows_of_unknown_duration_count_as_the_guess():
+    fleet = Fleet(maximum=100, drain_time=10.0, guess=2.0)
+    fleet.asked = (ev.Asked(PLAIN, 50, 0.0, 50, 0),)
+    assert fleet.step() == [ev.Submit(1, 10)]
+
+
+def test_hosts_are_for_rows_that_they_can_run():
+    fleet = Fleet(capabilities=frozenset({"gpu"}), exclusive=True)
+    fleet.queue(5)
+    assert fleet.step() == []
+    fleet.queue(5, capabilities=frozenset({"gpu", "big"}))
+    assert fleet.step() == []
+    fleet.queue(5, capabilities=frozenset({"gpu"}))
+    assert fleet.step() == [ev.Submit(1, 5)]
+
+
+def test_hosts_of_others_are_counted_and_left_alone():
+    fleet = Fleet(minimum=0, idle_time=1.0)
+    fleet.agents = {"": ev.Agent("", 4, 0, 1000.0)}
+    fleet.queue(4)
+    assert fleet.step() == []
+    fleet.queue(6)
+    assert fleet.step() == [ev.Submit(1, 2)]
+    fleet.queue(0)
+    assert all(not isinstance(effect, ev.Drain) for n in range(5) for effect in fleet.step())
+
+
+def test_idle_hosts_go_after_a_while_and_not_those_that_work():
+    fleet = Fleet(idle_time=10.0)
+    fleet.queue(3)
+    fleet.come(fleet.step())
+    fleet.queue(0)
+    fleet.idle(11.0)
+    fleet.agents["1_1"] = ev.Agent("1_1", 1, 5)
+    effects = [effect for _ in range(12) for effect in fleet.step()]
+    (drain,) = [effect for effect in effects if isinstance(effect, ev.Drain)][:1]
+    assert set(drain.ids) == {"1_0", "1_2"}
+    assert not any("1_1" in getattr(effect, "ids", ()) for effect in effects)
+
+
+def test_a_lower_maximum_sends_away_idle_hosts_first_then_those_with_least_to_do():
+    fleet = Fleet(minimum=3, maximum=3)
+    fleet.come(fleet.step())
+    fleet.agents = {"1_0": ev.Agent("1_0", 1, 9), "1_1": ev.Agent("1_1", 1, 0, 0.1), "1_2": ev.Agent("1_2", 1, 2)}
+    assert fleet.step(ev.Adapt(1, 1)) == [ev.Drain(("1_1", "1_2"))]
+
+
+def test_a_request_that_failed_is_made_again_later_and_later_and_its_jobs_are_counted_if_they_come():
+    fleet = Fleet(minimum=2, maximum=2)
+    assert fleet.step() == [ev.Submit(1, 2)]
+    assert ev.Log("WARNING", "sbatch: no") in fleet.step(ev.SubmitFailed(1, "sbatch: no"))
+    assert fleet.core.status(fleet.now).lines == ("sbatch: no",)
+    assert [fleet.step() for _ in range(4)] == [[]] * 4
+    fleet.jobs["7_0"] = (1, JobState.PENDING)  # one was taken
+    effects = [effect for _ in range(5) for effect in fleet.step()]
+    assert [effect for effect in effects if isinstance(effect, ev.Submit)] == [ev.Submit(2, 1)]
+
+
+def test_what_never_comes_is_cancelled():
+    fleet = Fleet(minimum=1, maximum=1, start_timeout=5.0, pending_timeout=100.0)
+    fleet.step()
+    fleet.jobs["1_0"] = (1, JobState.RUNNING)
+    fleet.step(ev.Submitted(1, ("1_0",)))
+    effects = [effect for _ in range(7) for effect in fleet.step()]
+    assert ev.Cancel(("1_0",)) in effects
+    assert not any(isinstance(effect, ev.Submit) for effect in effects), "while it is there it counts"
+
+
+def test_another_host_is_asked_for_before_a_walltime_is_over():
+    fleet = Fleet(minimum=1, maximum=2, lead=10.0)
+    fleet.come(fleet.step())
+    fleet.agents["1_0"] = ev.Agent("1_0", 1, 3, left=11.0)
+    assert fleet.step() == []
+    fleet.agents["1_0"] = ev.Agent("1_0", 1, 3, left=9.0)
+    assert fleet.step() == [ev.Submit(2, 1)]
+
+
+def test_a_new_provisioner_finds_its_jobs_before_it_asks_for_others():
+    fleet = Fleet(is_new=False, minimum=2, maximum=2)
+    fleet.jobs = {"5_0": (5, JobState.RUNNING)}
+    effects = [effect for _ in range(15) for effect in fleet.step()]
+    assert [effect for effect in effects if isinstance(effect, ev.Submit)] == [ev.Submit(6, 1)]
+
+
+def test_nothing_is_decided_while_there_is_no_scheduler():
+    fleet = Fleet(minimum=1)
+    fleet.come(fleet.step())
+    fleet.agents = {}
+    listed = ev.Listed((Job("1_0", "x-1", JobState.RUNNING),), 500.0)
+    for second in range(400):
+        assert fleet.core.handle([ev.Unseen(), listed], 10.0 + second) == []
+
+
+def test_at_the_end_all_jobs_are_cancelled_until_none_is_listed():
+    fleet = Fleet(minimum=2)
+    fleet.come(fleet.step())
+    assert fleet.step(ev.End()) == [ev.Cancel(("1_0", "1_1"))]
+    assert not fleet.core.is_over
+    assert [effect for _ in range(6) for effect in fleet.step()] == [ev.Cancel(("1_0", "1_1"))], "said again"
+    fleet.jobs = dict.fromkeys(fleet.jobs, (1, JobState.ENDED))
+    fleet.step()
+    assert fleet.core.is_over
+
+
+# ---- what hosts are asked for with -----------------------------------------------------------------------------------
+def test_agents_are_told_what_they_have_to_know():
+    config = ProvisionConfig(
+        "tcp://head:2345", "slurm", tag="work", workers=4, walltime=3600.0, capabilities=("gpu",), command="/x/agent",
+        agent_options=("--drain-grace", "30"),
+    )  # fmt: skip
+    template = template_of(config, 7, Security(b"p" * 40, b"s" * 40))
+    assert template.command == (
+        "/x/agent", "tcp://head:2345", "--workers", "4", "--death-timeout", "600", "--walltime", "3597",
+        "--capabilities", "gpu", "--drain-grace", "30",
+    )  # fmt: skip
+    assert (template.job_name, template.workers, template.walltime) == ("work-7", 4, 3600.0)
+    assert template.environment == {"SCALER_KEY": "p" * 40 + "s" * 40}
+    assert limits_of(config).capabilities == {"gpu"}
+
+
+def test_bad_settings_are_told_in_a_line():
+    for wrong, line in (({"minimum": 5, "maximum": 2}, "must not be more than maximum"), ({"tag": "A b"}, "a-z")):
+        with pytest.raises(OptionError, match=line):
+            ProvisionConfig("tcp://head:2345", "local", **wrong)
+
+
+def test_the_slurm_script_asks_for_what_the_template_and_the_options_say(tmp_path):
+    slurm = make_provider("slurm", {"partition": "debug", "memory": "2G", "directives": ["--gres=gpu:1"]})
+    script = slurm.script(3, HostTemplate("work", 7, ("agent", "it's"), walltime=90.0, workers=4))
+    wanted = ["--job-name=work-7", "--array=0-2", "--cpus-per-task=4", "--time=1:30", "--partition=debug", "--mem=2G"]
+    for line in [*wanted, "--gres=gpu:1"]:
+        assert f"#SBATCH {line}\n" in script
+    assert """exec agent 'it'"'"'s' --job "${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}\"""" in script
+    own = tmp_path / "own.sh"
+    own.write_text("#!/bin/sh\nexec $command --job $wrong\n")
+    with pytest.raises(OptionError, match="template has a name that is not known"):
+        make_provider("slurm", {"template": str(own)}).script(1, HostTemplate("work", 1, ("agent",)))
+
+
+def test_a_wrong_name_or_option_is_told_with_what_there_is():
+    assert {"local", "slurm"} <= set(names())
+    with pytest.raises(UnknownProvider, match="did you mean 'slurm'"):
+        make_provider("slrum")
+    with pytest.raises(OptionError, match="is no option of the provider 'slurm', which has partition"):
+        make_provider("slurm", {"partitoin": "debug"})
+
+
+def test_a_third_party_brings_its_provider_by_an_entry_point(monkeypatch):
+    class Point:
+        name = "ours"
+
+        def load(self):
+            return lambda options: ("made", options)
+
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Point()] * (group == "scaler.providers"))
+    assert make_provider("ours", {"a": 1}) == ("made", {"a": 1})
