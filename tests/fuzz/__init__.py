@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing: `targets` says what is fed with bytes, `run` feeds it (`make fuzz`), `corpus` is what it found."""
+"""Coverage-guided fuzzing (`make fuzz`): `targets` are fed with bytes by `run`; `corpus` is what was found."""

@@ -18,6 +18,14 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "sim")]
 #: megabytes that a target may take
 MEMORY = 1024
 
+_PROTOCOL = ["scaler.protocol"]
+#: the packages whose branches guide the choice of inputs
+INSTRUMENTED = {
+    "codec": _PROTOCOL, "framing": ["scaler.transport.framing"], "acceptor": _PROTOCOL, "initiator": _PROTOCOL,
+    "scheduler": ["scaler.scheduler"], "agent": ["scaler.agent", "scaler.worker_protocol"],
+    "client": ["scaler.client.core"],
+}  # fmt: skip
+
 
 def beginnings(target: str) -> list[bytes]:
     """Inputs that reach something: encoded messages for the codec, and bytes by lot for what draws from them."""
@@ -43,7 +51,7 @@ def feed(target: str, runs: int, place: Path) -> None:
     """Run one target in this process; it ends with it."""
     import atheris
 
-    with atheris.instrument_imports(include=["scaler"]):
+    with atheris.instrument_imports(include=INSTRUMENTED[target]):
         from fuzz.targets import TARGETS
     seeds = place / target
     seeds.mkdir(parents=True, exist_ok=True)
@@ -65,13 +73,11 @@ def main() -> int:
     place = ROOT / ".fuzz"
     if options.inside:
         feed(options.target, options.runs, place)
-    failed = False
+    failed, env = False, {**os.environ, "PYTHONHASHSEED": "0"}
     for name in [options.target] if options.target else names:
         begun = time.monotonic()
         command = [sys.executable, __file__, "--inside", "--target", name, "--runs", str(options.runs)]
-        done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"}
-        )
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
         stats = [line.removeprefix("stat::") for line in done.stderr.splitlines() if line.startswith("stat::")]
         seconds = time.monotonic() - begun
         word = "FAILED" if done.returncode else "ok"

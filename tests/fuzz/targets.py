@@ -1,8 +1,8 @@
 """What is fuzzed: each target takes any bytes, and raises if something is wrong with how the product takes them.
 
-From without (`codec`, `framing`, `acceptor`, `initiator`) bytes may bring about one ProtocolError and nothing else. Into
-the cores (`scheduler`, `agent`, `client`) go messages that the schema allows, whose ids are of what is there or at the
-edges of what can be: the core ends the session that said so or ignores it, its state stays as `validate` says, and
+From without (`codec`, `framing`, `acceptor`, `initiator`) bytes may bring about one ProtocolError and nothing else.
+Into the cores (`scheduler`, `agent`, `client`) go messages that the schema allows, whose ids are of what is there or at
+the edges of what can be: the core ends the session that said so or ignores it, its state stays as `validate` says, and
 no move that isn't in its table is made.
 """
 
@@ -68,9 +68,8 @@ def framing(data: bytes) -> None:
 
 
 def _hello(chosen: Chosen) -> m.Hello:
-    made = hello_of(
-        chosen.choice(list(m.Role)), "h", chosen.choice([0, 0, 2, 2**32 - 1]), chosen.choice([0, 1, 2**32 - 1])
-    )
+    role, workers = chosen.choice(list(m.Role)), chosen.choice([0, 1, 2**32 - 1])
+    made = hello_of(role, "h", chosen.choice([0, 0, 2, 2**32 - 1]), workers)
     made.session = chosen.choice([0, 1, 2, 2**64 - 1])
     made.epoch = chosen.choice([0, 1, 7])
     made.number = chosen.choice([0, 1, 2, 3, 1000, 2**32 - 1])

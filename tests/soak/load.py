@@ -1,4 +1,4 @@
-"""What a client of the soak does until it is told to end: mixed work whose every result is known. A line of JSON a round.
+"""What a client of the soak does until it is told to end: mixed work whose results are known; a line of JSON a round.
 
 python load.py ADDRESS OUTPUT STOP_FILE SEED
 """

@@ -1,4 +1,4 @@
-"""Real processes under load while something is killed, stopped, cut off or filled every few seconds: `make soak HOURS=2`.
+"""Real processes under load while something is killed, stopped, cut off or filled: `make soak HOURS=2`.
 
 Hosts are network namespaces (root on Linux; without them it says why and ends). At the end every call has to have ended
 with the right value, and memory, descriptors, threads and files are to be as in the beginning: their slopes are in the
@@ -19,10 +19,10 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
-import psutil
-from support.namespaces import why_not
+import psutil  # noqa: E402
+from support.namespaces import why_not  # noqa: E402
 
-from soak.site import Site
+from soak.site import Site  # noqa: E402
 
 #: seconds between two faults, and between two looks
 EVERY = 5.0
@@ -192,17 +192,13 @@ def main() -> int:
     clients = report["clients"]
     print(f"soak of {report['minutes']:.1f} minutes, seed {options.seed}")
     print(f"  faults: {sum(report['faults'].values())}: {report['faults']}")
-    print(
-        f"  calls: {clients['ok']} right, {clients['wrong']} wrong, {clients['hung']} hung, longest round {clients['longest']:.1f} s"
-    )
+    print(f"  {clients['ok']:,} right, {clients['wrong']} wrong, {clients['hung']} hung, {clients['longest']:.1f} s")
     print(f"  errors: {dict(clients['errors'])}")
     print(f"  clients ended with {report['endings']}")
     for key, (a, error) in report["slopes per hour"].items():
         first, last = report["first"].get(key, 0), report["last"].get(key, 0)
         print(f"  {key}: {first:.0f} in the beginning, {last:.0f} at the end, {a:+.0f} ± {error:.0f} an hour")
-    print(
-        f"  left behind: {report['files at the end']} files, {len(report['left behind'])} processes {report['left behind']}"
-    )
+    print(f"  left behind: {report['files at the end']} files, processes {report['left behind']}")
     bad = clients["wrong"] or clients["hung"] or clients["errors"] or any(report["endings"])
     return 1 if bad or report["files at the end"] or report["left behind"] else 0
 

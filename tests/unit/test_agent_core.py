@@ -714,6 +714,8 @@ def test_a_row_that_wants_a_fresh_worker_waits_for_one_and_is_its_only_row() -> 
     fake.finish(0)
     fake.give(20, 0, 2, flags=FRESH)
     assert fake.running(0) == []
+    worker = fake.core.state.workers.records[0]
+    assert worker.kill_reason is not None, "the worn worker is told to end in the same step"
     for row in range(2):
         fake.dies(0)
         fake.worker(0, wm.Ready(200 + row))

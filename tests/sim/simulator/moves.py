@@ -59,5 +59,29 @@ def never_met(met: Iterable[Move]) -> list[Move]:
     return sorted(ALL - set(met))
 
 
-#: moves that the few seeds of the fast suite need not meet; `make sim-long` does
-RARE: frozenset[Move] = frozenset()
+_BACK = (
+    "given back before it began",
+    "its agent said of its batch more than it had",
+    "it raised, and has retries left",
+)
+
+#: moves for which so much has to come together that `test_rare_moves` brings them about step by step
+SCRIPTED: frozenset[Move] = frozenset(
+    [f"row agent -> {to}: {cause}" for to in ("agent", "waiting") for cause in (*_BACK, "its worker died")]
+    + [
+        "row agent -> agent: its agent could not get what it needs",
+        "row agent -> queued: its agent could not get what it needs",
+        "row agent -> queued: its agent said of its batch more than it had",
+        "row agent -> waiting: its agent was lost",
+    ]
+)
+
+#: moves that the few seeds of the fast suite need not meet; those of `make sim-long` have to, but for scripted ones
+RARE: frozenset[Move] = SCRIPTED | {
+    "row agent -> agent: its agent was lost",
+    "object publishing -> backing off",
+    "object backing off -> publishing",
+    "object backing off -> stored",
+    "object backing off -> absent",
+    "object on disk -> stored",
+}
