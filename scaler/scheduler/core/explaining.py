@@ -109,6 +109,9 @@ def _queued(state: ClusterState, client: ClientRecord, batch: Batch, row: int, l
     if client.unread is not None:
         waits = f"its client has not read {client.unread.bytes / 1e6:,.0f} MB of results: its rows wait until it does"
         return Explanation(Reason.CLIENT_DOES_NOT_READ, [*lines, waits])
+    agent = rehearsal.agent_for(state, batch, row)
+    if agent is not None:
+        return Explanation(Reason.RUNNABLE, [*lines, f"agent {agent.number} ({agent.name}) has room for it"])
     if not placement.can_ever_run(state, demand):
         who = "no agent has joined" if not state.workers else f"it needs {demand_words(demand)}, which no agent has"
         hosts = _hosts_to_come(state)
@@ -121,9 +124,6 @@ def _queued(state: ClusterState, client: ClientRecord, batch: Batch, row: int, l
         return Explanation(Reason.TOO_LITTLE_TIME, [*lines, *_too_short(state, each, able), *_hosts_to_come(state)])
     rows = sum(queue.rows for key, queue in state.queues.items() if key[:2] == queue_class)
     urgent = sum(queue.rows for key, queue in state.queues.items() if key[0] < queue_class[0])
-    agent = rehearsal.agent_for(state, batch, row)
-    if agent is not None:
-        return Explanation(Reason.RUNNABLE, [*lines, f"agent {agent.number} ({agent.name}) has room for it"])
     asking = "" if demand == ANYTHING else f" that ask for {demand_words(demand)}"
     lines.append(f"it is one of {rows:,} queued rows of its priority{asking}")
     if urgent:
