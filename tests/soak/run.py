@@ -145,6 +145,7 @@ def soak(site: Site, seconds: float) -> dict[str, Any]:
         time.sleep(max(0.0, EVERY - (time.monotonic() - begun - now)) if looks else EVERY)
         looks.append((time.monotonic() - begun, look(site)))
         faults.one()
+        faults.counts["agents that ended"] += site.revive()
     site.stop_file.touch()
     endings = []
     for client in site.clients:

@@ -86,6 +86,13 @@ class Site:
         self.clients[number].process.wait()
         self.clients[number] = self._client(number)
 
+    def revive(self) -> int:
+        """Start agents again that have ended: without the process that starts its workers an agent ends. How many."""
+        ended = [number for number, agent in enumerate(self.agents) if agent.process.poll() is not None]
+        for number in ended:
+            self.agents[number] = self._agent(number)
+        return len(ended)
+
     def kill_worker(self) -> None:
         """A process below an agent."""
         below = self.workers()

@@ -726,3 +726,16 @@ def test_a_row_that_wants_a_fresh_worker_waits_for_one_and_is_its_only_row() -> 
     fake.dies(0)
     fake.worker(0, wm.Ready(300))
     assert fake.running(0) == [(30, 0, 1)]
+
+
+def test_rows_do_not_wait_for_room_that_only_a_task_which_waits_for_them_could_make() -> None:
+    fake = FakeAgent(2, total=20_000_000)
+    fake.give(10, 0, 1)
+    fake.makes(0, size=8_000_000)
+    fake.give(20, 0, 1)
+    ((parent, _),) = [(slot, runs) for slot, runs in fake.runs.items() if runs]
+    fake.worker(parent, wm.Blocked())
+    for slot in [slot for slot in fake.started if slot not in (0, 1)]:
+        fake.worker(slot, wm.Ready(100 + slot))
+    fake.give(30, 0, 1)
+    assert [run.batch for slot, runs in fake.runs.items() if slot != parent for run in runs] == [30]
