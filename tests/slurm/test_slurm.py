@@ -149,7 +149,8 @@ def test_work_goes_through_short_walltimes(slurm):
     print(
         f"\n{tasks} tasks of {least} to {most} s ({sum(seconds):.0f} s together) took {took:.0f} s on {NODES} hosts "
         f"with 2 workers (at best {ideal:.0f} s), in {len(jobs)} jobs of at most 60 s: none failed. Wanted turned "
-        f"{turns} times {[n for n, _ in groupby(wanted)]}, hosts asked for beyond those wanted: {100 * over:.0f} %, host-seconds without work: "
+        f"{turns} times {[n for n, _ in groupby(wanted)]}, hosts asked for "
+        f"beyond those wanted: {100 * over:.0f} %, host-seconds without work: "
         f"{100 * idle / there:.1f} %"
     )
     assert len(jobs) > NODES, "no walltime ended"
