@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from random import Random
 
@@ -121,7 +121,7 @@ def test_work_goes_through_short_walltimes(slurm):
     seconds = [least * (most / least) ** random.random() for _ in range(tasks)]
     random.shuffle(seconds)
     with scaler.Cluster(
-        "slurm", maximum=NODES, workers=2, walltime=60.0, lead=5.0, drain_time=15.0, idle_time=5.0, list_interval=1.0,
+        "slurm", maximum=NODES, workers=2, walltime=60.0, lead=5.0, drain_time=15.0, idle_time=10.0, list_interval=1.0,
         agent_options=("--drain-grace", "8"),
     ) as cluster:  # fmt: skip
         sampler = Sampler(cluster)
@@ -149,7 +149,8 @@ def test_work_goes_through_short_walltimes(slurm):
     print(
         f"\n{tasks} tasks of {least} to {most} s ({sum(seconds):.0f} s together) took {took:.0f} s on {NODES} hosts "
         f"with 2 workers (at best {ideal:.0f} s), in {len(jobs)} jobs of at most 60 s: none failed. Wanted turned "
-        f"{turns} times, hosts asked for beyond those wanted: {100 * over:.0f} %, host-seconds without work: "
+        f"{turns} times {[n for n, _ in groupby(wanted)]}, hosts asked for "
+        f"beyond those wanted: {100 * over:.0f} %, host-seconds without work: "
         f"{100 * idle / there:.1f} %"
     )
     assert len(jobs) > NODES, "no walltime ended"
