@@ -151,8 +151,8 @@ class BatchProvider:
 def in_quotes(command: str) -> str:
     """A command line within both kinds of quotes of a submit description.
 
-    >>> in_quotes("say 'a b' \\"")
-    'say \'\'a b\'\' ""'
+    >>> print(in_quotes("say 'a b'"))
+    say ''a b''
     """
     return command.replace("'", "''").replace('"', '""')
 

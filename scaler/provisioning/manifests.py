@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 #: labels of all that belongs to a cluster, and of which request a pod is of
-TAG, REQUEST, ROLE = "scaler/tag", "scaler/request", "scaler/role"
+TAG, REQUEST, ROLE = "scaler-tag", "scaler-request", "scaler-role"
 
 #: the variable with the key pair in each container, and its name in the secret
 KEY_VARIABLE, KEY_NAME = "SCALER_KEY", "key"

@@ -15,6 +15,7 @@ TEMPLATE = """\
 #$$ -N $name
 #$$ -t 1-$n
 #$$ -S /bin/sh
+#$$ -cwd
 #$$ -o $log
 #$$ -j y
 #$$ -r n

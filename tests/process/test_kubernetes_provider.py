@@ -148,7 +148,7 @@ def test_pods_come_are_found_and_go(server):
     assert provider.list("lab") == []
     assert provider.submit(2, template(walltime=60.0)) == ["lab-1-0", "lab-1-1"]
     pod = server.pods["work", "lab-1-0"]
-    assert pod["metadata"]["labels"] == {"scaler/tag": "lab", "scaler/request": "1", "scaler/role": "agent"}
+    assert pod["metadata"]["labels"] == {"scaler-tag": "lab", "scaler-request": "1", "scaler-role": "agent"}
     assert pod["spec"]["activeDeadlineSeconds"] == 60
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["scaler_cluster", "tcp://head:2345", "--workers", "2", "--job", "lab-1-0"]
@@ -209,7 +209,7 @@ def test_what_the_server_refuses_is_said_in_its_words(server):
     ],
 )  # fmt: skip
 def test_phases_and_reasons_of_pods(status, state, reason):
-    labels = {"scaler/tag": "lab", "scaler/request": "3"}
+    labels = {"scaler-tag": "lab", "scaler-request": "3"}
     job = job_of({"metadata": {"name": "lab-3-0", "labels": labels}, "status": status})
     assert (job.name, job.state, job.reason) == ("lab-3", state, reason)
 
@@ -230,7 +230,7 @@ def test_the_manifests_of_a_cluster_fit_together(tmp_path):
     (name,) = secret
     service = items["Service", "lab-scheduler"]["spec"]
     for (kind, _), item in items.items():
-        assert item["metadata"]["labels"]["scaler/tag"] == "lab"
+        assert item["metadata"]["labels"]["scaler-tag"] == "lab"
         if kind != "Deployment":
             continue
         spec, pod = item["spec"], item["spec"]["template"]
