@@ -2,9 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
+from simulator.hostile_messages import Hostile
 
 from scaler.journal import records
 from scaler.journal.directory import Damage
@@ -18,6 +21,7 @@ from scaler.protocol.messages import (
     ERROR,
     INLINE,
     STORED_OBJECT,
+    TOGETHER,
     VALUES_EACH,
     VALUES_LIST,
     Ack,
@@ -510,6 +514,9 @@ def test_old_jobs_are_deleted_and_a_quota_holds():
     [
         ([ObjectAnnounce(u64([1]), u8([STORED_OBJECT]), [bytes(12)])], "an object that is not in it"),
         ([Heartbeat(1.0)], "a Heartbeat is no part of a job"),
+        ([replace(part(3)[1], batch=2**64 - 9)], "ids that are none"),
+        ([replace(part(3)[1], ended=u32([0, 1]))], "what only schedulers and agents say"),
+        ([Task(0, 80, 1 << 24, TOGETHER, 0, 1, 2, "f", spans=u32([0, 1 << 24]))], "without their arguments"),
         ([TaskCancel(Spans())], "a TaskCancel is no part of a job"),
         ([*part(3, 12)], "rows that are there already"),
         ([*part(3, 40), *part(3, 41)], "rows that are there already"),
@@ -574,3 +581,30 @@ def test_questions_about_what_is_not_there_say_what_to_do(jobs):
     for kind in ("state", "ordered", "finished", "note", "cancel", "delete"):
         jobs.ask(kind, "nothing")
         assert jobs.last().error == "there is no job 'nothing' here: 'scaler jobs' lists those that are"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_submitted_and_asked_is_answered_and_can_be_read_again(seed):
+    chance = Random(seed)
+    hostile = Hostile(chance, [0, FIRST], [1, 2, 9, 10, 11, 2**63, 2**64 - 2])
+    jobs = Jobs()
+    for number in range(60):
+        cls = chance.choice([JobSubmit, JobSubmit, JobQuestion])
+        message = replace(hostile.message(cls), number=number)
+        if cls is JobSubmit and chance.random() < 0.7:
+            frames = [encode(each) for each in part(2, 20 * number + 10)]
+            message = replace(
+                message, counts=u32(map(len, frames)), bodies=[b"", *(bytes(f) for each in frames for f in each)]
+            )
+        jobs.keeper.ask(MONITOR, message)
+        jobs.go_on()
+        if chance.random() < 0.5:
+            jobs.sync()
+    jobs.go_on(60.0)
+    jobs.sync()
+    answered = {answer.number for answer in jobs.answers}
+    assert answered == set(range(60))
+    again = Jobs(Paper(jobs.paper.segments))
+    for name in ("a", "b"):
+        before, after = (each.ask("state", name) or each.last().text for each in (jobs, again))
+        assert before == after

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scaler.errors import ProtocolError
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Record
 from scaler.protocol.messages import (
@@ -28,6 +29,7 @@ from scaler.protocol.messages import (
     ObjectAnnounce,
     Task,
 )
+from scaler.scheduler.core import batch_cost
 from scaler.scheduler.jobs import at_core, reading
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job import Job
@@ -36,6 +38,8 @@ from scaler.scheduler.jobs.job_table import Encode, JobTable
 from scaler.scheduler.jobs.reclaiming import Reclaiming
 from scaler.scheduler.jobs.restoring import Restoring
 
+#: ids of a job's rows are below this
+MOST_IDS = 1 << 63
 #: jobs at a time
 MOST_JOBS = 100_000
 
@@ -358,8 +362,14 @@ def _misfit(job: Job, inner: Sequence[Message]) -> str:
             if any(kind != INLINE for kind in message.kinds):
                 return "a part of a job has an object that is not in it"
         elif type(message) is Task:
-            if message.ended or message.stored:
+            if message.ended or message.stored or message.spans.tolist() != [0, message.rows]:
                 return "a part of a job says of rows what only schedulers and agents say"
+            if message.batch + message.rows >= MOST_IDS:
+                return "a part of a job has rows with ids that are none"
+            try:
+                batch_cost.check({}, message)
+            except ProtocolError as problem:
+                return f"a part of a job has {problem}"
             if any(lo < message.batch + message.rows and message.batch < hi for lo, hi in taken):
                 return "a part of a job has rows that are there already"
             taken.append((message.batch, message.batch + message.rows))

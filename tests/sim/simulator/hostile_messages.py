@@ -35,6 +35,10 @@ class Hostile:
             m.Inventory: self._inventory,
             m.Settled: self._settled,
             m.Neighbours: lambda: m.Neighbours(m.u32([self._peer()]), ("tcp://h:1",)),
+            m.Command: self._command,
+            m.JobSubmit: self._submission,
+            m.JobQuestion: self._job_question,
+            m.JobAnswer: lambda: m.JobAnswer(self._id(), "no", bodies=[b""]),
             m.StoreOffers: lambda: m.StoreOffers(m.u32([self._peer()]), ("/s",), ("b",), ("t",)),
         }
 
@@ -85,7 +89,9 @@ class Hostile:
             return random.random() < 0.5
         if "float" in kind:
             return random.choice([0.0, 1.0, 1e300, -1.0, float("inf")])
-        return random.choice((0, 1) if name in ("stream", "protocol") else EDGES_32)
+        if name in ("stream", "protocol", "wish", "leaving"):
+            return random.choice((0, 1, 3))
+        return random.choice(EDGES_32)
 
     # ---- what names something --------------------------------------------------------------------------------------
     def _id(self) -> int:
@@ -125,6 +131,28 @@ class Hostile:
         counts = [len(self._few()) for _ in few]
         sizes = [self._random.choice([0, 100, 2**64 - 1]) for _ in few]
         return self._ids_of(few), m.u64(sizes), m.u32(counts), self._peers_of(range(sum(counts)))
+
+    # ---- what monitors ask for -------------------------------------------------------------------------------------
+    def _command(self) -> m.Command:
+        random = self._random
+        kind = random.choice(["cancel", "drain", "undrain", "fleet"])
+        return m.Command(
+            self._id(), kind, self._peer(), self._id(), random.choice(["", "g"]), random.random() < 0.5,
+            self._peers_of(self._few()), random.choice([(), ("job",)]), "batch", random.choice(EDGES_32),
+            lines=("why",),
+        )  # fmt: skip
+
+    def _submission(self) -> m.JobSubmit:
+        random, inner = self._random, [encode(self._task()) for _ in self._few()]
+        name, key = random.choice(["a", "b"]), random.choice(["", "0", "1"])
+        frames = [bytes(frame) for each in inner for frame in each]
+        flags = random.random() < 0.5, random.random() < 0.5
+        return m.JobSubmit(self._id(), name, "me", self._id(), key, *flags, m.u32(map(len, inner)), [b"", *frames])
+
+    def _job_question(self) -> m.JobQuestion:
+        random, kind = self._random, self._random.choice(m.JOB_QUESTIONS)
+        position = random.choice([0, 1, 2, 2**64 - 1])
+        return m.JobQuestion(self._id(), kind, random.choice(["a", "b"]), position, wait=random.choice([0.0, 1.0]))
 
     # ---- messages with frames and columns --------------------------------------------------------------------------
     def _task(self) -> m.Task:
