@@ -16,10 +16,10 @@ from simulator.runs import run
 from scaler.scheduler.core.explaining import Reason
 
 #: runs of each mix; of those that take longest, less
-FEW = 40
+FEW = 16
 FEWER = {
-    "stores": 2, "disks": 2, "swarm": 4, "leaving": 12, "leaving and faults": 12, "durable": 8,
-    "durable and faults": 8,
+    "stores": 2, "disks": 2, "swarm": 4, "leaving": 8, "leaving and faults": 8, "durable": 6,
+    "durable and faults": 6,
 }  # fmt: skip
 MANY = int(os.environ.get("SCALER_SIM_RUNS", "1000"))
 SEED = os.environ.get("SCALER_SIM_SEED")

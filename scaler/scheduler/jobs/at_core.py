@@ -248,14 +248,14 @@ def restore_results(job: Job, record: Record, place: Place, message: Message) ->
 def provide(table: JobTable, job: Job, value: int) -> None:
     """The core needs the value of a row that has ended: it is in the journal."""
     write_results(table, job)
-    for batch in job.batches.values():
-        if batch.id <= value < batch.id + batch.rows:
-            row = value - batch.id
-            lo, hi = batch.job_rows(row, row + 1)
-            if hi > lo and job.index.is_ended(lo):
-                span = job.index.span_at(job.index.number_of(lo))
-                table.then(partial(table.want, ev.Fetch(job.core.number, value, span, lo - span.lo)))
-                return
+    batch = job.batch_of(value)
+    if batch is not None:
+        row = value - batch.id
+        lo, hi = batch.job_rows(row, row + 1)
+        if hi > lo and job.index.is_ended(lo):
+            span = job.index.span_at(job.index.number_of(lo))
+            table.then(partial(table.want, ev.Fetch(job.core.number, value, span, lo - span.lo)))
+            return
     _say_none(table, job, value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 
 from scaler.common.records import record
 from scaler.journal.layout import Place
-from scaler.protocol.messages import Message, Task
+from scaler.protocol.messages import Message
 from scaler.protocol.results import ResultBuilder
 from scaler.scheduler.jobs.result_index import ResultIndex, part_of
 
@@ -127,8 +128,11 @@ class Job:
     is_forced: bool = False
     #: key of a part -> the number of its first row, and how many it has
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)
-    #: id -> batch
+    #: id -> batch; and the ids, ascending
     batches: dict[int, Batch] = field(default_factory=dict)
+    starts: list[int] = field(default_factory=list)
+    #: that it takes in the journal
+    bytes: int = 0
     index: ResultIndex = field(default_factory=ResultIndex)
     #: spans of results that are on disk, and how many rows ended how, as in `Unsynced`
     shown: int = 0
@@ -160,18 +164,23 @@ class Job:
             return State.FAILED
         return State.CANCELLED if self.is_cancelled and index.done < index.rows else State.DONE
 
-    @property
-    def bytes(self) -> int:
-        """What it takes in the journal."""
-        return sum(written.size for written in self.records)
-
-    def add_batch(self, task: Task) -> Batch:
-        """Rows that were submitted."""
-        wanted = [row for row in range(task.rows) if task.wanted[row]] if task.wanted else None
-        first = self.index.add_rows(task.rows if wanted is None else len(wanted))
-        batch = self.batches[task.batch] = Batch(task.batch, task.rows, first, wanted)
-        self.function = self.function or task.name.partition("\n")[0]
+    def add_batch(self, number: int, rows: int, wanted: list[int] | None) -> Batch:
+        """Rows that were submitted; of a graph those that are wanted."""
+        first = self.index.add_rows(rows if wanted is None else len(wanted))
+        batch = self.batches[number] = Batch(number, rows, first, wanted)
+        insort(self.starts, number)
         return batch
+
+    def batch_of(self, row: int) -> Batch | None:
+        """The batch that a row is of, by its id; None: it is of none."""
+        at = bisect_right(self.starts, row)
+        batch = self.batches[self.starts[at - 1]] if at else None
+        return batch if batch is not None and row < batch.id + batch.rows else None
+
+    def is_free(self, lo: int, hi: int) -> bool:
+        """No batch has rows with ids in [lo, hi)."""
+        at = bisect_left(self.starts, hi)
+        return not at or self.starts[at - 1] + self.batches[self.starts[at - 1]].rows <= lo
 
     def described(self) -> dict[str, Any]:
         """What users hear of it, for JSON."""

@@ -68,9 +68,11 @@ class JobTable:
         if kind in LAST_ONLY:
             for old in [written for written in job.records if written.kind == kind]:
                 job.records.remove(old)
+                job.bytes -= old.size
                 self.live[old.where.segment] -= old.size
         written = Written(kind, place, size)
         job.records.append(written)
+        job.bytes += size
         self.live[place.segment] += size
         self.lengths[place.segment] = max(self.lengths.get(place.segment, 0), place.offset + size)
         return written

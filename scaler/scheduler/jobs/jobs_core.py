@@ -15,33 +15,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scaler.errors import ProtocolError
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Record
 from scaler.protocol.messages import (
-    INLINE,
     DisconnectRequest,
     Heartbeat,
     JobAnswer,
     JobQuestion,
     JobSubmit,
     Message,
-    ObjectAnnounce,
     Task,
 )
-from scaler.scheduler.core import batch_cost
-from scaler.scheduler.jobs import at_core, reading
+from scaler.scheduler.jobs import accepting, at_core, reading
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job import Job
 from scaler.scheduler.jobs.job_records import Kind, to_json
 from scaler.scheduler.jobs.job_table import Encode, JobTable
 from scaler.scheduler.jobs.reclaiming import Reclaiming
 from scaler.scheduler.jobs.restoring import Restoring
-
-#: ids of a job's rows are below this
-MOST_IDS = 1 << 63
-#: jobs at a time
-MOST_JOBS = 100_000
 
 
 @dataclass(frozen=True)
@@ -154,7 +145,7 @@ class JobsCore:
     # ---- submitting ------------------------------------------------------------------------------------------------
     def _submitted(self, event: ev.Submitted) -> None:
         table, message = self._table, event.message
-        refusal = event.trouble or self._refusal(message, event.inner)
+        refusal = event.trouble or accepting.refusal(table, self._terms.quota, message, event.inner)
         if refusal:
             reading.refuse(table, event.monitor, message.number, refusal)
             return
@@ -173,28 +164,6 @@ class JobsCore:
     def _accepted(self, monitor: int, number: int, first: int) -> None:
         """A part is on disk: say so, and which is the first of its rows."""
         self._table.effects.append(ev.Answer(monitor, JobAnswer(number, next=first, bodies=[b""])))
-
-    def _refusal(self, message: JobSubmit, inner: Sequence[Message]) -> str:
-        """Why a part is not taken; empty if it is."""
-        table = self._table
-        if table.trouble is not None:
-            return f"the journal can't be written: {table.trouble}; nothing is accepted until it can"
-        quota = self._terms.quota
-        if quota is not None and message.key and sum(table.live.values()) > quota:
-            return f"durable jobs take more than the {quota:,} bytes that they may (journal_quota): delete some"
-        job = table.by_name.get(message.name)
-        if job is None:
-            return "" if len(table.jobs) < MOST_JOBS else f"there are {MOST_JOBS:,} jobs: delete some"
-        if not message.joins and job.token != message.token:
-            return (
-                f"there is a job {message.name!r} already ({job.state.value}): "
-                "attach to it, delete it, or take another name"
-            )
-        if message.key in job.parts or not message.key:
-            return ""
-        if job.is_cancelled or job.trouble or (job.is_complete and not message.joins):
-            return f"job {message.name!r} takes no more rows: it is {job.state.value}"
-        return _misfit(job, inner)
 
     def _open(self, message: JobSubmit) -> Job:
         table = self._table
@@ -220,7 +189,12 @@ class JobsCore:
 
     def _add_part(self, job: Job, message: JobSubmit, inner: Sequence[Message]) -> None:
         first = job.index.rows
-        batches = [job.add_batch(each) for each in inner if type(each) is Task]
+        batches = []
+        for task in inner:
+            if type(task) is Task:
+                wanted = [row for row in range(task.rows) if task.wanted[row]] if task.wanted else None
+                batches.append(job.add_batch(task.batch, task.rows, wanted))
+                job.function = job.function or task.name.partition("\n")[0]
         job.parts[message.key] = first, job.index.rows - first
         about = to_json(
             key=message.key,
@@ -352,27 +326,3 @@ class JobsCore:
         table = self._table
         while table.when_synced and table.when_synced[0][0] <= table.synced:
             table.when_synced.popleft()[1]()
-
-
-def _misfit(job: Job, inner: Sequence[Message]) -> str:
-    """What is wrong with the messages of a part; empty: nothing."""
-    taken = sorted((batch.id, batch.id + batch.rows) for batch in job.batches.values())
-    for message in inner:
-        if type(message) is ObjectAnnounce:
-            if any(kind != INLINE for kind in message.kinds):
-                return "a part of a job has an object that is not in it"
-        elif type(message) is Task:
-            if message.ended or message.stored or message.spans.tolist() != [0, message.rows]:
-                return "a part of a job says of rows what only schedulers and agents say"
-            if message.batch + message.rows >= MOST_IDS:
-                return "a part of a job has rows with ids that are none"
-            try:
-                batch_cost.check({}, message)
-            except ProtocolError as problem:
-                return f"a part of a job has {problem}"
-            if any(lo < message.batch + message.rows and message.batch < hi for lo, hi in taken):
-                return "a part of a job has rows that are there already"
-            taken.append((message.batch, message.batch + message.rows))
-        else:
-            return f"a {type(message).__name__} is no part of a job"
-    return ""

@@ -15,7 +15,7 @@ from scaler.journal.layout import Place
 from scaler.journal.records import Damaged, Record, size_of
 from scaler.protocol.messages import Message
 from scaler.scheduler.jobs import at_core
-from scaler.scheduler.jobs.job import Batch, Job, Written
+from scaler.scheduler.jobs.job import Job, Written
 from scaler.scheduler.jobs.job_records import Kind, from_json
 from scaler.scheduler.jobs.job_table import JobTable
 
@@ -125,8 +125,7 @@ class Restoring:
 
 def _add_part(job: Job, said: dict[str, Any]) -> bool:
     for number, rows, wanted in said["batches"]:
-        count = rows if wanted is None else len(wanted)
-        job.batches[number] = Batch(number, rows, job.index.add_rows(count), wanted)
+        job.add_batch(number, rows, wanted)
     job.parts[said["key"]] = said["first"], job.index.rows - said["first"]
     job.function = job.function or said["function"]
     return True

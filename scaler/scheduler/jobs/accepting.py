@@ -1,0 +1,62 @@
+"""Which parts of jobs are taken, and why others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scaler.errors import ProtocolError
+from scaler.protocol.messages import INLINE, JobSubmit, Message, ObjectAnnounce, Task
+from scaler.scheduler.core import batch_cost
+from scaler.scheduler.jobs.job import Job
+from scaler.scheduler.jobs.job_table import JobTable
+
+#: ids of a job's rows are below this
+MOST_IDS = 1 << 63
+#: jobs at a time
+MOST_JOBS = 100_000
+
+
+def refusal(table: JobTable, quota: int | None, message: JobSubmit, inner: Sequence[Message]) -> str:
+    """Why a part of a job is not taken; empty if it is. `quota`: bytes that jobs may take, None: as many as fit."""
+    if table.trouble is not None:
+        return f"the journal can't be written: {table.trouble}; nothing is accepted until it can"
+    if quota is not None and message.key and sum(table.live.values()) > quota:
+        return f"durable jobs take more than the {quota:,} bytes that they may (journal_quota): delete some"
+    job = table.by_name.get(message.name)
+    if job is None:
+        return "" if len(table.jobs) < MOST_JOBS else f"there are {MOST_JOBS:,} jobs: delete some"
+    if not message.joins and job.token != message.token:
+        return (
+            f"there is a job {message.name!r} already ({job.state.value}): "
+            "attach to it, delete it, or take another name"
+        )
+    if message.key in job.parts or not message.key:
+        return ""
+    if job.is_cancelled or job.trouble or (job.is_complete and not message.joins):
+        return f"job {message.name!r} takes no more rows: it is {job.state.value}"
+    return _misfit(job, inner)
+
+
+def _misfit(job: Job, inner: Sequence[Message]) -> str:
+    """What is wrong with the messages of a part; empty: nothing."""
+    taken: list[tuple[int, int]] = []
+    for message in inner:
+        if type(message) is ObjectAnnounce:
+            if any(kind != INLINE for kind in message.kinds):
+                return "a part of a job has an object that is not in it"
+        elif type(message) is Task:
+            if message.ended or message.stored or message.spans.tolist() != [0, message.rows]:
+                return "a part of a job says of rows what only schedulers and agents say"
+            if message.batch + message.rows >= MOST_IDS:
+                return "a part of a job has rows with ids that are none"
+            try:
+                batch_cost.check({}, message)
+            except ProtocolError as problem:
+                return f"a part of a job has {problem}"
+            start, end = message.batch, message.batch + message.rows
+            if not job.is_free(start, end) or any(lo < end and start < hi for lo, hi in taken):
+                return "a part of a job has rows that are there already"
+            taken.append((start, end))
+        else:
+            return f"a {type(message).__name__} is no part of a job"
+    return ""
