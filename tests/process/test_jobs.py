@@ -15,7 +15,7 @@ from support.programs import Daemons, environment
 from scaler import Client, Executor
 from scaler.errors import JobError
 
-QUICK = ("--heartbeat-interval", "0.2")
+QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "2")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from simulator.runs import run
 from scaler.scheduler.core.explaining import Reason
 
 #: runs of each mix; of those that take longest, less
-FEW = 16
+FEW = 12
 FEWER = {
     "stores": 2, "disks": 2, "swarm": 4, "leaving": 8, "leaving and faults": 8, "durable": 6,
     "durable and faults": 6,
