@@ -16,10 +16,10 @@ from simulator.runs import run
 from scaler.scheduler.core.explaining import Reason
 
 #: runs of each mix; of those that take longest, less
-FEW = 12
+FEW = 8
 FEWER = {
-    "stores": 2, "disks": 2, "swarm": 4, "leaving": 8, "leaving and faults": 8, "durable": 6,
-    "durable and faults": 6,
+    "stores": 2, "disks": 2, "swarm": 4, "leaving": 5, "leaving and faults": 5, "durable": 4,
+    "durable and faults": 4,
 }  # fmt: skip
 MANY = int(os.environ.get("SCALER_SIM_RUNS", "1000"))
 SEED = os.environ.get("SCALER_SIM_SEED")
