@@ -34,6 +34,9 @@ from scaler.scheduler.jobs.job_table import Encode, JobTable
 from scaler.scheduler.jobs.reclaiming import Reclaiming
 from scaler.scheduler.jobs.restoring import Restoring
 
+#: seconds between two times that results are written: each costs as much as running some rows
+GATHER = 0.02
+
 
 @dataclass(frozen=True)
 class JobTerms:
@@ -57,6 +60,8 @@ class JobsCore:
         self._table = JobTable(Layout(), encode)
         self._terms = terms
         self._next_beat: float | None = None
+        #: when results that have been gathered may be written, seconds
+        self._next_write = 0.0
         self._now = 0.0
         self._restoring = Restoring(self._table)
         self._waiting: list[reading.Waiting] = []
@@ -116,9 +121,12 @@ class JobsCore:
                 at_core.say(table, job, Heartbeat(now))
                 self._touched[job] = None
             self._delete_old()
-        if table.synced == table.written:
-            for job in list(table.by_client.values()):
+        if table.synced == table.written and now >= self._next_write:
+            before = table.written
+            for job in table.by_client.values():
                 at_core.write_results(table, job)
+            if table.written > before:
+                self._next_write = now + GATHER
         for job in list(self._touched):
             if job.number in table.jobs:
                 at_core.settle(table, job)
@@ -134,6 +142,8 @@ class JobsCore:
     def wake(self) -> float | None:
         """When something is due though nothing happened, seconds."""
         due = [waiting.deadline for waiting in self._waiting]
+        if any(job.core.gathered is not None for job in self._table.by_client.values()):
+            due.append(self._next_write)
         if (self._table.by_client or self._terms.age is not None) and self._next_beat is not None:
             due.append(self._next_beat)
         return min(due, default=None)
