@@ -77,6 +77,7 @@ def _session_process(config: SymphonyConfig) -> Iterator[str]:
     assert process.stdin is not None
     try:
         told = {
+            "directory": directory,
             "descriptor": listener.fileno(),
             "host": own_address(config.address),
             "log_level": config.log_level,

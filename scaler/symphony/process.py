@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -42,6 +43,14 @@ def main(set_up: Callable[[str, str], None]) -> None:
     with open(0, "rb", buffering=0, closefd=False) as agent:
         told = json.loads(agent.readline())
     set_up(told["log_level"], told["log_path"])
+    try:
+        _supervise(told)
+    finally:  # the agent does that too, unless it was killed
+        shutil.rmtree(told["directory"], ignore_errors=True)
+
+
+def _supervise(told: dict[str, Any]) -> NoReturn:
+    """Have a session process until the agent has ended, or there can be none."""
     workers = socket.socket(fileno=told["descriptor"])
     door = socket.create_server(("", 0))
     place = f"{told['host']}:{door.getsockname()[1]}"
