@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import os
@@ -26,9 +25,9 @@ from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
 from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
 from scaler.scheduler.composition import LOCAL_AGENT
-from scaler.scheduler.server import Server, open_jobs
+from scaler.scheduler.server import open_server
 from scaler.serialize.versions import packages
-from scaler.transport import Address, Security, exposure, listen, load_or_create, open_door
+from scaler.transport import Address, Security, exposure, load_or_create
 
 
 def main(fd: int) -> None:
@@ -58,18 +57,15 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         exposed = exposure(security, Address.parse(config.address), is_said=False)
         if exposed is not None:
             logging.getLogger(__name__).warning("%s", exposed)
-        listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
-        door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
-        jobs = open_jobs(config)
+        server = open_server(config, security)
         limits = limits_of(agent_config)
         store = HostStore(limits.objects_soft, agent_config.spill_directory)
-        store.open(security, listener.address, on_its_host=True)
+        store.open(security, server.address, on_its_host=True)
     except Exception as error:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
         return
-    server = Server(config, listener, security, door, jobs)
     context = {
-        "address": listener.address.for_client().url, "security": security.to_env(),
+        "address": server.address.for_client().url, "security": security.to_env(),
         "limit": config.max_message_bytes, "preload": agent_config.preload,
         **store_context(store, limits, agent_config.worker_count),
     }  # fmt: skip
@@ -80,13 +76,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
     capabilities = agent_config.capabilities
     hello = hello_of(Role.AGENT, "local", LOCAL_AGENT, workers, capabilities, shell.store, packages())
     server.host_agent(LocalAgentShell(shell), hello)
-    server.loop.watch_with(program.fileno(), server.loop.stop)
-    server.loop.on_signal(signal.SIGINT, lambda: None)
-    monitor = listener.address.for_client() if door is None else door.address
-    program.sendall(json.dumps({"address": listener.address.url, "monitor": monitor.url}).encode() + b"\n")
-    gc.freeze()
-    gc.set_threshold(50_000)
-    server.run()
+    server.serve(program)
 
 
 def set_up_log(level: str, paths: Sequence[str] = (), config_file: str | None = None) -> None:

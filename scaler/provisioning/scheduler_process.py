@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import signal
@@ -10,8 +9,8 @@ import socket
 
 from scaler.common import log_lines
 from scaler.config import SchedulerConfig, from_plain_values
-from scaler.scheduler.server import Server
-from scaler.transport import Address, Security, exposure, listen, open_door
+from scaler.scheduler.server import open_server
+from scaler.transport import Address, Security, exposure
 
 
 def main(fd: int) -> None:
@@ -29,16 +28,8 @@ def main(fd: int) -> None:
         security = Security.from_env(options["security"])
         assert security is not None
         exposure(security, Address.parse(config.address), is_said=False)
-        listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
-        door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
+        server = open_server(config, security)
     except Exception as error:
         program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
         return
-    server = Server(config, listener, security, door)
-    server.loop.watch_with(program.fileno(), server.loop.stop)
-    server.loop.on_signal(signal.SIGINT, lambda: None)
-    monitor = listener.address.for_client() if door is None else door.address
-    program.sendall(json.dumps({"address": listener.address.url, "monitor": monitor.url}).encode() + b"\n")
-    gc.freeze()
-    gc.set_threshold(50_000)
-    server.run()
+    server.serve(program)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import logging
 import signal
+import socket
 import time
 from heapq import nlargest
 from typing import Protocol
@@ -29,6 +32,7 @@ from scaler.transport import (
     Listener,
     MonitorDoor,
     Security,
+    SocketFile,
     exposure,
     listen,
     open_door,
@@ -171,6 +175,26 @@ class Server:
         self._agent = agent
         self._composition.host(agent, hello, self._heartbeat)
 
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return self._listener.address
+
+    @property
+    def door_address(self) -> SocketFile | None:
+        """Where monitors of this machine connect; None: where everybody does."""
+        return None if self._door is None else self._door.address
+
+    def serve(self, program: socket.socket) -> None:
+        """Tell a program at the other end of this socket where it listens, and serve until that closes it."""
+        self.loop.watch_with(program.fileno(), self.loop.stop)
+        self.loop.on_signal(signal.SIGINT, lambda: None)
+        monitor = self.door_address or self.address.for_client()
+        program.sendall(json.dumps({"address": self.address.url, "monitor": monitor.url}).encode() + b"\n")
+        gc.freeze()
+        gc.set_threshold(50_000)
+        self.run()
+
     def run(self) -> None:
         """Serve until stopped."""
         self.loop.soon()
@@ -287,14 +311,29 @@ def _watched(core: SchedulerCore) -> Core:
     return ValidatingCore(core)
 
 
+def open_server(config: SchedulerConfig, security: Security) -> Server:
+    """A scheduler that listens, with a door for monitors of this machine, and with durable jobs if it keeps a journal.
+
+    Blocks while the journal is read. Raises `ScalerError`s; nothing is open then.
+    """
+    listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
+    door = None
+    try:
+        door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
+        return Server(config, listener, security, door, open_jobs(config))
+    except BaseException:
+        if door is not None:
+            door.close(0)
+        listener.close(0)
+        raise
+
+
 def run(config: SchedulerConfig) -> int:
     """The program: serve until SIGTERM, Ctrl-C or a client's shutdown; the exit code."""
     try:
         security = security_of(config.key_file, config.insecure)
         exposed = exposure(security, Address.parse(config.address), config.insecure)
-        listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
-        door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
-        jobs = open_jobs(config)
+        server = open_server(config, security)
     except AddressError:
         raise  # the program was called wrongly, which its command line says
     except ScalerError as error:
@@ -304,11 +343,9 @@ def run(config: SchedulerConfig) -> int:
         logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
     if exposed is not None:
         logger.warning("%s", exposed)
-    server = Server(config, listener, security, door, jobs)
-    address = listener.address
     logger.info("use event loop: %s", server.loop.name)
-    logger.info("Scheduler: monitor address is %s", address if door is None else door.address)
-    logger.info("Scheduler: version %s listens at %s", __version__, address)
+    logger.info("Scheduler: monitor address is %s", server.door_address or server.address)
+    logger.info("Scheduler: version %s listens at %s", __version__, server.address)
     try:
         server.run()
     except InvalidState as error:

@@ -225,11 +225,14 @@ def test_commands_show_and_change_jobs(shared):
     assert "there is no job 'shown' here" in failed.stderr
 
 
-def test_two_schedulers_do_not_share_a_journal(shared, daemons):
+def test_two_schedulers_do_not_share_a_journal(shared, daemons, tmp_path):
     cluster, journal = shared
-    second = daemons.run("scaler_scheduler", "scheduler", "tcp://127.0.0.1:0", "--journal", str(journal))
+    door, where = tmp_path / "door", ("--journal", str(journal))
+    options = ("--monitor-address", f"ipc://{door}", *where)
+    second = daemons.run("scaler_scheduler", "scheduler", "tcp://127.0.0.1:0", *options)
     assert second.ends(20) == 1
     assert f"another scheduler (process {cluster.scheduler.pid}) writes the journal {journal}" in second.text
+    assert not door.exists()
 
 
 def test_without_a_journal_it_is_said_how_to_have_one(daemons):

@@ -139,19 +139,16 @@ class Job:
 
     def ended(self, start: int = 0, timeout: float | None = None) -> Iterator[Ended]:
         """As `results`, with (row, value, error) of each row; what rows raised is not raised."""
-        position = start
-        while True:
-            answer = self._pull("ordered", position, timeout)
-            if answer is None:
-                return
-            yield from ended_rows(answer, self._name, self._codec.load)
-            position = answer.next
+        return self._pulled("ordered", start, timeout)
 
     def as_ended(self, timeout: float | None = None) -> Iterator[Ended]:
         """As `ended`, in the order in which the rows ended."""
-        position = 0
+        return self._pulled("finished", 0, timeout)
+
+    def _pulled(self, kind: str, position: int, timeout: float | None) -> Iterator[Ended]:
+        """Rows from a position on, in the order that `kind` says."""
         while True:
-            answer = self._pull("finished", position, timeout)
+            answer = self._pull(kind, position, timeout)
             if answer is None:
                 return
             yield from ended_rows(answer, self._name, self._codec.load)
