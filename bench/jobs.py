@@ -7,10 +7,7 @@ how many bytes a row takes; and how long a scheduler takes to read a journal of 
 from __future__ import annotations
 
 import argparse
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import scaler
+from bench.programs import free_port, start
 from scaler.journal.journal import Journal
 from scaler.scheduler.jobs.jobs_core import JobTerms
 from scaler.scheduler.jobs.keeper import JobKeeper
@@ -36,17 +34,6 @@ def _millisecond(number: int) -> int:
     while time.perf_counter() < end:
         pass
     return number
-
-
-def _start(name: str, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [str(Path(sys.executable).with_name(name)), *arguments, "--log-level", "ERROR"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -110,9 +97,9 @@ def main() -> None:
     given = _arguments()
     with tempfile.TemporaryDirectory(dir=".") as directory:
         path = str(Path(directory) / "journal")
-        address = f"tcp://127.0.0.1:{_free_port()}"
-        scheduler = _start("scaler_scheduler", address, "--journal", path)
-        agent = _start("scaler_cluster", "-n", "2", "--drain-grace", "0", address)
+        address = f"tcp://127.0.0.1:{free_port()}"
+        scheduler = start("scaler_scheduler", address, "--journal", path)
+        agent = start("scaler_cluster", "-n", "2", "--drain-grace", "0", address)
 
         def stop() -> None:
             for process in (agent, scheduler):

@@ -10,10 +10,7 @@ import argparse
 import multiprocessing
 import os
 import signal
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -22,6 +19,7 @@ from multiprocessing.sharedctypes import SynchronizedArray
 from pathlib import Path
 
 import scaler
+from bench.programs import free_port, start
 
 #: seconds of calm between two kills
 BETWEEN = 2.0
@@ -73,17 +71,6 @@ def _be_client(address: str, directory: str, first: int, rows: int, heard: Synch
         assert [future.result() for future in futures] == list(range(first, first + rows))
 
 
-def _start(name: str, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [str(Path(sys.executable).with_name(name)), *arguments, "--log-level", "ERROR"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def _wait(condition: Callable[[], bool]) -> float:
     began = time.monotonic()
     while not condition():
@@ -95,10 +82,10 @@ def _wait(condition: Callable[[], bool]) -> float:
 
 def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[float], int, int]:
     """Seconds until work goes on after each kill; rows that ran, and rows that ran more than once."""
-    address = f"tcp://127.0.0.1:{_free_port()}"
+    address = f"tcp://127.0.0.1:{free_port()}"
     processes: list[multiprocessing.Process] = []
-    daemons = [_start("scaler_cluster", "-n", "1", "--drain-grace", "0", address) for _ in range(agents)]
-    scheduler = _start("scaler_scheduler", address)
+    daemons = [start("scaler_cluster", "-n", "1", "--drain-grace", "0", address) for _ in range(agents)]
+    scheduler = start("scaler_scheduler", address)
     pauses: list[float] = []
     with tempfile.TemporaryDirectory() as directory:
         try:
@@ -115,7 +102,7 @@ def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[floa
                 scheduler.send_signal(signal.SIGKILL)
                 scheduler.wait()
                 before = sum(heard)
-                scheduler = _start("scaler_scheduler", address)
+                scheduler = start("scaler_scheduler", address)
                 pauses.append(_wait(lambda seen=before: sum(heard) > seen))  # type: ignore[misc]
             for process in processes:
                 process.join(600)

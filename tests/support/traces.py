@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import socket
 import stat
 import uuid
 from pathlib import Path
@@ -64,6 +65,18 @@ class Traces:
                     process.kill()
             raise AssertionError(f"processes are left behind: {names}") from None
         until(lambda: not _files() - self._before, f"files to go away: {_files() - self._before}", deadline)
+        _remove_dead_doors()
+
+
+def _remove_dead_doors() -> None:
+    """Remove the sockets for monitors of schedulers that tests have killed: those could not do it any more."""
+    for path in Path("/tmp").glob("*_monitor"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as tried:
+            if stat.S_ISSOCK(path.lstat().st_mode) and path.stat().st_uid == os.getuid():
+                try:
+                    tried.connect(str(path))
+                except ConnectionRefusedError:
+                    path.unlink()
 
 
 def _files() -> set[str]:
