@@ -133,21 +133,38 @@ class Link:
 
     def ask(self, message: Message, is_answer: Callable[[Message], bool], timeout: float) -> Message:
         """Say something, and wait for what answers it; blocks. Raises `ConnectionFailed`, `ConnectionTimeout`."""
+        answers: list[Message] = []
+
+        def take(heard: Message) -> bool:
+            if is_answer(heard):
+                answers.append(heard)
+            return bool(answers)
+
         self.say(message)
+        self.listen(take, timeout)
+        return answers[0]
+
+    def listen(self, take: Callable[[Message], bool], timeout: float, bell: int | None = None) -> bool:
+        """Give `take` what comes until it says that this is all; False if the descriptor `bell` is readable before.
+
+        Blocks. Raises `ConnectionFailed`, and `ConnectionTimeout` after so many seconds.
+        """
         deadline = time.monotonic() + timeout
         poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN)
+        for watched in (self.fileno(), bell):
+            if watched is not None:
+                poll.register(watched, select.POLLIN)
         while True:
             messages, trouble = self.receive()
-            for each in messages:
-                if is_answer(each):
-                    return each
+            if any(take(each) for each in messages):
+                return True
             if trouble is not None:
                 raise ConnectionFailed(trouble)
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ConnectionTimeout(f"the scheduler at {self.url} gave no answer within {timeout:g} s")
-            poll.poll(1000 * min(left, self.beat()))
+            if any(ready == bell for ready, _ in poll.poll(1000 * min(left, self.beat()))):
+                return False
 
     def drop(self) -> None:
         """The connection is of no use any more."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import select
 import threading
 import time
 import weakref
@@ -18,13 +17,15 @@ from typing import Any
 from scaler.common.attempts import FIRST_PAUSE, Attempts
 from scaler.errors import ConnectionFailed, HandshakeRefused, JobError
 from scaler.monitor.link import Link
-from scaler.protocol.messages import JobAnswer, JobQuestion, JobSubmit
+from scaler.protocol.messages import JobAnswer, JobQuestion, JobSubmit, Message
 from scaler.transport import Security
 
 #: seconds that an answer takes longer than it was to be waited for, at most
 SLACK = 30.0
 #: seconds after which a connection is made anew: nobody has said on it meanwhile that we are there
 IDLE = 3.0
+#: what is said to whoever waits for an answer when the session is ended
+ENDED = "this session about jobs was ended"
 #: seconds for one attempt to connect
 TRY = 5.0
 
@@ -70,13 +71,13 @@ class JobSession:
             patience, lost = self._patience, 0.0
             while True:
                 if self._is_aborted:
-                    raise ConnectionFailed("this session about jobs was ended")
+                    raise ConnectionFailed(ENDED)
                 link = self._connected(patience)
                 try:
                     for message in messages:
                         link.say(message)
                     numbers = [message.number for message in messages]
-                    answers = self._await(link, numbers, time.monotonic() + wait + SLACK)
+                    answers = self._await(link, numbers, wait + SLACK)
                 except ConnectionFailed:
                     self._drop()
                     now = time.monotonic()
@@ -114,24 +115,17 @@ class JobSession:
             self._link, self._used = link, time.monotonic()
             return link
 
-    def _await(self, link: Link, numbers: list[int], deadline: float) -> list[JobAnswer]:
-        poll = select.poll()
-        poll.register(link.fileno(), select.POLLIN)
-        poll.register(self._bell, select.POLLIN)
+    def _await(self, link: Link, numbers: list[int], timeout: float) -> list[JobAnswer]:
         found: dict[int, JobAnswer] = {}
-        while True:
-            messages, trouble = link.receive()
-            for message in messages:
-                if isinstance(message, JobAnswer):
-                    found[message.number] = message
-            if all(number in found for number in numbers):
-                return [found[number] for number in numbers]
-            if trouble is not None or self._is_aborted:
-                raise ConnectionFailed(trouble or "this session about jobs was ended")
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise ConnectionFailed(f"the scheduler at {link.url} gave no answer about its jobs in time")
-            poll.poll(1000 * min(left, link.beat()))
+
+        def take(message: Message) -> bool:
+            if isinstance(message, JobAnswer):
+                found[message.number] = message
+            return all(number in found for number in numbers)
+
+        if not link.listen(take, timeout, self._bell):
+            raise ConnectionFailed(ENDED)
+        return [found[number] for number in numbers]
 
     def pause(self) -> None:
         """Wait a little before something is asked again."""

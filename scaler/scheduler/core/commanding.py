@@ -109,16 +109,13 @@ def _drain(state: ClusterState, out: Outgoing, command: Command) -> CommandResul
         more = f" nor {len(named) - 3} others" if len(named) > 3 else ""
         return CommandResult(command.number, error=f"{', '.join(named[:3])}{more} is not there")
     if command.kind == "drain":
-        return CommandResult(command.number, sum(_begin(state, out, agent) for agent in agents))
+        for agent in agents:
+            draining.begin(state, out, agent, Leaving.TOLD)
+        return CommandResult(command.number, len(agents))
     stayed = sum(draining.stay(state, out, agent) for agent in agents)
     if not stayed:
         return CommandResult(command.number, error=_why_not(state, agents[0]))
     return CommandResult(command.number, stayed)
-
-
-def _begin(state: ClusterState, out: Outgoing, agent: AgentRecord) -> bool:
-    draining.begin(state, out, agent, Leaving.TOLD)
-    return True
 
 
 def _why_not(state: ClusterState, agent: AgentRecord) -> str:

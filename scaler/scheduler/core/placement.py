@@ -234,20 +234,7 @@ def share_out(state: ClusterState) -> Iterator[Give]:
                             passed.append(agent)
                             state.flavours[agent.capabilities].remove(agent)
                             continue
-                        load, slots = agent.load, flavour.slots
-                        while rows > 0 and queue.rows:
-                            head = queue.head.function
-                            is_known = head.duration_us is not None
-                            if limited and not agent.has_time_for(head.duration_us, state.now):
-                                break
-                            limit = (
-                                rows if is_known else min(rows, max(1, (2 * load.workers - load.outstanding) // slots))
-                            )
-                            before = queue.rows
-                            yield Give(queue, limit, agent)
-                            rows -= before - queue.rows
-                            if not is_known and load.outstanding + slots > load.workers:
-                                break
+                        yield from _give_some(state, queue, rows, agent, flavour.slots)
                         members = state.flavours[agent.capabilities]
                         members.remove(agent)
                         members.sort(agent)
@@ -263,6 +250,24 @@ def share_out(state: ClusterState) -> Iterator[Give]:
             state.queues.rotate(key)
     if state.leaving:
         yield from _where_tasks_wait(state, queues)
+
+
+def _give_some(
+    state: ClusterState, queue: SpanQueue[Batch], rows: int, agent: AgentRecord, slots: int
+) -> Iterator[Give]:
+    """So many of the next rows of a queue for an agent; fewer of unknown duration, and none that it has no time for."""
+    load, limited = agent.load, state.limited
+    while rows > 0 and queue.rows:
+        head = queue.head.function
+        is_known = head.duration_us is not None
+        if limited and not agent.has_time_for(head.duration_us, state.now):
+            return
+        limit = rows if is_known else min(rows, max(1, (2 * load.workers - load.outstanding) // slots))
+        before = queue.rows
+        yield Give(queue, limit, agent)
+        rows -= before - queue.rows
+        if not is_known and load.outstanding + slots > load.workers:
+            return
 
 
 def _set_aside(state: ClusterState, key: QueueKey, queue: SpanQueue[Batch]) -> int:
