@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 
 from scaler.common.loop import Loop
@@ -35,7 +36,7 @@ def watch_for_notice(url: str, loop: Loop, tell: Callable[[], None], interval: f
 
 
 def _ask(url: str, show: int, interval: float) -> None:
-    pause, last = threading.Event(), ""
+    last = ""
     while True:
         is_noticed, trouble = announces(url)
         if is_noticed:
@@ -45,7 +46,7 @@ def _ask(url: str, show: int, interval: float) -> None:
         if trouble and trouble != last:
             logger.warning("%s (--preemption-url): %s; asked again every %g s", url, trouble, interval)
         last = trouble
-        pause.wait(interval)
+        time.sleep(interval)
 
 
 def announces(url: str) -> tuple[bool, str]:
