@@ -138,6 +138,13 @@ class SchedulerConfig:
         str | None,
         Option("directory for durable jobs, which outlive their clients and this scheduler; without it there are none"),
     ] = None
+    standby_of: Annotated[
+        str | None,
+        Option(
+            "address of another scheduler: this one stands by, and leads when that is gone and more than half of its "
+            "hosts want it; clients and hosts are given both addresses, with a comma between"
+        ),
+    ] = None
     journal_quota: Annotated[
         int | None,
         Option("bytes that durable jobs may take before no more are accepted; by default as many as fit", minimum=1),
@@ -157,6 +164,8 @@ class SchedulerConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.standby_of is not None and "," in self.standby_of:
+            raise OptionError("standby_of", f"names one scheduler, the other of a pair, not {self.standby_of}")
         if self.supervise and self.address.endswith(":0"):
             raise OptionError(
                 "supervise", f"needs an address that stays the same: give a port instead of 0 in {self.address}"

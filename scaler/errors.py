@@ -4,6 +4,7 @@
     ├── ConnectionFailed             no way to the scheduler: is it running at this address? (also ConnectionError)
     │   ├── ConnectionTimeout        it did not answer in time (also TimeoutError)
     │   └── HandshakeRefused         it answered "no": other keys, another version, a name already taken
+    │       └── SchedulerStandsBy    it stands by for another one: give both addresses, with a comma between
     ├── ProtocolError                bytes that are no message: a peer of another version, or a bug (also ValueError)
     ├── ClientClosed                 the client was disconnected: make a new one (also RuntimeError)
     │   └── ForkedClient             the client belongs to the parent of this forked process: make a new one here
@@ -51,6 +52,10 @@ class ConnectionTimeout(ConnectionFailed, TimeoutError):
 
 class HandshakeRefused(ConnectionFailed):
     """The scheduler answered and does not want us: other keys, another version."""
+
+
+class SchedulerStandsBy(HandshakeRefused):
+    """The scheduler answered, and another one leads, or may soon: give the addresses of both, with a comma between."""
 
 
 class ProtocolError(ScalerError, ValueError):

@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 from scaler.agent.core.events import Event, FromScheduler, Welcomed
 from scaler.agent.host_store import HostStore, store_context
@@ -22,18 +23,19 @@ from scaler.agent.limits import limits_of
 from scaler.agent.preemption import watch_for_notice
 from scaler.agent.shell import AgentShell, core_of, log_output
 from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
-from scaler.common.attempts import Attempts
+from scaler.common.attempts import LONGEST_PAUSE, Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.loop import make_loop
 from scaler.config import AgentConfig
-from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError
+from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.serialize.versions import packages
-from scaler.transport import Address, Connection, Security, connect, security_of
+from scaler.transport import PROBE, Address, Candidates, Connection, Security, connect, security_of
+from scaler.transport.candidates import LONGEST_ROUND
 
 logger = logging.getLogger("scaler.agent")
 
@@ -51,6 +53,7 @@ class Daemon:
     ) -> None:
         """`address` is the scheduler's; without a zygote this is a store and has no workers."""
         self._address = address.for_client()
+        self._candidates = Candidates(address)
         self._security = security
         self._limit = config.max_message_bytes
         self._heartbeat = config.heartbeat_interval
@@ -65,7 +68,7 @@ class Daemon:
         self._is_announced = False
         #: when its batch system ends this process, seconds; infinite: it does not
         self._ends = math.inf if config.walltime is None else time.monotonic() + config.walltime
-        self._initiator = Initiator(hello)
+        self._initiator = Initiator(replace(hello, others=self._candidates.others))
         self.loop = make_loop(config.event_loop, self._step)
         limits = limits_of(config)
         context = {
@@ -93,6 +96,8 @@ class Daemon:
         self._planned: float | None = None
         #: the log says that the scheduler is not there
         self._has_complained = False
+        #: the scheduler that was asked last said that another one leads, or may soon
+        self._is_elsewhere = False
         #: why the agent can't go on
         self.failure: str | None = None
 
@@ -114,12 +119,17 @@ class Daemon:
         threading.Thread(target=self._connect, name="scaler-connect", daemon=True).start()
 
     def _connect(self) -> None:
-        attempts = Attempts(time.monotonic(), self._patience)
+        others = self._candidates.others
+        attempts = Attempts(time.monotonic(), self._patience, LONGEST_ROUND if others else LONGEST_PAUSE)
+        if self._is_elsewhere:
+            time.sleep(attempts.next_pause(time.monotonic()))
         while self.failure is None:
+            address, patience = self._candidates.current, PROBE if others else 5.0
             try:
-                self._made = connect(self._address, self._security, 5.0, max_message_bytes=self._limit)
+                self._made = connect(address, self._security, patience, max_message_bytes=self._limit)
                 break
             except ConnectionFailed as error:
+                self._candidates.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
                 if isinstance(error, HandshakeRefused) and self._initiator.welcome is None:
                     self.failure = str(error)
                     break  # one that had welcomed us may seem to refuse while it is ending
@@ -150,8 +160,12 @@ class Daemon:
     def _drop_connection(self, reason: str) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            logger.warning("the connection to the scheduler at %s is lost: %s", self._address, reason)
-            self._has_complained = False
+            self._is_elsewhere = self._initiator.is_elsewhere
+            if not self._is_elsewhere or not self._has_complained:
+                logger.warning("the connection to the scheduler at %s is lost: %s", self._candidates.current, reason)
+            self._has_complained = self._is_elsewhere
+            if self._is_elsewhere or not connection.is_closed:
+                self._candidates.turn(time.monotonic(), is_silent=not self._is_elsewhere)
             self._initiator.disconnect(reason)
             self.loop.forget(connection.fileno())
             connection.close(0)
@@ -170,6 +184,8 @@ class Daemon:
                 said = self._initiator.reject(str(error))
             if type(said) is Established:
                 events.append(self._go_on(said))
+            elif type(said) is Rejected and said.elsewhere:
+                self._drop_connection(said.reason)
             elif type(said) is Rejected:
                 self.failure = f"the scheduler at {self._address} refused: {said.reason}"
             elif type(said) is Broken:
@@ -188,9 +204,10 @@ class Daemon:
     def _go_on(self, established: Established) -> Welcomed:
         for envelope in established.again:
             self._send(envelope)
-        logger.info("connected to the scheduler at %s", self._address)
+        logger.info("connected to the scheduler at %s", self._candidates.current)
         welcome = established.welcome
-        heartbeat = min(welcome.heartbeat, self._heartbeat)
+        self._has_complained = False
+        heartbeat = min(self._initiator.heartbeat, self._heartbeat)
         return Welcomed(established.resumed, heartbeat, welcome.number, established.returned)
 
     def _send(self, envelope: Envelope | None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from collections import Counter
 from typing import Any
 
@@ -31,7 +30,6 @@ from scaler.agent.limits import live_limit
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.store_cleaning import FreedMemory, Sweeper, remove_older
 from scaler.common.loop import Loop
-from scaler.errors import ConnectionFailed
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.store import segments
 from scaler.store.directory import TOKEN, StoreDirectory, clean_up_dead
@@ -95,7 +93,7 @@ class HostStore:
         """
         host = scheduler.host
         if not on_its_host:
-            host = _own_address(scheduler)
+            host = scheduler.reached_from()
             self._scheduler_host = scheduler.host
         bind = Address(host, 0) if on_its_host or Address(host, 0).is_loopback else Address("0.0.0.0", 0)
         self._transfer = Transfer(self.directory.path, security, bind.url, on_demand=True, also=self._spiller.path)
@@ -250,19 +248,6 @@ def _decrease(counts: Counter[Key], key: Key) -> None:
     counts[key] -= 1
     if not counts[key]:
         del counts[key]
-
-
-def _own_address(scheduler: Address) -> str:
-    """The address of this host by which it reaches the scheduler."""
-    if scheduler.is_loopback:
-        return scheduler.host
-    with contextlib.suppress(ConnectionFailed):
-        for address in scheduler.resolve():
-            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-            with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((address.host, address.port or 1))  # a route look-up: nothing is sent
-                return str(probe.getsockname()[0])
-    return socket.gethostname()
 
 
 def store_context(store: HostStore, limits: AgentLimits, workers: int) -> dict[str, Any]:

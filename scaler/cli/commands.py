@@ -1,4 +1,4 @@
-"""`scaler cancel`, `scaler drain`: telling a cluster what to do."""
+"""`scaler cancel`, `drain`, `promote`, `hand-over`: telling a cluster what to do."""
 
 from __future__ import annotations
 
@@ -59,6 +59,20 @@ def _drain(address: str, which: tuple[str, ...], undo: bool, key_file: str | Non
     return 0
 
 
+def _promote(address: str, key_file: str | None, insecure: bool) -> int:
+    with _commands(address, key_file, insecure) as commands:
+        commands.promote()
+    print(f"leads: {address}")
+    return 0
+
+
+def _hand_over(address: str, key_file: str | None, insecure: bool) -> int:
+    with _commands(address, key_file, insecure) as commands:
+        commands.hand_over()
+    print("handed over: the other scheduler leads, and this one stands by for it")
+    return 0
+
+
 _EPILOG = "ADDRESS: the scheduler's, or the monitor address that its log names. [SCALER_ADDRESS]"
 cancel = click.Command(
     "cancel", callback=_cancel, context_settings=SETTINGS,
@@ -81,4 +95,15 @@ drain = click.Command(
     ],
     help="Have hosts go in order, named by their batch system's job or by their number: they finish what runs, others "
     "take over what only they have, and they end.", epilog=_EPILOG.partition(" [")[0],
+)  # fmt: skip
+promote = click.Command(
+    "promote", callback=_promote, context_settings=SETTINGS,
+    params=[click.Argument(["address"]), *KEYS],
+    help="Have the standby at ADDRESS lead though it does not hear more than half of the hosts. Make sure that the "
+    "other scheduler is gone: nobody else can tell when so few hosts are left.",
+)  # fmt: skip
+hand_over = click.Command(
+    "hand-over", callback=_hand_over, context_settings=SETTINGS,
+    params=[click.Argument(["address"]), *KEYS],
+    help="Have the standby lead that follows the scheduler at ADDRESS, which then stands by: nobody notices a pause.",
 )  # fmt: skip

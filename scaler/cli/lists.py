@@ -37,6 +37,11 @@ def _whole(found: dict[str, Any]) -> str:
         "objects": f"{count(found['objects'])}, {size(found['stored_bytes'])} stored, "
         f"{size(found['spilled_bytes'])} of it on disk, {size(found['fetched_bytes'])} fetched between hosts",
     }
+    if scheduler["partner"]:
+        agents = count(scheduler["roster"])
+        lines["pair"] = f"with the scheduler at {inert(scheduler['partner'])}; {agents} agents that both count"
+    if scheduler["trouble"]:
+        lines["trouble"] = f"nothing is handed out: {inert(scheduler['trouble'])}"
     for fleet in found["hosts"]:
         wanted = ", ".join(f"{count(fleet[what])} {what}" for what in ("desired", "pending", "running", "draining"))
         words = "".join(f"\n{'':10}{inert(line)}" for line in fleet["lines"])

@@ -44,6 +44,8 @@ command = click.Group(
         "story": questions.story,
         "cancel": commands.cancel,
         "drain": commands.drain,
+        "promote": commands.promote,
+        "hand-over": commands.hand_over,
         "jobs": jobs.jobs,
         "attach": jobs.attach,
         "results": jobs.results,

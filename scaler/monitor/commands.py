@@ -74,6 +74,21 @@ class Commands:
             raise ValueError("name agents, or the jobs in which they run")
         return self._tell(Command(next(self._numbers), kind, agents=numbers, jobs=names)).done
 
+    def promote(self) -> None:
+        """Have the scheduler lead that is asked, which stands by, though it does not hear more than half of the agents.
+
+        Only if the other one is gone for good, or cut off with all agents that it has. Raises `CommandRefused` if it
+        leads already.
+        """
+        self._tell(Command(next(self._numbers), "promote"))
+
+    def hand_over(self) -> None:
+        """Have the scheduler lead that stands by for the one that is asked, which will stand by for it.
+
+        Blocks until it does. Raises `CommandRefused` if none stands by.
+        """
+        self._tell(Command(next(self._numbers), "hand-over"))
+
     def report_fleet(
         self,
         provider: str,

@@ -9,15 +9,37 @@ import contextlib
 import select
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from scaler.errors import AddressError, ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
+from scaler.errors import (
+    AddressError,
+    ConnectionFailed,
+    ConnectionTimeout,
+    HandshakeRefused,
+    ProtocolError,
+    SchedulerStandsBy,
+)
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.messages import DisconnectRequest, Heartbeat, Message
-from scaler.transport import Address, Connection, Security, SocketFile, connect, connect_file, load_or_create
+from scaler.transport import (
+    PROBE,
+    Address,
+    Candidates,
+    Connection,
+    Security,
+    SocketFile,
+    connect,
+    connect_file,
+    load_or_create,
+)
+from scaler.transport.candidates import LONGEST_ROUND
+
+#: seconds for which one of several that was reached is given to answer
+ANSWER = 3.0
 
 
 class Link:
@@ -26,6 +48,7 @@ class Link:
     def __init__(self, address: str, security: Security | None, name: str) -> None:
         """`address` is a file, ipc:///path, or a scheduler's, tcp://host:port. Raises `AddressError`."""
         self._address = _parse(address)
+        self._candidates = None if isinstance(self._address, SocketFile) else Candidates(self._address)
         self._security = security
         self._name = name
         self._initiator = Initiator(hello_of(Role.MONITOR, name, new_number()))
@@ -53,8 +76,32 @@ class Link:
         """Connect and shake hands; blocks. Raises `ConnectionFailed` and its kinds."""
         self.drop()
         deadline = time.monotonic() + timeout
+        if self._candidates is None or not self._candidates.others:
+            self._connect_once(timeout, deadline)
+            return
+        troubles = []
+        while True:
+            for _ in range(1 + self._candidates.others):
+                try:
+                    self._connect_once(PROBE, min(deadline, time.monotonic() + ANSWER))
+                    return
+                except SchedulerStandsBy as error:
+                    troubles.append(str(error))
+                    self._candidates.turn(time.monotonic())
+                except HandshakeRefused:
+                    raise
+                except ConnectionFailed as error:
+                    troubles.append(str(error))
+                    self._candidates.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
+            if time.monotonic() + LONGEST_ROUND >= deadline:
+                raise ConnectionFailed("; ".join(dict.fromkeys(troubles)))
+            time.sleep(LONGEST_ROUND)
+
+    def _connect_once(self, timeout: float, deadline: float) -> None:
         connection = self._reach(timeout)
-        self._initiator = Initiator(hello_of(Role.MONITOR, self._name, new_number()))
+        hello = hello_of(Role.MONITOR, self._name, new_number())
+        others = 0 if self._candidates is None else self._candidates.others
+        self._initiator = Initiator(replace(hello, others=others))
         try:
             self._connection = connection
             self._send(self._initiator.greet(time.monotonic()))
@@ -69,7 +116,8 @@ class Link:
             return connect_file(self._address, timeout=timeout)
         if self._security is None:
             self._security = load_or_create()
-        return connect(self._address, self._security, timeout)
+        assert self._candidates is not None
+        return connect(self._candidates.current, self._security, timeout)
 
     def _await_welcome(self, connection: Connection, deadline: float) -> None:
         poll = select.poll()
@@ -87,7 +135,8 @@ class Link:
                         f"what answers at {self._address} is no scheduler of this version: {error}"
                     ) from None
                 if type(said) is Rejected:
-                    raise HandshakeRefused(f"the scheduler at {self._address} refused: {said.reason}")
+                    kind = SchedulerStandsBy if said.elsewhere else HandshakeRefused
+                    raise kind(f"the scheduler at {self._address} refused: {said.reason}")
                 if type(said) is Established:
                     break
             if connection.is_closed:
@@ -107,7 +156,7 @@ class Link:
         welcome, now = self._initiator.welcome, time.monotonic()
         assert welcome is not None
         if now >= self._next_beat:
-            self._next_beat = now + welcome.heartbeat
+            self._next_beat = now + self._initiator.heartbeat
             self.say(Heartbeat(now))
         return self._next_beat - now
 

@@ -84,7 +84,10 @@ def status(snapshot: Snapshot) -> Record:
     }  # fmt: skip
 
 
-_OF_SCHEDULER = ("address", "version", "pid", "epoch", "uptime_s", "cpu_thousandths", "rss_bytes", "monitors")
+_OF_SCHEDULER = (
+    "address", "version", "pid", "epoch", "uptime_s", "cpu_thousandths", "rss_bytes", "monitors", "partner", "roster",
+    "trouble",
+)  # fmt: skip
 
 
 def _is_meant(record: Record, filters: Filters) -> bool:

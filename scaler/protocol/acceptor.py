@@ -6,7 +6,7 @@ A session outlives its connection for as long as the core keeps the peer, so a c
 where it was.
 """
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import NamedTuple
 
 from scaler.common.records import record
@@ -89,6 +89,8 @@ class Terms:
     limit: int
     #: bytes of messages that a client may leave unread until it is waited for
     unread: int = UNREAD_BYTES
+    #: how many agents both of a pair of schedulers count; 0: this one has no standby
+    roster: int = 0
 
 
 @record
@@ -115,6 +117,8 @@ class Acceptor:
         Others begin with `first_number`; drawn by lot it keeps numbers of schedulers apart that follow each other.
         """
         self._terms = terms
+        #: its own
+        self._epochs = {terms.epoch}
         self._reserved = reserved
         self._compatibility = Compatibility(terms.protocol)
         self._next_number = reserved + 1 if first_number is None else first_number
@@ -178,6 +182,19 @@ class Acceptor:
         self._by_number[session.number] = session
         return session.number
 
+    def announce(self, epoch: int, roster: int) -> None:
+        """Welcome peers with this from now on; those that are here have heard an earlier epoch of this scheduler."""
+        self._epochs.add(epoch)
+        self._terms = replace(self._terms, epoch=epoch, roster=roster)
+
+    def refuse(self, connection: int, reason: str) -> None:
+        """Have somebody look elsewhere who wants to come."""
+        self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason, elsewhere=True), last=True))
+
+    def dismiss(self, reason: str) -> list[Outgoing]:
+        """What tells everybody who is connected to look elsewhere."""
+        return [Outgoing(each, 0, 0, Refused(reason, elsewhere=True), last=True) for each in self._by_connection]
+
     def role_of(self, number: int) -> str:
         """What a peer is; empty if there is none of this number."""
         session = self._by_number.get(number)
@@ -212,7 +229,7 @@ class Acceptor:
         if (
             self._may_come_back
             and number > self._reserved
-            and hello.epoch != self._terms.epoch
+            and hello.epoch not in self._epochs
             and number not in self._by_number
         ):
             return number
@@ -252,6 +269,7 @@ class Acceptor:
         welcome = Welcome(
             terms.epoch, session.number, resumed, session.channel.received, workers, terms.protected,
             terms.heartbeat, terms.client_timeout if hello.role == Role.CLIENT else terms.agent_timeout, terms.limit,
+            terms.roster,
         )  # fmt: skip
         self.outgoing.append(Outgoing(connection, 0, session.channel.received, welcome))
         if not resumed:

@@ -76,6 +76,7 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.JobSubmit: "jobSubmit",
     m.JobQuestion: "jobQuestion",
     m.JobAnswer: "jobAnswer",
+    m.PartnerReport: "partnerReport",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
 

@@ -45,6 +45,8 @@ class Role(StrEnum):
     STORE = "store"
     #: looks at the cluster, and has no part in it
     MONITOR = "monitor"
+    #: the other one of a pair: one leads, the other stands by
+    SCHEDULER = "scheduler"
 
 
 class Encoding(IntEnum):

@@ -20,6 +20,23 @@ def boot_id() -> str:
         return platform.node()
 
 
+#: bits of an epoch that are drawn by lot; those above are its term
+LOT = 40
+
+
+def epoch_of(term: int, lot: int) -> int:
+    """The epoch of a scheduler that leads in this term: it is 0 until a standby has taken over once.
+
+    Those of one term differ by lot; not 0.
+    """
+    return term << LOT | lot & (1 << LOT) - 1 | 1
+
+
+def term_of(epoch: int) -> int:
+    """The term of an epoch: a higher one replaces a lower one, of which agents want to hear no more."""
+    return epoch >> LOT
+
+
 def new_number() -> int:
     """A number, not 0, that nobody else has: of a session, or a scheduler's epoch."""
     return int.from_bytes(os.urandom(8), "little") | 1

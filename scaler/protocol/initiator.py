@@ -20,10 +20,15 @@ from enum import Enum
 from typing import Any, NamedTuple, final
 
 from scaler.protocol.channel import Channel, Envelope, Gap
-from scaler.protocol.messages import Ack, AgentsInUse, Hello, Message, Refused, Welcome, u32
+from scaler.protocol.hello import term_of
+from scaler.protocol.messages import Ack, AgentsInUse, HeartbeatEcho, Hello, Message, Refused, Welcome, u32
 
 #: seconds of silence after which a connection is given up, until the scheduler has said how many
 FIRST_TIMEOUT = 10.0
+#: the same of whoever knows where else a scheduler may be
+TURN_AWAY = 2.5
+#: why a scheduler is not listened to that has not noticed that its standby leads
+REPLACED = "another scheduler has replaced this one"
 
 
 class State(Enum):
@@ -84,6 +89,8 @@ class Rejected(NamedTuple):
     """The scheduler does not take this process."""
 
     reason: str
+    #: another one leads, or may soon: those are to be asked, and this one again
+    elsewhere: bool = False
 
 
 @final
@@ -96,7 +103,19 @@ class Broken(NamedTuple):
 class Initiator:
     """A session that outlives its connections. Not thread-safe."""
 
-    __slots__ = ("_agents", "_channel", "_heard", "_hello", "refusal", "state", "trouble", "welcome")
+    __slots__ = (
+        "_agents",
+        "_channel",
+        "_heard",
+        "_hello",
+        "_roster",
+        "_term",
+        "is_elsewhere",
+        "refusal",
+        "state",
+        "trouble",
+        "welcome",
+    )
 
     def __init__(self, hello: Hello) -> None:
         """`hello` says who this is; its `session` is a number that nobody else has."""
@@ -104,6 +123,8 @@ class Initiator:
         self._channel = Channel()
         #: when something came over the connection last, seconds
         self._heard = 0.0
+        #: the highest term of a scheduler that has welcomed it, and how many agents its pair had
+        self._term = self._roster = 0
         self.state = State.AWAY
         #: the scheduler's last Welcome; None before the first
         self.welcome: Welcome | None = None
@@ -113,6 +134,8 @@ class Initiator:
         self.trouble = ""
         #: why the scheduler has ended the last connection; None if it has not
         self.refusal: str | None = None
+        #: it said that another one leads, or may soon
+        self.is_elsewhere = False
 
     @property
     def is_open(self) -> bool:
@@ -121,8 +144,15 @@ class Initiator:
 
     @property
     def timeout(self) -> float:
-        """Seconds of silence after which the connection is given up."""
-        return self.welcome.timeout if self.welcome is not None else FIRST_TIMEOUT
+        """Seconds of silence after which the connection is given up; few if there are others to turn to."""
+        timeout = self.welcome.timeout if self.welcome is not None else FIRST_TIMEOUT
+        return min(timeout, TURN_AWAY) if self._hello.others else timeout
+
+    @property
+    def heartbeat(self) -> float:
+        """Seconds between heartbeats, once there was a Welcome; few if a scheduler's end is to be noticed soon."""
+        assert self.welcome is not None
+        return min(self.welcome.heartbeat, TURN_AWAY / 5) if self._hello.others else self.welcome.heartbeat
 
     def introduce(self, **changes: Any) -> None:
         """Say otherwise who this is from the next Hello on."""
@@ -131,7 +161,7 @@ class Initiator:
     def greet(self, now: float) -> Envelope:
         """A connection was made; the Hello to be sent over it."""
         self._move(Cause.CONNECTED)
-        self._heard, self.refusal = now, None
+        self._heard, self.refusal, self.is_elsewhere = now, None, False
         hello, welcome = self._hello, self.welcome
         if welcome is not None:
             hello = replace(
@@ -140,6 +170,7 @@ class Initiator:
                 received=self._channel.received,
                 number=welcome.number,
                 agents=u32(sorted(self._agents)),
+                roster=self._roster,
             )
         return Envelope(0, 0, hello)
 
@@ -166,6 +197,8 @@ class Initiator:
             self._agents.update(message.added)  # type: ignore[attr-defined]
             self._agents.difference_update(message.removed)  # type: ignore[attr-defined]
             return None
+        if kind is HeartbeatEcho:
+            self._roster = message.roster  # type: ignore[attr-defined]
         return message
 
     def reject(self, reason: str) -> Broken:
@@ -200,10 +233,15 @@ class Initiator:
             return None
         return Envelope(*self._channel.stamp_ack(), Ack())
 
-    def _receive_welcome(self, welcome: Welcome) -> Established | Broken:
+    def _receive_welcome(self, welcome: Welcome) -> Established | Rejected | Broken:
         if self.state is not State.GREETING:
             return self._break(Cause.WELCOME, "the scheduler welcomed this process twice")
+        if self._hello.others and term_of(welcome.epoch) < self._term:
+            self.is_elsewhere = True
+            self._break(Cause.REFUSED, REPLACED)
+            return Rejected(REPLACED, elsewhere=True)
         self._move(Cause.WELCOME)
+        self._term, self._roster = term_of(welcome.epoch), welcome.roster
         last, self.welcome = self.welcome, welcome
         if not (welcome.resumed and last is not None):
             self._channel = Channel()
@@ -215,9 +253,9 @@ class Initiator:
 
     def _receive_refused(self, refused: Refused) -> Rejected | Broken:
         is_greeting = self.state is State.GREETING
-        self.refusal = refused.reason
+        self.refusal, self.is_elsewhere = refused.reason, refused.elsewhere
         broken = self._break(Cause.REFUSED, refused.reason)
-        return Rejected(refused.reason) if is_greeting else broken
+        return Rejected(refused.reason, refused.elsewhere) if is_greeting else broken
 
     def _break(self, cause: Cause, reason: str) -> Broken:
         self._move(cause)

@@ -57,11 +57,13 @@ struct Message {
     jobSubmit @48 :JobSubmit;
     jobQuestion @49 :JobQuestion;
     jobAnswer @50 :JobAnswer;
+    partnerReport @51 :PartnerReport;
   }
 }
 
 struct Hello {
-  role @0 :Text;            # "client", "agent", "monitor", or "store" for an agent without workers beside the scheduler
+  role @0 :Text;            # "client", "agent", "monitor", "store" for an agent without workers beside the scheduler, or
+                            # "scheduler" for the other one of a pair
   name @1 :Text;
   session @2 :UInt64;       # random, made by the sender at its start
   protocol @3 :UInt16;
@@ -82,6 +84,8 @@ struct Hello {
   job @18 :Text;            # agents: the batch system's id of the job that they run in
   walltime @19 :UInt64;     # agents: milliseconds until the batch system ends them; 0: it does not
   leaving @20 :UInt8;       # agents: that they are about to go, and why, as in Heartbeat
+  others @21 :UInt32;       # at how many other addresses it looks for a scheduler
+  roster @22 :UInt32;       # agents: how many agents a pair of schedulers had when it heard last; 0: it was no pair
 }
 
 struct Welcome {
@@ -94,9 +98,13 @@ struct Welcome {
   heartbeat @6 :Float64;    # seconds between heartbeats
   timeout @7 :Float64;      # seconds of silence after which a peer is given up
   limit @8 :UInt64;         # the largest message, bytes
+  roster @9 :UInt32;        # as in HeartbeatEcho
 }
 
-struct Refused { reason @0 :Text; }
+struct Refused {
+  reason @0 :Text;
+  elsewhere @1 :Bool;       # another scheduler leads, or may soon: ask at the other addresses, and here again
+}
 
 struct Task {
   client @0 :UInt32;
@@ -187,7 +195,11 @@ struct Heartbeat {
   bandwidth @8 :Float64;    # bytes a second by which objects come from other hosts; 0 while unknown
   leaving @9 :UInt8;        # agents: 0 it stays, otherwise why it goes: 1 told to, 2 its end was announced, 3 walltime
 }
-struct HeartbeatEcho { clock @0 :Float64; workers @1 :UInt32; }
+struct HeartbeatEcho {
+  clock @0 :Float64;
+  workers @1 :UInt32;
+  roster @2 :UInt32;        # how many agents both of a pair of schedulers count; 0: this one has no standby
+}
 struct ClientIntroduction { client @0 :UInt32; session @1 :UInt64; }
 struct AgentsInUse { added @0 :Data; removed @1 :Data; }               # u32
 struct Inventory {          # the first message of an agent that returns to another scheduler
@@ -257,9 +269,18 @@ struct JobAnswer {          # a frame: payloads of rows, or a note
   sizes @6 :Data;               # u32
   next @7 :UInt64;
 }
+struct PartnerReport {      # what one of a pair of schedulers tells the other, twice a second
+  epoch @0 :UInt64;         # its own if it leads, else the highest that it has heard of
+  leading @1 :Bool;
+  address @2 :Text;         # where it listens
+  version @3 :UInt64;       # of the roster that it has; 0 for none
+  changed @4 :Bool;         # the roster is in this report
+  roster @5 :Data;          # u64: sessions of the agents that count
+  yields @6 :Bool;          # it leads, and asks the other to lead from now on
+}
 struct Command {            # what somebody wants done
   number @0 :UInt64;        # the answer has it, too
-  kind @1 :Text;            # "cancel", "drain", "undrain" or "fleet"
+  kind @1 :Text;            # "cancel", "drain", "undrain", "fleet", "promote" or "hand-over"
   client @2 :UInt32;        # whose rows; 0 for anybody's
   row @3 :UInt64;           # id; 0 for no row in particular
   name @4 :Text;            # of the function; empty for any
@@ -314,6 +335,9 @@ struct SchedulerView {
   sentCounts @11 :Data;         # u64
   receivedTypes @12 :List(Text);
   receivedCounts @13 :Data;     # u64
+  partner @14 :Text;            # where the other one of a pair of schedulers is; empty for none
+  roster @15 :UInt32;           # agents that count, of a pair
+  trouble @16 :Text;            # why nothing is handed out, in words; empty if it is
 }
 struct RowCounts {
   waiting @0 :UInt64;

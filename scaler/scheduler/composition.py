@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from scaler.common.effects import Log
-from scaler.protocol.acceptor import Acceptor, Outgoing
+from scaler.protocol.acceptor import Acceptor, Lost, Outgoing
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import (
@@ -25,11 +25,14 @@ from scaler.protocol.messages import (
     JobQuestion,
     JobSubmit,
     Message,
+    PartnerReport,
     Refused,
 )
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.pairing import Pairing, PairWish
 from scaler.scheduler.residents import Hold, Join, Reply, Residents, Say
 from scaler.scheduler.state.agent_records import LOCAL_AGENT as LOCAL_AGENT
+from scaler.scheduler.succession import Succession
 
 
 class Core(Protocol):
@@ -66,7 +69,7 @@ class Disconnect(NamedTuple):
 
 
 #: what the shell is asked to do
-Wish = Outgoing | Disconnect | ev.Effect
+Wish = Outgoing | Disconnect | ev.Effect | PairWish
 
 
 #: why there are no durable jobs
@@ -76,8 +79,8 @@ NO_JOURNAL = "this scheduler keeps no durable jobs: start it with --journal DIRE
 class Composition:
     """The parts of a scheduler's process that decide, and what they have to tell each other."""
 
-    def __init__(self, core: Core, acceptor: Acceptor) -> None:
-        """`acceptor` gives numbers above `LOCAL_AGENT`."""
+    def __init__(self, core: Core, acceptor: Acceptor, succession: Succession | None = None) -> None:
+        """`acceptor` gives numbers above `LOCAL_AGENT`. With `succession` this may be one of a pair of schedulers."""
         self._core = core
         self._acceptor = acceptor
         self._residents: Residents | None = None
@@ -93,6 +96,7 @@ class Composition:
         self._replies: list[Reply] = []
         #: for the scheduler's core
         self._events: list[ev.Event] = []
+        self._pairing = None if succession is None else Pairing(succession, acceptor)
 
     def host(self, agent: LocalAgent, hello: Hello, heartbeat: float) -> None:
         """Put this host's agent beside the core; as if it had said Hello and been welcomed."""
@@ -101,8 +105,8 @@ class Composition:
         self._acceptor.include(LOCAL_AGENT, hello)
         self._greet()
 
-    def lodge(self, residents: Residents) -> None:
-        """Put clients beside the core that live in this process."""
+    def lodge(self, residents: Residents | None) -> None:
+        """Put clients beside the core that live in this process; or none from now on."""
         self._residents = residents
 
     def _greet(self) -> None:
@@ -112,13 +116,24 @@ class Composition:
             self._events.append(ev.Joined(LOCAL_AGENT, hello))
             self._agent.welcome(heartbeat, LOCAL_AGENT)
 
-    def receive(self, connection: int, envelope: Envelope) -> None:
+    def receive(self, connection: int, envelope: Envelope, now: float) -> None:
         """A message came over a connection."""
         self.received[type(envelope.message)] += 1
+        pairing = self._pairing
+        said = envelope.message
+        if pairing is not None and isinstance(said, Hello) and not pairing.admits(connection, said, now):
+            return
         events = self._acceptor.receive(connection, envelope, self._core.workers)
+        if pairing is not None:
+            events = tuple(event for event in events if not pairing.take(event, now))
         if isinstance(envelope.message, (JobSubmit, JobQuestion)) and self._take_job_message(events):
             return
         self._events += events
+
+    def tell_partner(self, report: PartnerReport) -> Outgoing | None:
+        """Where and how a report goes to the other one of a pair; None if that has made no connection."""
+        partner = None if self._pairing is None else self._pairing.partner
+        return None if partner is None else self.send(partner, report)
 
     def _take_job_message(self, events: tuple[ev.Event, ...]) -> bool:
         """Hand a message about jobs to those who know them; False if it is not its sender's to send."""
@@ -138,13 +153,18 @@ class Composition:
         self.sent[type(message)] += 1
         return self._acceptor.send(number, message)
 
-    def reject(self, connection: int, reason: str) -> None:
+    def reject(self, connection: int, reason: str, now: float) -> None:
         """What came over a connection was no message."""
-        self._events += self._acceptor.reject(connection, reason)
+        self._lose(self._acceptor.reject(connection, reason), now)
 
-    def disconnect(self, connection: int, reason: str = "its connection closed") -> None:
+    def disconnect(self, connection: int, now: float, reason: str = "its connection closed") -> None:
         """A connection is gone, or can't be used any more."""
-        self._events += self._acceptor.disconnect(connection, reason)
+        self._lose(self._acceptor.disconnect(connection, reason), now)
+
+    def _lose(self, events: tuple[Lost, ...], now: float) -> None:
+        for event in events:
+            if self._pairing is None or not self._pairing.take(event, now):
+                self._events.append(event)
 
     def settle(self, now: float, is_due: bool = False) -> Iterator[Wish]:
         """Let everybody decide until nobody has heard anything new; what is to be done, in order.
@@ -152,6 +172,13 @@ class Composition:
         What came up while something was done about it (`disconnect`) is dealt with, too. With `is_due` the cores are
         asked even if nothing has happened: the time they wanted to be woken at has come.
         """
+        pairing = self._pairing
+        if pairing is not None:
+            yield from pairing.attend(now)
+            self._events += pairing.events
+            self._replies += pairing.replies
+            pairing.events.clear()
+            pairing.replies.clear()
         outgoing, self._acceptor.outgoing = self._acceptor.outgoing, []
         for each in outgoing:
             self.sent[type(each.message)] += 1
@@ -175,6 +202,8 @@ class Composition:
                         continue
                     if self._resident_numbers and self._tell_resident(effect):
                         continue
+                    if pairing is not None and type(effect) is ev.Forget:
+                        pairing.lose_agent(effect.number, now)
                     wish = self._translate(effect)
                     if wish is not None:
                         yield wish

@@ -10,14 +10,16 @@ from scaler.protocol.codec import encode_view
 from scaler.protocol.messages import Snapshot, u64
 from scaler.scheduler.composition import Composition
 from scaler.scheduler.core.events import Publish
+from scaler.scheduler.succession import Succession
 from scaler.version import __version__
 
 
 class Publisher:
     """Completes the snapshots of one scheduler."""
 
-    def __init__(self, epoch: int, address: str, composition: Composition) -> None:
+    def __init__(self, epoch: int, address: str, composition: Composition, succession: Succession | None) -> None:
         self._epoch = epoch
+        self._succession = succession
         self._address = address
         self._composition = composition
         self._began = time.monotonic()
@@ -28,6 +30,9 @@ class Publisher:
         scheduler, now = wish.view.scheduler, time.monotonic()
         scheduler.epoch, scheduler.pid, scheduler.version = self._epoch, os.getpid(), __version__
         scheduler.address = self._address
+        if self._succession is not None:
+            scheduler.epoch, scheduler.partner = self._succession.epoch, self._succession.partner
+            scheduler.roster, scheduler.trouble = self._succession.roster, self._succession.trouble
         scheduler.time, scheduler.uptime = time.time(), now - self._began
         scheduler.cpu, scheduler.memory = self._use.look(now)
         sent, received = self._composition.sent, self._composition.received

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from scaler.common.effects import Log
 from scaler.common.records import record
-from scaler.protocol.messages import Hello, JobAnswer, JobQuestion, JobSubmit, Message
+from scaler.protocol.messages import CommandResult, Hello, JobAnswer, JobQuestion, JobSubmit, Message
 
 
 @record
@@ -39,7 +39,7 @@ class Reply:
     """Tell a monitor that asked."""
 
     monitor: int
-    message: JobAnswer
+    message: JobAnswer | CommandResult
 
 
 #: what residents want

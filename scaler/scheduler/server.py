@@ -8,24 +8,27 @@ import logging
 import signal
 import socket
 import time
+from dataclasses import replace
 from heapq import nlargest
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.loop import make_loop
 from scaler.config import SchedulerConfig
-from scaler.errors import AddressError, ObjectTooLarge, ProtocolError, ScalerError
+from scaler.errors import AddressError, AddressInUse, ObjectTooLarge, ProtocolError, ScalerError
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
-from scaler.protocol.hello import first_number, new_number
-from scaler.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
-from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent
+from scaler.protocol.hello import epoch_of, first_number, new_number
+from scaler.protocol.messages import PROTOCOL_VERSION, Hello, PartnerReport, Welcome
+from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent, Wish
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.publishing import Publisher
 from scaler.scheduler.residents import Residents
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
+from scaler.scheduler.succession import KeepJobs, StepDown, Succession, Tell
 from scaler.transport import (
     FIRST_PEER,
     Address,
@@ -40,7 +43,15 @@ from scaler.transport import (
 )
 from scaler.version import __version__
 
+if TYPE_CHECKING:
+    from scaler.scheduler.partner_link import PartnerLink
+
 logger = logging.getLogger("scaler.scheduler")
+
+#: seconds between looks whether a journal can be had that somebody else writes
+JOURNAL_PAUSE = 0.5
+#: seconds for which the address of a scheduler that has stepped down may be in use
+REOPEN_SECONDS = 10.0
 
 
 class LocalShell(LocalAgent, Protocol):
@@ -113,11 +124,13 @@ class Server:
         security: Security,
         door: MonitorDoor | None = None,
         jobs: Jobs | None = None,
+        succession: Succession | None = None,
     ) -> None:
         """`door` is for monitors of this machine; those of other hosts come to the listener, as everybody does.
 
-        `jobs` are durable, and `close` ends what they are written by.
+        `jobs` are durable, and `close` ends what they are written by. With `succession` this may be one of a pair.
         """
+        self._config = config
         self._listener = listener
         self._door = door
         self._standalone_store = StandaloneStoreProcess(
@@ -126,27 +139,89 @@ class Server:
         self._core = SchedulerCore(
             Limits(config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected)
         )
+        self._succession = succession
+        epoch = epoch_of(0, new_number()) if succession is None else succession.epoch
         terms = Terms(
-            new_number(), PROTOCOL_VERSION, config.protected,
+            epoch, PROTOCOL_VERSION, config.protected,
             config.heartbeat_interval, config.client_timeout, config.agent_timeout, config.max_message_bytes,
+            roster=0 if succession is None else succession.roster,
         )  # fmt: skip
         core = _watched(self._core) if config.validate else self._core
-        self._composition = Composition(core, Acceptor(terms, LOCAL_AGENT, first_number(LOCAL_AGENT)))
-        self._publisher = Publisher(terms.epoch, listener.address.url, self._composition)
+        acceptor = Acceptor(terms, LOCAL_AGENT, first_number(LOCAL_AGENT))
+        self._composition = Composition(core, acceptor, succession)
+        self._publisher = Publisher(terms.epoch, listener.address.url, self._composition, succession)
+        self._security = security
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
         if door is not None:
             self.loop.watch(door.fileno(), door)
-        self._jobs = jobs
+        self._jobs: Jobs | None = None
         if jobs is not None:
-            self._composition.lodge(jobs)
-            self.loop.watch(jobs.fileno(), jobs)
+            self._take_jobs(jobs)
+        #: when the journal is tried again that somebody else writes, seconds
+        self._jobs_due: float | None = None
+        self._link: PartnerLink | None = None
+        if succession is not None and succession.partner:
+            self._open_link(succession)
+        #: everything is to be made anew: this scheduler stands by from now on
+        self.has_stepped_down = False
         self._agent: LocalShell | None = None
         self._wake: float | None = None
         self._planned: float | None = None
         self._stopping = False
         self.loop.on_signal(signal.SIGUSR1, self._log_holdings)
+
+    # ---- one of a pair ---------------------------------------------------------------------------------------------
+    def _open_link(self, succession: Succession) -> PartnerLink:
+        from scaler.scheduler.partner_link import PartnerLink  # here, as few have a partner and all would load it
+
+        link = PartnerLink(succession.address, self._security, self._config.max_message_bytes, self.loop)
+        self._link = link
+        return link
+
+    def _attend_to_partner(self, succession: Succession, now: float) -> None:
+        """Hear the partner, and see that there is a connection to it."""
+        link = self._link
+        if link is not None:
+            reports, is_lost = link.receive(now)
+            for report in reports:
+                succession.hear_partner(report, now)
+            if is_lost:
+                succession.lose_partner(now, said_goodbye=False)
+        address = succession.seeks(now)
+        if address:
+            (link or self._open_link(succession)).dial(address)
+
+    def _tell_partner(self, report: PartnerReport) -> None:
+        if self._link is not None:
+            self._link.send(report)
+        outgoing = self._composition.tell_partner(report)
+        if outgoing is not None:
+            self._send(outgoing)
+
+    def _take_jobs(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._composition.lodge(jobs)
+        self.loop.watch(jobs.fileno(), jobs)
+
+    def _keep_jobs(self, here: bool) -> None:
+        """Keep durable jobs from now on, or leave them to the partner. Blocks while the journal is read or closed."""
+        jobs, self._jobs_due = self._jobs, None
+        if here and jobs is None:
+            try:
+                opened = open_jobs(self._config)
+            except ScalerError as error:
+                logger.error("durable jobs are not kept yet: %s", error)
+                self._jobs_due = time.monotonic() + JOURNAL_PAUSE
+                return
+            if opened is not None:
+                self._take_jobs(opened)
+        elif not here and jobs is not None:
+            self.loop.forget(jobs.fileno())
+            self._composition.lodge(None)
+            self._jobs = None
+            jobs.close()
 
     def _log_holdings(self) -> None:
         """Say in a line what is here, and in another what is expected; asked for with `kill -USR1`."""
@@ -206,12 +281,18 @@ class Server:
                 self._agent.close()
             if self._jobs is not None:
                 self._jobs.close()
+            if self._link is not None:
+                self._link.close(says_goodbye=not self.has_stepped_down)
             if self._door is not None:
                 self._door.close(0)
             self._listener.close(0.2)
 
     def _step(self) -> None:
         now = time.monotonic()
+        if self._succession is not None:
+            self._attend_to_partner(self._succession, now)
+            if self._jobs_due is not None and now >= self._jobs_due:
+                self._keep_jobs(here=True)
         if self.loop.ready.pop(self._listener, self) is None:
             self._receive(self._listener)
         if self._door is not None and self.loop.ready.pop(self._door, self) is None:
@@ -232,6 +313,8 @@ class Server:
             self._wake,
             self._agent.wake if self._agent else None,
             self._jobs.wake if self._jobs else None,
+            self._jobs_due,
+            self._succession.wake if self._succession else None,
             self._tend(now),
         )
         wakes = [t for t in wishes if t is not None and t > now]
@@ -240,20 +323,21 @@ class Server:
             self.loop.wake_at(self._planned)
 
     def _receive(self, listener: Listener | MonitorDoor) -> None:
+        now = time.monotonic()
         for connection, frames in listener.receive():
             try:
                 envelope = decode(frames)
             except ProtocolError as error:
                 logger.warning("connection %d sent bytes that are no message: %s", connection, error)
-                self._composition.reject(connection, str(error))
+                self._composition.reject(connection, str(error), now)
             else:
                 said = envelope.message
                 if listener is self._door and type(said) is Hello and said.role != Role.MONITOR:
-                    self._composition.reject(connection, "only monitors connect here")
+                    self._composition.reject(connection, "only monitors connect here", now)
                 else:
-                    self._composition.receive(connection, envelope)
+                    self._composition.receive(connection, envelope, now)
         for connection in listener.closed():
-            self._composition.disconnect(connection)
+            self._composition.disconnect(connection, now)
 
     def _tend(self, now: float) -> float | None:
         """Close connections of those who don't say who they are; when to look again."""
@@ -265,7 +349,7 @@ class Server:
             if wish is not None:
                 again = wish if again is None else min(again, wish)
             for connection in listener.closed():
-                self._composition.disconnect(connection)
+                self._composition.disconnect(connection, now)
         return again
 
     def _listener_of(self, connection: int) -> Listener | MonitorDoor:
@@ -277,13 +361,13 @@ class Server:
             listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
         except ObjectTooLarge as error:
             logger.error("a message for connection %d can't be sent: %s", outgoing.connection, error)
-            self._composition.disconnect(outgoing.connection, str(error))
+            self._composition.disconnect(outgoing.connection, time.monotonic(), str(error))
         if outgoing.last:
             listener.disconnect(outgoing.connection)
         elif type(outgoing.message) is Welcome:
             listener.welcome(outgoing.connection)
 
-    def _carry_out(self, wish: Disconnect | ev.Effect) -> None:
+    def _carry_out(self, wish: Wish) -> None:
         if isinstance(wish, Disconnect):
             self._listener_of(wish.connection).disconnect(wish.connection)
         elif isinstance(wish, ev.Publish):
@@ -301,6 +385,12 @@ class Server:
                 self._standalone_store.start()
             except OSError as error:
                 logger.error("the standalone store can't be started: %s", error)
+        elif isinstance(wish, Tell):
+            self._tell_partner(wish.report)
+        elif isinstance(wish, KeepJobs):
+            self._keep_jobs(wish.here)
+        elif isinstance(wish, StepDown):
+            self._stopping = self.has_stepped_down = True
         elif isinstance(wish, ev.Stop):
             self._stopping = True
 
@@ -311,16 +401,20 @@ def _watched(core: SchedulerCore) -> Core:
     return ValidatingCore(core)
 
 
-def open_server(config: SchedulerConfig, security: Security) -> Server:
+def open_server(config: SchedulerConfig, security: Security, succession: Succession | None = None) -> Server:
     """A scheduler that listens, with a door for monitors of this machine, and with durable jobs if it keeps a journal.
 
-    Blocks while the journal is read. Raises `ScalerError`s; nothing is open then.
+    With `succession` it may be one of a pair. Blocks while the journal is read. Raises `ScalerError`s; nothing is open
+    then.
     """
     listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
     door = None
     try:
+        if succession is not None:
+            succession.address = _seen_by(succession.partner, listener.address)
         door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
-        return Server(config, listener, security, door, open_jobs(config))
+        jobs = open_jobs(config) if succession is None or succession.leads else None
+        return Server(config, listener, security, door, jobs, succession)
     except BaseException:
         if door is not None:
             door.close(0)
@@ -328,12 +422,38 @@ def open_server(config: SchedulerConfig, security: Security) -> Server:
         raise
 
 
+def _succession_of(config: SchedulerConfig) -> Succession:
+    partner = config.standby_of
+    return Succession(config.address, new_number(), partner or "", stands_by=partner is not None)
+
+
+def _seen_by(partner: str, address: Address) -> str:
+    """Where the other one of a pair finds a scheduler that listens here."""
+    reached = address.for_client()
+    if reached.host == address.host or not partner:
+        return reached.url
+    return Address(Address.parse(partner).reached_from(), address.port).url
+
+
+def _reopened(config: SchedulerConfig, security: Security, succession: Succession) -> Server:
+    """A scheduler that has stepped down listens anew, at the same address. Blocks for a moment; `ScalerError`s."""
+    attempts = Attempts(time.monotonic(), REOPEN_SECONDS)
+    while True:
+        try:
+            return open_server(config, security, succession)
+        except AddressInUse:
+            if attempts.are_over(time.monotonic()):
+                raise
+        time.sleep(attempts.next_pause(time.monotonic()))
+
+
 def run(config: SchedulerConfig) -> int:
     """The program: serve until SIGTERM, Ctrl-C or a client's shutdown; the exit code."""
     try:
         security = security_of(config.key_file, config.insecure)
         exposed = exposure(security, Address.parse(config.address), config.insecure)
-        server = open_server(config, security)
+        succession = _succession_of(config)
+        server = open_server(config, security, succession)
     except AddressError:
         raise  # the program was called wrongly, which its command line says
     except ScalerError as error:
@@ -348,8 +468,15 @@ def run(config: SchedulerConfig) -> int:
     logger.info("Scheduler: version %s listens at %s", __version__, server.address)
     try:
         server.run()
+        while server.has_stepped_down:
+            config = replace(config, address=server.address.url)
+            server = _reopened(config, security, succession)
+            server.run()
     except InvalidState as error:
         logger.critical("Scheduler: a defect, the state does not add up %s", error)
+        return 1
+    except ScalerError as error:
+        logger.error("%s", error)
         return 1
     logger.info("Scheduler: ended")
     return 0

@@ -5,6 +5,7 @@ whose scheduler is on another machine.
 """
 
 from scaler.transport.address import Address
+from scaler.transport.candidates import PROBE, Candidates
 from scaler.transport.connecting import connect
 from scaler.transport.listening import listen
 from scaler.transport.monitor_door import FIRST_PEER, MonitorDoor, SocketFile, connect_file, open_door
@@ -13,7 +14,9 @@ from scaler.transport.security import Security, exposure, load_or_create, securi
 
 __all__ = [
     "FIRST_PEER",
+    "PROBE",
     "Address",
+    "Candidates",
     "Connection",
     "Frame",
     "Listener",

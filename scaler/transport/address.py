@@ -9,10 +9,11 @@ bound to every address of it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from scaler.errors import AddressError, ConnectionFailed
 
@@ -23,7 +24,7 @@ _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a scheduler listens.
+    """Where a scheduler listens; and where another one may that stands by for it.
 
     >>> Address.parse("tcp://localhost:2345")
     Address(host='localhost', port=2345)
@@ -35,12 +36,20 @@ class Address:
     host: str
     #: 0 to 65535; 0 only for a listener that is yet to pick one.
     port: int
+    #: where else to look, in turn
+    others: tuple[Address, ...] = field(default=(), repr=False)
 
     @staticmethod
     def parse(text: str | Address) -> Address:
-        """The address that `text` names. Raises `AddressError`; does not resolve host names and does not block."""
+        """The address that `text` names, or several of them, with commas between.
+
+        Raises `AddressError`; does not resolve host names and does not block.
+        """
         if isinstance(text, Address):
             return text
+        if "," in text:
+            first, *others = dict.fromkeys(Address.parse(part) for part in text.split(","))
+            return replace(first, others=tuple(others))
         scheme, separator, rest = text.strip().partition("://")
         if not separator:
             raise AddressError(f"address {text!r} has no tcp:// in front: {_FORM}")
@@ -64,6 +73,15 @@ class Address:
     @property
     def url(self) -> str:
         """The address as users write it."""
+        return ",".join(each._text for each in self.each)
+
+    @property
+    def each(self) -> tuple[Address, ...]:
+        """This one and the others, each by itself."""
+        return (replace(self, others=()), *self.others) if self.others else (self,)
+
+    @property
+    def _text(self) -> str:
         return f"tcp://[{self.host}]:{self.port}" if ":" in self.host else f"tcp://{self.host}:{self.port}"
 
     def __str__(self) -> str:
@@ -84,7 +102,8 @@ class Address:
 
     def for_client(self) -> Address:
         """What a client on this machine connects to: "every address" becomes loopback."""
-        return replace(self, host=_EVERYWHERE.get(self.host, self.host))
+        others = tuple(other.for_client() for other in self.others)
+        return replace(self, host=_EVERYWHERE.get(self.host, self.host), others=others)
 
     def resolve(self) -> list[Address]:
         """The same address with numeric hosts, the preferred one first.
@@ -105,6 +124,18 @@ class Address:
             raise ConnectionFailed(f"{self.url}: the host name {self.host!r} cannot be resolved ({error})") from None
         hosts = dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in found)
         return [replace(self, host=host) for host in sorted(hosts, key=lambda host: ":" in host)]
+
+    def reached_from(self) -> str:
+        """The host of this machine by which it reaches this address. Blocks while a name is looked up."""
+        if self.is_loopback:
+            return self.host
+        with contextlib.suppress(ConnectionFailed):
+            for address in self.resolve():
+                family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+                with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+                    probe.connect((address.host, address.port or 1))  # a route look-up: nothing is sent
+                    return str(probe.getsockname()[0])
+        return socket.gethostname()
 
     def is_of_this_machine(self) -> bool:
         """True if the numeric host is an address of this machine: the kernel would reach it from itself."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from scaler import defaults
 from scaler.common.poller import Poller, new_poller
+from scaler.errors import AddressError
 from scaler.transport import tcp_door, unix
 from scaler.transport.address import Address
 from scaler.transport.house import House
@@ -43,7 +44,10 @@ def listen(
     `ConnectionFailed` if the host is a name that nobody knows.
     """
     house = House(max_message_bytes, awaits_welcome, _log)
-    return _Doors(Address.parse(address), security, shortcut and unix.AVAILABLE, house)
+    wanted = Address.parse(address)
+    if wanted.others:
+        raise AddressError(f"only one address can be listened at, not {wanted.url}")
+    return _Doors(wanted, security, shortcut and unix.AVAILABLE, house)
 
 
 class _Doors:

@@ -61,7 +61,7 @@ def composed(core: Core) -> Composition:
 
 def meet(composed: Composition, connection: int = 9) -> list[Any]:
     """A client says Hello; what is to be done."""
-    composed.receive(connection, Envelope(0, 0, hello("client", "peer")))
+    composed.receive(connection, Envelope(0, 0, hello("client", "peer")), 0.0)
     return list(composed.settle(0.0))
 
 
@@ -129,12 +129,12 @@ def test_a_local_agent_that_said_goodbye_does_not_join_again(composed: Compositi
 def test_a_message_that_can_not_be_sent_ends_the_session_in_the_same_step(composed: Composition, core: Core) -> None:
     core.answers[ev.Joined] = [ev.Send(2, BalanceRequest(1))]
     core.answers[ev.Lost] = [ev.Forget(2, "gone")]
-    composed.receive(9, Envelope(0, 0, hello("client", "peer")))
+    composed.receive(9, Envelope(0, 0, hello("client", "peer")), 0.0)
     wishes = []
     for wish in composed.settle(0.0):
         wishes.append(wish)
         if isinstance(wish, Outgoing) and isinstance(wish.message, BalanceRequest):
-            composed.disconnect(9, "it is too large")
+            composed.disconnect(9, 0.0, "it is too large")
     assert core.heard[1:] == [[ev.Lost(2, "it is too large")]]
     assert wishes[-1] == Disconnect(9)
 
@@ -148,7 +148,7 @@ def test_bytes_that_are_no_message_are_answered_and_the_core_hears_who_is_lost(
     composed: Composition, core: Core
 ) -> None:
     meet(composed)
-    composed.reject(9, "garbage")
+    composed.reject(9, "garbage", 0.0)
     assert list(composed.settle(0.0)) == [Outgoing(9, 0, 0, Refused("garbage"), last=True)]
     assert core.heard[1:] == [[ev.Lost(2, "garbage")]]
 

@@ -12,13 +12,16 @@ from collections.abc import Callable
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.line import Line
 from scaler.client.io.polling import ConnectionPoller
-from scaler.common.attempts import Attempts
-from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
+from scaler.common.attempts import LONGEST_PAUSE, Attempts
+from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, SchedulerStandsBy
 from scaler.protocol.initiator import Established, Rejected
-from scaler.transport import Address, Connection, Security, connect
+from scaler.transport import PROBE, Address, Candidates, Connection, Security, connect
+from scaler.transport.candidates import LONGEST_ROUND
 
 #: so many connections that the scheduler ends within so many seconds for what was said over them are enough
 REFUSALS, REFUSALS_SECONDS = 3, 30.0
+#: seconds for which one of several that was reached is given to answer
+ANSWER = 3.0
 
 
 class Connector:
@@ -34,6 +37,7 @@ class Connector:
         poller: ConnectionPoller,
     ) -> None:
         self.address = address
+        self._candidates = Candidates(address)
         self._security = security
         #: seconds for which a lost scheduler is looked for
         self._patience = patience
@@ -48,8 +52,40 @@ class Connector:
 
         If it `waits`, nobody at the address is no failure before the deadline.
         """
-        left = max(0.1, deadline - time.monotonic())
-        connection = connect(self.address, self._security, timeout=left, retry=waits)
+        if not self._candidates.others:
+            self._connect_to(self.address, deadline, deadline, waits)
+            return
+        attempts = Attempts(time.monotonic(), deadline - time.monotonic(), LONGEST_ROUND)
+        while True:
+            try:
+                self._connect_to_any(deadline)
+                return
+            except HandshakeRefused:
+                raise
+            except ConnectionFailed:
+                if not waits or attempts.are_over(time.monotonic()):
+                    raise
+            time.sleep(attempts.next_pause(time.monotonic()))
+
+    def _connect_to_any(self, deadline: float) -> None:
+        """Connect to the first that leads."""
+        troubles = []
+        for _ in range(1 + self._candidates.others):
+            now = time.monotonic()
+            address = self._candidates.current
+            try:
+                self._connect_to(address, min(deadline, now + PROBE), min(deadline, now + ANSWER))
+                return
+            except ConnectionFailed as error:
+                if isinstance(error, HandshakeRefused) and not isinstance(error, SchedulerStandsBy):
+                    raise
+                troubles.append(str(error))
+                self._candidates.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
+        raise ConnectionFailed("; ".join(dict.fromkeys(troubles)))
+
+    def _connect_to(self, address: Address, reached_by: float, deadline: float, waits: bool = False) -> None:
+        left = max(0.1, reached_by - time.monotonic())
+        connection = connect(address, self._security, timeout=left, retry=waits)
         try:
             with self._driver.lock:
                 hello = self._line.greet()
@@ -68,7 +104,8 @@ class Connector:
         Raises ConnectionFailed when that is over, or when the scheduler refuses what this client says again and again,
         which a new connection does not mend; `HandshakeRefused`.
         """
-        attempts = Attempts(time.monotonic(), self._patience)
+        longest = LONGEST_ROUND if self._candidates.others else LONGEST_PAUSE
+        attempts = Attempts(time.monotonic(), self._patience, longest)
         connection = self._line.connection
         assert connection is not None
         with self._driver.lock:
@@ -76,6 +113,8 @@ class Connector:
         with contextlib.suppress(ValueError):  # closed on this side, and so forgotten already
             self._poller.remove(connection.fileno())
         connection.close(0)
+        if self._line.is_elsewhere or connection.trouble() is None:  # it is silent, or said so
+            self._candidates.turn(time.monotonic(), is_silent=not self._line.is_elsewhere)
         self._note_refusal()
         while is_wanted():
             try:
@@ -92,7 +131,7 @@ class Connector:
 
     def _note_refusal(self) -> None:
         refusal = self._line.refusal
-        if refusal is None:
+        if refusal is None or self._line.is_elsewhere:
             return
         now = time.monotonic()
         self._refused.append(now)
@@ -100,21 +139,22 @@ class Connector:
             raise ConnectionFailed(f"the scheduler at {self.address} refuses what this client says: {refusal}")
 
     def _await_welcome(self, connection: Connection, deadline: float) -> None:
-        poll = select.poll()
+        poll, address = select.poll(), self._candidates.current
         poll.register(connection.fileno(), select.POLLIN)
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
                 trouble = connection.trouble()
-                raise ConnectionTimeout(
-                    f"the scheduler at {self.address} did not answer in time{f': {trouble}' if trouble else ''}"
-                )
+                why = f": {trouble}" if trouble else ""
+                raise ConnectionTimeout(f"the scheduler at {address} did not answer in time{why}")
             poll.poll(min(left, 0.1) * 1000)
             with self._driver.lock:  # nothing may be said between the welcome and what it means to the session
                 if self._is_welcome(connection):
                     return
             if connection.is_closed:
-                raise ConnectionFailed(connection.trouble() or f"the scheduler at {self.address} closed the connection")
+                raise ConnectionFailed(
+                    connection.trouble() or f"the scheduler at {self._candidates.current} closed the connection"
+                )
 
     def _is_welcome(self, connection: Connection) -> bool:
         """Take in what the scheduler answers; whether the session goes on."""
@@ -124,10 +164,11 @@ class Connector:
                 said = self._line.hear(frames)
             except ProtocolError as error:
                 raise HandshakeRefused(
-                    f"what answers at {self.address} is no scheduler of this version: {error}"
+                    f"what answers at {self._candidates.current} is no scheduler of this version: {error}"
                 ) from None
             if isinstance(said, Rejected):
-                raise HandshakeRefused(f"the scheduler at {self.address} refused: {said.reason}")
+                kind = SchedulerStandsBy if said.elsewhere else HandshakeRefused
+                raise kind(f"the scheduler at {self._candidates.current} refused: {said.reason}")
             if isinstance(said, Established):
                 self._driver.establish(connection, said, list(arrived))
                 return True

@@ -159,7 +159,7 @@ class SessionDriver:
         self._line.establish(connection, established)
         welcome = established.welcome
         self._batcher.most_bytes = min(BATCH_BYTES, welcome.limit // 2)  # columns take something, too
-        self._handle((ev.Welcomed(established.resumed, welcome.heartbeat, welcome.workers, established.returned),))
+        self._handle((ev.Welcomed(established.resumed, self._line.heartbeat, welcome.workers, established.returned),))
         self._take(self._line.accept(arrived))
 
     def take_effects(self) -> list[ev.Effect]:

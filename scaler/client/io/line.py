@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
@@ -16,8 +17,9 @@ from scaler.transport import Connection
 class Line:
     """Messages in and out. Touched under the lock of the `SessionDriver`, but for what any thread may look at."""
 
-    def __init__(self, name: str) -> None:
-        hello = hello_of(Role.CLIENT, name, new_number(), packages=packages())
+    def __init__(self, name: str, others: int = 0) -> None:
+        """`others`: at how many addresses besides one a scheduler may be."""
+        hello = replace(hello_of(Role.CLIENT, name, new_number(), packages=packages()), others=others)
         self._initiator = Initiator(hello)
         #: what no other client has
         self.identity = f"{name}|Client|{hello.session:016x}".encode()
@@ -91,6 +93,16 @@ class Line:
     def refusal(self) -> str | None:
         """Why the scheduler has ended the last connection; None if it has not."""
         return self._initiator.refusal
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """It said that another one leads, or may soon."""
+        return self._initiator.is_elsewhere
+
+    @property
+    def heartbeat(self) -> float:
+        """Seconds between two of them."""
+        return self._initiator.heartbeat
 
     @property
     def is_lost(self) -> bool:

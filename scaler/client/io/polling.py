@@ -29,7 +29,8 @@ class ConnectionPoller:
         self._poller.add(fd)
 
     def remove(self, fd: int) -> None:
-        """Forget a connection that is going to be closed; waits until nobody has borrowed it."""
+        """Forget a connection that is lost and going to be closed; waits until who has borrowed it has noticed."""
+        self.nudge.wake()
         with self._borrowing, contextlib.suppress(OSError, ValueError, KeyError):
             self._poller.remove(fd)
 

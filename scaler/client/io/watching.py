@@ -92,7 +92,7 @@ class Watcher:
             poll.register(nudge.fileno(), select.POLLIN)
         except _CLOSED:
             return
-        while not is_done() and self._line.connection is connection:
+        while not is_done() and self._line.connection is connection and not self._line.is_lost:
             left = IDLE if deadline is None else min(IDLE, deadline - time.monotonic())
             if left <= 0:
                 return

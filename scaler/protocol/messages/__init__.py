@@ -7,6 +7,7 @@
     cluster_view    the cluster as monitors see it      worker_columns  its workers
     returning       what is said to another scheduler   asking          questions of monitors
     message         what all messages have in common    commanding      what somebody wants done
+    succession      which of two schedulers leads
 
 `bodies` of a message are payload frames, never copied into the header. `validate` says what a well-formed message is;
 the codec calls it on everything that comes from outside.
@@ -68,7 +69,7 @@ from scaler.protocol.messages.cluster_view import (
     SchedulerView,
 )
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
-from scaler.protocol.messages.commanding import Command, CommandResult
+from scaler.protocol.messages.commanding import COMMANDS, Command, CommandResult
 from scaler.protocol.messages.handshake import Ack, Hello, Refused, Welcome
 from scaler.protocol.messages.jobs import (
     JOB_QUESTIONS,
@@ -116,6 +117,7 @@ from scaler.protocol.messages.row_control import (
     TaskClaimResponse,
     TaskRunning,
 )
+from scaler.protocol.messages.succession import PartnerReport
 from scaler.protocol.messages.tasks import Task
 from scaler.protocol.messages.watching import HostReport, Snapshot, Watch
 from scaler.protocol.messages.worker_columns import COLUMNS, WORKER_BYTES, WorkerColumns, unpack
@@ -125,6 +127,7 @@ PROTOCOL_VERSION = 1
 __all__ = [
     "CANCELLED",
     "COLUMNS",
+    "COMMANDS",
     "EACH",
     "ERROR",
     "FAILED",
@@ -209,6 +212,7 @@ __all__ = [
     "Objects",
     "Outcome",
     "Part",
+    "PartnerReport",
     "Query",
     "QueryResult",
     "Refused",

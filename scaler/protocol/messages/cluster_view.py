@@ -36,6 +36,11 @@ class SchedulerView(Part):
     sent_counts: "array[int]" = column(u64)
     received_types: tuple[str, ...] = ()
     received_counts: "array[int]" = column(u64)
+    #: where the other one of a pair of schedulers is, and how many agents count; empty and 0 if there is none
+    partner: str = ""
+    roster: int = 0
+    #: why nothing is handed out, in words; empty if it is
+    trouble: str = ""
 
     def validate(self) -> None:
         """Raise `Malformed` when the columns contradict each other."""

@@ -8,10 +8,16 @@ from scaler.protocol.codes import MAX_LINE, MAX_LINES, MAX_NAME, MAX_NAMED, MAX_
 from scaler.protocol.messages.columns import column, u32
 from scaler.protocol.messages.message import Message, require
 
+#: what a `Command` may want
+COMMANDS = ("cancel", "drain", "undrain", "fleet", "promote", "hand-over")
+
 
 @record
 class Command(Message):
-    """`cancel` rows, have agents `drain` or `undrain`, or tell of a `fleet` of hosts that somebody asks for."""
+    """`cancel` rows, have agents `drain` or `undrain`, tell of a `fleet` of hosts that somebody asks for.
+
+    And of a pair of schedulers: have the one that hears this lead (`promote`), or the other (`hand-over`).
+    """
 
     groups: ClassVar = {"fleet": ("provider", "desired", "pending", "running", "draining", "waited", "lines")}
 
@@ -38,13 +44,13 @@ class Command(Message):
     lines: tuple[str, ...] = ()
 
     def validate(self) -> None:
-        require(self.kind in ("cancel", "drain", "undrain", "fleet"), f"unknown command {self.kind!r}")
+        require(self.kind in COMMANDS, f"unknown command {self.kind!r}")
         require(self.client < MAX_NUMBER, f"numbers of peers are below {MAX_NUMBER:,}")
         if self.kind == "cancel":
             require(bool(self.client or self.row or self.name), "a cancellation names a client, a row or a function")
         elif self.kind == "fleet":
             require(0 < len(self.provider) <= MAX_NAME, f"a provider's name has 1 to {MAX_NAME} characters")
-        else:
+        elif self.kind in ("drain", "undrain"):
             require(0 < len(self.agents) + len(self.jobs) <= MAX_NAMED, f"1 to {MAX_NAMED:,} agents or jobs are named")
         require(len(self.lines) <= MAX_LINES, f"more than {MAX_LINES} lines")
         require(all(len(line) <= MAX_LINE for line in self.lines), f"a line of more than {MAX_LINE} characters")

@@ -41,6 +41,10 @@ class Hello(Message):
     walltime: int = 0
     #: of an agent: `Leaving`
     leaving: int = 0
+    #: at how many other addresses it looks for a scheduler
+    others: int = 0
+    #: of an agent: how many agents a pair of schedulers had, as it was told last; 0: there was no pair
+    roster: int = 0
 
     def validate(self) -> None:
         require(len(self.job) <= MAX_JOB, f"a job's id has at most {MAX_JOB} characters")
@@ -63,6 +67,8 @@ class Welcome(Message):
     heartbeat: float
     timeout: float
     limit: int
+    #: as in `HeartbeatEcho`
+    roster: int = 0
 
 
 @record
@@ -70,6 +76,8 @@ class Refused(Message):
     """The scheduler's other answer to `Hello`, or its last word to a peer that broke the protocol."""
 
     reason: str
+    #: another scheduler leads, or may soon: whoever knows of others asks them, and this one again
+    elsewhere: bool = False
 
 
 @record

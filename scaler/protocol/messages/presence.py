@@ -44,6 +44,8 @@ class HeartbeatEcho(Message):
 
     clock: float
     workers: int
+    #: how many agents both of a pair of schedulers count; 0: this one has no standby
+    roster: int = 0
 
 
 @record

@@ -16,6 +16,8 @@ from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.fleet_records import PROVIDERS, FleetRecord
 
+#: why a command about a pair of schedulers does nothing
+NO_PAIR = "this scheduler is part of a local cluster, and ends with its program: it has no standby"
 #: rows of one client that are cancelled by one message to its agents
 AT_ONCE = 100_000
 
@@ -33,6 +35,8 @@ def obey(state: ClusterState, out: Outgoing, monitor: int, command: Command) -> 
         return _cancel(state, out, command)
     if command.kind == "fleet":
         return Outcome(_take_report(state, monitor, command), [])
+    if command.kind in ("promote", "hand-over"):
+        return Outcome(CommandResult(command.number, error=NO_PAIR), [])
     return Outcome(_drain(state, out, command), [])
 
 

@@ -11,7 +11,23 @@ from scaler.protocol.acceptor import Received as Received
 from scaler.protocol.acceptor import Unread as Unread
 from scaler.protocol.messages import ClusterView, Message
 
-Event = Joined | Received | Lost | Unread | Tick
+
+@record
+class HandOut:
+    """Rows may be handed out from now on; or not any more, and why."""
+
+    may: bool
+    reason: str = ""
+
+
+@record
+class Roster:
+    """So many agents count, of a pair of schedulers."""
+
+    agents: int
+
+
+Event = Joined | Received | Lost | Unread | HandOut | Roster | Tick
 
 
 @record

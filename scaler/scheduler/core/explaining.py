@@ -27,6 +27,8 @@ class Reason(StrEnum):
     WAITS_FOR_VALUES = "waits for values"
     #: its client does not read its results
     CLIENT_DOES_NOT_READ = "client does not read"
+    #: its scheduler is one of a pair, and does not hear more than half of the agents
+    NO_MAJORITY = "no majority"
     #: no agent has what it asks for
     NO_SUCH_AGENT = "no such agent"
     #: no agent has what it asks for, or all are busy, and hosts that were asked for are to come
@@ -109,6 +111,8 @@ def _queued(state: ClusterState, client: ClientRecord, batch: Batch, row: int, l
     if client.unread is not None:
         waits = f"its client has not read {client.unread.bytes / 1e6:,.0f} MB of results: its rows wait until it does"
         return Explanation(Reason.CLIENT_DOES_NOT_READ, [*lines, waits])
+    if not state.hands_out:
+        return Explanation(Reason.NO_MAJORITY, [*lines, f"nothing is handed out for now: {state.why_not}"])
     agent = rehearsal.agent_for(state, batch, row)
     if agent is not None:
         return Explanation(Reason.RUNNABLE, [*lines, f"agent {agent.number} ({agent.name}) has room for it"])

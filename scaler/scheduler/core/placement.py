@@ -136,7 +136,7 @@ def may_run(state: ClusterState, batch: Batch, number: int) -> bool:
 
 def choose_for_all(state: ClusterState, batch: Batch) -> AgentRecord | None:
     """An agent that has nothing else to do for as many workers as a new batch has rows, if no rows are queued."""
-    if state.queues:
+    if state.queues or not state.hands_out:
         return None
     for flavour in _flavours_for(state, batch.queue_class[1]):
         for agent in flavour.idle:
@@ -215,6 +215,8 @@ def _wider(state: ClusterState, flavour: Flavour, slots: int) -> Flavour:
 
 def share_out(state: ClusterState) -> Iterator[Give]:
     """Who gets what of the queued rows, until either runs out. Each is to be given before the next is asked for."""
+    if not state.hands_out:
+        return
     queues, limited = state.queues.in_order(), state.limited
     for key, queue in queues:
         flavours, queued = _flavours_for(state, key[1]), queue.rows

@@ -70,7 +70,19 @@ from scaler.scheduler.core import (
     watching,
     withdrawing,
 )
-from scaler.scheduler.core.events import Effect, Event, Forget, Joined, Lost, Received, Stop, Unread, WakeAt
+from scaler.scheduler.core.events import (
+    Effect,
+    Event,
+    Forget,
+    HandOut,
+    Joined,
+    Lost,
+    Received,
+    Roster,
+    Stop,
+    Unread,
+    WakeAt,
+)
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.core.worklist import Worklist
@@ -166,6 +178,10 @@ class SchedulerCore:
                 self._lost(event.number, event.reason)
             elif isinstance(event, Unread) and event.number in state.clients:
                 unread.note(state, state.clients[event.number], event.bytes, event.oldest)
+            elif isinstance(event, HandOut):
+                state.hands_out, state.why_not = event.may, event.reason
+            elif isinstance(event, Roster):
+                state.roster = event.agents
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
         if state.returning:
@@ -179,7 +195,7 @@ class SchedulerCore:
                 self._worklist.share_out()
             except IllegalMove as error:
                 self._contain(error)
-        for agent, rows, slots in () if state.returning else balancing.begin_recalls(state):
+        for agent, rows, slots in () if state.returning or not state.hands_out else balancing.begin_recalls(state):
             self._out.send(agent.number, BalanceRequest(rows, slots if slots > 1 else 0))
         if state.monitors:
             watching.publish(state, self._out)
@@ -370,7 +386,7 @@ class SchedulerCore:
         settled = settling.take_message(agent)
         if settled is not None:
             self._out.send(agent.number, settled)
-        self._out.send(agent.number, HeartbeatEcho(message.clock, state.workers))
+        self._out.send(agent.number, HeartbeatEcho(message.clock, state.workers, state.roster))
 
     # ---- what clients say ------------------------------------------------------------------------------------------
     def _task(self, client: ClientRecord, task: Task) -> list[Move]:

@@ -60,6 +60,9 @@ class Worklist:
         transitions.queue(self._state, move.batch, move.lo, move.hi, move.cause, move.front)
 
     def _place(self, move: Place) -> None:
+        if not self._state.hands_out:
+            transitions.queue(self._state, move.batch, move.lo, move.hi, move.cause, True)
+            return
         transitions.place(self._state, move.batch, move.lo, move.hi, move.agent, move.cause)
         placement.rotate(self._state, move.agent)
 

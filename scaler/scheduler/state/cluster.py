@@ -63,6 +63,12 @@ class ClusterState:
     unsorted: dict[AgentRecord, None] = field(default_factory=dict)
     #: of all batches that were ever admitted; nothing is more urgent than anything else unless it is above this
     lowest_priority: int = 2**31
+    #: rows may be handed out: this is the scheduler that leads, and hears the agents that count
+    hands_out: bool = True
+    #: why it may not, in words
+    why_not: str = ""
+    #: how many agents count, of a pair of schedulers; 0: it is none
+    roster: int = 0
     #: of all agents; a sum would cost a look at each of them for each heartbeat
     workers: int = 0
     #: between hosts, bytes a second, an average that follows what agents say

@@ -69,7 +69,7 @@ class Hostile:
             return m.u8([0])
         if name in ("agents", "added", "removed"):
             return self._peers_of(self._few())
-        if name == "ids":
+        if name == "ids" or (name == "roster" and "array" in kind):
             return self._ids_of(self._few())
         if name == "bodies":
             return [random.randbytes(random.choice([0, 8, 57])) for _ in range(random.randrange(3))]
@@ -135,7 +135,7 @@ class Hostile:
     # ---- what monitors ask for -------------------------------------------------------------------------------------
     def _command(self) -> m.Command:
         random = self._random
-        kind = random.choice(["cancel", "drain", "undrain", "fleet"])
+        kind = random.choice(m.COMMANDS)
         return m.Command(
             self._id(), kind, self._peer(), self._id(), random.choice(["", "g"]), random.random() < 0.5,
             self._peers_of(self._few()), random.choice([(), ("job",)]), "batch", random.choice(EDGES_32),

@@ -7,7 +7,7 @@ from scaler.cluster.local_agent import LocalAgentShell
 from scaler.errors import ProtocolError
 from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode, encode_view
-from scaler.protocol.hello import BEGINNINGS, NUMBERS, hello_of
+from scaler.protocol.hello import BEGINNINGS, NUMBERS, epoch_of, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, Snapshot
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
@@ -60,7 +60,7 @@ class Server(Process):
         self._network = network
         self._start_store = start_store
         self.core = CheckedCore(world, limits)
-        epoch = world.random.getrandbits(63) | 1
+        epoch = epoch_of(0, world.random.getrandbits(63))
         terms = Terms(
             epoch, PROTOCOL_VERSION, limits.protected, 1.0, limits.client_timeout, limits.agent_timeout, 1 << 30,
             UNREAD if epoch & 2 else UNREAD_BYTES,
@@ -94,7 +94,7 @@ class Server(Process):
                 self._receive(item[1], item[2])
         for item in items:
             if item[0] == "closed":
-                self._composition.disconnect(item[1])
+                self._composition.disconnect(item[1], self.world.now)
             elif item[0] == "local":
                 assert self.local is not None
                 self.local.seen.append(item[1])
@@ -107,9 +107,9 @@ class Server(Process):
         try:
             envelope = decode(frames)
         except ProtocolError as error:
-            self._composition.reject(connection, str(error))
+            self._composition.reject(connection, str(error), self.world.now)
         else:
-            self._composition.receive(connection, envelope)
+            self._composition.receive(connection, envelope, self.world.now)
 
     def _carry_out(self, wish: Outgoing | Disconnect | ev.Effect) -> None:
         if isinstance(wish, Outgoing):

@@ -1,0 +1,124 @@
+"""What a scheduler's composition does about its succession: which messages and peers concern it, and what it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scaler.common.effects import Log
+from scaler.protocol.acceptor import Acceptor, Joined, Lost, Outgoing, Received
+from scaler.protocol.codes import Role
+from scaler.protocol.messages import Command, CommandResult, DisconnectRequest, Hello, PartnerReport
+from scaler.scheduler import succession as sn
+from scaler.scheduler.core import events as ev
+from scaler.scheduler.residents import Reply
+
+#: what the shell does about it
+PairWish = Outgoing | sn.Tell | sn.KeepJobs | sn.StepDown | Log
+
+
+class Pairing:
+    """Between one acceptor and one succession, which outlives it."""
+
+    def __init__(self, succession: sn.Succession, acceptor: Acceptor) -> None:
+        self._succession = succession
+        self._acceptor = acceptor
+        #: the session of each agent, by number, and of those heard since the succession was told
+        self._agents: dict[int, int] = {}
+        self._heard: set[int] = set()
+        #: the session that the partner has made, if it has one
+        self.partner: int | None = None
+        #: for the scheduler's core
+        self.events: list[ev.Event] = [
+            ev.HandOut(succession.hands_out, succession.trouble), ev.Roster(succession.roster)
+        ]  # fmt: skip
+        #: answers to commands
+        self.replies: list[Reply] = []
+
+    def admits(self, connection: int, hello: Hello, now: float) -> bool:
+        """Whether somebody who says this over a connection belongs here; otherwise it is told to look elsewhere."""
+        reason = self._succession.consider(hello, now)
+        if reason is not None:
+            self._acceptor.refuse(connection, reason)
+            return False
+        self._acceptor.announce(self._succession.epoch, self._succession.roster)
+        return True
+
+    def take(self, event: ev.Event, now: float) -> bool:
+        """An event of the acceptor's; False if others have to hear of it."""
+        if isinstance(event, Received):
+            return self._receive(event, now)
+        if isinstance(event, Joined) and event.hello.role == Role.AGENT:
+            self._agents[event.number] = event.hello.session
+            self._succession.agent_joined(event.hello.session, now)
+        elif isinstance(event, Joined) and event.hello.role == Role.SCHEDULER:
+            if self.partner is not None:
+                self._acceptor.forget(self.partner)
+            self.partner = event.number
+            return True
+        elif isinstance(event, Lost) and event.number == self.partner:
+            self.partner = None
+            self._acceptor.forget(event.number)
+            self._succession.lose_partner(now, said_goodbye=False)
+            return True
+        return False
+
+    def _receive(self, event: Received, now: float) -> bool:
+        succession, message = self._succession, event.message
+        if event.number == self.partner:
+            if isinstance(message, PartnerReport):
+                succession.hear_partner(message, now)
+            elif isinstance(message, DisconnectRequest):
+                succession.lose_partner(now, said_goodbye=True)
+            return True
+        if succession.is_paired and event.number in self._agents:
+            self._heard.add(self._agents[event.number])
+        if isinstance(message, Command) and message.kind in ("promote", "hand-over"):
+            return self._obey(event.number, message, now)
+        return False
+
+    def _obey(self, monitor: int, command: Command, now: float) -> bool:
+        if self._acceptor.role_of(monitor) != Role.MONITOR:
+            return False
+        if command.kind == "promote":
+            error = self._succession.promote(now)
+        else:
+            error = self._succession.hand_over(monitor, command.number, now)
+        if error or command.kind == "promote":
+            self.replies.append(Reply(monitor, CommandResult(command.number, done=int(not error), error=error)))
+        return True
+
+    def lose_agent(self, number: int, now: float) -> None:
+        """The core has forgotten somebody, who may be an agent."""
+        session = self._agents.pop(number, None)
+        if session is not None:
+            self._succession.agent_left(session, now)
+
+    def attend(self, now: float) -> Iterator[PairWish]:
+        """Time has passed, and agents were heard; what the shell is to do. The rest is in `events` and `replies`."""
+        succession = self._succession
+        if self._heard:
+            succession.agents_heard(list(self._heard), now)
+            self._heard.clear()
+        succession.tick(now)
+        for wish in succession.take():
+            if isinstance(wish, sn.HandOut):
+                self.events.append(ev.HandOut(wish.may, wish.reason))
+            elif isinstance(wish, sn.Announce):
+                self._acceptor.announce(wish.epoch, wish.roster)
+                self.events.append(ev.Roster(wish.roster))
+            elif isinstance(wish, sn.Answer):
+                result = CommandResult(wish.number, done=int(not wish.error), error=wish.error)
+                self.replies.append(Reply(wish.monitor, result))
+            else:
+                if isinstance(wish, sn.StepDown):
+                    yield from self._answers()
+                    yield from self._acceptor.dismiss(wish.reason)
+                yield wish
+
+    def _answers(self) -> Iterator[Outgoing]:
+        """Before everybody is sent away: who asked is told."""
+        for reply in self.replies:
+            outgoing = self._acceptor.send(reply.monitor, reply.message)
+            if outgoing is not None:
+                yield outgoing
+        self.replies.clear()

@@ -1,0 +1,138 @@
+"""The connection that one of a pair of schedulers makes to the other: a thread connects, the rest is the loop's.
+
+A session begins anew with each connection: what is said is said again twice a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+
+from scaler.common.loop import Loop
+from scaler.errors import ConnectionFailed, ProtocolError
+from scaler.protocol.channel import Envelope
+from scaler.protocol.codec import decode, encode
+from scaler.protocol.codes import Role
+from scaler.protocol.hello import hello_of, new_number
+from scaler.protocol.initiator import Broken, Initiator, Rejected
+from scaler.protocol.messages import DisconnectRequest, PartnerReport
+from scaler.scheduler.succession import SUSPECT
+from scaler.transport import PROBE, Address, Connection, Security, connect
+
+logger = logging.getLogger("scaler.scheduler")
+
+
+class PartnerLink:
+    """At most one connection at a time. Used by the loop's thread, but for the thread that connects."""
+
+    def __init__(self, address: str, security: Security, limit: int, loop: Loop) -> None:
+        """`address` is this scheduler's own; `limit`: bytes of a message."""
+        self._name = address
+        self._security = security
+        self._limit = limit
+        self._loop = loop
+        self._connection: Connection | None = None
+        self._initiator = self._new_initiator()
+        #: what the thread has made, and that it is at work
+        self._made: Connection | None = None
+        self._is_connecting = False
+        self._wake_end, self._waking_end = os.pipe()
+        loop.watch(self._wake_end, self)
+        #: when something was heard, seconds
+        self._heard = 0.0
+        #: what the log has last said of why it is not connected
+        self._trouble = ""
+
+    def _new_initiator(self) -> Initiator:
+        return Initiator(hello_of(Role.SCHEDULER, self._name, new_number()))
+
+    def dial(self, address: str) -> None:
+        """Connect there, unless there is a connection or one is being made. Does not block."""
+        if self._connection is None and not self._is_connecting:
+            self._is_connecting = True
+            target = Address.parse(address).for_client()
+            threading.Thread(target=self._connect, args=(target,), name="scaler-partner", daemon=True).start()
+
+    def _connect(self, address: Address) -> None:
+        trouble = ""
+        try:
+            self._made = connect(address, self._security, PROBE, max_message_bytes=self._limit)
+        except ConnectionFailed as error:
+            trouble = str(error)
+        if trouble and trouble != self._trouble:
+            logger.warning("the other scheduler is not there: %s; trying until it is", trouble)
+            self._trouble = trouble
+        self._is_connecting = False
+        with contextlib.suppress(OSError):
+            os.write(self._waking_end, b"x")
+
+    def receive(self, now: float) -> tuple[list[PartnerReport], bool]:
+        """What the other one has said; and whether the connection has just been lost. Does not block."""
+        made, self._made = self._made, None
+        if self in self._loop.ready:
+            self._loop.ready.pop(self, None)
+            with contextlib.suppress(BlockingIOError):
+                os.set_blocking(self._wake_end, False)
+                os.read(self._wake_end, 4096)
+        if made is not None:
+            self._connection, self._initiator, self._heard = made, self._new_initiator(), now
+            self._loop.watch(made.fileno(), self)
+            self._send(self._initiator.greet(now))
+        connection = self._connection
+        if connection is None:
+            return [], False
+        reports, trouble = self._take(connection, now)
+        if connection.is_closed:
+            trouble = connection.trouble() or "it was closed"
+        elif now - self._heard > SUSPECT:
+            trouble = f"nothing was heard for {SUSPECT:g} s"
+        if trouble:
+            self._drop(connection, trouble)
+        return reports, bool(trouble)
+
+    def _take(self, connection: Connection, now: float) -> tuple[list[PartnerReport], str]:
+        reports: list[PartnerReport] = []
+        for frames in connection.receive():
+            self._heard = now
+            try:
+                said = self._initiator.receive(decode(frames), now)
+            except ProtocolError as error:
+                said = self._initiator.reject(str(error))
+            if isinstance(said, (Rejected, Broken)):
+                return reports, said.reason
+            if isinstance(said, PartnerReport):
+                self._trouble = ""
+                reports.append(said)
+        self._send(self._initiator.take_ack())
+        return reports, ""
+
+    def send(self, report: PartnerReport) -> None:
+        """Say this, if there is a session. Does not block."""
+        if self._initiator.is_open:
+            self._send(self._initiator.send(report))
+
+    def _send(self, envelope: Envelope | None) -> None:
+        if envelope is not None and self._connection is not None:
+            self._connection.send(encode(envelope.message, envelope.seq, envelope.ack))
+
+    def _drop(self, connection: Connection, trouble: str) -> None:
+        if trouble != self._trouble:
+            logger.warning("the connection to the other scheduler is lost: %s", trouble)
+            self._trouble = trouble
+        self._initiator.disconnect(trouble)
+        self._loop.forget(connection.fileno())
+        connection.close(0)
+        self._connection = None
+
+    def close(self, says_goodbye: bool) -> None:
+        """End it, when the loop has ended; blocks for a moment."""
+        if self._connection is not None:
+            if says_goodbye and self._initiator.is_open:
+                self._send(self._initiator.send(DisconnectRequest()))
+                self._connection.close(0.3)
+            self._connection.close(0)
+            self._connection = None
+        # the other end stays open for a thread that may still connect: it ends with this process
+        os.close(self._wake_end)

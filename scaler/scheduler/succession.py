@@ -1,0 +1,487 @@
+"""Which of two schedulers leads: one hands out rows, the other stands by, and follows who the agents are that count.
+
+Pure. Whoever has the clock and the connections tells it of both, and does what its `wishes` say.
+
+    Hello of an agent or client      consider(hello, now)     why it is refused, or None
+    an agent is there, heard, gone   agent_joined, agents_heard, agent_left
+    the partner has said something   hear_partner(report, now), lose_partner(now)
+    somebody wants it                promote(now), hand_over(now)
+    time goes by                     tick(now)
+
+Who leads may be in doubt for a while; who hands out may not. That rests on two rules. *Agents hear one scheduler at a
+time, and none of a lower term than one that they have heard.* *Who leads hands out only while it hears more than half
+of each roster that its partner may have.* A roster is the list of the agents that count. It changes when the partner
+has the new one: until then more than half of the old and of the new one are needed. Two parts of a roster that are each
+more than half of it share an agent, so at most one of the pair hands out, but for the seconds until a lost agent is
+missed.
+
+A scheduler that was killed and starts again at its address knows nothing of a pair. Agents tell it: who says in its
+Hello that there was one is not taken before the partner has agreed, or more than half of as many agents have come.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from scaler.common.effects import Log
+from scaler.common.records import record
+from scaler.protocol.codes import Role
+from scaler.protocol.hello import LOT, epoch_of, term_of
+from scaler.protocol.messages import Hello, PartnerReport, u64
+
+#: seconds between two reports
+BEAT = 0.5
+#: seconds of silence after which the partner may be gone, and of a closed connection
+SUSPECT, CLOSED = 2.5, 0.5
+#: seconds for which an agent that was heard counts as there, and one that was refused as wanting to come
+LEASE, VOTE_AGE = 3.0, 1.5
+#: seconds after which agents of the last scheduler that have not come count no more, if the partner agrees
+ABSENT = 10.0
+#: seconds that the partner is given to lead once it was asked to
+YIELD = 3.0
+#: terms are below this
+MAX_TERM = (1 << (64 - LOT)) - 2
+
+
+class Rank(StrEnum):
+    """What a scheduler is to its partner."""
+
+    LEADS = "leads"
+    STANDS_BY = "stands by"
+
+
+@record
+class HandOut:
+    """Rows may be handed out from now on, or not any more."""
+
+    may: bool
+    #: in words, of what waits
+    reason: str = ""
+
+
+@record
+class Announce:
+    """Peers are welcomed with this epoch from now on, and told of so many agents that count."""
+
+    epoch: int
+    roster: int
+
+
+@record
+class KeepJobs:
+    """Durable jobs are kept here from now on, or not any more: their journal is the partner's to write."""
+
+    here: bool
+
+
+@record
+class StepDown:
+    """Everything that peers have here is forgotten; they are told to look elsewhere."""
+
+    reason: str
+
+
+@record
+class Tell:
+    """Say this to the partner, however it is connected."""
+
+    report: PartnerReport
+
+
+@record
+class Answer:
+    """The other scheduler leads, as somebody wanted; or does not, for this reason."""
+
+    monitor: int
+    number: int
+    error: str
+
+
+Wish = HandOut | Announce | KeepJobs | StepDown | Tell | Answer | Log
+
+
+class _Vote(NamedTuple):
+    """An agent that would come here."""
+
+    when: float
+    #: of the last scheduler that it heard
+    term: int
+    #: how many agents counted there; 0 if that had no partner
+    roster: int
+
+
+class _Yielding(NamedTuple):
+    """Somebody wants the partner to lead."""
+
+    monitor: int
+    number: int
+    deadline: float
+
+
+class Succession:
+    """One of a pair, or one that may become that. It outlives what is made anew when it steps down."""
+
+    def __init__(self, address: str, lot: int, partner: str = "", stands_by: bool = False) -> None:
+        """`address` is its own, as peers know it, and `partner` the other's, empty if there may be none.
+
+        `lot` keeps its epochs apart from those of others.
+        """
+        self.address = address
+        self._lot = lot
+        self.rank = Rank.STANDS_BY if stands_by else Rank.LEADS
+        #: the highest that it has heard of
+        self.term = 0
+        #: where the other one is looked for
+        self.partner = partner
+        #: what that said last, and when; it counts from now on
+        self._report: PartnerReport | None = None
+        self._heard = float("-inf")
+        #: there are two: rosters count
+        self.is_paired = False
+        #: what the partner has, what it was sent and may have, and who is to count in the end
+        self._settled: frozenset[int] = frozenset()
+        self._offered: frozenset[int] | None = None
+        self._members: set[int] = set()
+        self._version = 0
+        #: the partner's epoch whose roster this is, of one that stands by
+        self._followed = 0
+        #: agents that are here, and when they were heard last
+        self._here: dict[int, float] = {}
+        self._votes: dict[int, _Vote] = {}
+        self.hands_out = not stands_by
+        #: why it does not, in words
+        self.trouble = "it stands by" if stands_by else ""
+        self._yielding: _Yielding | None = None
+        #: when agents that counted at the last scheduler and have not come are missed
+        self._absent_from = float("inf")
+        self._next_beat = float("-inf")
+        self._next_look = float("-inf")
+        self.wishes: list[Wish] = []
+
+    # ---- what it is ------------------------------------------------------------------------------------------------
+    @property
+    def epoch(self) -> int:
+        """What peers are welcomed with."""
+        return epoch_of(self.term, self._lot)
+
+    @property
+    def leads(self) -> bool:
+        """Clients and agents belong here."""
+        return self.rank is Rank.LEADS
+
+    @property
+    def roster(self) -> int:
+        """How many agents count, as far as both know."""
+        return len(self._settled) if self.is_paired else 0
+
+    def seeks(self, now: float) -> str:
+        """Where the partner is to be connected to; empty if it was heard, or there is none."""
+        return self.partner if now - self._heard > 2 * BEAT else ""
+
+    @property
+    def wake(self) -> float | None:
+        """When `tick` is to be called next; None if nothing depends on the time."""
+        if not (self.partner or self.is_paired or not self.leads):
+            return None
+        return min(self._next_beat, self._next_look)
+
+    def take(self) -> list[Wish]:
+        """What is to be done, in order."""
+        wishes, self.wishes = self.wishes, []
+        return wishes
+
+    # ---- who comes -------------------------------------------------------------------------------------------------
+    def consider(self, hello: Hello, now: float) -> str | None:
+        """Why somebody who says this is to look elsewhere; None if it is welcome."""
+        if hello.role == Role.SCHEDULER or (hello.role == Role.MONITOR and (self.leads or not hello.others)):
+            return None
+        term = term_of(hello.epoch)
+        if term >= MAX_TERM:
+            return "no scheduler has had this epoch"
+        if self.leads and self._may_admit(hello, term):
+            return None
+        if hello.role == Role.AGENT:
+            self._votes[hello.session] = _Vote(now, term, hello.roster)
+        has_succeeded = self._succeed(now, is_wanted=hello.role in (Role.AGENT, Role.CLIENT))
+        return None if has_succeeded else self._elsewhere(now)
+
+    def _may_admit(self, hello: Hello, term: int) -> bool:
+        """Take somebody in who comes from another scheduler, unless that one, or a pair, has more of a right."""
+        if self.is_paired and term > self.term and hello.roster:
+            self.term = term
+            self._step_down(f"{hello.role} {hello.name} has heard a scheduler of a higher term")
+            return False
+        if not self.is_paired and hello.roster and term_of(hello.epoch) >= self.term and hello.epoch != self.epoch:
+            self._step_down(f"{hello.role} {hello.name} comes from a pair of schedulers")
+            return False
+        if term > self.term:
+            self.term = term
+            self._announce()
+        return True
+
+    def _elsewhere(self, now: float) -> str:
+        if self._report is not None and self._report.leading and now - self._heard <= SUSPECT:
+            return f"it stands by for the one at {self.partner}: give the addresses of both"
+        if self.partner:
+            return f"it stands by for the one at {self.partner}, and does not lead yet"
+        return "it was one of a pair, and waits for its partner or for more than half of the agents"
+
+    # ---- agents ----------------------------------------------------------------------------------------------------
+    def agent_joined(self, session: int, now: float) -> None:
+        """An agent was welcomed."""
+        self._here[session] = now
+        self._members.add(session)
+        self._next_look = now
+
+    def agents_heard(self, sessions: list[int], now: float) -> None:
+        """These have said something."""
+        self._here.update(dict.fromkeys(sessions, now))
+
+    def agent_left(self, session: int, now: float) -> None:
+        """It is gone."""
+        self._here.pop(session, None)
+        self._members.discard(session)
+        self._next_look = now
+
+    # ---- the partner -----------------------------------------------------------------------------------------------
+    def hear_partner(self, report: PartnerReport, now: float) -> None:
+        """The other one says how it sees things."""
+        if term_of(report.epoch) >= MAX_TERM or report.address == self.address:
+            return
+        was = self._report
+        self._report, self._heard = report, now
+        if self.leads or not self.partner:
+            self.partner = report.address
+        if self.leads and report.leading:
+            self._settle_which_leads(report)
+        elif self.leads:
+            self._hear_standby(report, now)
+        elif report.leading:
+            self._follow(report, now)
+        else:
+            self.term = max(self.term, term_of(report.epoch))
+            self._succeed(now, is_wanted=False)
+        if was is None or was.leading != report.leading:
+            self._next_beat = now
+
+    def _settle_which_leads(self, report: PartnerReport) -> None:
+        """Both lead: the one of the higher term stays."""
+        if report.epoch > self.epoch:
+            self.term = max(self.term, term_of(report.epoch))
+            self._step_down(f"the scheduler at {report.address} leads")
+
+    def _hear_standby(self, report: PartnerReport, now: float) -> None:
+        if not self.is_paired:
+            if report.version and not report.changed:
+                self._next_beat = float("-inf")  # it answers with its roster
+                return
+            self.is_paired = True
+            self._settled = frozenset(report.roster)
+            self._version = max(self._version, report.version)
+            if report.version:  # it has stood by for one that this one knows nothing of
+                self.term = max(self.term, term_of(report.epoch)) + 1
+                self._members |= self._settled
+                self._absent_from = now + ABSENT
+            self.wishes.append(Log("INFO", f"Scheduler: the one at {report.address} stands by"))
+            self._announce()
+        elif term_of(report.epoch) > self.term:
+            self.term = term_of(report.epoch) + 1
+            self._announce()
+        if self._offered is not None and report.epoch == self.epoch and report.version == self._version:
+            self._settled, self._offered = self._offered, None
+            self._announce()
+        self._next_look = float("-inf")
+
+    def _follow(self, report: PartnerReport, now: float) -> None:
+        """Take over what the one that leads says of the agents that count."""
+        newer = term_of(report.epoch) > term_of(self._followed) or not self._followed
+        if newer or report.epoch == self._followed:
+            if self._followed != report.epoch or not self.is_paired:
+                self._next_beat = now
+                self.wishes.append(Log("INFO", f"Scheduler: stands by for the one at {report.address}"))
+            self.is_paired = True
+            self._followed, self.term = report.epoch, max(self.term, term_of(report.epoch))
+            if report.changed:
+                self._settled, self._version, self._next_beat = frozenset(report.roster), report.version, now
+            if report.yields:
+                self._lead(now, "it was asked to")
+
+    def lose_partner(self, now: float, said_goodbye: bool) -> None:
+        """Its connection closed; or it said that it does not stand by any more."""
+        self._heard = min(self._heard, now - SUSPECT + CLOSED)
+        self._next_look = min(self._next_look, now + CLOSED)
+        if said_goodbye and self.leads and self._report is not None and not self._report.leading:
+            self._report, self.partner, self.is_paired = None, "", False
+            self._settled, self._offered = frozenset(), None
+            self.wishes.append(Log("INFO", "Scheduler: nobody stands by any more"))
+            self._announce()
+            self._let_hand_out(True)
+
+    # ---- what people want ------------------------------------------------------------------------------------------
+    def promote(self, now: float) -> str:
+        """Lead, whoever else may: the agents that come count from now on. Why it does not, or nothing."""
+        if self.leads and self.hands_out:
+            return "this scheduler leads already"
+        self._settled, self._offered, self.is_paired, self._report = frozenset(), None, False, None
+        if self.leads:
+            self.term += 1
+            self._announce()
+            self._let_hand_out(True)
+        else:
+            self._lead(now, "somebody wants it")
+        return ""
+
+    def hand_over(self, monitor: int, number: int, now: float) -> str:
+        """Have the partner lead: `Answer` tells when it does. Why it can't, or nothing."""
+        report = self._report
+        if not self.leads:
+            return f"this scheduler {self._elsewhere(now).removeprefix('it ')}"
+        if report is None or report.leading or not self.is_paired or now - self._heard > SUSPECT:
+            return "no other scheduler stands by for this one (scaler_scheduler --standby-of)"
+        if self._yielding is not None:
+            return "somebody else hands it over at this moment"
+        self._yielding = _Yielding(monitor, number, now + YIELD)
+        self.wishes.append(Log("INFO", f"Scheduler: hands over to the one at {self.partner}"))
+        self._let_hand_out(False, "it hands over to its partner")
+        self.wishes.append(KeepJobs(False))
+        self._beat(now)
+        return ""
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        if self._yielding is not None and now > self._yielding.deadline:
+            self._answer("the other scheduler did not answer: whichever hears the other first leads")
+            self._step_down("its partner was to lead, and did not say that it does")
+        if now >= self._next_look:
+            self._next_look = now + BEAT / 2
+            if self.leads:
+                self._look(now)
+            else:
+                self._succeed(now, is_wanted=False)
+        if now >= self._next_beat:
+            self._beat(now)
+
+    def _look(self, now: float) -> None:
+        """Whether enough agents are here; and who is to count from now on."""
+        if not self.is_paired or self._yielding is not None:
+            return
+        if now > self._absent_from:
+            self._absent_from = float("inf")
+            self._members &= self._here.keys()
+        if self._offered is None and self._settled != self._members and now - self._heard <= SUSPECT:
+            self._offered = frozenset(self._members)
+            self._version += 1
+            self._next_beat = now
+        least = ""
+        for roster in (self._settled, self._offered or ()):
+            there = sum(now - self._here.get(session, float("-inf")) <= LEASE for session in roster)
+            if roster and 2 * there <= len(roster):
+                least = f"{there} of the {len(roster)} agents that count are heard"
+        self._let_hand_out(not least, least)
+
+    def _beat(self, now: float) -> None:
+        self._next_beat = now + BEAT
+        if not self.partner and self._report is None:
+            return
+        report = self._report
+        if self.leads:
+            has_other = report is None or report.version != self._version or report.epoch != self.epoch
+        else:
+            has_other = report is None or report.epoch != self._followed
+        roster = self._offered if self._offered is not None else self._settled
+        is_said = has_other and bool(self._version)
+        self.wishes.append(
+            Tell(
+                PartnerReport(
+                    self.epoch if self.leads else max(self._followed, self.term << LOT),
+                    self.leads,
+                    self.address,
+                    self._version,
+                    is_said,
+                    u64(sorted(roster) if is_said else ()),
+                    self.leads and self._yielding is not None,
+                )
+            )
+        )
+
+    # ---- who leads -------------------------------------------------------------------------------------------------
+    def _succeed(self, now: float, is_wanted: bool) -> bool:
+        """Lead, if the partner does not and would not; `is_wanted`: somebody looks for a scheduler here.
+
+        Whether it leads now.
+        """
+        why = self._why_to_lead(now, is_wanted)
+        if why:
+            self._lead(now, why)
+        return bool(why)
+
+    def _why_to_lead(self, now: float, is_wanted: bool) -> str:
+        self._votes = {session: vote for session, vote in self._votes.items() if now - vote.when <= VOTE_AGE}
+        report = self._report
+        if now - self._heard <= SUSPECT:
+            if report is not None and not report.leading and self._comes_before(report):
+                return "its partner waits, too"
+            return ""
+        votes = self._votes
+        top = max((vote.term for vote in votes.values() if vote.roster), default=-1)
+        if self._settled and top <= self.term:
+            if 2 * len(self._settled & votes.keys()) > len(self._settled):
+                return f"more than half of {len(self._settled)} agents want it"
+        elif top >= 0:
+            most = max(vote.roster for vote in votes.values() if vote.term == top)
+            if 2 * sum(bool(vote.roster) or vote.term >= top for vote in votes.values()) > most:
+                return f"more than half of {most} agents want it"
+        elif self._version and not self._settled and is_wanted:
+            return "its partner is gone, and had no agents"
+        return ""
+
+    def _comes_before(self, report: PartnerReport) -> bool:
+        mine, other = (self.term, self._version), (term_of(report.epoch), report.version)
+        return mine > other or (mine == other and self.address < report.address)
+
+    def _lead(self, now: float, why: str) -> None:
+        self.rank, self.term = Rank.LEADS, self.term + 1
+        self._votes.clear()
+        self._members, self._here, self._offered = set(self._settled), {}, None
+        self._absent_from = now + ABSENT
+        self.wishes.append(Log("WARNING", f"Scheduler: leads from now on, in term {self.term}: {why}"))
+        self._announce()
+        self.wishes.append(KeepJobs(True))
+        self.trouble = f"none of {len(self._settled)} agents that count has come yet"
+        self._let_hand_out(not self._settled)
+        self._next_beat = self._next_look = now
+
+    def _step_down(self, reason: str) -> None:
+        self.rank = Rank.STANDS_BY
+        self._followed, self._report = 0, None
+        self._here.clear()
+        self._members.clear()
+        self._offered = None
+        self.hands_out, self.trouble = False, "it stands by"
+        self._next_beat = float("-inf")
+        if self._yielding is not None:
+            self._answer("")
+        self.wishes.append(Log("WARNING", f"Scheduler: stands by from now on: {reason}"))
+        self.wishes.append(StepDown(reason))
+
+    def _answer(self, error: str) -> None:
+        assert self._yielding is not None
+        self.wishes.append(Answer(self._yielding.monitor, self._yielding.number, error))
+        self._yielding = None
+
+    def _announce(self) -> None:
+        self.wishes.append(Announce(self.epoch, self.roster))
+
+    def _let_hand_out(self, may: bool, reason: str = "") -> None:
+        if may == self.hands_out:
+            return
+        self.hands_out, self.trouble = may, reason
+        self.wishes.append(HandOut(may, reason))
+        if may:
+            self.wishes.append(Log("INFO", "Scheduler: hands out rows"))
+        else:
+            self.wishes.append(
+                Log("WARNING", f"Scheduler: hands out nothing for now: {reason} (scaler promote {self.address})")
+            )

@@ -1,0 +1,49 @@
+"""Where a scheduler is looked for that may be at several addresses: in turn, and less often where nobody answers."""
+
+from __future__ import annotations
+
+from scaler.transport.address import Address
+
+#: seconds for which somebody is given to answer who may not be there, while others may be
+PROBE = 1.0
+#: seconds for which an address is passed over where nobody answered, while there are others
+REST = 3.0
+#: seconds between rounds, at most
+LONGEST_ROUND = 0.2
+
+
+class Candidates:
+    """The addresses of a scheduler and of those that stand by for it. One thread at a time.
+
+    >>> candidates = Candidates(Address.parse("tcp://a:1,tcp://b:1"))
+    >>> candidates.turn(0.0, is_silent=True)
+    >>> candidates.current.url
+    'tcp://b:1'
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._each = address.for_client().each
+        self._at = 0
+        #: until when each is passed over, seconds
+        self._rests = [float("-inf")] * len(self._each)
+
+    @property
+    def others(self) -> int:
+        """How many there are besides one."""
+        return len(self._each) - 1
+
+    @property
+    def current(self) -> Address:
+        """Where to try next."""
+        return self._each[self._at]
+
+    def turn(self, now: float, is_silent: bool = False) -> None:
+        """The current one did not serve: go on with the next. A silent one is passed over for a while."""
+        if is_silent:
+            self._rests[self._at] = now + REST
+        awake = [i for i, until in enumerate(self._rests) if until <= now and i != self._at]
+        following = [i for i in awake if i > self._at]
+        if awake:
+            self._at = (following or awake)[0]
+        elif is_silent:
+            self._at = (self._at + 1) % len(self._each)

@@ -1,0 +1,250 @@
+"""Two schedulers: one leads, the other stands by, and takes its place when it is gone, cut off, or handed over."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from support import until
+from support.programs import Daemons, environment
+
+from scaler import Client, SchedulerStandsBy
+
+QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "2")
+#: seconds that anything here may take
+PATIENCE = 60
+
+
+class Pair:
+    """Two schedulers of one test, and what is given both addresses."""
+
+    def __init__(self, daemons: Daemons, *options: str) -> None:
+        self._daemons = daemons
+        self._options = (*QUICK, *options)
+        self.first = daemons.start_scheduler(*self._options)
+        self.first_address = daemons.address
+        self.second = daemons.run(
+            "scaler_scheduler", "scheduler", *self._options, "--standby-of", self.first_address, "tcp://127.0.0.1:0"
+        )
+        self.second_address = self.second.says(r"listens at (tcp://\S+)")[1]
+        self.second.says("stands by for the one at")
+        daemons.address = self.both
+
+    @property
+    def both(self) -> str:
+        """As users give them."""
+        return f"{self.first_address},{self.second_address}"
+
+    def restart_first(self):
+        """Start it again as it was started."""
+        self.first = self._daemons.run("scaler_scheduler", "scheduler", *self._options, self.first_address)
+        self.first.says("listens at")
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess:
+        """Run a command of `scaler`."""
+        program = "import sys; sys.argv[0] = 'scaler'; from scaler.cli.main import main; main()"
+        return subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            capture_output=True, text=True, timeout=PATIENCE, env=environment(), check=False,
+        )  # fmt: skip
+
+    def roster(self, agents: int) -> None:
+        """Wait until so many agents count."""
+        until(lambda: self._count() == agents, f"{agents} agents that count")
+
+    def _count(self) -> int:
+        said = self.command("status", self.first_address, "--json")
+        return json.loads(said.stdout)["scheduler"]["roster"] if said.returncode == 0 else -1
+
+
+@pytest.fixture
+def pair(daemons):
+    return Pair(daemons)
+
+
+def noting(path, seconds=0.01):
+    """A function that notes its argument, takes a while, and triples it."""
+    name = str(path)
+
+    def noted(x):
+        import os
+        import time
+
+        file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(file, f"{x}\n".encode())
+        os.close(file)
+        time.sleep(seconds)
+        return 3 * x
+
+    return noted
+
+
+def test_the_one_that_leads_is_killed_and_no_row_runs_twice(daemons, pair, tmp_path):
+    for _ in range(3):
+        daemons.start_agent(1)
+    pair.roster(3)
+    client = daemons.client()
+    noted = noting(tmp_path / "ran")
+    futures = [client.submit(noted, x) for x in range(600)]
+    futures[50].result(timeout=PATIENCE)
+    pair.first.signal(signal.SIGKILL)
+    assert [future.result(timeout=PATIENCE) for future in futures] == [3 * x for x in range(600)]
+    assert set(Counter((tmp_path / "ran").read_text().split()).values()) == {1}
+    pair.second.says("leads from now on, in term 1")
+    assert client.submit(abs, -7).result(timeout=PATIENCE) == 7
+    # the first one comes back as it was started, and stands by
+    pair.restart_first()
+    pair.first.says(f"stands by for the one at {pair.second_address}")
+    assert client.submit(abs, -8).result(timeout=PATIENCE) == 8
+    with Client(pair.both) as late:
+        assert late.submit(abs, -9).result(timeout=PATIENCE) == 9
+
+
+def test_a_hand_over_there_and_back(daemons, pair, tmp_path):
+    for _ in range(2):
+        daemons.start_agent(1)
+    pair.roster(2)
+    client = daemons.client()
+    noted = noting(tmp_path / "ran")
+    futures = [client.submit(noted, x) for x in range(400)]
+    futures[20].result(timeout=PATIENCE)
+    said = pair.command("hand-over", pair.both)
+    assert said.stdout == "handed over: the other scheduler leads, and this one stands by for it\n", said.stderr
+    pair.first.says("stands by for the one at")
+    assert futures[-1].result(timeout=PATIENCE) == 3 * 399
+    until(lambda: pair.command("hand-over", pair.both).returncode == 0, "a hand-over back")
+    assert [future.result(timeout=PATIENCE) for future in futures] == [3 * x for x in range(400)]
+    assert client.submit(abs, -8).result(timeout=PATIENCE) == 8
+    assert set(Counter((tmp_path / "ran").read_text().split()).values()) == {1}
+
+
+def test_half_of_the_agents_are_not_enough_until_somebody_promotes_the_standby(daemons, pair):
+    daemons.start_agent(1)
+    gone = daemons.start_agent(1)
+    pair.roster(2)
+    client = daemons.client()
+    assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
+    gone.signal(signal.SIGKILL)
+    pair.first.signal(signal.SIGKILL)
+    pair.second.says("the connection to the other scheduler is lost")
+    future = client.submit(abs, -2)
+    until(lambda: "does not lead yet" in pair.command("status", pair.both).stderr, "a standby that does not lead yet")
+    said = pair.command("promote", pair.second_address)
+    assert said.stdout == f"leads: {pair.second_address}\n", said.stderr
+    assert future.result(timeout=PATIENCE) == 2
+    said = pair.command("promote", pair.second_address)
+    assert "this scheduler leads already" in said.stderr
+
+
+def test_the_one_that_leads_is_stopped_for_a_while(daemons, pair):
+    for _ in range(3):
+        daemons.start_agent(1)
+    pair.roster(3)
+    client = daemons.client()
+    assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
+    pair.first.signal(signal.SIGSTOP)
+    try:
+        assert client.submit(abs, -2).result(timeout=PATIENCE) == 2
+    finally:
+        pair.first.signal(signal.SIGCONT)
+    pair.first.says("stands by from now on")
+    pair.first.says(f"stands by for the one at {pair.second_address}")
+    assert client.submit(abs, -3).result(timeout=PATIENCE) == 3
+
+
+def test_both_are_killed_and_the_agents_tell_who_counts(daemons, pair):
+    for _ in range(2):
+        daemons.start_agent(1)
+    pair.roster(2)
+    client = daemons.client()
+    assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
+    pair.second.signal(signal.SIGKILL)
+    pair.first.signal(signal.SIGKILL)
+    future = client.submit(abs, -2)
+    pair.restart_first()
+    pair.first.says("more than half of 2 agents want it")
+    assert future.result(timeout=PATIENCE) == 2
+
+
+def test_a_client_that_knows_the_standby_alone_is_told(daemons, pair):
+    with pytest.raises(
+        SchedulerStandsBy, match=f"it stands by for the one at {pair.first_address}: give the addresses"
+    ):
+        Client(pair.second_address)
+    said = pair.command("hand-over", pair.second_address)
+    assert "this scheduler stands by for the one at" in said.stderr
+
+
+def test_commands_about_pairs_say_that_there_is_none(daemons):
+    daemons.start_scheduler(*QUICK)
+    run = Pair.command
+    assert "no other scheduler stands by for this one" in run(None, "hand-over", daemons.address).stderr
+    assert "this scheduler leads already" in run(None, "promote", daemons.address).stderr
+
+
+def test_a_durable_job_goes_on_at_the_standby(daemons, tmp_path):
+    pair = Pair(daemons, "--journal", str(tmp_path / "journal"))
+    for _ in range(2):
+        daemons.start_agent(1)
+    pair.roster(2)
+    client = daemons.client()
+    job = client.submit_job(noting(tmp_path / "ran"), range(300), name="long")
+    until(lambda: job.status().done > 20, "rows of the job that have ended")
+    said = pair.command("hand-over", pair.both)
+    assert said.returncode == 0, said.stderr
+    until(lambda: job.status().done > 100, "more of them")
+    pair.second.signal(signal.SIGKILL)
+    pair.first.says("leads from now on")
+    assert list(job.results()) == [3 * x for x in range(300)]
+
+
+def test_the_host_of_the_one_that_leads_vanishes(network, tmp_path):
+    hosts = [network.host(name) for name in ("head", "second", "one", "two", "three")]
+    head, second, *others = hosts
+    key = ("--key-file", str(tmp_path / "key"))
+    first = head.start_scheduler(*key, *QUICK)
+    standby = second.start("standby", *scheduler_command(), *key, *QUICK, "--standby-of", head.url(), "tcp://0.0.0.0:0")
+    port = standby.says(r"listens at tcp://0\.0\.0\.0:(\d+)")[1]
+    standby.says("stands by for the one at")
+    both = f"{head.url()},tcp://{second.address}:{port}"
+    for host in others:
+        host.start_agent(both, 1, *key)
+    first.says(f"the one at tcp://{second.address}:{port} stands by")
+    script = others[0].start_script(
+        """
+        import sys, time
+        from scaler import Client
+        from scaler.transport import load_or_create
+        with Client(sys.argv[1], security=load_or_create(sys.argv[2])) as client:
+            assert client.submit(abs, -1).result(timeout=60) == 1
+            longest = 0.0
+            print("begun", flush=True)
+            while longest < 1.0:
+                began = time.monotonic()
+                assert client.submit(abs, -2).result(timeout=60) == 2
+                longest = max(longest, time.monotonic() - began)
+            print(f"paused for {longest:.2f} s", flush=True)
+            print([client.submit(abs, -x).result(timeout=60) for x in range(5)], flush=True)
+        """,
+        both,
+        str(tmp_path / "key"),
+    )
+    script.says("begun")
+    for host in hosts[1:]:
+        head.cut(host)
+    paused = float(script.says(r"paused for (\S+) s")[1])
+    script.says(r"\[0, 1, 2, 3, 4\]")
+    script.ends(PATIENCE)
+    assert paused < 15, "far more than it is on a machine with nothing else to do"
+    # it is back, and has nothing to say
+    for host in hosts[1:]:
+        head.mend(host)
+    first.says("stands by for the one at")
+
+
+def scheduler_command():
+    from support.programs import program
+
+    return program("scaler_scheduler", "scheduler")

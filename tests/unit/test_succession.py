@@ -1,0 +1,376 @@
+"""Which of two schedulers leads: the pure core, one at a time and both against each other."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from scaler.protocol.codes import Role
+from scaler.protocol.hello import epoch_of, hello_of, term_of
+from scaler.protocol.messages import Hello, PartnerReport, u64
+from scaler.scheduler.succession import (
+    ABSENT,
+    BEAT,
+    LEASE,
+    MAX_TERM,
+    SUSPECT,
+    YIELD,
+    Announce,
+    Answer,
+    HandOut,
+    KeepJobs,
+    StepDown,
+    Succession,
+    Tell,
+)
+
+A, B = "tcp://a:1", "tcp://b:1"
+
+
+def hello(role: str = Role.AGENT, session: int = 1, epoch: int = 0, roster: int = 0, others: int = 1) -> Hello:
+    said = hello_of(role, f"{role}-{session}", session)
+    said.epoch, said.roster, said.others = epoch, roster, others
+    return said
+
+
+class Pair:
+    """Two successions and the connection between them, by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.a = Succession(A, 111)
+        self.b = Succession(B, 222, A, stands_by=True)
+        self.is_cut = False
+        #: what each wanted since it was looked at
+        self.wanted: dict[str, list[object]] = {A: [], B: []}
+
+    def step(self, seconds: float = BEAT / 2) -> None:
+        """Time goes by, and what they tell each other arrives."""
+        until = self.now + seconds
+        while self.now < until:
+            self.now += BEAT / 4
+            for one, other in ((self.a, self.b), (self.b, self.a)):
+                one.tick(self.now)
+                for wish in one.take():
+                    if isinstance(wish, Tell) and not self.is_cut:
+                        other.hear_partner(wish.report, self.now)
+                    elif not isinstance(wish, Tell):
+                        self.wanted[one.address].append(wish)
+
+    def agents(self, sessions: range, at: Succession, seconds: float = 2.0) -> None:
+        """These are at one of them, and are heard."""
+        for session in sessions:
+            at.agent_joined(session, self.now)
+        until = self.now + seconds
+        while self.now < until:
+            at.agents_heard(list(sessions), self.now)
+            self.step()
+
+    def come(self, sessions: range, to: Succession, told: int, term: int = 0) -> list[str | None]:
+        """These say Hello, as agents do that have lost their scheduler."""
+        return [to.consider(hello(session=s, epoch=epoch_of(term, 5), roster=told), self.now) for s in sessions]
+
+
+@pytest.fixture
+def pair() -> Pair:
+    made = Pair()
+    made.step(2.0)
+    return made
+
+
+def test_one_alone_leads_and_costs_nothing() -> None:
+    alone = Succession(A, 1)
+    assert alone.leads
+    assert alone.hands_out
+    assert alone.wake is None
+    assert alone.consider(hello(), 0.0) is None
+    alone.agent_joined(1, 0.0)
+    alone.tick(1.0)
+    assert alone.take() == []
+    assert alone.roster == 0
+
+
+def test_the_roster_is_what_the_standby_has(pair: Pair) -> None:
+    assert pair.a.is_paired
+    assert pair.a.roster == 0
+    pair.agents(range(1, 6), pair.a)
+    assert pair.a.roster == 5
+    assert pair.b.roster == 5
+    pair.is_cut = True
+    pair.agents(range(1, 8), pair.a)
+    assert pair.a.roster == 5, "the standby has not said that it has the new one"
+    assert pair.a.hands_out
+
+
+def test_a_standby_sends_everybody_to_the_one_that_leads(pair: Pair) -> None:
+    for role in (Role.CLIENT, Role.AGENT, Role.STORE, Role.MONITOR):
+        reason = pair.b.consider(hello(role), pair.now)
+        assert reason is not None
+        assert A in reason
+    assert pair.b.consider(hello(Role.MONITOR, others=0), pair.now) is None, "a person looks at the standby itself"
+    assert pair.b.consider(hello(Role.SCHEDULER), pair.now) is None
+
+
+def test_a_standby_leads_when_more_than_half_of_the_agents_come(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    pair.step(SUSPECT + BEAT)
+    pair.wanted[B].clear()
+    assert all(pair.come(range(1, 3), pair.b, told=5)), "two of five"
+    assert not pair.b.leads
+    assert pair.come(range(3, 4), pair.b, told=5) == [None]
+    assert pair.b.leads
+    assert not pair.b.hands_out, "they have said that they want to come, and are not here yet"
+    pair.agents(range(1, 4), pair.b)
+    wanted = pair.wanted[B]
+    assert pair.b.hands_out
+    assert KeepJobs(True) in wanted
+    assert [wish.may for wish in wanted if isinstance(wish, HandOut)] == [True]
+    assert term_of(pair.b.epoch) == 1
+
+
+def test_votes_of_one_agent_count_once_and_those_of_strangers_not(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    pair.step(SUSPECT + BEAT)
+    assert all(pair.come(range(1, 2), pair.b, told=5) * 9)
+    assert all(pair.come(range(50, 60), pair.b, told=5))
+    assert not pair.b.leads
+
+
+def test_a_standby_that_hears_the_leader_does_not_lead_whoever_comes(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    assert all(pair.come(range(1, 6), pair.b, told=5))
+    assert not pair.b.leads
+
+
+def test_who_leads_hands_out_only_while_it_hears_more_than_half(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    pair.wanted[A].clear()
+    pair.agents(range(1, 3), pair.a, LEASE + 1)
+    (stopped,) = (wish for wish in pair.wanted[A] if isinstance(wish, HandOut))
+    assert stopped == HandOut(False, "2 of the 5 agents that count are heard")
+    pair.agents(range(1, 4), pair.a, 1.0)
+    assert pair.a.hands_out
+
+
+def test_without_the_standby_lost_agents_count_on(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    for session in (4, 5):
+        pair.a.agent_left(session, pair.now)
+    pair.agents(range(1, 4), pair.a, 5.0)
+    assert pair.a.roster == 5
+    pair.is_cut = False
+    pair.agents(range(1, 4), pair.a, 2.0)
+    assert pair.a.roster == pair.b.roster == 3
+
+
+def test_two_that_lead_agree_when_they_hear_each_other(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    pair.step(SUSPECT + BEAT)
+    pair.come(range(1, 4), pair.b, told=5)
+    assert pair.a.leads
+    assert pair.b.leads
+    pair.is_cut = False
+    pair.step(2.0)
+    assert pair.b.leads
+    assert not pair.a.leads
+    assert any(isinstance(wish, StepDown) for wish in pair.wanted[A])
+    assert pair.b.is_paired
+
+
+def test_an_agent_of_a_higher_term_ends_a_leader_that_has_not_noticed(pair: Pair) -> None:
+    pair.agents(range(1, 4), pair.a)
+    pair.is_cut = True
+    assert pair.a.consider(hello(session=9, epoch=epoch_of(1, 3), roster=3), pair.now) is not None
+    assert not pair.a.leads
+
+
+def test_one_that_starts_again_asks_its_partner(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.a = Succession(A, 333)
+    pair.step(2.0)
+    assert pair.a.leads
+    assert pair.a.is_paired
+    assert term_of(pair.a.epoch) == 1
+    assert pair.a.roster == 5
+    assert not pair.a.hands_out, "who counts has not come yet"
+    pair.agents(range(1, 4), pair.a)
+    assert pair.a.hands_out
+    assert not pair.b.leads
+
+
+def test_one_that_starts_again_without_its_partner_waits_for_more_than_half(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    pair.a = Succession(A, 333)
+    assert all(pair.come(range(1, 3), pair.a, told=5))
+    assert not pair.a.leads
+    assert pair.come(range(3, 4), pair.a, told=5) == [None]
+    assert pair.a.leads
+    assert term_of(pair.a.epoch) == 1
+
+
+def test_agents_of_a_scheduler_without_a_partner_come_back_at_once() -> None:
+    again = Succession(A, 5)
+    assert again.consider(hello(epoch=epoch_of(0, 77)), 0.0) is None
+    assert again.consider(hello(epoch=epoch_of(2, 77)), 0.0) is None, "one was promoted once, and has no partner"
+    assert term_of(again.epoch) == 2
+    assert any(isinstance(wish, Announce) for wish in again.take())
+
+
+def test_a_hand_over(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    assert pair.a.hand_over(7, 1, pair.now) == ""
+    assert pair.a.hand_over(8, 1, pair.now) == "somebody else hands it over at this moment"
+    pair.step(1.0)
+    assert pair.b.leads
+    assert not pair.a.leads
+    wanted = pair.wanted[A]
+    assert Answer(7, 1, "") in wanted
+    kept = [i for i, wish in enumerate(wanted) if wish == KeepJobs(False)]
+    assert kept
+    assert kept[0] < next(i for i, wish in enumerate(wanted) if isinstance(wish, StepDown))
+    assert not pair.b.hands_out
+    pair.agents(range(1, 4), pair.b)
+    assert pair.b.hands_out
+    assert pair.b.roster == 5
+
+
+def test_a_hand_over_that_is_not_answered(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    assert pair.a.hand_over(7, 1, pair.now) == ""
+    pair.is_cut = True
+    pair.step(YIELD + 1)
+    (answer,) = (wish for wish in pair.wanted[A] if isinstance(wish, Answer))
+    assert "did not answer" in answer.error
+
+
+def test_a_hand_over_needs_a_standby() -> None:
+    assert "no other scheduler stands by" in Succession(A, 1).hand_over(1, 1, 0.0)
+    assert "stands by for the one at tcp://a:1" in Succession(B, 1, A, stands_by=True).hand_over(1, 1, 0.0)
+
+
+def test_somebody_promotes_a_standby_that_does_not_hear_enough(pair: Pair) -> None:
+    pair.agents(range(1, 3), pair.a)
+    assert pair.a.promote(pair.now) == "this scheduler leads already"
+    pair.is_cut = True
+    pair.step(SUSPECT + BEAT)
+    assert all(pair.come(range(1, 2), pair.b, told=2)), "one of two is not more than half"
+    assert pair.b.promote(pair.now) == ""
+    assert pair.b.leads
+    assert pair.b.hands_out
+    assert term_of(pair.b.epoch) == 1
+    pair.is_cut = False
+    pair.step(2.0)
+    assert not pair.a.leads
+
+
+def test_a_standby_that_says_goodbye_is_counted_on_no_more(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    pair.a.lose_partner(pair.now, said_goodbye=True)
+    assert pair.a.roster == 0
+    assert pair.a.wake is None
+    pair.step(LEASE + 1)
+    assert pair.a.hands_out
+
+
+def test_a_closed_connection_is_soon_suspicious(pair: Pair) -> None:
+    pair.agents(range(1, 4), pair.a)
+    pair.is_cut = True
+    pair.b.lose_partner(pair.now, said_goodbye=False)
+    assert all(pair.come(range(1, 4), pair.b, told=3)), "it may be back at once"
+    pair.step(0.75)
+    assert pair.come(range(1, 3), pair.b, told=3)[-1] is None
+
+
+def test_agents_that_did_not_come_with_the_others_count_no_more_in_the_end(pair: Pair) -> None:
+    pair.agents(range(1, 6), pair.a)
+    pair.a.hand_over(1, 1, pair.now)
+    pair.step(1.0)
+    pair.agents(range(1, 4), pair.b, 1.0)
+    assert pair.b.roster == 5
+    pair.agents(range(1, 4), pair.b, ABSENT + 2)
+    assert pair.b.roster == 3
+
+
+def test_reports_that_cannot_be() -> None:
+    one = Succession(A, 1)
+    one.hear_partner(PartnerReport(epoch_of(MAX_TERM, 1), True, B, 1), 0.0)
+    one.hear_partner(PartnerReport(epoch_of(5, 1), True, A, 1), 0.0)
+    assert one.leads
+    assert one.partner == "", "a term that nobody can have; a report of its own"
+    assert one.consider(hello(epoch=epoch_of(MAX_TERM, 1)), 0.0) == "no scheduler has had this epoch"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_two_do_not_hand_out_for_long(seed: int) -> None:
+    """Agents go where they are taken, links are cut, both are killed and started again, by lot; then all is mended."""
+    chance = random.Random(seed)
+    pair = Pair()
+    sessions = range(1, chance.choice((3, 4, 7)) + 1)
+    #: session -> where it is, the highest term it has heard, the roster it was told, and when it tries again
+    where: dict[int, Succession | None] = dict.fromkeys(sessions)
+    term, told = dict.fromkeys(sessions, 0), dict.fromkeys(sessions, 0)
+    cut: set[tuple[int, str]] = set()
+    both_since: float | None = None
+
+    def live(one: Succession, session: int) -> None:
+        if (session, one.address) in cut:
+            if chance.random() < 0.1:
+                where[session] = None
+        elif not one.leads:
+            where[session] = None
+        else:
+            one.agents_heard([session], pair.now)
+            told[session] = one.roster
+
+    def seek(session: int) -> None:
+        one = chance.choice((pair.a, pair.b))
+        if (session, one.address) in cut:
+            return
+        said = hello(session=session, epoch=epoch_of(term[session], 9), roster=told[session])
+        if one.consider(said, pair.now) is None and term_of(one.epoch) >= term[session]:
+            where[session], term[session], told[session] = one, term_of(one.epoch), one.roster
+            one.agent_joined(session, pair.now)
+
+    for step in range(1200):
+        is_faulty = step < 800
+        if is_faulty and chance.random() < 0.02:
+            pair.is_cut = chance.random() < 0.5
+        if is_faulty and chance.random() < 0.03:
+            cut = {(s, address) for s in sessions for address in (A, B) if chance.random() < 0.3}
+        if is_faulty and chance.random() < 0.01:
+            old, name = (pair.a, "a") if chance.random() < 0.5 else (pair.b, "b")
+            partner = A if name == "b" else ""
+            setattr(pair, name, Succession(old.address, chance.getrandbits(40), partner, bool(partner)))
+            where.update({s: None for s, at in where.items() if at is old})
+        if is_faulty and chance.random() < 0.005:
+            chance.choice((pair.a, pair.b)).hand_over(1, 1, pair.now)
+        if not is_faulty:
+            pair.is_cut = False
+            cut = set()
+        pair.step()
+        for session in sessions:
+            at = where[session]
+            live(at, session) if at is not None else seek(session)
+        both = pair.a.leads and pair.a.hands_out and pair.b.leads and pair.b.hands_out
+        counted = pair.a.roster and pair.b.roster
+        both_since = (both_since or pair.now) if both and counted else None
+        assert both_since is None or pair.now - both_since < 2 * LEASE, f"both hand out since {both_since}"
+    leaders = [one for one in (pair.a, pair.b) if one.leads]
+    assert len(leaders) == 1, f"leads: {[one.address for one in leaders]}"
+    assert leaders[0].hands_out
+    assert all(at is leaders[0] for at in where.values())
+
+
+def test_a_report_survives_the_wire() -> None:
+    from scaler.protocol.codec import decode, encode
+
+    report = PartnerReport(epoch_of(3, 9), True, A, 5, True, u64([1, 2**63]), True)
+    assert decode(encode(report, 1, 0)).message == report
