@@ -251,6 +251,15 @@ def snapshots(draw: Any) -> m.Snapshot:
     return m.Snapshot(draw(U64), [draw(BYTES), draw(BYTES)])
 
 
+@st.composite
+def partner_reports(draw: Any) -> m.PartnerReport:
+    changed, leading = draw(st.booleans()), draw(st.booleans())
+    sessions = m.u64(draw(st.lists(U64, max_size=FEW)) if changed else ())
+    address = draw(st.text(min_size=1, max_size=FEW))
+    yields = leading and draw(st.booleans())
+    return m.PartnerReport(draw(U64), leading, address, draw(U64), changed, sessions, yields)
+
+
 NUMBERS = {"protocol": st.integers(0, 2**16 - 1), "stream": st.integers(0, 255), "workers": st.integers(0, 100_000)}
 NUMBERS["number"] = st.integers(0, MAX_NUMBER - 1)
 NUMBERS["leaving"] = st.sampled_from([int(each) for each in Leaving])
@@ -310,6 +319,7 @@ def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
         m.JobSubmit: submissions(),
         m.JobQuestion: job_questions(),
         m.JobAnswer: job_answers(),
+        m.PartnerReport: partner_reports(),
         m.QueryResult: st.builds(m.QueryResult, U64, U32, U64, TEXT, bodies=st.lists(BYTES, min_size=1, max_size=1)),
         m.Snapshot: snapshots(),
     }
