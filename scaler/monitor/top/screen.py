@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scaler.monitor.blocks import blocks, panel
 from scaler.monitor.formats import clipped, count, duration, inert, moment, size, width
+from scaler.monitor.output import place_of
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.tables import OBJECTS, TABLES
 from scaler.monitor.top.layout import (
@@ -63,7 +64,9 @@ def draw(
     elif snapshot is None:
         body = [[("waiting for the first snapshot", DIM)]]
     elif looking.worker:
-        body = worker_page(snapshot, looking.worker, looking.worker_in(snapshot), columns)
+        place = place_of(looking.worker)
+        output = seen.outputs.get(place) if place is not None else None
+        body = worker_page(snapshot, looking.worker, looking.worker_in(snapshot), columns, room, output)
     else:
         body = _table(looking, snapshot, columns, room)
     out += body[:room] + [[("", PLAIN)]] * (room - len(body))
