@@ -5,7 +5,11 @@ import json
 import pytest
 from simulator.scripted import FakeScheduler, hello
 
-from scaler.monitor.output import output_of
+from scaler.monitor.output import LastOutput, output_of, place_of
+from scaler.monitor.synthetic import SyntheticCluster
+from scaler.monitor.top.looking import Looking
+from scaler.monitor.top.screen import HEIGHT, WIDTH, draw, text_of
+from scaler.monitor.watcher import Seen
 from scaler.protocol.messages import DisconnectRequest, Query, QueryResult
 from scaler.scheduler.core import relaying
 from scaler.worker.last_lines import LINES, LastLines
@@ -99,3 +103,16 @@ def test_a_long_answer_is_cut() -> None:
     lines = output_of(QueryResult(1, bodies=[body])).lines
     assert len(lines) == 40
     assert {len(text) for _, text in lines} == {500}
+
+
+def test_there_is_room_for_it_in_the_smallest_terminal() -> None:
+    cluster = SyntheticCluster(agents=3, workers=4)
+    snapshot = cluster.snapshot()
+    looking = Looking(worker=snapshot.worker_id(0))
+    place = place_of(looking.worker)
+    assert place is not None
+    lines = tuple(("stderr" if number % 2 else "stdout", f"line {number}") for number in range(40))
+    seen = Seen(snapshot, True, snapshot.scheduler.time, "", outputs={place: LastOutput(lines)})
+    screen = text_of(draw(looking, seen, "tcp://head:2345", WIDTH, HEIGHT, snapshot.scheduler.time)).split("\n")
+    assert [line for line in screen if "line 3" in line] == ["| line 38", "! line 39"]
+    assert any(line.strip().startswith("task") for line in screen)

@@ -17,6 +17,8 @@ _KEYS = (
     ("Esc", "back, or show all rows"),
     ("Q, Ctrl-C", "quit"),
 )
+#: what a worker's page has in any terminal, and how many lines of output
+_KEPT, _OUTPUT = ("process", "host", "runs", "task", "since"), 2
 #: of several states of a worker the first one is said
 _STATES = (
     (WorkerFlag.ENDING, "is being ended"),
@@ -51,21 +53,23 @@ def worker_page(
         ),
         ("told", f"{duration(1000 * age)} ago" if (age := agents.report_ages[agent]) else "now"),
     ]
+    most = max(len(_KEPT), room - 2 - _OUTPUT)
+    while len(facts) > most:
+        facts.pop(next(at for at in reversed(range(len(facts))) if facts[at][0] not in _KEPT))
     page: list[Line] = [title, *[[(f"{name:>10}  ", HEAD), (text, PLAIN)] for name, text in facts]]
     return page + _output(output, max(2, room - len(page)))
 
 
 def _output(output: LastOutput | None, room: int) -> list[Line]:
-    said = None
     if output is None:
-        said = "asked; while native code runs it cannot answer"
-    elif output.error or not output.lines:
+        return [[("    output  ", HEAD), ("asked; while native code runs it cannot answer", DIM)]]
+    if output.error or not output.lines:
         said = output.error or "none: its tasks have printed nothing by Python yet"
-    if output is None or said is not None:
-        return [[("    output  ", HEAD), (said or "", DIM)]]
+        return [[("    output  ", HEAD), (said, DIM)]]
     lines = output.lines[-max(1, room - 1) :]
-    title: Line = [("    output  ", HEAD), (f"the last {len(lines)} line(s) of its tasks", DIM)]
-    return [title, *[[("| ", DIM if stream == "stdout" else ALERT), (text, PLAIN)] for stream, text in lines]]
+    title: Line = [("    output  ", HEAD), (f"the last {len(lines)} line(s) of its tasks; !: standard error", DIM)]
+    marks: dict[str, Line] = {"stdout": [("| ", DIM)], "stderr": [("! ", ALERT)]}
+    return [title, *[[*marks[stream], (text, PLAIN)] for stream, text in lines]]
 
 
 def _running(snapshot: Snapshot, row: int, agent: int, columns: int) -> list[tuple[str, str]]:

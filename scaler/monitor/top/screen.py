@@ -164,13 +164,14 @@ def _table(looking: Looking, snapshot: Snapshot, columns: int, room: int) -> lis
 
 def _views(looking: Looking, columns: int) -> Line:
     """The other tables, and what else can be done."""
-    wide = columns >= 104
+    wide, middle = columns >= 104, columns >= 80
     line: Line = []
     for number, table in enumerate(TABLES, 1):
         is_here = table is looking.table
-        line.append((f"{number} {table.name}" if wide else f"{number}{table.name}", CHOSEN if is_here else PLAIN))
+        line.append((f"{number} {table.name}" if middle else f"{number}{table.name}", CHOSEN if is_here else PLAIN))
         line.append(("  " if wide else " ", PLAIN))
-    line.append(("/ filter  Enter more  ? help  Q quit" if wide else "? Q", DIM))
+    words = "/ filter  Enter more  ? help  Q quit" if wide else " ? help Q quit" if middle else "? Q"
+    line.append((words, DIM))
     return line
 
 
