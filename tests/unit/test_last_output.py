@@ -5,6 +5,7 @@ import json
 import pytest
 from simulator.scripted import FakeScheduler, hello
 
+from scaler.monitor.dashboard.content import last_output
 from scaler.monitor.output import LastOutput, output_of, place_of
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.top.looking import Looking
@@ -116,3 +117,16 @@ def test_there_is_room_for_it_in_the_smallest_terminal() -> None:
     screen = text_of(draw(looking, seen, "tcp://head:2345", WIDTH, HEIGHT, snapshot.scheduler.time)).split("\n")
     assert [line for line in screen if "line 3" in line] == ["| line 38", "! line 39"]
     assert any(line.strip().startswith("task") for line in screen)
+
+
+def test_the_dashboard_shows_it_for_the_one_worker_that_is_open() -> None:
+    snapshot = SyntheticCluster(agents=3, workers=4).snapshot()
+    name = snapshot.worker_id(5)
+    place = place_of(name)
+    assert place is not None
+    told = {place: LastOutput((("stderr", "<b>oh</b>"),))}
+    assert last_output(snapshot, name, told) == {"name": ["stderr"], "value": ["<b>oh</b>"]}
+    assert last_output(snapshot, name, {})["value"] == ["asked; while native code runs it cannot answer"]
+    assert last_output(snapshot, name, {place: LastOutput(error="gone")})["value"] == ["gone"]
+    for other in ("", name.split(".")[0] + ".", "700.1", "host-0002"):
+        assert last_output(snapshot, other, told) == {"name": [], "value": []}

@@ -134,8 +134,8 @@ BLOCKS = tuple(
 ALL_OBJECTS = Card("all_objects", "All objects", PAIRS, is_pairs=True)
 HOSTS = Card("hosts", "Hosts that are asked for", PAIRS, "nobody asks a batch system for hosts", is_pairs=True)
 LAST_OUTPUT = Card(
-    "last_output", "Last lines of output", PAIRS, "open one worker, by its name in the table, to see what it printed",
-    is_pairs=True,
+    "last_output", "Last lines of output", (Column("name"), Column("value")),
+    "open one worker, by its name in the table, to see what its tasks have printed", is_pairs=True, is_lines=True,
 )  # fmt: skip
 WORKER_STATES = Card("worker_states", "Workers by state", PAIRS, is_pairs=True)
 
