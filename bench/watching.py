@@ -8,8 +8,8 @@ themselves take time from these: run it where there are more, or take it into ac
 
 `python -m bench.watching processor [ROUNDS]` is for machines that are busy with other things, too: it counts the
 processor time of the cluster's process for each row, not what a clock says. Screens are sessions of monitors that take
-a snapshot a second, as screens do, in this process; their own work is left out. States follow each other within seconds,
-there and back, and ratios are of neighbours. What being watched takes by itself, without a row, is said, too.
+a snapshot a second, as screens do, in this process; their own work is left out. States follow each other within
+seconds, there and back, and ratios are of neighbours. What being watched takes by itself, without a row, is said, too.
 """
 
 from __future__ import annotations

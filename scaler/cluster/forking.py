@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import atexit
 import contextlib
+import fcntl
 import importlib.util
 import os
 import signal
@@ -90,6 +91,7 @@ def may_fork(modules: Mapping[str, types.ModuleType] | None = None) -> bool:
     return (
         can_warm()
         and not _is_monitored()
+        and not _holds_files()
         and _SETTLED.isdisjoint(modules)
         and ("numpy" not in modules or _threads_can_be_set())
         and _has_only_imported(modules)
@@ -164,6 +166,18 @@ def _is_monitored() -> bool:
         or sys.getprofile() is not None
         or (monitoring is not None and any(monitoring.get_tool(number) is not None for number in range(6)))
     )
+
+
+def _holds_files() -> bool:
+    """Say whether a package has opened something at its import, and keeps it: a child closes what it has not opened.
+
+    What the process was started with is no package's: that is not closed when a program is executed.
+    """
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # that of the directory itself is closed by now
+            if int(name) > 2 and fcntl.fcntl(int(name), fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
+                return True
+    return False
 
 
 def _threads_can_be_set() -> bool:

@@ -32,6 +32,7 @@ def run(scripts, tmp_path):
     directory = tmp_path / "site-packages"
     (directory / "heavy").mkdir(parents=True)
     (directory / "heavy" / "__init__.py").write_text(PACKAGE)
+    (directory / "holds.py").write_text("import socket\nheld = socket.socket()\n")
     (tmp_path / "mine.py").write_text("value = 1")
 
     def run(program, **env):
@@ -51,11 +52,12 @@ def test_workers_have_what_the_script_has_loaded(run):
     [
         "value = 1",
         "import mine",
+        "import holds",
         "import threading, time; threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()",
         "import sys; sys.setprofile(lambda *_: None)",
         "try:\n    import os\nexcept ImportError:\n    pass",
     ],
-    ids=["a value", "its own module", "a thread", "a profiler", "a condition"],
+    ids=["a value", "its own module", "a package with a socket", "a thread", "a profiler", "a condition"],
 )
 def test_a_script_that_has_done_more_is_not_forked(run, between):
     assert run("import os\nimport heavy\n" + LOOKS.format(between=between))[0] == "False"
