@@ -5,6 +5,11 @@ page of the dashboard, read by a program in the place of a browser. In each stat
 order of the states changes from round to round. Printed are the medians of each state, their ratio to nobody's, and the
 spread of nobody's own rounds, below which a ratio says nothing. On a machine with as many cores as workers the screens
 themselves take time from these: run it where there are more, or take it into account.
+
+`python -m bench.watching processor [ROUNDS]` is for machines that are busy with other things, too: it counts the
+processor time of the cluster's process for each row, not what a clock says. Screens are sessions of monitors that take
+a snapshot a second, as screens do, in this process; their own work is left out. States follow each other within
+seconds, there and back, and ratios are of neighbours. What being watched takes by itself, without a row, is said, too.
 """
 
 from __future__ import annotations
@@ -170,6 +175,80 @@ async def read(url: str) -> None:
             said = True
 
 
+# ---- processor time --------------------------------------------------------------------------------------------------
+#: seconds of each visit to a state: a snapshot is made in each
+VISIT = 1.2
+#: how many sessions watch in each state
+SESSIONS = {"nobody": 0, "top": 1, "top and dashboard": 2}
+
+
+def _wait_for(futures: list[Any]) -> None:
+    for future in futures:
+        future.result()
+
+
+#: rows of a turn, and what runs them
+TURNS: dict[str, tuple[int, Callable[[Client, int], Any]]] = {
+    "submit": (2_000, lambda client, rows: _wait_for([client.submit(work.noop, value) for value in range(rows)])),
+    "map": (30_000, lambda client, rows: client.map(work.noop, range(rows))),
+    "latency": (50, lambda client, rows: [client.submit(work.noop, value).result() for value in range(rows)]),
+    "1 ms tasks": (200, lambda c, rows: _wait_for([c.submit(work.spin_1ms, value) for value in range(rows)])),
+}
+
+
+def used(pid: int) -> float:
+    """Processor time of a process so far, seconds, all its threads; by the kernel's scheduler, in nanoseconds."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total / 1e9
+
+
+def visit(client: Client, pid: int, case: str) -> float:
+    """Microseconds of the cluster's process for each row of a case."""
+    rows, run = TURNS[case]
+    done, before, until = 0, used(pid), time.monotonic() + VISIT
+    while time.monotonic() < until:
+        run(client, rows)
+        done += rows
+    return 1e6 * (used(pid) - before) / done
+
+
+def processor(rounds: int) -> None:
+    """Measure and print."""
+    from scaler.monitor import Watcher
+
+    cost: dict[str, dict[str, list[float]]] = {case: {state: [] for state in STATES} for case in TURNS}
+    idle: dict[str, list[float]] = {state: [] for state in STATES}
+    with SchedulerClusterCombo(n_workers=2) as cluster, Client(cluster) as client:
+        for rows, run in TURNS.values():
+            run(client, rows)
+        for number in range(rounds):
+            for case in TURNS:
+                for state in (STATES, STATES[::-1])[number % 2]:
+                    with contextlib.ExitStack() as screens:
+                        for _ in range(SESSIONS[state]):
+                            watcher = screens.enter_context(Watcher(cluster.monitor_address))
+                            watcher.wait(0, PATIENCE)
+                        cost[case][state].append(visit(client, cluster.pid, case))
+                        if case == "latency":
+                            before = used(cluster.pid)
+                            time.sleep(VISIT)
+                            idle[state].append(1e3 * (used(cluster.pid) - before) / VISIT)
+            print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    print("the cluster's processor time for a row, us: median for nobody; ratios of neighbours: median (quartiles)")
+    for case, of in cost.items():
+        words = [f"{case:12} {statistics.median(of['nobody']):8.3f}"]
+        for state in STATES[1:]:
+            low, middle, high = statistics.quantiles(
+                [each / base for each, base in zip(of[state], of["nobody"], strict=True)], n=4
+            )
+            words.append(f"{state} {middle:.3f} ({low:.3f} to {high:.3f})")
+        print("   ".join(words))
+    print("without a row, ms a second: " + ", ".join(f"{s} {statistics.median(of):.2f}" for s, of in idle.items()))
+
+
 # ---- the whole -------------------------------------------------------------------------------------------------------
 def main(rounds: int) -> None:
     """Measure and print."""
@@ -206,5 +285,7 @@ def main(rounds: int) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["read"]:
         asyncio.run(read(sys.argv[2]))
+    elif sys.argv[1:2] == ["processor"]:
+        processor(int(sys.argv[2]) if len(sys.argv) > 2 else 2 * ROUNDS)
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS)

@@ -12,6 +12,7 @@ from html import unescape
 from pathlib import Path
 
 from scaler.monitor import Seen
+from scaler.monitor.output import LastOutput, place_of
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.top.app import TopApp
 
@@ -27,7 +28,9 @@ async def picture(keys: list[str]) -> str:
     for _ in range(40):
         snapshot = cluster.snapshot()
     app = TopApp("tcp://127.0.0.1:2345", clock=lambda: snapshot.scheduler.time)
-    app.arrived(Seen(snapshot, True, snapshot.scheduler.time, ""))
+    lines = LastOutput((("stdout", "part 17: 48,210 rows"), ("stderr", "part 18: 3 rows without a price are left out")))
+    outputs = {place_of(snapshot.worker_id(worker)): lines for worker in range(len(snapshot.workers))}
+    app.arrived(Seen(snapshot, True, snapshot.scheduler.time, "", outputs=outputs))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press(*keys)
         await pilot.pause()

@@ -14,6 +14,8 @@ import time
 import types
 from collections.abc import Mapping, Sequence
 
+from scaler.worker.native_threads import share_what_is_loaded
+
 
 @dataclasses.dataclass(frozen=True)
 class WorkerOptions:
@@ -52,6 +54,7 @@ def settle_in(agent: socket.socket, options: WorkerOptions) -> None:
         os.environ.clear()
         os.environ.update(options.environ)
         time.tzset()
+        share_what_is_loaded()
     if options.cwd is not None:
         with contextlib.suppress(OSError):
             os.chdir(options.cwd)

@@ -138,7 +138,7 @@ class WarmProcess:
             self._at[0] = number
             with contextlib.suppress(BaseException):  # workers find out when they need it
                 importlib.import_module(name)
-            if not _is_alone():
+            if not is_alone():
                 os._exit(1)
         sys.meta_path.remove(giving_way)
         gc.freeze()
@@ -198,7 +198,7 @@ def fork() -> int:
         return os.fork()
 
 
-def _is_alone() -> bool:
+def is_alone() -> bool:
     """Say whether this process can be forked: it has no threads but those that are prepared for it."""
     if not _other_threads():
         return True

@@ -34,8 +34,9 @@ def serve(agent: socket.socket, page: mmap.mmap, options: WorkerOptions) -> NoRe
     try:
         settle_in(agent, options)
         zygote = _Zygote(agent, page)
-        if options.warm_modules and can_warm():
-            zygote.warm_up(options.warm_modules, options.is_early)
+        missing = [name for name in options.warm_modules if name not in sys.modules]
+        if missing and can_warm():
+            zygote.warm_up(missing, options.is_early)
         zygote.run()
     finally:
         os._exit(1)

@@ -68,7 +68,11 @@ def _show(config: TopConfig) -> None:
     ):  # a shell may have exported them; the terminal itself is asked, also when it changes
         os.environ.pop(name, None)
     app = TopApp(config.address, _looking(config))
-    with Watcher(config.address, config.interval, security=_security(config), name="scaler_top", on_change=app.arrived):
+    security = _security(config)
+    with Watcher(
+        config.address, config.interval, security=security, name="scaler_top", on_change=app.arrived
+    ) as watcher:
+        app.view.look_at = watcher.look_at
         app.run()
 
 

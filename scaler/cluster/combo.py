@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from scaler.cluster.dashboard import LocalDashboard
+    from scaler.cluster.forking import ForkedProcess
     from scaler.compatibility.cluster_arguments import ClusterArguments
     from scaler.transport import Security
 
@@ -271,7 +272,7 @@ class SchedulerClusterCombo:
         return "running" if self._process.poll() is None else "ended"
 
 
-def _begun_in_advance() -> tuple[socket.socket, subprocess.Popen[bytes]] | None:
+def _begun_in_advance() -> tuple[socket.socket, subprocess.Popen[bytes] | ForkedProcess] | None:
     begun = advance.take()
     if begun is None:
         return None

@@ -3,6 +3,7 @@
     import of scaler_dask ──begin──► process ──► zygote ──► warm process: loads what the program has loaded
     first local cluster   ──take───► the same process: scheduler, agent, workers
 
+A program that has done nothing but import packages is forked (`forking`): it has them loaded already.
 Only for a script on a host with several processors: whoever sits at a prompt or a notebook is slower than the loading.
 It is taken if all is still as it was begun: the environment, the directory, the path, the packages. Otherwise, and if
 nobody takes it within a minute, it ends, and a cluster has a process of its own. None is begun in a program that has
@@ -19,6 +20,7 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
+from scaler.cluster.forking import ForkedProcess, fork_off, may_fork
 from scaler.cluster.loaded_modules import is_installed, needed_by_tasks
 from scaler.cluster.spawning import spawn
 from scaler.common import advance
@@ -29,7 +31,7 @@ class Standby(NamedTuple):
     """The process, a socket to it that waits to be told what is wanted, and what it was begun with."""
 
     socket: socket.socket
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     owner: int
     surroundings: tuple[Any, ...]
     packages: frozenset[str]
@@ -64,8 +66,10 @@ def begin(n_workers: int | None = None, package: str | None = None) -> None:
     if not names:
         return
     with contextlib.suppress(OSError):
-        ours, process = spawn("scaler.cluster.standby_process")
-        advance.begin(Standby(ours, process, os.getpid(), _surroundings(), _packages(names)))
+        is_fork = may_fork()
+        ours, process = (fork_off if is_fork else spawn)("scaler.cluster.standby_process")
+        packages = _packages([*names, *sys.modules] if is_fork else names)
+        advance.begin(Standby(ours, process, os.getpid(), _surroundings(), packages))
         ours.sendall(json.dumps({"workers": n_workers, "warm_modules": names}).encode() + b"\n")
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from scaler.errors import UnknownTask
 from scaler.monitor.link import Link
 from scaler.monitor.listing import Filters, Listed, listed, status
+from scaler.monitor.output import LastOutput, output_of, place_of
 from scaler.monitor.reading import decoded
 from scaler.monitor.snapshot import Snapshot
 from scaler.protocol.messages import MAX_PAGE, Message, Query, QueryResult, Watch
@@ -82,6 +83,14 @@ class Questions:
         if answer.error:
             raise UnknownTask(answer.error)
         return [json.loads(line) for line in lines]
+
+    def last_output(self, worker: str) -> LastOutput:
+        """The last lines that the tasks of a worker have printed; `worker` as `scaler workers` calls it: "3.12"."""
+        place = place_of(worker)
+        if place is None:
+            return LastOutput(error=f"{worker!r} names no worker: write AGENT.SLOT, for example 3.12")
+        query = Query(next(self._numbers), "output", agent=place[0], slot=place[1])
+        return output_of(self._ask(query)[0])
 
     def snapshot(self) -> Snapshot:
         """The cluster at this moment. Agents report for it first, a second at most; then they are let alone again."""

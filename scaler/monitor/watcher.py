@@ -7,23 +7,29 @@ snapshots and never old ones; what others see of it is the last `Seen`, replaced
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from scaler.errors import ConnectionFailed, ProtocolError
 from scaler.monitor.link import Link
+from scaler.monitor.output import LastOutput, output_of
 from scaler.monitor.reading import decoded
 from scaler.monitor.snapshot import Snapshot
-from scaler.protocol.messages import Message, Watch
+from scaler.protocol.messages import Message, Query, QueryResult, Watch
 from scaler.protocol.messages import Snapshot as SnapshotMessage
 from scaler.transport import Security
 
 #: seconds before each attempt to find a scheduler that is gone
 _PAUSE = 0.25
+#: seconds after which a worker that has not answered is asked again: it may have ended
+_PATIENCE = 5.0
+#: workers whose output is asked for at once
+MOST = 16
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Seen:
     reason: str
     #: counts all that was seen, from 1
     version: int = 1
+    #: the last lines of output of workers that somebody looks at, by agent and slot
+    outputs: Mapping[tuple[int, int], LastOutput] = field(default_factory=dict)
 
 
 class Watcher:
@@ -65,6 +73,10 @@ class Watcher:
         self._on_change = on_change
         self._changed = threading.Condition()
         self._is_closed = False
+        #: workers whose output is looked at, and the questions under way
+        self._looked_at: frozenset[tuple[int, int]] = frozenset()
+        self._asked: dict[int, tuple[tuple[int, int], float]] = {}
+        self._numbers = itertools.count(1)
         self._wake_end, self._waking_end = os.pipe()
         try:
             self._link.connect(timeout)
@@ -102,6 +114,17 @@ class Watcher:
             version = seen.version
             yield seen
 
+    def look_at(self, workers: Iterable[tuple[int, int]]) -> None:
+        """Ask for the last lines of output of these workers, by agent and slot, at once and with each snapshot.
+
+        They come in `Seen.outputs`. Nobody is asked for anything once it is said that none is looked at.
+        """
+        wanted = frozenset(itertools.islice(workers, MOST))
+        with self._changed:
+            if wanted != self._looked_at and not self._is_closed:
+                self._looked_at = wanted
+                os.write(self._waking_end, b"x")
+
     def close(self) -> None:
         """Watch no more; whoever waits is told. Blocks for a moment; a second call does nothing."""
         with self._changed:
@@ -137,7 +160,9 @@ class Watcher:
         poll.register(self._wake_end, select.POLLIN)
         poll.register(self._link.fileno(), select.POLLIN)
         while not self._is_closed:
-            poll.poll(1000 * self._link.beat())
+            if any(fd == self._wake_end for fd, _ in poll.poll(1000 * self._link.beat())) and not self._is_closed:
+                os.read(self._wake_end, 4096)
+                self._ask()
             messages, trouble = self._link.receive()
             for message in messages:
                 try:
@@ -153,6 +178,23 @@ class Watcher:
             snapshot = decoded(message)
             self._link.say(Watch(self._interval, message.number))
             self._show(snapshot, True, "")
+            self._ask()
+        elif type(message) is QueryResult:
+            place, _ = self._asked.pop(message.number, (None, 0.0))
+            if place is not None and place in self._looked_at:
+                outputs = {at: told for at, told in self._seen.outputs.items() if at in self._looked_at}
+                told = output_of(message)
+                if outputs.get(place) != told:
+                    self._show(self._seen.snapshot, True, "", outputs | {place: told})
+
+    def _ask(self) -> None:
+        """Ask for what is looked at, unless the last question about it may still be answered."""
+        now = time.monotonic()
+        self._asked = {number: asked for number, asked in self._asked.items() if now - asked[1] < _PATIENCE}
+        for agent, slot in self._looked_at.difference(place for place, _ in self._asked.values()):
+            number = next(self._numbers)
+            self._asked[number] = (agent, slot), now
+            self._link.say(Query(number, "output", agent=agent, slot=slot))
 
     def _find_again(self) -> None:
         while not self._is_closed:
@@ -165,13 +207,22 @@ class Watcher:
                 if str(error) != self._seen.reason:
                     self._show(self._seen.snapshot, False, str(error))
             else:
+                self._asked.clear()
                 self._link.say(Watch(self._interval))
                 return
 
-    def _show(self, snapshot: Snapshot | None, is_connected: bool, reason: str) -> None:
+    def _show(
+        self,
+        snapshot: Snapshot | None,
+        is_connected: bool,
+        reason: str,
+        outputs: Mapping[tuple[int, int], LastOutput] | None = None,
+    ) -> None:
         before = self._seen
+        if outputs is None:
+            outputs = before.outputs
         since = before.since if before.is_connected == is_connected else time.time()
-        seen = Seen(snapshot, is_connected, since, reason, before.version + 1)
+        seen = Seen(snapshot, is_connected, since, reason, before.version + 1, outputs)
         with self._changed:
             self._seen = seen
             self._changed.notify_all()

@@ -223,9 +223,9 @@ struct ShutdownResponse { accepted @0 :Bool; reason @1 :Text; }
 # ---- monitors ----------------------------------------------------------------------------------------------------------
 # what each field is: scaler/protocol/messages/watching.py and cluster_view.py, and docs/protocol.md
 struct Watch { interval @0 :UInt32; taken @1 :UInt64; }   # milliseconds, 0 for never; number of the last Snapshot
-struct Query {              # a question of a monitor
+struct Query {              # a question of a monitor; "output" goes on to an agent
   number @0 :UInt64;        # the answer has it, too
-  kind @1 :Text;            # "tasks", "explain" or "story"
+  kind @1 :Text;            # "tasks", "explain", "story" or "output"
   client @2 :UInt32;        # whose; 0 for anybody's
   row @3 :UInt64;           # id, if it is about one row
   state @4 :Text;           # "waiting", "queued", "agent", "done"; empty for any
@@ -233,8 +233,10 @@ struct Query {              # a question of a monitor
   limit @6 :UInt32;         # lines of the answer, at most
   fromClient @7 :UInt32;    # where the page begins
   fromRow @8 :UInt64;
+  agent @9 :UInt32;         # output: of which agent's worker, and which slot that has
+  slot @10 :UInt32;
 }
-struct QueryResult {        # a frame: lines of JSON, UTF-8
+struct QueryResult {        # of the scheduler, and of an agent to it; a frame: lines of JSON, UTF-8
   number @0 :UInt64;
   nextClient @1 :UInt32;    # where the next page begins; 0 and 0: this was the last
   nextRow @2 :UInt64;

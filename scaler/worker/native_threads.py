@@ -29,6 +29,9 @@ _CALLS = {
 #: Numba compares this with what it has begun with, again and again, and raises an error if it differs
 _COMPARED = "NUMBA_NUM_THREADS"
 
+#: packages that bring libraries which can be told
+_LIBRARIES = frozenset({"numpy", "scipy", *_CALLS})
+
 #: sets how many threads one library uses
 Set = Callable[[int], Any]
 
@@ -53,6 +56,14 @@ def raised(times: int) -> Iterator[None]:
                 os.environ[name] = value
         for name, (_, set_threads) in _loaded():
             _set(set_threads, loaded[name][0] if name in loaded else share)
+
+
+def share_what_is_loaded() -> None:
+    """Let libraries that were loaded before the variables were set use no more threads than OpenMP's says."""
+    share = _number(os.environ.get(OPENMP))
+    if share and not _LIBRARIES.isdisjoint(sys.modules):
+        for _, (_, set_threads) in _loaded():
+            _set(set_threads, share)
 
 
 def _loaded() -> Iterator[tuple[str, tuple[int, Set]]]:

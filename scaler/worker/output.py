@@ -13,14 +13,18 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 from scaler.worker.context import TaskContext, innermost, is_logged
+from scaler.worker.last_lines import LastLines
 from scaler.worker_protocol import messages
 
 
 class OutputStream(io.TextIOBase):
     """One of the two streams."""
 
-    def __init__(self, plain: TextIO, number: int, send: Callable[[messages.FromWorker], None]) -> None:
-        """`plain` writes to the file descriptor `number`, 1 or 2."""
+    def __init__(
+        self, plain: TextIO, number: int, send: Callable[[messages.FromWorker], None], kept: LastLines | None = None
+    ) -> None:
+        """`plain` writes to the file descriptor `number`, 1 or 2; what is written is `kept`, too."""
+        self._keep = kept.add if kept is not None else None
         self._plain = plain
         self._number = number
         self._send: Callable[[messages.FromWorker], None] | None = send
@@ -33,6 +37,8 @@ class OutputStream(io.TextIOBase):
         self._binary = _Binary(self, plain)
 
     def write(self, text: str) -> int:
+        if self._keep is not None:
+            self._keep(self._number, text)
         task = innermost()
         if task is None or not (task.stream or is_logged()) or self._send is None:
             self.dirty = True
@@ -51,6 +57,11 @@ class OutputStream(io.TextIOBase):
                 self._text.append(text[end:])
         return len(text)
 
+    def keep(self, text: str) -> None:
+        """Something was written past this stream."""
+        if self._keep is not None:
+            self._keep(self._number, text)
+
     def writelines(self, lines: Iterable[str]) -> None:  # type: ignore[override]
         self.write("".join(lines))
 
@@ -66,7 +77,7 @@ class OutputStream(io.TextIOBase):
 
     def detach_from_agent(self) -> None:
         """Write plainly from now on: this is a process that a task forked."""
-        self._send = None
+        self._send = self._keep = None
         self._lock = threading.RLock()
         self._text.clear()
 
@@ -129,6 +140,7 @@ class _Binary(io.BufferedIOBase):
         if self._text.streams():
             self._text.write(self._decoder.decode(bytes(data)))
         else:
+            self._text.keep(self._decoder.decode(bytes(data)))
             self._plain.flush()
             self._plain.buffer.write(data)
             self._plain.buffer.flush()

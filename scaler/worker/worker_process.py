@@ -19,14 +19,17 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from functools import partial
 from typing import NoReturn, TextIO
 
 from scaler.worker import context, leftovers
+from scaler.worker.last_lines import LastLines
 from scaler.worker.output import OutputStream
 from scaler.worker.promised_modules import PromisedModules
 from scaler.worker.row_runner import Read, RowRunner
 from scaler.worker_protocol.encoding import read_by_worker
-from scaler.worker_protocol.messages import Drop, Flush, Leaving, Publish, Ready, Recall, ToWorker
+from scaler.worker_protocol.messages import Drop, Flush, Leaving, Publish, Ready, Recall, Recite, Recited, ToWorker
 from scaler.worker_protocol.progress import LEFT_CELL
 from scaler.worker_protocol.socketpair import BlockingSender, Receiver
 
@@ -46,7 +49,8 @@ def serve(
         _become_a_usual_process(f"ScalerWorker-{slot}")
         sender = BlockingSender(task)
         runner = RowRunner(sender.send, _reader(task), page)
-        outputs = _replace_outputs(sender)
+        last_lines = LastLines()
+        outputs = _replace_outputs(sender, last_lines)
         context.install(runner.task, sender.send, lambda: runner.recall(0, 0))
 
         def flush_outputs() -> None:
@@ -60,7 +64,8 @@ def serve(
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
         if promised:
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke
-        threading.Thread(target=_obey, args=(control, runner), name="scaler-control", daemon=True).start()
+        recite = partial(_recite, sender, last_lines)
+        threading.Thread(target=_obey, args=(control, runner, recite), name="scaler-control", daemon=True).start()
         sender.send(Ready(os.getpid()))
         poll = select.poll()
         poll.register(task, select.POLLIN)
@@ -96,7 +101,7 @@ def _reader(task: socket.socket) -> Read:
     return read
 
 
-def _obey(control: socket.socket, runner: RowRunner) -> None:
+def _obey(control: socket.socket, runner: RowRunner, recite: Callable[[Recite], None]) -> None:
     """Do what the agent says on the control socket."""
     try:
         receiver = Receiver(control, read_by_worker)
@@ -113,6 +118,8 @@ def _obey(control: socket.socket, runner: RowRunner) -> None:
                     runner.publish(message.keys)
                 elif isinstance(message, Drop):
                     runner.drop(message.keys)
+                elif isinstance(message, Recite):
+                    recite(message)
     except EOFError:
         os._exit(0)
     except OSError as error:
@@ -121,6 +128,10 @@ def _obey(control: socket.socket, runner: RowRunner) -> None:
     except BaseException:
         traceback.print_exc()
         os._exit(1)
+
+
+def _recite(sender: BlockingSender, last_lines: LastLines, message: Recite) -> None:
+    sender.send(Recited(message.number, last_lines.told()))
 
 
 def _become_a_usual_process(name: str) -> None:
@@ -148,12 +159,12 @@ def _end_as_a_usual_process() -> None:
     atexit._run_exitfuncs()
 
 
-def _replace_outputs(sender: BlockingSender) -> list[OutputStream]:
+def _replace_outputs(sender: BlockingSender, last_lines: LastLines) -> list[OutputStream]:
     outputs = []
     for number, name in ((1, "stdout"), (2, "stderr")):
         plain = _plain(number, getattr(sys, name))
         setattr(sys, f"__{name}__", plain)
-        output = OutputStream(plain, number, sender.send)
+        output = OutputStream(plain, number, sender.send, last_lines)
         setattr(sys, name, output)
         outputs.append(output)
     faulthandler.enable(file=2)

@@ -40,6 +40,8 @@ from scaler.worker_protocol.messages import (
     Quit,
     Ready,
     Recall,
+    Recite,
+    Recited,
     Results,
     Returned,
     ReturnedSpan,
@@ -61,7 +63,7 @@ class MalformedMessage(Exception):
 
 
 # ---- agent to worker -------------------------------------------------------------------------------------------------
-_TO_WORKER: tuple[type[ToWorker], ...] = (Run, Drop, Surroundings, Quit, Recall, Flush, Publish)
+_TO_WORKER: tuple[type[ToWorker], ...] = (Run, Drop, Surroundings, Quit, Recall, Flush, Publish, Recite)
 _NUMBERS = {kind: number for number, kind in enumerate(_TO_WORKER)}
 
 
@@ -78,8 +80,10 @@ def read_by_worker(data: memoryview | bytes) -> ToWorker:
 
 
 # ---- worker to agent -------------------------------------------------------------------------------------------------
-_FROM_WORKER: tuple[type[FromWorker], ...] = (Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving)
-_READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING = (
+_FROM_WORKER: tuple[type[FromWorker], ...] = (
+    Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving, Recited,
+)  # fmt: skip
+_READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING, _RECITED = (
     bytes([i]) for i in range(len(_FROM_WORKER))
 )
 
@@ -97,6 +101,9 @@ _COUNT = Struct("=I")
 _PUBLISHED_VALUE = Struct("=IQQBI")
 #: client, row, stream, bytes of the name, bytes of the text; both follow
 _OUTPUT_HEAD = Struct("=IQBIQ")
+
+#: number, bytes of the text, which follows
+_RECITED_HEAD = Struct("=QQ")
 
 #: bytes of a part: what a column of sizes can say
 _LARGEST_PART = (1 << 32) - 1
@@ -148,6 +155,11 @@ def _write_output(message: Output) -> bytes:
     return b"".join([_OUTPUT, _OUTPUT_HEAD.pack(client, row, stream, len(named), len(said)), named, said])
 
 
+def _write_recited(message: Recited) -> bytes:
+    said = message.text.encode("utf-8", "replace")
+    return b"".join([_RECITED, _RECITED_HEAD.pack(message.number, len(said)), said])
+
+
 _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Ready: lambda message: _READY + _PID.pack(message.pid),
     Results: _write_results,
@@ -157,6 +169,7 @@ _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Blocked: lambda message: _BLOCKED,
     Unblocked: lambda message: _UNBLOCKED,
     Leaving: lambda message: _LEAVING,
+    Recited: _write_recited,
 }
 
 
@@ -256,6 +269,12 @@ def _read_output(data: Bytes, at: int) -> Read:
     return Output(client, row, name, stream, text), at
 
 
+def _read_recited(data: Bytes, at: int) -> Read:
+    number, length = _RECITED_HEAD.unpack_from(data, at)
+    text, at = _text(data, at + _RECITED_HEAD.size, length)
+    return Recited(number, text), at
+
+
 def _text(data: Bytes, at: int, length: int) -> tuple[str, int]:
     end = at + length
     _require(end <= len(data), "it is cut off")
@@ -276,4 +295,5 @@ _READERS: tuple[Callable[[Bytes, int], Read], ...] = (
     lambda data, at: (Blocked(), at),
     lambda data, at: (Unblocked(), at),
     lambda data, at: (Leaving(), at),
+    _read_recited,
 )

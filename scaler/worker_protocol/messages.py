@@ -94,6 +94,13 @@ class Publish(NamedTuple):
     keys: list[Key]
 
 
+class Recite(NamedTuple):
+    """Say the last lines that tasks have printed. Answered by `Recited`, also while a row runs."""
+
+    #: comes back in the answer
+    number: int
+
+
 # ---- worker to agent -------------------------------------------------------------------------------------------------
 class Ready(NamedTuple):
     """The first word of a worker: it can be sent rows."""
@@ -177,6 +184,14 @@ class Output(NamedTuple):
     text: str
 
 
+class Recited(NamedTuple):
+    """The last lines that tasks have printed, each behind the digit of its stream."""
+
+    #: of the `Recite` that this answers
+    number: int
+    text: str
+
+
 class Blocked(NamedTuple):
     """The task that runs waits for other tasks: another worker may take this one's place."""
 
@@ -189,5 +204,5 @@ class Leaving(NamedTuple):
     """The last word of a worker that has begun none of its rows: one that has loaded what they need does better."""
 
 
-ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish
-FromWorker: TypeAlias = Ready | Results | Returned | Published | Output | Blocked | Unblocked | Leaving
+ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish | Recite
+FromWorker: TypeAlias = Ready | Results | Returned | Published | Output | Blocked | Unblocked | Leaving | Recited

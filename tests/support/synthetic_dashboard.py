@@ -14,7 +14,12 @@ from dataclasses import replace
 
 from scaler.config import DashboardConfig
 from scaler.monitor import Seen
+from scaler.monitor.output import LastOutput, place_of
 from scaler.monitor.synthetic import SyntheticCluster
+
+#: what the first workers have printed
+PRINTING = 100
+LINES = LastOutput((("stdout", "part 17: 48,210 rows"), ("stderr", "<script>alert(1)</script> is no price")))
 
 
 def watch_of(agents: int, workers: int, names: tuple[str, ...] = ()) -> Callable:
@@ -24,6 +29,9 @@ def watch_of(agents: int, workers: int, names: tuple[str, ...] = ()) -> Callable
     def watch(config: DashboardConfig, on_change: Callable[[Seen], None]) -> Iterator[None]:
         ended = threading.Event()
         cluster = SyntheticCluster(agents, workers)
+        first = cluster.snapshot()
+        places = (place_of(first.worker_id(at)) for at in range(min(len(first.workers), PRINTING)))
+        printed = {place: LINES for place in places if place is not None}
 
         def next_one() -> Seen:
             snapshot = cluster.snapshot()
@@ -33,7 +41,7 @@ def watch_of(agents: int, workers: int, names: tuple[str, ...] = ()) -> Callable
                 others = tuple(names[at % len(names)] for at in range(len(view.worker_names)))
                 view = replace(view, functions=functions, worker_names=others)
             view = replace(view, scheduler=replace(view.scheduler, time=time.time()))
-            return Seen(replace(snapshot, view=view), True, time.time(), "", snapshot.number)
+            return Seen(replace(snapshot, view=view), True, time.time(), "", snapshot.number, printed)
 
         def tell() -> None:
             while not ended.is_set():

@@ -68,6 +68,7 @@ from scaler.protocol.messages import (
     ObjectAnnounce,
     ObjectFetch,
     ObjectRelease,
+    Query,
     Settled,
     Task,
     TaskCancel,
@@ -75,7 +76,7 @@ from scaler.protocol.messages import (
     Watch,
 )
 from scaler.worker_protocol import messages as worker_messages
-from scaler.worker_protocol.messages import Blocked, Leaving, Published, Ready, Results, Returned, Unblocked
+from scaler.worker_protocol.messages import Blocked, Leaving, Published, Ready, Recited, Results, Returned, Unblocked
 
 UNLIMITED = AgentLimits()
 
@@ -133,6 +134,7 @@ class AgentCore:
             HeartbeatEcho: partial(heartbeat.take_echo, state),
             Watch: partial(reporting.take_watch, state, out),
             Drain: partial(leaving.take_drain, state, out),
+            Query: self._asked,
         }
         self._of_worker: dict[type[worker_messages.FromWorker], Callable[[WorkerRecord, Any], None]] = {
             Ready: lambda worker, message: worker_lifecycle.take_ready(state, out, worker),
@@ -143,6 +145,7 @@ class AgentCore:
             Blocked: lambda worker, message: worker_lifecycle.take_blocked(state, out, worker),
             Unblocked: lambda worker, message: worker_lifecycle.take_unblocked(state, worker),
             Leaving: lambda worker, message: worker_lifecycle.take_leaving(out, worker),
+            Recited: self._recited,
         }
 
     @property
@@ -168,6 +171,16 @@ class AgentCore:
         if state.facts.wanted:
             state.facts.publish(now)
         return out.flush()
+
+    def _asked(self, query: Query) -> None:
+        from scaler.agent.core import reciting  # here, as a cluster should start without it
+
+        reciting.take_question(self._state, self.out, query)
+
+    def _recited(self, worker: WorkerRecord, message: Recited) -> None:
+        from scaler.agent.core import reciting
+
+        reciting.take_answer(self.out, worker, message)
 
     def leave(self) -> list[Effect]:
         """The last words of an agent that is told to end."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from scaler.monitor import tables
 from scaler.monitor.blocks import blocks, hosts
 from scaler.monitor.dashboard.layout import Card, Column, Shown, View, part_of
 from scaler.monitor.formats import UNKNOWN, count, inert, size
+from scaler.monitor.output import LastOutput, place_of
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.totals import STATES, Totals
 
@@ -59,9 +61,8 @@ def bar(**parts: int) -> str:
 
 def _of_workers(snapshot: Snapshot, _totals: Totals, rows: list[int]) -> Cells:
     names = [snapshot.function_of(row) for row in rows]
-    agents = [snapshot.agents.numbers[snapshot.agent_of_worker[row]] for row in rows]
     return {
-        "worker_link": [View().link("workers", find=f"{agent}.") for agent in agents],
+        "worker_link": [View().link("workers", find=snapshot.worker_id(row)) for row in rows],
         "function_link": [View().link("functions", find=name) if name else "" for name in names],
     }
 
@@ -132,6 +133,10 @@ BLOCKS = tuple(
 )  # fmt: skip
 ALL_OBJECTS = Card("all_objects", "All objects", PAIRS, is_pairs=True)
 HOSTS = Card("hosts", "Hosts that are asked for", PAIRS, "nobody asks a batch system for hosts", is_pairs=True)
+LAST_OUTPUT = Card(
+    "last_output", "Last lines of output", (Column("name"), Column("value")),
+    "open one worker, by its name in the table, to see what its tasks have printed", is_pairs=True, is_lines=True,
+)  # fmt: skip
 WORKER_STATES = Card("worker_states", "Workers by state", PAIRS, is_pairs=True)
 
 
@@ -158,6 +163,21 @@ def all_objects(snapshot: Snapshot) -> Cells:
     return {"name": list(lines), "value": list(lines.values())}
 
 
+def last_output(snapshot: Snapshot, find: str, outputs: Mapping[tuple[int, int], LastOutput]) -> Cells:
+    """The last lines of output of the one worker that a page shows."""
+    place = place_of(find)
+    if place is None or tables.worker_at(snapshot, find) is None:
+        return {"name": [], "value": []}
+    output = outputs.get(place)
+    if output is None:
+        lines: tuple[tuple[str, str], ...] = (("", "asked; while native code runs it cannot answer"),)
+    elif output.error:
+        lines = (("", output.error),)
+    else:
+        lines = output.lines or (("", "none: its tasks have printed nothing by Python yet"),)
+    return {"name": [stream for stream, _ in lines], "value": [text for _, text in lines]}
+
+
 def worker_states(totals: Totals) -> Cells:
     """How many workers do what."""
     return {"name": list(STATES), "value": [count(totals.states[state]) for state in STATES]}
@@ -169,12 +189,15 @@ def hosts_of(snapshot: Snapshot) -> Cells:
     return {"name": [name for name, _ in lines], "value": [value for _, value in lines]}
 
 
-def _small(snapshot: Snapshot, totals: Totals) -> dict[str, Cells]:
+def _small(
+    snapshot: Snapshot, totals: Totals, view: View, outputs: Mapping[tuple[int, int], LastOutput]
+) -> dict[str, Cells]:
     """The cells of all small cards, by their names."""
     return blocks_of(snapshot) | {
         ALL_OBJECTS.name: all_objects(snapshot),
         WORKER_STATES.name: worker_states(totals),
         HOSTS.name: hosts_of(snapshot),
+        LAST_OUTPUT.name: last_output(snapshot, view.find, outputs),
     }
 
 
@@ -189,9 +212,16 @@ def _many(number: int, what: str) -> str:
     return f"{count(number)} {what}{'' if number == 1 else 's'}"
 
 
-def shown(snapshot: Snapshot, totals: Totals, view: View, listing: Listing, *cards: Card) -> Shown:
+def shown(
+    snapshot: Snapshot,
+    totals: Totals,
+    view: View,
+    listing: Listing,
+    *cards: Card,
+    outputs: Mapping[tuple[int, int], LastOutput] = MappingProxyType({}),
+) -> Shown:
     """All tables of a page that has this listing and these small cards."""
     cells, note, parts = listing.fill(snapshot, totals, view)
-    small = _small(snapshot, totals)
+    small = _small(snapshot, totals, view, outputs)
     chosen = {card.name: small[card.name] for card in cards}
     return Shown(chosen | {listing.card.name: cells}, {listing.card.name: note}, parts)

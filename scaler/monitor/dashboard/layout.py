@@ -36,6 +36,8 @@ class Card:
     empty: str = ""
     #: names and values without a head, in a small card
     is_pairs: bool = False
+    #: such pairs, of which the values are lines of text
+    is_lines: bool = False
 
 
 @dataclass(frozen=True)

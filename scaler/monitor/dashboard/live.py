@@ -39,9 +39,10 @@ class Sight:
 
     def see(self, seen: Seen) -> None:
         """The cluster, or that there is none."""
+        is_new = self.seen is None or seen.snapshot is not self.seen.snapshot
         self.seen = seen
         self._made.clear()
-        if seen.is_connected and seen.snapshot is not None:
+        if is_new and seen.is_connected and seen.snapshot is not None:
             self.totals = totals_of(seen.snapshot)
             self.history.add(seen.snapshot, self.totals)
             self.points += 1
@@ -54,7 +55,7 @@ class Sight:
         assert totals is not None
         key = replace(view, theme="", by="")
         if key not in self._made:
-            self._made[key] = shown(seen.snapshot, totals, view, page.listing, *page.cards)
+            self._made[key] = shown(seen.snapshot, totals, view, page.listing, *page.cards, outputs=seen.outputs)
         return self._made[key]
 
 

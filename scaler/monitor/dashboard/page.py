@@ -96,7 +96,7 @@ def _head(page: Page, view: View) -> str:
 
 def _pairs(card: Card) -> str:
     return (
-        f'<div class="card pairs"><h2>{escape(card.title)}</h2>'
+        f'<div class="card pairs{" lines" if card.is_lines else ""}"><h2>{escape(card.title)}</h2>'
         f'<table data-source="{card.name}" data-columns="{_columns(card)}" data-empty="{escape(card.empty)}">'
         "<tbody></tbody></table></div>"
     )

@@ -30,7 +30,10 @@ PAGES = (
         ("cpu", "memory", "occupancy", "rows", "throughput", "stored", "transfers", "messages"), content.WORKERS,
     ),
     Page("functions", "Functions", (), ("throughput", "rows"), content.FUNCTIONS),
-    Page("workers", "Workers", (content.WORKER_STATES,), ("cpu", "occupancy"), content.WORKERS, "workers"),
+    Page(
+        "workers", "Workers", (content.WORKER_STATES, content.LAST_OUTPUT), ("cpu", "occupancy"), content.WORKERS,
+        "workers",
+    ),
     Page("agents", "Agents", (content.HOSTS,), ("cpu", "memory", "transfers"), content.AGENTS),
     Page("objects", "Objects and memory", (content.ALL_OBJECTS,), ("memory", "stored", "transfers"), content.OBJECTS),
     Page("clients", "Clients", (), ("rows", "throughput"), content.CLIENTS),

@@ -20,12 +20,14 @@ from tornado.ioloop import IOLoop
 
 from scaler.config import DashboardConfig
 from scaler.monitor.access import Gate, token_from
+from scaler.monitor.dashboard.content import LAST_OUTPUT
 from scaler.monitor.dashboard.handlers import Application
 from scaler.monitor.dashboard.layout import View
 from scaler.monitor.dashboard.live import LivePage, Sight
 from scaler.monitor.dashboard.pages import PAGES, Page
 from scaler.monitor.listening import listener, names_of, tls_of
 from scaler.monitor.metrics import exposition
+from scaler.monitor.output import place_of
 from scaler.monitor.watcher import Seen, Watcher
 from scaler.transport import load_or_create
 
@@ -38,6 +40,8 @@ class Board:
 
     def __init__(self) -> None:
         self.sight = Sight()
+        #: told which workers' pages are open, by agent and slot
+        self.look_at: Callable[[set[tuple[int, int]]], object] = lambda workers: None
         self._pages: dict[int, LivePage] = {}
 
     def see(self, seen: Seen) -> None:
@@ -61,14 +65,21 @@ class Board:
             live = LivePage(document, page, View.of(page.path, arguments), self.sight)
             document.template_variables["live"] = live
             self._pages[id(live)] = live
+            self._look()
 
             def close_page(_context: object) -> None:
                 self._pages.pop(id(live), None)
+                self._look()
                 document.template_variables.pop("live", None)
 
             document.on_session_destroyed(close_page)
 
         return PageApplication(FunctionHandler(open_page))
+
+    def _look(self) -> None:
+        """Have those workers asked for their output whose pages are open."""
+        places = {place_of(live.view.find) for live in self._pages.values() if LAST_OUTPUT in live.page.cards}
+        self.look_at({place for place in places if place is not None})
 
     def __len__(self) -> int:
         """How many pages are open."""
@@ -101,7 +112,9 @@ def run(config: DashboardConfig, say: Callable[[str], None], watch: Watch = watc
 
     pages = {f"/{page.path}": board.application(page) for page in PAGES}
     application = Application(pages, gate, config.prefix, board.metrics)
-    with closing(listening), watch(config, handed_over):
+    with closing(listening), watch(config, handed_over) as watcher:
+        if isinstance(watcher, Watcher):
+            board.look_at = watcher.look_at
         http = HTTPServer(application, ssl_options=tls, max_body_size=1 << 16, max_header_size=1 << 15)
         http.add_socket(listening)
         server = BaseServer(loop, application, http)

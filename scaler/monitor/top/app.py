@@ -19,6 +19,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from scaler.monitor.output import place_of
 from scaler.monitor.top import layout
 from scaler.monitor.top.layout import Line
 from scaler.monitor.top.looking import QUIT, Looking
@@ -56,6 +57,8 @@ class TopView(Widget, can_focus=True):
         super().__init__()
         self._address, self._clock = address, clock
         self.looking = looking
+        #: told which worker's page is open, by agent and slot
+        self.look_at: Callable[[list[tuple[int, int]]], None] = lambda workers: None
         #: what is known now; replaced as a whole, by another thread
         self.seen = Seen(None, True, clock(), "", 0)
         self._lines: list[Line] = []
@@ -63,6 +66,8 @@ class TopView(Widget, can_focus=True):
     def draw(self) -> None:
         """Make the screen anew, and have drawn what is different."""
         before = self._lines
+        place = place_of(self.looking.worker)
+        self.look_at([] if place is None else [place])
         columns, height = self.size
         self._lines = draw(self.looking, self.seen, self._address, columns, height, self._clock())
         if len(before) != len(self._lines):

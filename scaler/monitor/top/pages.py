@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from scaler.monitor.columns import Table
 from scaler.monitor.formats import UNKNOWN, count, duration, ending, inert, moment, share, size
+from scaler.monitor.output import LastOutput
 from scaler.monitor.snapshot import Snapshot
-from scaler.monitor.top.layout import DIM, HEAD, PLAIN, TITLE, Line
+from scaler.monitor.top.layout import ALERT, DIM, HEAD, PLAIN, TITLE, Line
 from scaler.protocol.codes import WorkerFlag
 
 _KEYS = (
@@ -16,6 +17,8 @@ _KEYS = (
     ("Esc", "back, or show all rows"),
     ("Q, Ctrl-C", "quit"),
 )
+#: what a worker's page has in any terminal, and how many lines of output
+_KEPT, _OUTPUT = ("process", "host", "runs", "task", "since"), 2
 #: of several states of a worker the first one is said
 _STATES = (
     (WorkerFlag.ENDING, "is being ended"),
@@ -25,8 +28,10 @@ _STATES = (
 )
 
 
-def worker_page(snapshot: Snapshot, name: str, row: int | None, columns: int) -> list[Line]:
-    """What a worker runs, since when, and what it takes."""
+def worker_page(
+    snapshot: Snapshot, name: str, row: int | None, columns: int, room: int, output: LastOutput | None
+) -> list[Line]:
+    """What a worker runs, since when, what it takes, and its last lines of output, as many as there is room for."""
     title: Line = [(f"worker {name}", TITLE), ("  (Esc: back)", DIM)]
     if row is None:
         return [title, [("it is gone: its host left, or it was no longer needed", PLAIN)]]
@@ -48,7 +53,23 @@ def worker_page(snapshot: Snapshot, name: str, row: int | None, columns: int) ->
         ),
         ("told", f"{duration(1000 * age)} ago" if (age := agents.report_ages[agent]) else "now"),
     ]
-    return [title, *[[(f"{name:>10}  ", HEAD), (text, PLAIN)] for name, text in facts]]
+    most = max(len(_KEPT), room - 2 - _OUTPUT)
+    while len(facts) > most:
+        facts.pop(next(at for at in reversed(range(len(facts))) if facts[at][0] not in _KEPT))
+    page: list[Line] = [title, *[[(f"{name:>10}  ", HEAD), (text, PLAIN)] for name, text in facts]]
+    return page + _output(output, max(2, room - len(page)))
+
+
+def _output(output: LastOutput | None, room: int) -> list[Line]:
+    if output is None:
+        return [[("    output  ", HEAD), ("asked; while native code runs it cannot answer", DIM)]]
+    if output.error or not output.lines:
+        said = output.error or "none: its tasks have printed nothing by Python yet"
+        return [[("    output  ", HEAD), (said, DIM)]]
+    lines = output.lines[-max(1, room - 1) :]
+    title: Line = [("    output  ", HEAD), (f"the last {len(lines)} line(s) of its tasks; !: standard error", DIM)]
+    marks: dict[str, Line] = {"stdout": [("| ", DIM)], "stderr": [("! ", ALERT)]}
+    return [title, *[[*marks[stream], (text, PLAIN)] for stream, text in lines]]
 
 
 def _running(snapshot: Snapshot, row: int, agent: int, columns: int) -> list[tuple[str, str]]:

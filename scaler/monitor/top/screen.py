@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scaler.monitor.blocks import blocks, panel
 from scaler.monitor.formats import clipped, count, duration, inert, moment, size, width
+from scaler.monitor.output import place_of
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.tables import OBJECTS, TABLES
 from scaler.monitor.top.layout import (
@@ -63,7 +64,9 @@ def draw(
     elif snapshot is None:
         body = [[("waiting for the first snapshot", DIM)]]
     elif looking.worker:
-        body = worker_page(snapshot, looking.worker, looking.worker_in(snapshot), columns)
+        place = place_of(looking.worker)
+        output = seen.outputs.get(place) if place is not None else None
+        body = worker_page(snapshot, looking.worker, looking.worker_in(snapshot), columns, room, output)
     else:
         body = _table(looking, snapshot, columns, room)
     out += body[:room] + [[("", PLAIN)]] * (room - len(body))
@@ -161,13 +164,14 @@ def _table(looking: Looking, snapshot: Snapshot, columns: int, room: int) -> lis
 
 def _views(looking: Looking, columns: int) -> Line:
     """The other tables, and what else can be done."""
-    wide = columns >= 104
+    wide, middle = columns >= 104, columns >= 80
     line: Line = []
     for number, table in enumerate(TABLES, 1):
         is_here = table is looking.table
-        line.append((f"{number} {table.name}" if wide else f"{number}{table.name}", CHOSEN if is_here else PLAIN))
+        line.append((f"{number} {table.name}" if middle else f"{number}{table.name}", CHOSEN if is_here else PLAIN))
         line.append(("  " if wide else " ", PLAIN))
-    line.append(("/ filter  Enter more  ? help  Q quit" if wide else "? Q", DIM))
+    words = "/ filter  Enter more  ? help  Q quit" if wide else " ? help Q quit" if middle else "? Q"
+    line.append((words, DIM))
     return line
 
 

@@ -13,7 +13,9 @@ MAX_PAGE = 2_000
 
 @record
 class Query(Message):
-    """A question: `tasks` that meet all that is said, a page of them; or about one of them, `explain` or `story`."""
+    """A question: `tasks` that meet all that is said, a page of them; about one of them, `explain` or `story`; or the
+    last lines of `output` of a worker, which the scheduler asks its agent, under a number of its own.
+    """
 
     number: int
     kind: str
@@ -30,9 +32,12 @@ class Query(Message):
     #: where the page begins: as the last answer said, or 0 and 0
     from_client: int = 0
     from_row: int = 0
+    #: output: the agent's number, and the slot of its worker
+    agent: int = 0
+    slot: int = 0
 
     def validate(self) -> None:
-        require(self.kind in ("tasks", "explain", "story"), f"unknown question {self.kind!r}")
+        require(self.kind in ("tasks", "explain", "story", "output"), f"unknown question {self.kind!r}")
         require(self.state in ("", "waiting", "queued", "agent", "done"), f"unknown state {self.state!r}")
         require(0 < self.limit <= MAX_PAGE, f"a page has 1 to {MAX_PAGE:,} rows")
 

@@ -138,9 +138,3 @@ def _take_report(state: ClusterState, monitor: int, command: Command) -> Command
         return CommandResult(command.number, error=f"a session tells of at most {PROVIDERS} providers")
     state.fleets[key] = FleetRecord(command, state.now)
     return CommandResult(command.number, 1)
-
-
-def forget_reports(state: ClusterState, monitor: int) -> None:
-    """A monitor's session is over."""
-    for key in [key for key in state.fleets if key[0] == monitor]:
-        del state.fleets[key]

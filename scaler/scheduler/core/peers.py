@@ -3,7 +3,6 @@
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import AgentsInUse, ClientDeparture, Hello, u32
 from scaler.scheduler.core import (
-    commanding,
     draining,
     placement,
     reading,
@@ -67,6 +66,10 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
     fate = "go back to the queue" if retries_on_loss else "are lost"
     out.log("WARNING", f"agent {agent.number} ({agent.name}) is gone: {reason}; {rows} rows {fate}")
     del state.agents[agent.number]
+    if state.watching.asked:
+        from scaler.scheduler.core import relaying  # loaded already, by whoever has asked
+
+        relaying.forget_agent(state, out, agent.number)
     placement.remove(state, agent)
     state.touched.pop(agent, None)
     is_leaving = agent.load.is_leaving
@@ -124,7 +127,12 @@ def drop_monitor(state: ClusterState, out: Outgoing, monitor: MonitorRecord, rea
     """A monitor is gone; if nobody else watches, agents need not report any more."""
     out.log("INFO", f"monitor {monitor.number} ({monitor.name}) is gone: {reason}")
     del state.monitors[monitor.number]
-    commanding.forget_reports(state, monitor.number)
+    if state.watching.asked:
+        from scaler.scheduler.core import relaying
+
+        relaying.forget_monitor(state, monitor.number)
+    for key in [key for key in state.fleets if key[0] == monitor.number]:
+        del state.fleets[key]
     watching.ask_agents(state, out)
     if state.facts.wanted:
         state.facts.tell(PeerLeft(monitor.number, Role.MONITOR, monitor.name, reason))

@@ -34,6 +34,7 @@ from scaler.protocol.messages import (
     ObjectRequest,
     ObjectResponse,
     Query,
+    QueryResult,
     ShutdownResponse,
     StoreRequest,
     Task,
@@ -51,7 +52,6 @@ from scaler.scheduler.core import (
     admission,
     balancing,
     batch_cost,
-    commanding,
     defects,
     draining,
     lifetimes,
@@ -151,6 +151,7 @@ class SchedulerCore:
             Heartbeat: self._agent_heartbeat,
             Inventory: self._inventory,
             HostReport: lambda agent, message: watching.take_report(self.state, agent, message),
+            QueryResult: self._agent_answers,
             DisconnectRequest: self._agent_leaves,
         }
         self._of_monitor: dict[type[Message], Callable[[MonitorRecord, Any], None]] = {
@@ -262,11 +263,24 @@ class SchedulerCore:
         self._refuse(number, message)
 
     def _query(self, monitor: MonitorRecord, message: Query) -> None:
+        if message.kind == "output":
+            from scaler.scheduler.core import relaying
+
+            relaying.ask(self.state, self._out, monitor.number, message)
+            return
         from scaler.scheduler.core import answering  # here, as a cluster should start without it
 
         self._out.send(monitor.number, answering.answer(self.state, self.stories, message))
 
+    def _agent_answers(self, agent: AgentRecord, message: QueryResult) -> None:
+        if self.state.watching.asked:
+            from scaler.scheduler.core import relaying
+
+            relaying.take_answer(self.state, self._out, agent, message)
+
     def _command(self, monitor: MonitorRecord, message: Command) -> None:
+        from scaler.scheduler.core import commanding
+
         outcome = commanding.obey(self.state, self._out, monitor.number, message)
         self._run(outcome.moves)
         self._out.send(monitor.number, outcome.result)

@@ -14,7 +14,6 @@ from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.monitor_records import MonitorRecord
-from scaler.scheduler.views.cluster_view import cluster_view
 
 #: seconds between two snapshots for one monitor, at least, whatever it asks for
 SHORTEST = 0.1
@@ -70,6 +69,8 @@ def publish(state: ClusterState, out: Outgoing) -> None:
     due = [monitor for monitor in state.monitors.values() if monitor.is_ready and now >= _due(state, monitor)]
     if not due:
         return
+    from scaler.scheduler.views.cluster_view import cluster_view  # here, as a cluster should start without it
+
     watching.made += 1
     for monitor in due:
         monitor.sent, monitor.is_ready = watching.made, False

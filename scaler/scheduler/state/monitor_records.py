@@ -26,6 +26,16 @@ class MonitorRecord:
 
 
 @record
+class Asked:
+    """A question that an agent was asked for a monitor."""
+
+    monitor: int
+    agent: int
+    #: of the monitor's question
+    number: int
+
+
+@record
 class Watching:
     """What follows from that somebody watches."""
 
@@ -38,3 +48,7 @@ class Watching:
     awaited: set[int] = field(default_factory=set)
     #: but not for longer than this, seconds
     waits_until: float = 0.0
+    #: questions that agents have not answered, by the numbers that these were given
+    asked: dict[int, Asked] = field(default_factory=dict)
+    #: the last of these numbers
+    asked_last: int = 0
