@@ -35,6 +35,8 @@ class Host(Process):
     ) -> None:
         super().__init__(cluster.world, name)
         self.cluster = cluster
+        #: as which its boundaries count: "agent" or "store"
+        self.role = role
         self.capabilities = capabilities
         total = self.world.random.choice((20_000_000, 100_000_000, 1 << 40))
         if "memory" in cluster.mix.without:
@@ -127,8 +129,12 @@ class Host(Process):
             else:
                 events.append(ev.FromScheduler(heard))
         events += [item[1] for item in items if item[0] == "worker"]
-        for message in self.handle(events, self.world.now):
+        said = self.handle(events, self.world.now)
+        for message in said:
+            self.world.boundary(self.role, self)
             self.line.send(message)
+        if said:
+            self.world.boundary(self.role, self)
 
     def gather(self) -> list[Any]:
         """What happened here since the last time."""
@@ -144,7 +150,9 @@ class Host(Process):
         for effect in effects:
             if isinstance(effect, ev.ToScheduler):
                 said.append(effect.message)
-            elif isinstance(effect, ev.ToWorker):
+                continue
+            self.world.boundary(self.role, self)
+            if isinstance(effect, ev.ToWorker):
                 worker = self.workers.get(effect.slot)
                 if worker is not None:
                     worker.tell(effect.message, effect.control)
@@ -168,6 +176,8 @@ class Host(Process):
                 self.world.note(self.name, effect.text)
             else:
                 self.store.carry_out(effect)
+        if len(effects) > len(said):
+            self.world.boundary(self.role, self)
         return said
 
     def _wish(self, when: float) -> None:

@@ -1,6 +1,7 @@
 """One run: a cluster, its users and its faults, until all rows have ended and all clients have gone."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from simulator.checks import Wrong, check_empty, check_stores, require
@@ -26,9 +27,12 @@ BOUND = 120.0
 class Cluster:
     """All processes of a run."""
 
-    def __init__(self, seed: int, mix: Mix) -> None:
+    def __init__(self, seed: int, mix: Mix, populate: "Callable[[Cluster], None] | None" = None) -> None:
+        """`populate` says who is there and does what; without it, that is drawn from the seed."""
         self.world = World(seed)
         self.mix = mix
+        #: virtual seconds in which things may go wrong
+        self.faulty = FAULTY
         self.network = Network(self.world)
         self.jobs: dict[int, Job] = {}
         self.hosts: list[Host] = []
@@ -37,10 +41,15 @@ class Cluster:
         self.disk = Disk()
         #: by their numbers, which are below 0
         self.durable: dict[int, DurableUser] = {}
-        random = self.world.random
-        self.network.delay = random.choice((50e-6, 200e-6, 5e-3))
         #: workers of the agent in the scheduler's process
-        self._local = random.randint(1, 4) if mix.local_agent and random.random() < 0.5 else 0
+        self.local_workers = 0
+        self.operator: Operator | None = None
+        (populate or Cluster._populate)(self)
+
+    def _populate(self) -> None:
+        mix, random = self.mix, self.world.random
+        self.network.delay = random.choice((50e-6, 200e-6, 5e-3))
+        self.local_workers = random.randint(1, 4) if mix.local_agent and random.random() < 0.5 else 0
         self.start_server()
         self.operator = Operator(self) if mix.drain_agent else None
         for _ in range(random.randint(0 if self.hosts else 1, 4)):
@@ -68,15 +77,15 @@ class Cluster:
         if self.mix.durable:
             self.server.keep_jobs(SimKeeper(self, self.server))
         self.world.note("scheduler", "starts")
-        if self._local:
-            local = Host(self, "local", self._local, ("gpu",), None)
+        if self.local_workers:
+            local = Host(self, "local", self.local_workers, ("gpu",), None)
             self.hosts.append(local)
             self.server.host_agent(local)
 
-    def add_host(self, workers: int, capabilities: tuple[str, ...]) -> None:
-        """Another agent."""
+    def add_host(self, workers: int, capabilities: tuple[str, ...], kind: str | None = None) -> None:
+        """Another agent; `kind` of its connection is drawn if it is not said."""
         name = f"agent-{self.world.next_id()}"
-        kind = self.world.random.choice(("unix", "tcp", "tcp"))
+        kind = kind or self.world.random.choice(("unix", "tcp", "tcp"))
         walltime = math.inf
         if self.mix.walltime and self.world.now < 1000 + FAULTY and self.world.random.random() < self.mix.walltime:
             walltime = self.world.random.uniform(2.0, 14.0)
@@ -99,7 +108,7 @@ class Cluster:
     def run(self) -> None:
         """All of it. Raises Wrong."""
         world = self.world
-        world.run(world.now + FAULTY)
+        world.run(world.now + self.faulty)
         for process in [self.server, *self.hosts, *self.clients]:
             process.go_on()
         done = world.run(world.now + BOUND, self._all_ended)
@@ -148,14 +157,14 @@ class Cluster:
                     raise Wrong(f"{job} ran {job.runs} times", f"job-{job.uid}.", f"batch={job.id}", str(job.id))
 
     def _all_ended(self) -> bool:
-        for client in self.clients:
-            if (
-                client.alive
-                and not client.left
-                and (client.waiting or client.reading or client.claimed or client._later or not client._begun)
-            ):
-                return False
+        if not all(self.has_ended(client) for client in self.clients if client.alive and not client.left):
+            return False
         return all(user.is_done for user in self.durable.values())
+
+    @staticmethod
+    def has_ended(client: SimClient) -> bool:
+        """All that a client has asked for has ended, and it has looked at it."""
+        return not (client.waiting or client.reading or client.claimed or client._later or not client._begun)
 
 
 class Failure(Exception):
@@ -170,8 +179,12 @@ def run(seed: int, mix: str) -> Cluster:
         cluster.run()
         return cluster
     except Exception as error:
-        words = error.words if isinstance(error, Wrong) else ()
-        story = cluster.world.story(words) if cluster is not None else ""
-        when = cluster.world.now - 1000 if cluster is not None else 0.0
-        again = f"again: SCALER_SIM_SEED={seed} with the mix {mix!r}"
-        raise Failure(f"{type(error).__name__}: {error}\nat {when:.6f}; {again}\n{story}") from error
+        raise failure_of(error, cluster, f"SCALER_SIM_SEED={seed} with the mix {mix!r}") from error
+
+
+def failure_of(error: Exception, cluster: Cluster | None, again: str) -> Failure:
+    """What went wrong in a run, how to have it again, and the story of what it is about."""
+    words = error.words if isinstance(error, Wrong) else ()
+    story = cluster.world.story(words) if cluster is not None else ""
+    when = cluster.world.now - 1000 if cluster is not None else 0.0
+    return Failure(f"{type(error).__name__}: {error}\nat {when:.6f}; again: {again}\n{story}")

@@ -100,8 +100,12 @@ class Server(Process):
                 self.local.seen.append(item[1])
         if self._hosted is not None:
             self._hosted.gather()
+        wish = None
         for wish in self._composition.settle(self.world.now, is_due=True):
+            self.world.boundary("scheduler", self)
             self._carry_out(wish)
+        if wish is not None:
+            self.world.boundary("scheduler", self)
 
     def _receive(self, connection: int, frames: list[Any]) -> None:
         try:
