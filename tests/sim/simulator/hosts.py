@@ -12,12 +12,10 @@ from scaler.protocol.messages import Message
 from scaler.worker_protocol import messages as wm
 from simulator.agent_mirror import AgentMirror
 from simulator.checks import check_agent, require
-from simulator.network import Line
+from simulator.network import QUIET, Line
 from simulator.stores import SimStore
 from simulator.workers import SimWorker
 from simulator.world import TICK, Process
-
-HEARTBEAT = 1.0
 
 
 class Host(Process):
@@ -60,7 +58,7 @@ class Host(Process):
         if kind is not None:
             about = f"/store/{name}", "token", f"tcp://{name}:1"
             self.line = Line(self, cluster.network, kind, name, hello_of(role, name, 0, workers, capabilities, about))
-            self._pulse()
+            self._wish(self.world.now + 1.0)
             if walltime < math.inf:
                 self.tell(ev.Limited(self._ends, walltime / 4))
                 self.world.after(walltime + 0.2, self._is_ended)
@@ -97,12 +95,6 @@ class Host(Process):
         elif self.alive:
             self.world.after(0.5, self._leaves)
 
-    def _pulse(self) -> None:
-        """The shell wakes at least once a second."""
-        if self.alive:
-            self.post(TICK)
-            self.world.after(1.0, self._pulse)
-
     # ---- events ----------------------------------------------------------------------------------------------------
     @property
     def number(self) -> int:
@@ -125,7 +117,7 @@ class Host(Process):
         events: list[Any] = []
         for heard in self.line.receive(items):
             if isinstance(heard, Established):
-                events.append(ev.Welcomed(heard.resumed, HEARTBEAT, heard.welcome.number, heard.returned))
+                events.append(ev.Welcomed(heard.resumed, self.cluster.heartbeat, heard.welcome.number, heard.returned))
             else:
                 events.append(ev.FromScheduler(heard))
         events += [item[1] for item in items if item[0] == "worker"]
@@ -135,6 +127,8 @@ class Host(Process):
             self.line.send(message)
         if said:
             self.world.boundary(self.role, self)
+        if self._timer_wish is None:
+            self._wish(self.world.now + 1.0)
 
     def gather(self) -> list[Any]:
         """What happened here since the last time."""
@@ -146,7 +140,9 @@ class Host(Process):
         said: list[Message] = []
         self.store.sweep()
         effects = self.core.handle(events or [ev.Tick()], now)
-        check_agent(self.world, self.name, self.core, self._mirror)
+        is_quiet = all(type(event) is ev.FromScheduler and type(event.message) in QUIET for event in events)
+        if not self.world.skips(is_quiet):
+            check_agent(self.world, self.name, self.core, self._mirror)
         for effect in effects:
             if isinstance(effect, ev.ToScheduler):
                 said.append(effect.message)

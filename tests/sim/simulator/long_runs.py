@@ -10,6 +10,7 @@ is looked at whenever something else than heartbeats was heard, else now and the
 
 from collections import deque
 
+from scaler.defaults import HEARTBEAT_INTERVAL
 from simulator.checks import require
 from simulator.clients import SimClient
 from simulator.faults import Faults, Mix
@@ -34,10 +35,11 @@ MIX = Mix(
 class LongRun:
     """One seed. `minutes` are simulated."""
 
-    def __init__(self, seed: int, hosts: int, minutes: int) -> None:
+    def __init__(self, seed: int, hosts: int, minutes: int, heartbeat: float = HEARTBEAT_INTERVAL) -> None:
         self._seed = seed
         self._hosts = hosts
         self._minutes = minutes
+        self._heartbeat = heartbeat
         #: rows that have ended, and how often each fault was met
         self.rows = 0
 
@@ -60,6 +62,8 @@ class LongRun:
 
     def _populate(self, cluster: Cluster) -> None:
         cluster.world.events = deque(maxlen=STORY)
+        cluster.heartbeat = self._heartbeat
+        cluster.world.quiet_share = 0.02
         cluster.network.delay = 200e-6
         cluster.start_server()
         for number in range(self._hosts):
@@ -72,7 +76,7 @@ class LongRun:
         Faults(cluster, MIX, BUSY)
 
     def _forget(self, cluster: Cluster) -> None:
-        """Clients whose rows have ended leave; who has left is forgotten. Those of the last minute may have begun late."""
+        """Clients whose rows have ended leave; who has left is forgotten. Those of the last minute have another one."""
         for client in cluster.outer_clients[:-1]:
             if client.alive and not client.left:
                 require(not client.waiting, f"{client.name} waits for {list(client.waiting.values())[:3]}")

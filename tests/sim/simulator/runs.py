@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from scaler.defaults import HEARTBEAT_INTERVAL
 from simulator.checks import Wrong, check_empty, check_stores, require
 from simulator.clients import NestedClient, SimClient
 from simulator.durable import Disk, DurableUser, SimKeeper
@@ -33,11 +34,15 @@ class Cluster:
         self.mix = mix
         #: virtual seconds in which things may go wrong
         self.faulty = FAULTY
+        #: seconds between two heartbeats
+        self.heartbeat = HEARTBEAT_INTERVAL
         self.network = Network(self.world)
         self.jobs: dict[int, Job] = {}
         self.hosts: list[Host] = []
         self.clients: list[SimClient] = []
         self.server: Any = None
+        #: schedulers that were started after the first
+        self.restarts = -1
         self.disk = Disk()
         #: by their numbers, which are below 0
         self.durable: dict[int, DurableUser] = {}
@@ -72,8 +77,9 @@ class Cluster:
 
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
+        self.restarts += 1
         limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
-        self.server = Server(self.world, self.network, limits, self.add_store)
+        self.server = Server(self.world, self.network, limits, self.add_store, self.heartbeat)
         if self.mix.durable:
             self.server.keep_jobs(SimKeeper(self, self.server))
         self.world.note("scheduler", "starts")
@@ -127,6 +133,7 @@ class Cluster:
                     client.die()
         world.run(world.now + 30.0)
         self._check_leavers()
+        self._check_restarts()
         if self.operator is not None:
             self.operator.line.close()
             self.operator.die()
@@ -160,6 +167,16 @@ class Cluster:
         if not all(self.has_ended(client) for client in self.clients if client.alive and not client.left):
             return False
         return all(user.is_done for user in self.durable.values())
+
+    def _check_restarts(self) -> None:
+        """Where only schedulers were killed each row has its value, and none ran twice."""
+        if self.mix.name != "schedulers alone":
+            return
+        for client in self.clients:
+            for job in client.jobs:
+                words = f"job-{job.uid}.", f"batch={job.id}", str(job.id)
+                require(job.end is not None and job.end[0] == "value", f"{job} has no value", *words)
+                require(job.runs <= 1, f"{job} ran {job.runs} times", *words)
 
     @staticmethod
     def has_ended(client: SimClient) -> bool:

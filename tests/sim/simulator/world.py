@@ -59,6 +59,8 @@ class World:
         self.moves = Moves()
         #: why queued rows were said to wait, as often as that was seen to be so
         self.explained: Counter[str] = Counter()
+        #: share of the steps in which a process heard nothing but heartbeats that are checked and go through the codec
+        self.quiet_share = 1.0
         #: kills a process between two of its effects
         self.fuse: Fuse | None = None
         #: how processes of a role are killed there; `die` if it is not said here
@@ -92,6 +94,10 @@ class World:
                 return True
         self.now = max(self.now, until)
         return done()
+
+    def skips(self, is_quiet: bool) -> bool:
+        """A step that tells nothing need not be looked at."""
+        return is_quiet and self.quiet_share < 1.0 and self.look.random() >= self.quiet_share
 
     def boundary(self, role: str, process: Any) -> None:
         """A process is about to carry out an effect, or has carried out the last of a step. Raises Killed."""
