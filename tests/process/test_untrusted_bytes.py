@@ -13,7 +13,7 @@ from scaler import WorkerLost
 #: small, so that the tests need not wait
 QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "1", "--client-timeout", "2")
 
-#: runs in every process of Python that starts: what is unpickled or unmarshalled there, but for code of modules, is noted
+#: runs in every process of Python that starts: notes what is unpickled or unmarshalled there, but for code of modules
 HOOK = """
     import os, sys
 
