@@ -53,8 +53,8 @@ bench: $(READY) ## compare with other engines on this machine
 sim: $(READY) ## run the simulator over many seeds (minutes)
 	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim tests/properties tests/unit
 
-sim-long: $(READY) ## run the simulator over SEEDS= fresh seeds of all mixes; says hours, and moves never met
-	$(BIN)/python tests/sim/long.py $(if $(SEEDS),--seeds $(SEEDS))
+sim-long: $(READY) ## run the simulator over SEEDS= fresh seeds of all mixes, then HOURS= of 100 hosts
+	$(BIN)/python tests/sim/long.py $(if $(SEEDS),--seeds $(SEEDS)) $(if $(HOURS),--hours $(HOURS))
 
 soak: $(READY) ## kill, stop, cut and fill real processes under load for HOURS= (root on Linux)
 	$(BIN)/python tests/soak/run.py $(if $(HOURS),--hours $(HOURS))

@@ -39,6 +39,7 @@ from scaler.agent.state.host import HostState
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.usage import Usage
 from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
+from scaler.common.exits import describe_exit
 from scaler.common.loop import Loop
 from scaler.protocol.codes import STDOUT, Leaving
 from scaler.protocol.messages import Message
@@ -222,7 +223,13 @@ class AgentShell:
                 self._announced.add(report.slot)
                 logger.info("Worker[%d] started", report.slot)
         if self._zygote.ended and not self.stopped:
-            raise RuntimeError("the process that starts workers is gone")
+            self._loop.forget(self._zygote.fileno())
+            self._zygote.close()
+            how = "ended" if self._zygote.status is None else describe_exit(self._zygote.status)
+            logger.error(
+                "the process that workers are forked from (pid %d) %s, and %d workers with it: their tasks run again; "
+                "another one is started", self._zygote.pid, how, sum(type(event) is WorkerExited for event in events),
+            )  # fmt: skip
         return events
 
     def _exited(self, report: Exited) -> list[Event]:
@@ -284,9 +291,27 @@ class AgentShell:
 
     def _start(self, slot: int) -> None:
         assert self._zygote is not None
+        if self._zygote.ended and not self._start_zygote(slot):
+            return
         worker = self._workers[slot] = self._zygote.fork_worker(slot)
         worker.send(Surroundings(self._context))
         self._loop.watch(worker.fileno(), worker)
+
+    def _start_zygote(self, slot: int) -> bool:
+        """Another one, as the last was killed; if none can be, the worker of this slot ends before it begins.
+
+        How often that is tried again is the core's to decide, as with workers that end while they start.
+        """
+        assert self._zygote is not None
+        try:
+            self._zygote = self._zygote.start_another()
+        except OSError as error:
+            logger.error("cannot start a process that workers are forked from: %s; it is tried again", error)
+            self._seen.append(WorkerExited(slot, 0, 1 << 8, (0, -1)))
+            self._loop.soon()
+            return False
+        self._loop.watch(self._zygote.fileno(), self._zygote)
+        return True
 
     def _watch_writable(self, worker: WorkerProcess) -> None:
         for fd in worker.want_write():

@@ -10,6 +10,7 @@ agent ──commands, SCM_RIGHTS──► zygote ──fork──► worker     
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import mmap
 import os
 import select
@@ -18,7 +19,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from scaler.agent import zygote
 from scaler.agent.orders import COMMAND, FORK, KILL, REPORT, STARTED
@@ -27,6 +28,9 @@ from scaler.worker_protocol.encoding import read_by_agent
 from scaler.worker_protocol.messages import FromWorker, Quit, ToWorker
 from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, PAGE_CELLS, ROW_CELL
 from scaler.worker_protocol.socketpair import QueuingSender, Receiver
+
+if TYPE_CHECKING:
+    import subprocess
 
 __all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 
@@ -122,20 +126,32 @@ class WorkerProcess:
 class Zygote:
     """The process that workers are forked from, as the agent sees it."""
 
-    def __init__(self, pid: int, sock: socket.socket, page: mmap.mmap) -> None:
+    def __init__(
+        self,
+        pid: int,
+        sock: socket.socket,
+        page: mmap.mmap,
+        options: WorkerOptions,
+        process: subprocess.Popen[bytes] | None = None,
+    ) -> None:
+        """`process` if it was not forked but executed."""
         self.pid = pid
-        #: the zygote is gone, and all workers with it; nothing can be forked any more
+        #: the zygote is gone, and all workers with it; nothing can be forked off it any more
         self.ended = False
         self._socket = sock
         self._page = memoryview(page).cast("Q")
         #: the worker of each slot whose Exited was not received yet
         self._workers: dict[int, WorkerProcess] = {}
         self._unparsed = b""
+        self._options = options
+        self._process = process
+        #: how it ended, as of os.waitpid; None: it has not, or nobody knows
+        self.status: int | None = None
 
     @classmethod
     def start(cls, slots: int, options: WorkerOptions | None = None) -> Zygote:
         """Fork the zygote, with room for `slots` workers. Call it before this process has threads, sockets or loops."""
-        page = mmap.mmap(-1, max(1, slots) * PAGE_CELLS * 8)
+        page, options = mmap.mmap(-1, max(1, slots) * PAGE_CELLS * 8), options or WorkerOptions()
         ours, its = socket.socketpair()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
@@ -144,11 +160,18 @@ class Zygote:
         if pid == 0:
             try:
                 ours.close()
-                zygote.serve(its, page, options or WorkerOptions())
+                zygote.serve(its, page, options)
             finally:
                 os._exit(1)
         its.close()
-        return cls(pid, ours, page)
+        return cls(pid, ours, page, options)
+
+    def start_another(self) -> Zygote:
+        """Another one for the same slots, whatever this process has by now: this one was killed. Raises OSError."""
+        from scaler.agent.spawned_zygote import spawn  # here, as agents should start without it
+
+        process, sock, page = spawn(self._page.nbytes, dataclasses.replace(self._options, is_early=False))
+        return Zygote(process.pid, sock, page, self._options, process)
 
     def fork_worker(self, slot: int) -> WorkerProcess:
         """Begin to start a worker in a free slot. Messages may be sent to it at once.
@@ -264,5 +287,7 @@ class Zygote:
             exits.append(Exited(slot, worker.pid or 0, signal.SIGKILL))
         self._workers.clear()
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+            _, self.status = os.waitpid(self.pid, 0)
+        if self._process is not None:
+            self._process.returncode = self.status
         return exits

@@ -5,9 +5,10 @@
             part ─ line        part:  what a fetch has to do with a line
 
 A chunk is in its fetch's pool until it is asked of a line; it goes back when the line breaks, and another takes it.
-Each line has a window: so many chunks are asked at a time. A source may name another store for a chunk instead of
-sending it (see `serving`); that store becomes a part, too, which is asked only for what it was named for, and a chunk
-that does not come from there within a short time is asked of the source again, which is told not to name that store.
+Each line has a window: so many chunks are asked at a time, more of a source by a long way (see `window`). A source may
+name another store for a chunk instead of sending it (see `serving`); that store becomes a part, too, which is asked
+only for what it was named for, and a chunk that does not come from there within a short time is asked of the source
+again, which is told not to name that store.
 
 A store that was reached before is tried again until nothing was heard from it for `patience` seconds; others at once
 no more. A fetch ends when it has all, or when no source is left.
@@ -20,10 +21,11 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from scaler.store.layout import Key
+from scaler.store.window import Window
 from scaler.store.wire import chunks_of
 
-#: chunks asked of a line at a time: of a source, of a store that was named
-WINDOW, NAMED_WINDOW = 8, 4
+#: chunks asked of a store at a time that was named
+NAMED_WINDOW = 4
 #: the same with chunks that wait for an object to be made ready, which do not count otherwise
 _MOST_ASKED = 48
 #: named stores of one fetch that are connected to
@@ -90,6 +92,7 @@ class _Line:
         "stalled",
         "users",
         "was_ready",
+        "window",
     )
 
     def __init__(self, address: str, now: float) -> None:
@@ -101,6 +104,8 @@ class _Line:
         self.asked: dict[tuple[Key, int], float] = {}
         #: when an answer came last, or the first of what is asked now was asked
         self.heard = now
+        #: how many are asked at a time while it is a source
+        self.window = Window()
         #: when to connect again
         self.retry_at: float | None = None
         #: fetches that have a part here
@@ -346,7 +351,7 @@ class Fetching:
             if fetch is None or part is None or key in line.stalled:
                 del line.hungry[key]
                 continue
-            if not line.has_room(NAMED_WINDOW if part.named else WINDOW):
+            if not line.has_room(NAMED_WINDOW if part.named else line.window.size):
                 return
             del line.hungry[key]
             referred = bool(part.todo)
@@ -380,10 +385,13 @@ class Fetching:
 
     def _answered(self, address: str, key: Key, index: int, now: float) -> None:
         line = self._lines.get(address)
-        if line is None or line.asked.pop((key, index), None) is None:
+        asked = None if line is None else line.asked.pop((key, index), None)
+        if line is None or asked is None:
             raise ValueError(f"an answer that nobody asked {address} for")
         line.heard = now
-        if key in line.stalled:
+        if key not in line.stalled:
+            line.window.note(now - asked)
+        else:
             del line.stalled[key]
             if key in line.users:
                 line.hungry[key] = None

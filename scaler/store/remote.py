@@ -14,11 +14,10 @@ from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError, Sca
 from scaler.store import ObjectMissing, StoreFull, TransferFailed
 from scaler.store.layout import MAGIC, Key, StoredObject, decode, file_name, tag_of
 from scaler.store.segments import parts_of
+from scaler.store.window import Window
 from scaler.store.wire import CHUNK, REFERRED, VERSION, Kind, Note, pack, unpack
 from scaler.transport import Address, Connection, Security, connect
 
-#: chunks under way
-_WINDOW = 8
 #: parts of an object that travel in one message, at most; more are joined
 _MAX_PARTS = 16
 #: seconds between attempts to connect again
@@ -50,6 +49,8 @@ class RemoteStore:
         self._connection: Connection | None = None
         #: arrived and not looked at
         self._inbox: deque[Note] = deque()
+        #: chunks under way on it
+        self._window = Window()
         #: answers to reads that have arrived on this connection
         self._answers = 0
         #: when the store said something last
@@ -109,6 +110,7 @@ class RemoteStore:
         )
         self._inbox.clear()
         self._answers = 0
+        self._window = Window()
         self._say(Note(Kind.HELLO, offset=VERSION))
 
     def _hang(self) -> None:
@@ -148,7 +150,7 @@ class RemoteStore:
         key = download.key
         download.restart()
         while True:
-            while (offset := download.next()) is not None:
+            while (offset := download.next(self._window.size)) is not None:
                 self._say(Note(Kind.READ, key, offset, number=self._answers, flags=REFERRED))
             if download.is_complete:
                 return decode(download.view, key)
@@ -157,18 +159,23 @@ class RemoteStore:
                 raise ObjectMissing(f"the store at {self._address} has no {file_name(key)}: {note.text}")
             if note.kind is not Kind.CHUNK:
                 raise ProtocolError(f"a store answered {note.kind.name}")
-            download.take(note)
+            self._window.note(download.take(note))
 
     def _put(self, key: Key, parts: list[bytes | memoryview], size: int) -> int:
         self._say(Note(Kind.BEGIN, key, 0, size, tag_of(parts[0])))
         sent = taken = self._taken(key, size)
         pieces = _pieces(parts, taken)
+        #: of each piece that is under way: where it ends, and when it was sent
+        under_way: deque[tuple[int, float]] = deque()
         while taken < size:
-            while sent < size and sent - taken < _WINDOW * CHUNK:
+            while sent < size and len(under_way) < self._window.size:
                 data = next(pieces)
                 self._say(Note(Kind.PIECE, key, sent, size, data=data))
                 sent += sum(map(len, data))
+                under_way.append((sent, time.monotonic()))
             taken = self._taken(key, sent)
+            while under_way and under_way[0][0] <= taken:
+                self._window.note(time.monotonic() - under_way.popleft()[1])
         return size
 
     def _taken(self, key: Key, most: int) -> int:
@@ -192,24 +199,24 @@ class _Download:
         self.size = -1
         self._tag = 0
         self._missing: deque[int] = deque([0])
-        #: offsets that were asked for
-        self._asked: set[int] = set()
+        #: offsets that were asked for, and when
+        self._asked: dict[int, float] = {}
 
     def restart(self) -> None:
         """There is a new connection: nothing that was asked for will come."""
         self._missing.extendleft(self._asked)
         self._asked.clear()
 
-    def next(self) -> int | None:
-        """The offset to ask for now."""
-        if not self._missing or len(self._asked) >= _WINDOW:
+    def next(self, window: int) -> int | None:
+        """The offset to ask for now, if so many may be under way."""
+        if not self._missing or len(self._asked) >= window:
             return None
         offset = self._missing.popleft()
-        self._asked.add(offset)
+        self._asked[offset] = time.monotonic()
         return offset
 
-    def take(self, note: Note) -> None:
-        """A chunk has come. Raises `ProtocolError`."""
+    def take(self, note: Note) -> float:
+        """A chunk has come; how long it took, seconds. Raises `ProtocolError`."""
         offset, length = note.offset, sum(map(len, note.data))
         if offset not in self._asked or length != min(CHUNK, note.size - offset):
             raise ProtocolError(f"a store sent {length} bytes at {offset}")
@@ -219,10 +226,11 @@ class _Download:
             self._missing.extend(range(CHUNK, note.size, CHUNK))
         elif (note.size, note.number) != (self.size, self._tag):
             raise ProtocolError("the object has changed")
-        self._asked.remove(offset)
+        took = time.monotonic() - self._asked.pop(offset)
         for data in note.data:
             self.view[offset : offset + len(data)] = data
             offset += len(data)
+        return took
 
     @property
     def is_complete(self) -> bool:

@@ -159,6 +159,42 @@ def test_a_killed_agent_costs_no_result(daemons):
     until(lambda: not any(psutil.pid_exists(pid) for pid in workers), "the workers to die with their agent")
 
 
+def zygote_of(agent):
+    (process,) = psutil.Process(agent.pid).children()
+    return process.pid
+
+
+def test_a_killed_zygote_costs_no_result_and_its_agent_starts_another(daemons):
+    daemons.start_scheduler(*QUICK)
+    agent = daemons.start_agent(2)
+    client = daemons.client()
+    futures = [client.submit(work, x) for x in range(ROWS)]
+    killed = []
+    for so_many in (500, 2500):  # the one that was forked, and the one that was executed
+        until(futures[so_many].done)
+        killed.append(zygote_of(agent))
+        os.kill(killed[-1], signal.SIGKILL)
+        until(lambda: not psutil.pid_exists(killed[-1]) and psutil.Process(agent.pid).children())
+    assert_right(futures)
+    assert client.submit(os.getppid).result(20) == zygote_of(agent)
+    assert zygote_of(agent) not in killed
+    lines = [line for line in agent.text.splitlines() if "forked from" in line]
+    assert [re.search(r"pid (\d+)\) was killed by SIGKILL, and \d workers", line)[1] for line in lines] == [
+        str(pid) for pid in killed
+    ]
+    assert "Traceback" not in agent.text
+
+
+def test_a_local_cluster_whose_zygote_is_killed_goes_on(start_cluster, connect, capfd):
+    cluster = start_cluster(2)
+    client = connect(cluster)
+    futures = [client.submit(work, x) for x in range(ROWS)]
+    until(futures[500].done)
+    os.kill(zygote_of(cluster), signal.SIGKILL)
+    assert_right(futures)
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_an_agent_that_is_stopped_past_its_timeout_costs_no_result_and_comes_back(daemons):
     daemons.start_scheduler(*QUICK)
     agents = [daemons.start_agent(1), daemons.start_agent(1)]

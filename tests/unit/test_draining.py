@@ -345,6 +345,27 @@ def test_rows_that_were_set_aside_are_in_the_queues_of_their_client_and_go_with_
     assert [batch for batch, *_ in fake.ends(client)] == [10]
 
 
+def test_rows_set_aside_go_to_an_agent_that_had_no_time_for_those_before_them() -> None:
+    fake = Cluster()
+    short, client = limited(fake, 5), fake.client()
+    long = fake.agent(1, ("gpu",))  # looked at after the other
+    fake.say(client, task(10, 40, priority=-1, name="quick"))
+    fake.report(long, client, result(10, 1, 2, us=3_000))
+    fake.now += 4
+    fake.beat(short)
+    fake.beat(long)
+    fake.say(client, task(100, 1, name="y"))
+    fake.say(client, task(110, 1, name="x"))
+    fake.say(client, task(120, 1, name="x"))
+    fake.say(client, task(130, 1, name="y"))
+    assert fake.core.state.queues.rows > 2  # those of x and y that nobody has room or time for, in the same queue
+    fake.report(long, client, result(100, 0, 1, us=3_000))  # room for x; y is known by now, and there is time for it
+    batches = fake.core.state.clients[client].batches
+    assert list(batches[120].at) == [long]
+    assert batches[130].at
+    assert not validate(fake.core.state)
+
+
 def test_what_is_told_of_hosts_that_are_to_come_explains_why_rows_wait() -> None:
     fake = Cluster()
     client = fake.client()

@@ -39,6 +39,7 @@ from scaler.protocol.messages import (
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.returning import PATIENCE
 from scaler.scheduler.state.batch_records import DONE, WAITING
+from scaler.scheduler.state.validate import validate
 
 #: numbers at the last scheduler
 CLIENT, AGENT, OTHER = 1002, 1003, 1004
@@ -224,6 +225,31 @@ def test_small_values_that_only_other_rows_need_are_there_again(fake: FakeSchedu
     fake.report(AGENT, CLIENT, result(10, 2, 3))
     assert ended_rows(fake) == [(10, 2, 3)]
     assert not fake.core.state.clients[CLIENT].values.batch_of_row
+
+
+@pytest.mark.parametrize("outcome", [VALUES_EACH, STORED, ERROR, CANCELLED])
+def test_a_row_computed_again_gets_a_value_whose_own_row_had_not_ended_here(fake: FakeScheduler, outcome: int) -> None:
+    back(fake, graph(10, [[], [0, 0], [1]], [2]), agents=(AGENT, OTHER))
+    agent_back(fake, inventory((10, 1, 2)))
+    agent_back(fake, inventory((10, 0, 1)), number=OTHER)
+    fake.report(AGENT, CLIENT, result(10, 1, 2, STORED))
+    assert place_of(fake, 10) == [16 + OTHER, DONE, 16 + AGENT]
+    fake.lose(AGENT)  # the value of row 1 is lost, and what that needs is still being made
+    assert place_of(fake, 10) == [16 + OTHER, WAITING, WAITING]
+    if outcome == CANCELLED:
+        fake.cancel(CLIENT, (10, 0, 1))
+    fake.report(OTHER, CLIENT, result(10, 0, 1, outcome))
+    assert not validate(fake.core.state)
+    if outcome in (ERROR, CANCELLED):
+        assert fake.core.state.batch_of(CLIENT, 10) is None
+        assert ended_rows(fake) == [(10, 2, 3)]
+        return
+    assert place_of(fake, 10) == [DONE, 16 + OTHER, WAITING]
+    fake.report(OTHER, CLIENT, result(10, 1, 2, STORED))
+    fake.report(OTHER, CLIENT, result(10, 2, 3))
+    assert ended_rows(fake) == [(10, 2, 3)]
+    assert fake.core.state.clients[CLIENT].values.objects.keys() == {1}  # the function, which the client holds
+    assert not validate(fake.core.state)
 
 
 def test_a_row_that_comes_back_from_its_agent_waits_for_what_is_not_known_here(fake: FakeScheduler) -> None:

@@ -1,7 +1,7 @@
 """Which chunk is asked of whom, with a scripted time and scripted stores: nothing here opens a socket."""
 
 import random
-from collections import Counter
+from collections import Counter, deque
 
 import pytest
 
@@ -9,7 +9,6 @@ from scaler.store.fetching import (
     _MOST_ASKED,
     MAX_NAMED,
     NAMED_WINDOW,
-    WINDOW,
     Ask,
     Connect,
     Effect,
@@ -19,6 +18,7 @@ from scaler.store.fetching import (
     Tell,
 )
 from scaler.store.layout import Key
+from scaler.store.window import FEWEST, MOST
 from scaler.store.wire import CHUNK
 
 KEY: Key = (7, 1)
@@ -67,7 +67,7 @@ def test_chunks_are_asked_for_within_a_window_and_from_where_it_was_told_to_begi
     assert desk.begin(20, A, first=15) == [Connect(A)]
     asks = desk.connect(A)
     assert [ask.chunk for ask in asks] == [15, 16, 17, 18, 19, 0, 1, 2]
-    assert len(asks) == WINDOW
+    assert len(asks) == FEWEST
     assert desk.chunk(A, 16, 20)
     assert [ask.chunk for ask in desk.asks()] == [3]
     done = bytearray(20)
@@ -79,6 +79,33 @@ def test_chunks_are_asked_for_within_a_window_and_from_where_it_was_told_to_begi
     assert effects == [Tell(A, KEY), Ended(KEY, None)]
     assert desk.core.is_idle
     assert desk.core.progress(KEY) is None
+
+
+def fetched_in(desk: Desk, chunks: int, key: Key, way: float, each: float = 0.0) -> float:
+    """Seconds of a fetch by a way of so many seconds to and fro, by which chunks come one after the other."""
+    begun = last = desk.now
+    asks = [effect for effect in desk.begin(chunks, A, key=key) if isinstance(effect, Ask)] or desk.connect(A)
+    coming: deque[tuple[float, int]] = deque()
+    while asks or coming:
+        for ask in asks:
+            last = max(last, desk.now + way) + each
+            coming.append((last, ask.chunk))
+        desk.now, chunk = coming.popleft()
+        desk.chunk(A, chunk, chunks, key=key)
+        asks = [effect for effect in desk.take() if isinstance(effect, Ask)]
+    return round(desk.now - begun, 6)
+
+
+def test_a_long_way_is_kept_full(desk: Desk) -> None:
+    seconds = [fetched_in(desk, 20, (7, number), 0.2) for number in range(4)]
+    assert seconds == [0.4, 0.2, 0.2, 0.2]
+    assert fetched_in(desk, 4 * MOST, (7, 9), 0.2) == 0.8, f"{MOST} chunks are under way at a time"
+
+
+@pytest.mark.parametrize(("way", "each"), [(0.001, 0.0), (0.001, 0.1), (0.05, 0.1)])
+def test_on_a_short_way_and_on_a_narrow_one_few_chunks_are_under_way(desk: Desk, way: float, each: float) -> None:
+    fetched_in(desk, 60, KEY, way, each)
+    assert len(desk.begin(60, A, key=(7, 2))) <= FEWEST + 2
 
 
 def test_fetches_take_turns_on_a_connection(desk: Desk) -> None:
@@ -257,7 +284,7 @@ def test_a_fetch_that_was_cancelled_may_begin_again_while_answers_are_under_way(
 
 def test_an_object_that_is_made_ready_does_not_hold_up_others(desk: Desk) -> None:
     desk.begin(20, A)
-    assert len(desk.connect(A)) == WINDOW
+    assert len(desk.connect(A)) == FEWEST
     assert desk.begin(3, A, key=(7, 2)) == []
     desk.core.waiting(A, KEY, desk.now)
     assert [(ask.key[1], ask.chunk) for ask in desk.asks()] == [(2, 0), (2, 1), (2, 2)]

@@ -18,12 +18,14 @@ from scaler.store import ObjectMissing, StoreFull, TransferFailed
 from scaler.store import puts as puts_module
 from scaler.store import serving as serving_module
 from scaler.store import transfer as transfer_module
+from scaler.store import window as window_module
 from scaler.store.directory import StoreDirectory
 from scaler.store.layout import MAGIC, Key, file_name, tag_of
 from scaler.store.remote import RemoteStore
 from scaler.store.segments import Draft, free, open_object, parts_of, write
 from scaler.store.serving import Result, Serving
 from scaler.store.transfer import Transfer
+from scaler.store.window import FEWEST, MOST
 from scaler.store.wire import CHUNK, VERSION, Kind, Note, pack, unpack
 from scaler.transport import Security, connect
 
@@ -207,6 +209,12 @@ def test_fetches_that_have_not_begun_can_be_cancelled_and_get_more_sources(
     assert here.results() == [("fetch", (1, 3), 0, "it was cancelled")]
     here.transfer.cancel((1, 1))
     assert here.results(2) == [("fetch", (1, 1), 0, "it was cancelled"), ("fetch", (1, 2), total, None)]
+
+
+@pytest.fixture(autouse=True)
+def _short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more is under way than on a short way, however slow this machine is."""
+    monkeypatch.setattr(window_module, "MOST", FEWEST)
 
 
 class Proxy:
@@ -587,6 +595,25 @@ def test_a_client_puts_and_gets(remote: tuple[RemoteStore, Host], sizes: list[in
     if sizes and sizes[0]:
         found.buffers[0][:1] = b"!"
         assert bytes(open_object(there.store, KEY).buffers[0]) == parts[0]
+
+
+def test_a_client_has_a_long_way_kept_full(remote: tuple[RemoteStore, Host], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 20 MB all goes before an answer is waited for, and all but what says how much it is comes at one's asking."""
+    store, _ = remote
+    store.put((7, 99), b"there is a connection")
+    monkeypatch.setattr(window_module, "MOST", MOST)
+    store._window.size = MOST  # a long way has brought that about
+    sent: list[int] = []
+    taken = store._taken
+    monkeypatch.setattr(store, "_taken", lambda key, most: sent.append(most) or taken(key, most))  # type: ignore[func-returns-value]
+    size = store.put(KEY, b"pickle", [memoryview(bytes(20 * CHUNK))])
+    assert sent[:2] == [size, size]
+    said: list[Kind] = []
+    say, following = store._say, store._next
+    monkeypatch.setattr(store, "_say", lambda note: said.append(note.kind) or say(note))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(store, "_next", lambda key: said.append(Kind.WAIT) or following(key))  # type: ignore[func-returns-value]
+    assert store.get(KEY).size == size
+    assert said[:22] == [Kind.READ, Kind.WAIT, *[Kind.READ] * 20]
 
 
 def test_a_client_learns_what_is_missing_or_full_or_taken(

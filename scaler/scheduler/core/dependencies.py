@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from scaler.protocol.messages import Frame, u32
 from scaler.scheduler.core import lifetimes
-from scaler.scheduler.core.moves import AskClient, Fail, Move, Remake, Route
+from scaler.scheduler.core.moves import AskClient, Fail, Move, Remake, Reread, Route
 from scaler.scheduler.state.batch_records import DONE, WAITING, Batch, Row, not_ended
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
@@ -115,6 +115,15 @@ def await_lost(client: ClientRecord, batch: Batch, row: int, value: int) -> list
     return [Remake(client, value, batch)]
 
 
+def take_those_run_again(client: ClientRecord, value: int) -> list[Row]:
+    """A row has ended, for the first time here, whose value rows wait for that are computed again: these rows.
+
+    They had ended before, so the `uses` of their graph don't count them any more: each is a reference of its own.
+    """
+    client.values.required_zones.pop(value, None)
+    return not_ended(client.values.remaking.pop(value))
+
+
 def stop_waiting(client: ClientRecord, batch: Batch, row: int) -> None:
     """A row that waits for lost values ends without them; should it wait again, it counts anew."""
     if batch.missing is None or not batch.missing[row]:
@@ -196,12 +205,14 @@ def fail_dependents(client: ClientRecord, batch: Batch, row: int, record: Frame)
     """The rows that fail with this one; dependents that have not come yet will find the record."""
     waiting = not_ended(batch.waiters.pop(row, ())) if batch.waiters else []
     uses = batch.task.uses
+    value = batch.id + row
     if uses:
-        value = batch.id + row
         others = uses[row] - sum(b.reserves(value) for b, _ in waiting)
         if others:
             client.values.failed[value] = record, others
-    return fail_all(waiting, record)
+    if value not in client.values.remaking:
+        return fail_all(waiting, record)
+    return [Reread(client, value), *fail_all(waiting + take_those_run_again(client, value), record)]
 
 
 def fail_all(rows: list[Row], record: Frame) -> list[Move]:

@@ -8,7 +8,7 @@ from scaler.protocol.failures import dependency_cancelled
 from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_EACH, VALUES_LIST, Frame, u32
 from scaler.protocol.results import NO_SIZES, SpanResult, rows_of, stored_sizes, values_of
 from scaler.scheduler.core import dependencies, lifetimes, lineage, recomputing
-from scaler.scheduler.core.moves import AskClient, Fail, Move
+from scaler.scheduler.core.moves import AskClient, Fail, Move, Reread
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
 from scaler.scheduler.state.agent_records import AgentRecord
@@ -84,6 +84,9 @@ def hand_over(state: ClusterState, batch: Batch, lo: int, hi: int) -> list[Move]
         value = batch.id + row
         values.awaited.setdefault(value, []).extend(batch.waiters.pop(row))
         moves.append(AskClient(state.clients[batch.client], value))
+    if values.remaking:
+        lost = [value for value in values.remaking if lo <= value - batch.id < hi]
+        moves += [AskClient(state.clients[batch.client], value) for value in lost]
     _let_go(state, batch, lo, hi)
     return moves
 
@@ -162,7 +165,7 @@ def tell(out: Outgoing, batch: Batch, span: SpanResult) -> None:
 
 def _supply_each(client: ClientRecord, batch: Batch, span: SpanResult) -> list[Move]:
     """Values of rows, a payload each, become objects if other rows need them."""
-    uses, waiters, objects = batch.task.uses, batch.waiters, client.values.objects
+    uses, waiters, objects, remaking = batch.task.uses, batch.waiters, client.values.objects, client.values.remaking
     moves: list[Move] = []
     for row, payload in enumerate(values_of(span), span.lo):
         references = uses[row] if uses else 0
@@ -170,6 +173,11 @@ def _supply_each(client: ClientRecord, batch: Batch, span: SpanResult) -> list[M
         if waiting is not None:
             waiting = not_ended(waiting)
             references = dependencies.count_references(waiting, batch.id + row, references if uses else None)
+        if remaking and batch.id + row in remaking:
+            again = dependencies.take_those_run_again(client, batch.id + row)
+            references += len(again)
+            waiting = [*(waiting or ()), *again]
+            moves.append(Reread(client, batch.id + row))
         if references:
             objects[batch.id + row] = ObjectRecord(bytes(payload), references, reserved=bool(uses))
         if waiting:
@@ -183,14 +191,20 @@ def _supply_stored(state: ClusterState, batch: Batch, row: int, size: int, agent
     value = batch.id + row
     waiting = not_ended(batch.waiters.pop(row, ()))
     references = dependencies.count_references(waiting, value, task.uses[row] if task.uses else None)
+    moves: list[Move] = []
+    if value in client.values.remaking:
+        again = dependencies.take_those_run_again(client, value)
+        references += len(again)
+        waiting += again
+        moves.append(Reread(client, value))
     told = not task.wanted or bool(task.wanted[row])
     if not references + told:
         lifetimes.release_at(state, agent, client.number, value, size)
-        return []
+        return moves
     lineage.retain_needs(client, batch, row)
     item = lifetimes.add_stored(state, agent, batch, row, size, references + told)
     item.held_by_client = told
-    return dependencies.fulfil(waiting)
+    return moves + dependencies.fulfil(waiting)
 
 
 def _supply_element(client: ClientRecord, batch: Batch, row: int, span: SpanResult) -> list[Move]:

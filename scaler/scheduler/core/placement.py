@@ -224,6 +224,7 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         aside = 0
         while True:
             passed: list[AgentRecord] = []
+            before = queue.rows
             for choose_next in ways:
                 for flavour in flavours:
                     while queue.rows:
@@ -242,12 +243,17 @@ def share_out(state: ClusterState) -> Iterator[Give]:
                         members.sort(agent)
             for agent in passed:
                 state.flavours[agent.capabilities].sort(agent)
-            if not passed or not queue.rows or len(key) > 2 or aside >= MOST_ASIDE:
+            if not queue.rows:
                 break
+            may_set_aside = passed and len(key) == 2 and aside < MOST_ASIDE
+            if not may_set_aside:
+                if queue.rows == queued and queue.head.function.duration_us is None:
+                    yield from _one_of_unknown_duration(state, queue, flavours)
+                if not passed or len(key) == 2 or queue.rows in (before, 0):
+                    break
+                continue  # those that were passed over may have time for the rows that are next now
             aside += 1
             queued -= _set_aside(state, key, queue)
-        if queue.rows == queued and queue.rows and queue.head.function.duration_us is None:
-            yield from _one_of_unknown_duration(state, queue, flavours)
         if queues[1:] and queue.rows < queued:
             state.queues.rotate(key)
     if state.leaving:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from scaler.common.findings import Finding
@@ -23,8 +23,8 @@ def validate(state: ClusterState) -> list[Finding]:
 def quick(state: ClusterState) -> Iterator[Finding]:
     """What does not hold of counters, and of queued rows while agents idle."""
     at: Counter[int] = Counter()
-    wide: Counter[tuple[int, int]] = Counter()
-    by_priority: Counter[tuple[int, int]] = Counter()
+    wide: dict[int, Counter[int]] = defaultdict(Counter)
+    by_priority: dict[int, Counter[int]] = defaultdict(Counter)
     for client in state.clients.values():
         left = at_agents = 0
         for batch in client.batches.values():
@@ -35,9 +35,9 @@ def quick(state: ClusterState) -> Iterator[Finding]:
                 at[number] += rows * batch.slots
                 at_agents += rows
                 if batch.slots > 1:
-                    wide[number, batch.slots] += rows
+                    wide[number][batch.slots] += rows
                 if batch.task.priority:
-                    by_priority[number, batch.task.priority] += rows * batch.slots
+                    by_priority[number][batch.task.priority] += rows * batch.slots
                 agent = state.agents.get(number)
                 if rows <= 0 or agent is None or batch not in agent.batches:
                     yield Finding(f"batch {batch.id} at agent {number}: {rows}", batch.id)
@@ -53,11 +53,12 @@ def quick(state: ClusterState) -> Iterator[Finding]:
     for number, agent in state.agents.items():
         if agent.load.outstanding != at[number]:
             yield Finding(f"agent {number}: {agent.load.outstanding} slots outstanding, {at[number]} are there")
-        if agent.load.wide != {slots: rows for (at_agent, slots), rows in wide.items() if at_agent == number}:
-            yield Finding(f"agent {number}: rows that take several slots are {wide}, counted {agent.load.wide}")
-        priorities = {priority: slots for (at_agent, priority), slots in by_priority.items() if at_agent == number}
-        if agent.load.by_priority != priorities:
-            yield Finding(f"agent {number}: slots by priority are {priorities}, counted {agent.load.by_priority}")
+        if agent.load.wide != wide.get(number, {}):
+            told = dict(wide.get(number, {}))
+            yield Finding(f"agent {number}: rows that take several slots are {told}, counted {agent.load.wide}")
+        if agent.load.by_priority != by_priority.get(number, {}):
+            told = dict(by_priority.get(number, {}))
+            yield Finding(f"agent {number}: slots by priority are {told}, counted {agent.load.by_priority}")
         if agent.unsent:
             yield Finding(f"agent {number}: rows were not sent")
         if agent in state.touched or agent in state.unsorted:

@@ -36,6 +36,11 @@ from simulator.world import TICK, Process
 class SimClient(Process):
     """See the module's text. `cluster` is the run it belongs to."""
 
+    #: as which its boundaries count
+    role = "client"
+    #: it is a process of its own
+    is_outer = True
+
     def __init__(self, cluster: Any, name: str, kind: str, host: str) -> None:
         super().__init__(cluster.world, name)
         self.cluster = cluster
@@ -50,6 +55,8 @@ class SimClient(Process):
         self.functions: dict[str, int] = {}
         self.left = False
         self.gone = False
+        #: when it was gone
+        self.left_at = 0.0
         #: rows whose values are stored, until it has read them
         self.reading: dict[int, Job] = {}
         #: objects to be written again
@@ -98,7 +105,9 @@ class SimClient(Process):
         check_session(self.world, self)
 
     def _handle(self, *events: ev.Event) -> None:
-        for effect in self.session.handle(events, self.world.now):
+        effects = self.session.handle(events, self.world.now)
+        for effect in effects:
+            self.world.boundary(self.role, self)
             if isinstance(effect, ev.Transmit):
                 self.line.send(effect.message)
             elif isinstance(effect, ev.Resolve):
@@ -126,8 +135,11 @@ class SimClient(Process):
                 self.user(self._restore)
             elif isinstance(effect, ev.RequestAnswered) and isinstance(effect.message, DisconnectResponse):
                 self.gone = True
+                self.left_at = self.world.now
                 self.line.close()
                 self.alive = False
+        if effects:
+            self.world.boundary(self.role, self)
 
     def _answered(self, token: Any, what: str) -> None:
         if isinstance(token, Job):
@@ -443,15 +455,19 @@ class SimClient(Process):
         """The process is killed."""
         super().die()
         self.gone = True
+        self.left_at = self.world.now
         self.line.close()
 
 
 class NestedClient(SimClient):
     """A client inside a task: submits, claims or waits, and ends."""
 
+    role = "task"
+    is_outer = False
+
     def __init__(self, cluster: Any, worker: Any, parent: Job, then: Callable[[], None], kind: str, host: str) -> None:
         super().__init__(cluster, f"nested-{parent.uid}", kind, host)
-        self._worker = worker
+        self.worker = worker
         self._then = then
         self._blocked = False
         self.depth = parent.parameter
@@ -474,7 +490,7 @@ class NestedClient(SimClient):
         pending = next((job for job in self.jobs if job.end is None), None)
         if pending is None:
             if self._blocked:
-                self._worker.blocked(False)
+                self.worker.blocked(False)
             self.disconnect()
             self._then()
         elif not self.claimed and not pending.asked and not self._blocked:
@@ -488,7 +504,7 @@ class NestedClient(SimClient):
         """It runs elsewhere: give the slot away."""
         if not self._blocked:
             self._blocked = True
-            self._worker.blocked(True)
+            self.worker.blocked(True)
 
     def changed(self) -> None:
         """On with the next one."""

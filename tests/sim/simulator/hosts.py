@@ -12,12 +12,10 @@ from scaler.protocol.messages import Message
 from scaler.worker_protocol import messages as wm
 from simulator.agent_mirror import AgentMirror
 from simulator.checks import check_agent, require
-from simulator.network import Line
+from simulator.network import QUIET, Line
 from simulator.stores import SimStore
 from simulator.workers import SimWorker
 from simulator.world import TICK, Process
-
-HEARTBEAT = 1.0
 
 
 class Host(Process):
@@ -35,6 +33,8 @@ class Host(Process):
     ) -> None:
         super().__init__(cluster.world, name)
         self.cluster = cluster
+        #: as which its boundaries count: "agent" or "store"
+        self.role = role
         self.capabilities = capabilities
         total = self.world.random.choice((20_000_000, 100_000_000, 1 << 40))
         if "memory" in cluster.mix.without:
@@ -58,7 +58,7 @@ class Host(Process):
         if kind is not None:
             about = f"/store/{name}", "token", f"tcp://{name}:1"
             self.line = Line(self, cluster.network, kind, name, hello_of(role, name, 0, workers, capabilities, about))
-            self._pulse()
+            self._wish(self.world.now + 1.0)
             if walltime < math.inf:
                 self.tell(ev.Limited(self._ends, walltime / 4))
                 self.world.after(walltime + 0.2, self._is_ended)
@@ -95,12 +95,6 @@ class Host(Process):
         elif self.alive:
             self.world.after(0.5, self._leaves)
 
-    def _pulse(self) -> None:
-        """The shell wakes at least once a second."""
-        if self.alive:
-            self.post(TICK)
-            self.world.after(1.0, self._pulse)
-
     # ---- events ----------------------------------------------------------------------------------------------------
     @property
     def number(self) -> int:
@@ -123,12 +117,18 @@ class Host(Process):
         events: list[Any] = []
         for heard in self.line.receive(items):
             if isinstance(heard, Established):
-                events.append(ev.Welcomed(heard.resumed, HEARTBEAT, heard.welcome.number, heard.returned))
+                events.append(ev.Welcomed(heard.resumed, self.cluster.heartbeat, heard.welcome.number, heard.returned))
             else:
                 events.append(ev.FromScheduler(heard))
         events += [item[1] for item in items if item[0] == "worker"]
-        for message in self.handle(events, self.world.now):
+        said = self.handle(events, self.world.now)
+        for message in said:
+            self.world.boundary(self.role, self)
             self.line.send(message)
+        if said:
+            self.world.boundary(self.role, self)
+        if self._timer_wish is None:
+            self._wish(self.world.now + 1.0)
 
     def gather(self) -> list[Any]:
         """What happened here since the last time."""
@@ -140,11 +140,15 @@ class Host(Process):
         said: list[Message] = []
         self.store.sweep()
         effects = self.core.handle(events or [ev.Tick()], now)
-        check_agent(self.world, self.name, self.core, self._mirror)
+        is_quiet = all(type(event) is ev.FromScheduler and type(event.message) in QUIET for event in events)
+        if not self.world.skips(is_quiet):
+            check_agent(self.world, self.name, self.core, self._mirror)
         for effect in effects:
             if isinstance(effect, ev.ToScheduler):
                 said.append(effect.message)
-            elif isinstance(effect, ev.ToWorker):
+                continue
+            self.world.boundary(self.role, self)
+            if isinstance(effect, ev.ToWorker):
                 worker = self.workers.get(effect.slot)
                 if worker is not None:
                     worker.tell(effect.message, effect.control)
@@ -168,6 +172,8 @@ class Host(Process):
                 self.world.note(self.name, effect.text)
             else:
                 self.store.carry_out(effect)
+        if len(effects) > len(said):
+            self.world.boundary(self.role, self)
         return said
 
     def _wish(self, when: float) -> None:

@@ -1,8 +1,10 @@
 """One run: a cluster, its users and its faults, until all rows have ended and all clients have gone."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+from scaler.defaults import HEARTBEAT_INTERVAL
 from simulator.checks import Wrong, check_empty, check_stores, require
 from simulator.clients import NestedClient, SimClient
 from simulator.durable import Disk, DurableUser, SimKeeper
@@ -26,21 +28,33 @@ BOUND = 120.0
 class Cluster:
     """All processes of a run."""
 
-    def __init__(self, seed: int, mix: Mix) -> None:
+    def __init__(self, seed: int, mix: Mix, populate: "Callable[[Cluster], None] | None" = None) -> None:
+        """`populate` says who is there and does what; without it, that is drawn from the seed."""
         self.world = World(seed)
         self.mix = mix
+        #: virtual seconds in which things may go wrong
+        self.faulty = FAULTY
+        #: seconds between two heartbeats
+        self.heartbeat = HEARTBEAT_INTERVAL
         self.network = Network(self.world)
         self.jobs: dict[int, Job] = {}
         self.hosts: list[Host] = []
         self.clients: list[SimClient] = []
         self.server: Any = None
+        #: schedulers that were started after the first
+        self.restarts = -1
         self.disk = Disk()
         #: by their numbers, which are below 0
         self.durable: dict[int, DurableUser] = {}
-        random = self.world.random
-        self.network.delay = random.choice((50e-6, 200e-6, 5e-3))
         #: workers of the agent in the scheduler's process
-        self._local = random.randint(1, 4) if mix.local_agent and random.random() < 0.5 else 0
+        self.local_workers = 0
+        self.operator: Operator | None = None
+        (populate or Cluster._populate)(self)
+
+    def _populate(self) -> None:
+        mix, random = self.mix, self.world.random
+        self.network.delay = random.choice((50e-6, 200e-6, 5e-3))
+        self.local_workers = random.randint(1, 4) if mix.local_agent and random.random() < 0.5 else 0
         self.start_server()
         self.operator = Operator(self) if mix.drain_agent else None
         for _ in range(random.randint(0 if self.hosts else 1, 4)):
@@ -63,20 +77,21 @@ class Cluster:
 
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
+        self.restarts += 1
         limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
-        self.server = Server(self.world, self.network, limits, self.add_store)
+        self.server = Server(self.world, self.network, limits, self.add_store, self.heartbeat)
         if self.mix.durable:
             self.server.keep_jobs(SimKeeper(self, self.server))
         self.world.note("scheduler", "starts")
-        if self._local:
-            local = Host(self, "local", self._local, ("gpu",), None)
+        if self.local_workers:
+            local = Host(self, "local", self.local_workers, ("gpu",), None)
             self.hosts.append(local)
             self.server.host_agent(local)
 
-    def add_host(self, workers: int, capabilities: tuple[str, ...]) -> None:
-        """Another agent."""
+    def add_host(self, workers: int, capabilities: tuple[str, ...], kind: str | None = None) -> None:
+        """Another agent; `kind` of its connection is drawn if it is not said."""
         name = f"agent-{self.world.next_id()}"
-        kind = self.world.random.choice(("unix", "tcp", "tcp"))
+        kind = kind or self.world.random.choice(("unix", "tcp", "tcp"))
         walltime = math.inf
         if self.mix.walltime and self.world.now < 1000 + FAULTY and self.world.random.random() < self.mix.walltime:
             walltime = self.world.random.uniform(2.0, 14.0)
@@ -99,7 +114,7 @@ class Cluster:
     def run(self) -> None:
         """All of it. Raises Wrong."""
         world = self.world
-        world.run(world.now + FAULTY)
+        world.run(world.now + self.faulty)
         for process in [self.server, *self.hosts, *self.clients]:
             process.go_on()
         done = world.run(world.now + BOUND, self._all_ended)
@@ -118,6 +133,7 @@ class Cluster:
                     client.die()
         world.run(world.now + 30.0)
         self._check_leavers()
+        self._check_restarts()
         if self.operator is not None:
             self.operator.line.close()
             self.operator.die()
@@ -148,14 +164,24 @@ class Cluster:
                     raise Wrong(f"{job} ran {job.runs} times", f"job-{job.uid}.", f"batch={job.id}", str(job.id))
 
     def _all_ended(self) -> bool:
-        for client in self.clients:
-            if (
-                client.alive
-                and not client.left
-                and (client.waiting or client.reading or client.claimed or client._later or not client._begun)
-            ):
-                return False
+        if not all(self.has_ended(client) for client in self.clients if client.alive and not client.left):
+            return False
         return all(user.is_done for user in self.durable.values())
+
+    def _check_restarts(self) -> None:
+        """Where only schedulers were killed each row has its value, and none ran twice."""
+        if self.mix.name != "schedulers alone":
+            return
+        for client in self.clients:
+            for job in client.jobs:
+                words = f"job-{job.uid}.", f"batch={job.id}", str(job.id)
+                require(job.end is not None and job.end[0] == "value", f"{job} has no value", *words)
+                require(job.runs <= 1, f"{job} ran {job.runs} times", *words)
+
+    @staticmethod
+    def has_ended(client: SimClient) -> bool:
+        """All that a client has asked for has ended, and it has looked at it."""
+        return not (client.waiting or client.reading or client.claimed or client._later or not client._begun)
 
 
 class Failure(Exception):
@@ -170,8 +196,12 @@ def run(seed: int, mix: str) -> Cluster:
         cluster.run()
         return cluster
     except Exception as error:
-        words = error.words if isinstance(error, Wrong) else ()
-        story = cluster.world.story(words) if cluster is not None else ""
-        when = cluster.world.now - 1000 if cluster is not None else 0.0
-        again = f"again: SCALER_SIM_SEED={seed} with the mix {mix!r}"
-        raise Failure(f"{type(error).__name__}: {error}\nat {when:.6f}; {again}\n{story}") from error
+        raise failure_of(error, cluster, f"SCALER_SIM_SEED={seed} with the mix {mix!r}") from error
+
+
+def failure_of(error: Exception, cluster: Cluster | None, again: str) -> Failure:
+    """What went wrong in a run, how to have it again, and the story of what it is about."""
+    words = error.words if isinstance(error, Wrong) else ()
+    story = cluster.world.story(words) if cluster is not None else ""
+    when = cluster.world.now - 1000 if cluster is not None else 0.0
+    return Failure(f"{type(error).__name__}: {error}\nat {when:.6f}; again: {again}\n{story}")

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from scaler.cluster.local_agent import LocalAgentShell
+from scaler.defaults import HEARTBEAT_INTERVAL
 from scaler.errors import ProtocolError
 from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
-from scaler.protocol.codec import decode, encode, encode_view
+from scaler.protocol.codec import encode_view
 from scaler.protocol.hello import BEGINNINGS, NUMBERS, epoch_of, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, Snapshot
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
@@ -15,9 +16,9 @@ from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.state.cluster_facts import Fact, PeerLeft
 from simulator.checks import check_scheduler
 from simulator.explained import check_explanations
-from simulator.hosts import HEARTBEAT, Host
+from simulator.hosts import Host
 from simulator.mirror import Mirror
-from simulator.network import Network
+from simulator.network import QUIET, Network, decoded
 from simulator.world import TICK, Process, World
 
 #: bytes that a client may leave unread at every other scheduler: so few that its rows have to wait now and then
@@ -40,8 +41,10 @@ class CheckedCore(SchedulerCore):
 
     def handle(self, events: Any, now: float) -> list[ev.Effect]:
         """As the core does."""
+        is_quiet = all(type(event) is ev.Received and type(event.message) in QUIET for event in events)
         effects = super().handle(events, now)
-        check_scheduler(self._world, self, self._mirror)
+        if not self._world.skips(is_quiet):
+            check_scheduler(self._world, self, self._mirror)
         for effect in effects:
             if isinstance(effect, ev.Log) and "goes on without" in effect.text:
                 self._world.losses += 1
@@ -54,15 +57,21 @@ class Server(Process):
     """A scheduler; `start_store` starts the store beside it."""
 
     def __init__(
-        self, world: World, network: Network, limits: Limits, start_store: Callable[[], None] = lambda: None
+        self,
+        world: World,
+        network: Network,
+        limits: Limits,
+        start_store: Callable[[], None] = lambda: None,
+        heartbeat: float = HEARTBEAT_INTERVAL,
     ) -> None:
         super().__init__(world, "scheduler")
         self._network = network
         self._start_store = start_store
+        self._heartbeat = heartbeat
         self.core = CheckedCore(world, limits)
         epoch = epoch_of(0, world.random.getrandbits(63))
         terms = Terms(
-            epoch, PROTOCOL_VERSION, limits.protected, 1.0, limits.client_timeout, limits.agent_timeout, 1 << 30,
+            epoch, PROTOCOL_VERSION, limits.protected, heartbeat, limits.client_timeout, limits.agent_timeout, 1 << 30,
             UNREAD if epoch & 2 else UNREAD_BYTES,
         )  # fmt: skip
         first = LOCAL_AGENT + 1 + world.random.randrange(BEGINNINGS) * NUMBERS
@@ -84,7 +93,7 @@ class Server(Process):
         about = f"/store/{host.name}", "token", f"tcp://{host.name}:1"
         hello = hello_of("agent", "local", LOCAL_AGENT, host.core.state.workers.target, host.capabilities, about)
         self._hosted = LocalAgentShell(host)  # type: ignore[arg-type]
-        self._composition.host(self._hosted, hello, HEARTBEAT)
+        self._composition.host(self._hosted, hello, self._heartbeat)
         self.post(TICK)
 
     def step(self, items: list[Any]) -> None:
@@ -100,12 +109,16 @@ class Server(Process):
                 self.local.seen.append(item[1])
         if self._hosted is not None:
             self._hosted.gather()
+        wish = None
         for wish in self._composition.settle(self.world.now, is_due=True):
+            self.world.boundary("scheduler", self)
             self._carry_out(wish)
+        if wish is not None:
+            self.world.boundary("scheduler", self)
 
     def _receive(self, connection: int, frames: list[Any]) -> None:
         try:
-            envelope = decode(frames)
+            envelope = decoded(frames)
         except ProtocolError as error:
             self._composition.reject(connection, str(error), self.world.now)
         else:
@@ -115,7 +128,7 @@ class Server(Process):
         if isinstance(wish, Outgoing):
             connection = self._network.connections.get(wish.connection)
             if connection is not None and connection.number == wish.connection:
-                connection.down(encode(wish.message, wish.seq, wish.ack))
+                connection.down(self._network.encoded(wish.message, wish.seq, wish.ack))
                 if wish.last:
                     connection.close_by_server()
         elif isinstance(wish, Disconnect):

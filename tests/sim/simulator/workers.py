@@ -53,6 +53,7 @@ class SimWorker:
     def __init__(self, host: "Host", slot: int, pid: int) -> None:
         self.host = host
         self.world = host.world
+        self.name = f"{host.name}/{slot}"
         self.slot = slot
         self.pid = pid
         self.alive = True
@@ -151,6 +152,7 @@ class SimWorker:
         return True
 
     def _say(self, message: wm.FromWorker) -> None:
+        self.world.boundary("worker", self)
         self.host.from_worker(self, read_by_agent(from_worker(message)))
 
     # ---- rows ------------------------------------------------------------------------------------------------------

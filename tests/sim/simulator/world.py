@@ -12,6 +12,30 @@ from simulator.moves import Moves
 TICK = ("tick",)
 
 
+class Killed(Exception):
+    """The process that was at work is dead: nothing of what it was about to do is done."""
+
+
+class Fuse:
+    """Counts the boundaries between the effects of all processes of a role, and kills the one that is at the last."""
+
+    def __init__(self, role: str, at: int | None = None) -> None:
+        self.role = role
+        self._at = at
+        #: when each boundary was passed
+        self.passed: list[float] = []
+        #: the process that was killed
+        self.killed: Any = None
+
+    def burn(self, process: Any, now: float) -> bool:
+        """A process is between two effects; True if it dies there."""
+        self.passed.append(now)
+        if len(self.passed) - 1 != self._at:
+            return False
+        self.killed = process
+        return True
+
+
 class World:
     """Time and chance. Nothing in a run depends on anything else than the seed."""
 
@@ -35,6 +59,12 @@ class World:
         self.moves = Moves()
         #: why queued rows were said to wait, as often as that was seen to be so
         self.explained: Counter[str] = Counter()
+        #: share of the steps in which a process heard nothing but heartbeats that are checked and go through the codec
+        self.quiet_share = 1.0
+        #: kills a process between two of its effects
+        self.fuse: Fuse | None = None
+        #: how processes of a role are killed there; `die` if it is not said here
+        self.killers: dict[str, Callable[[Any], None]] = {}
 
     def next_id(self) -> int:
         """Numbers for sessions, processes, rows."""
@@ -55,12 +85,27 @@ class World:
         queue = self._queue
         while queue and queue[0][0] <= until:
             self.now, _, call, args = heapq.heappop(queue)
-            call(*args)
+            try:
+                call(*args)
+            except Killed:
+                pass
             self.steps += 1
             if self.steps % 64 == 0 and done():
                 return True
         self.now = max(self.now, until)
         return done()
+
+    def skips(self, is_quiet: bool) -> bool:
+        """A step that tells nothing need not be looked at."""
+        return is_quiet and self.quiet_share < 1.0 and self.look.random() >= self.quiet_share
+
+    def boundary(self, role: str, process: Any) -> None:
+        """A process is about to carry out an effect, or has carried out the last of a step. Raises Killed."""
+        fuse = self.fuse
+        if fuse is not None and fuse.role == role and fuse.burn(process, self.now):
+            self.note(process.name, f"is killed at its boundary {len(fuse.passed) - 1}")
+            self.killers[role](process)
+            raise Killed
 
     def story(self, words: tuple[str, ...] = (), last: int = 60) -> str:
         """The last events that mention one of these words."""

@@ -1,0 +1,52 @@
+"""A zygote of a fresh interpreter: for an agent whose first one was killed.
+
+The first one is forked off the agent before that has threads, sockets or loops. By the time another one is needed it
+has all of these, so this one is executed: it takes a tenth of a second longer, and then serves as the first one did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import mmap
+import socket
+import subprocess
+import sys
+import tempfile
+from typing import NoReturn
+
+from scaler.agent.settling import WorkerOptions
+
+
+def spawn(size: int, options: WorkerOptions) -> tuple[subprocess.Popen[bytes], socket.socket, mmap.mmap]:
+    """A process that becomes a zygote, the agent's end of its socket, and the page of so many bytes that they share.
+
+    Raises OSError.
+    """
+    ours, its = socket.socketpair()
+    try:
+        with its, tempfile.TemporaryFile() as shared, tempfile.TemporaryFile() as told:
+            shared.truncate(size)
+            page = mmap.mmap(shared.fileno(), size)
+            # not among its arguments, which anybody on this host may read
+            told.write(json.dumps(dataclasses.asdict(options), default=list).encode())
+            told.seek(0)
+            program = (
+                f"import sys; sys.path[:] = {sys.path!r}; from scaler.agent.spawned_zygote import main; "
+                f"main({its.fileno()}, {shared.fileno()}, {size})"
+            )
+            process = subprocess.Popen(
+                [sys.executable, "-c", program], stdin=told, pass_fds=[its.fileno(), shared.fileno()]
+            )
+    except BaseException:
+        ours.close()
+        raise
+    return process, ours, page
+
+
+def main(agent: int, shared: int, size: int) -> NoReturn:
+    """Be the zygote, with the descriptors of these numbers; what workers are lent is read from the standard input."""
+    from scaler.agent import zygote
+
+    options = WorkerOptions(**json.load(sys.stdin))
+    zygote.serve(socket.socket(fileno=agent), mmap.mmap(shared, size), options)
