@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 COMPAT := $(VENV)/.compat
 FUZZ := $(VENV)/.fuzz
 PYTEST_ARGS ?=
+# Each of the many programs that are started here would compile the engine anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-browser test-slurm test-ssh test-pbs check format bench sim sim-long fuzz soak mutants compat compat-all clean

@@ -9,6 +9,10 @@ from typing import Any
 import hypothesis
 import pytest
 
+# Tests start a thousand programs, and each would compile the engine anew. Programs that they start inherit this.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 sys.path.insert(0, str(Path(__file__).parent))  # for the package `support`
 
 from support import Daemons, Scripts, Terminals, Traces
