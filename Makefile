@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 COMPAT := $(VENV)/.compat
 FUZZ := $(VENV)/.fuzz
 PYTEST_ARGS ?=
+# Each of the many programs that are started here would compile the engine anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-browser test-slurm test-ssh test-pbs check format bench sim sim-long fuzz soak mutants compat compat-all clean
@@ -18,7 +20,7 @@ demo: $(READY) ## run unchanged dask code on dask's threads and on Scaler
 	@$(BIN)/python examples/stdlib_analysis.py
 
 test: $(READY) ## run the tests; PYTEST_ARGS adds arguments
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-browser: $(READY) ## install Chromium (Debian, as root) if it is missing, and run the tests in it
 	@command -v chromium chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver

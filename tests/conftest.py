@@ -18,6 +18,10 @@ from support.traces import MARK
 
 from scaler import Client, SchedulerClusterCombo
 
+# Tests start a thousand programs, and each would compile the engine anew. Programs that they start inherit this.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # How long an example takes says nothing about the code: the machine may be busy.
 hypothesis.settings.register_profile(
     "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -62,6 +66,22 @@ def start_cluster(traces: Traces) -> Iterator[Callable[..., SchedulerClusterComb
     yield start
     for cluster in clusters:
         cluster.shutdown()
+
+
+#: The directories of tests in the order in which `make test` hands out their files: what computes for minutes in one
+#: file, what starts programs and waits for them, and in the end the many short files: all processes end together.
+ORDER = ("sim", "process", "api", "properties", "unit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring the tests into that order. Within a directory they stay as they are, those of any other come first."""
+    here = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        directory = item.path.relative_to(here).parts[0]
+        return ORDER.index(directory) if directory in ORDER else -1
+
+    items.sort(key=place)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -17,7 +17,7 @@ import numpy
 import pytest
 from dask.callbacks import Callback
 from dask.delayed import delayed
-from support.waiting import until
+from support.waiting import DEADLINE, patience, until
 
 import scaler
 import scaler_dask
@@ -106,29 +106,29 @@ def test_keywords_travel_also_those_that_the_engine_has_itself(client):
         return args, kwargs
 
     given = client.submit(echo, 1, profiling=2, stream_output=3, timeout=4)
-    assert given.result(10) == ((1,), {"profiling": 2, "stream_output": 3, "timeout": 4})
+    assert given.result(DEADLINE) == ((1,), {"profiling": 2, "stream_output": 3, "timeout": 4})
 
 
 def test_the_same_pure_call_is_made_once_while_its_future_is_held(client, tmp_path):
     first = client.submit(count_calls, str(tmp_path / "a"))
-    assert client.submit(count_calls, str(tmp_path / "a")).result(10) == first.result(10) == 1
-    assert client.submit(count_calls, str(tmp_path / "a"), pure=False).result(10) == 2
+    assert client.submit(count_calls, str(tmp_path / "a")).result(DEADLINE) == first.result(DEADLINE) == 1
+    assert client.submit(count_calls, str(tmp_path / "a"), pure=False).result(DEADLINE) == 2
     del first
-    assert client.submit(count_calls, str(tmp_path / "a")).result(10) == 3
+    assert client.submit(count_calls, str(tmp_path / "a")).result(DEADLINE) == 3
 
 
 def test_futures_stand_for_their_values_at_any_depth_of_arguments(client):
     one, two = client.submit(inc, 0), client.submit(inc, 1)
-    assert client.submit(operator.add, one, two).result(10) == 3
-    assert client.submit(sum, [one, two, 4]).result(10) == 7
-    assert client.submit(dict, {"a": (one, {"b": two})}).result(10) == {"a": (1, {"b": 2})}
-    assert client.submit(dict, x=one, y=[two]).result(10) == {"x": 1, "y": [2]}
+    assert client.submit(operator.add, one, two).result(DEADLINE) == 3
+    assert client.submit(sum, [one, two, 4]).result(DEADLINE) == 7
+    assert client.submit(dict, {"a": (one, {"b": two})}).result(DEADLINE) == {"a": (1, {"b": 2})}
+    assert client.submit(dict, x=one, y=[two]).result(DEADLINE) == {"x": 1, "y": [2]}
 
 
 def test_a_large_value_goes_from_task_to_task_without_coming_to_the_client(client):
     large = client.submit(numpy.arange, 1_000_000)
-    assert client.submit(len, large).result(10) == 1_000_000
-    assert client.submit(lambda parts: sum(map(len, parts)), [large, large]).result(10) == 2_000_000
+    assert client.submit(len, large).result(DEADLINE) == 1_000_000
+    assert client.submit(lambda parts: sum(map(len, parts)), [large, large]).result(DEADLINE) == 2_000_000
     assert large.state.task.is_stored
     assert "_result" not in vars(large.state.task)
 
@@ -140,7 +140,7 @@ def test_a_future_in_another_object_travels_with_its_value(client):
         def __init__(self, future):
             self.future = future
 
-    assert client.submit(lambda holder: holder.future.result(), Holder(future)).result(10) == 2
+    assert client.submit(lambda holder: holder.future.result(), Holder(future)).result(DEADLINE) == 2
     copy = pickle.loads(pickle.dumps(future))
     assert (copy, copy.result(), copy.status) == (future, 2, "finished")
 
@@ -173,13 +173,13 @@ def test_gather_raises_or_skips_what_failed(client):
 def test_scatter_keeps_the_shape_of_what_it_is_given(client):
     table = numpy.arange(100_000)
     one = client.scatter(table, broadcast=True)
-    assert client.submit(numpy.sum, one).result(10) == table.sum()
+    assert client.submit(numpy.sum, one).result(DEADLINE) == table.sum()
     assert (one.result() == table).all()
     first, second = client.scatter([1, 2])
     named = client.scatter({"x": 1, "y": 2})
     assert client.gather([first, second, named]) == [1, 2, {"x": 1, "y": 2}]
     assert named["x"].key == "x"
-    assert client.submit(sum, [first, named["y"]]).result(10) == 3
+    assert client.submit(sum, [first, named["y"]]).result(DEADLINE) == 3
 
 
 # ---- errors, cancelling, retrying ------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_a_failed_task_has_its_exception_and_traceback(client):
         traceback = traceback.tb_next
     assert "fail" in frames
     with pytest.raises(ZeroDivisionError):
-        client.submit(inc, future).result(10)
+        client.submit(inc, future).result(DEADLINE)
 
 
 def test_retry_runs_a_failed_task_and_its_failed_arguments_again(client, tmp_path):
@@ -205,11 +205,11 @@ def test_retry_runs_a_failed_task_and_its_failed_arguments_again(client, tmp_pat
     first = client.submit(only_if, str(path))
     second = client.submit(len, first)
     with pytest.raises(FileNotFoundError):
-        second.result(10)
+        second.result(DEADLINE)
     path.write_text("here")
     second.retry()
-    assert second.result(10) == 4
-    assert first.result(10) == "here"
+    assert second.result(DEADLINE) == 4
+    assert first.result(DEADLINE) == "here"
 
 
 def test_retries_is_how_often_a_task_that_raised_runs_again(client, tmp_path):
@@ -218,7 +218,7 @@ def test_retries_is_how_often_a_task_that_raised_runs_again(client, tmp_path):
             raise OSError("not yet")
         return "done"
 
-    assert client.submit(third_time, str(tmp_path / "calls"), retries=3).result(10) == "done"
+    assert client.submit(third_time, str(tmp_path / "calls"), retries=3).result(DEADLINE) == "done"
 
 
 def test_cancelled_futures_say_so_and_the_same_call_can_be_submitted_again(client, gate):
@@ -229,10 +229,10 @@ def test_cancelled_futures_say_so_and_the_same_call_can_be_submitted_again(clien
     assert waiting.cancelled()
     assert running[0].status == "cancelled"
     with pytest.raises(CancelledError):
-        waiting.result(10)
+        waiting.result(DEADLINE)
     gate.open()
-    assert client.submit(inc, 5).result(10) == 6
-    assert running[1].result(10) == 2
+    assert client.submit(inc, 5).result(DEADLINE) == 6
+    assert running[1].result(DEADLINE) == 2
 
 
 def test_a_task_waits_for_a_host_with_the_resources_it_asks_for(client):
@@ -340,8 +340,8 @@ def test_a_client_on_one_of_scalers_own_leaves_it_open(cluster):
         with Client(engine, set_as_default=False) as client:
             assert client.engine is engine
             future = client.submit(inc, 1)
-        assert (future.result(10), client.status) == (2, "running")
-        assert engine.submit(inc, 2).result(10) == 3
+        assert (future.result(DEADLINE), client.status) == (2, "running")
+        assert engine.submit(inc, 2).result(DEADLINE) == 3
 
 
 # ---- collections -----------------------------------------------------------------------------------------------------
@@ -376,8 +376,8 @@ def test_compute_gives_a_future_for_each_collection(client):
     total, mean = client.compute([x.sum(), x.mean()])
     assert client.gather([total, mean]) == [10_000, 1]
     assert client.compute(x.sum(), sync=True) == 10_000
-    assert client.compute(delayed(inc)(1)).result(10) == 2
-    assert client.compute(x).result(10).shape == (100, 100)
+    assert client.compute(delayed(inc)(1)).result(DEADLINE) == 2
+    assert client.compute(x).result(DEADLINE).shape == (100, 100)
     assert client.gather(client.compute([[delayed(inc)(1), 5], 7])) == [[2, 5], 7]
 
 
@@ -389,7 +389,7 @@ def test_persisted_collections_flow_into_further_ones_without_coming_back(client
     y = client.persist(x + 1)
     assert float(y.sum().compute()) == pytest.approx(total + 1_000_000)
     assert float((x + y[::-1]).mean().persist().compute()) == pytest.approx(2 * total / 1e6 + 1)
-    assert float(client.compute(x.sum()).result(10)) == total
+    assert float(client.compute(x.sum()).result(DEADLINE)) == total
     for part in parts:
         assert part.state.task.is_stored
         assert "_result" not in vars(part.state.task)
@@ -415,11 +415,11 @@ def test_callbacks_see_graphs_of_futures_and_options_are_those_of_tasks(client, 
             raise OSError("not yet")
         return "done"
 
-    assert client.compute(delayed(third_time)(str(tmp_path / "a")), retries=3).result(10) == "done"
+    assert client.compute(delayed(third_time)(str(tmp_path / "a")), retries=3).result(DEADLINE) == "done"
     assert client.get({"x": (third_time, str(tmp_path / "b"))}, "x", retries=3, priority=2) == "done"
     with dask.annotate(retries=3):
         said = delayed(third_time)(str(tmp_path / "c"))
-    assert client.compute(said, optimize_graph=False).result(10) == "done"
+    assert client.compute(said, optimize_graph=False).result(DEADLINE) == "done"
 
 
 def test_futures_of_another_client_are_refused_by_name(client, cluster):
@@ -437,7 +437,7 @@ def test_what_is_pending_flows_into_further_graphs_too(client, gate):
     total = client.compute(delayed(numpy.sum)(x) + delayed(inc)(1))
     assert total.status == "pending"
     gate.open()
-    assert total.result(10) == sum(range(200_000)) + 2
+    assert total.result(DEADLINE) == sum(range(200_000)) + 2
 
 
 def test_small_persisted_values_flow_into_graphs(client):
@@ -616,7 +616,7 @@ def test_plugins_set_up_workers_that_are_there_and_those_that_come(cluster):
         assert set(client.gather(client.map(mark, range(20), pure=False))) == {"red"}
         assert set(dask.compute(*[delayed(mark)(n) for n in range(20)])) == {"red"}
         client.unregister_worker_plugin("marking")
-        client.submit(inc, 1).result(10)
+        client.submit(inc, 1).result(DEADLINE)
 
 
 def test_a_plugin_without_a_setup_is_refused(client):
@@ -665,19 +665,19 @@ def test_task_streams_and_reports_have_the_tasks_of_their_time(client, tmp_path)
     ((key, status),) = [(record["key"], record["status"]) for record in stream.data]
     assert (key, status) == (future.key, "finished")
     assert future.key in report.read_text()
-    client.submit(inc, 42).result(10)
+    client.submit(inc, 42).result(DEADLINE)
     assert len(stream.data) == 1
 
 
 def test_a_client_without_an_address_has_a_cluster_of_its_own_and_can_restart_it():
     with Client(n_workers=1, threads_per_worker=4) as client:
-        assert client.submit(inc, 1).result(10) == 2
-        pid, held = client.submit(os.getpid, pure=False).result(10), client.submit(inc, 7)
+        assert client.submit(inc, 1).result(DEADLINE) == 2
+        pid, held = client.submit(os.getpid, pure=False).result(DEADLINE), client.submit(inc, 7)
         client.restart()
         assert held.cancelled()
-        assert client.submit(os.getpid, pure=False).result(10) != pid
+        assert client.submit(os.getpid, pure=False).result(DEADLINE) != pid
         future = client.submit(inc, 1)
-        future.result(10)
+        future.result(DEADLINE)
     assert client.status == "closed"
     assert future.result() == 2
     with pytest.raises(ClientClosed):
@@ -688,7 +688,7 @@ def test_a_client_without_an_address_has_a_cluster_of_its_own_and_can_restart_it
 def test_an_executor_on_the_cluster(client):
     with client.get_executor() as executor:
         assert list(executor.map(inc, range(3))) == [1, 2, 3]
-    assert client.submit(inc, 1).result(10) == 2
+    assert client.submit(inc, 1).result(DEADLINE) == 2
 
 
 def test_what_is_missing_says_what_to_use_instead(client):
@@ -718,8 +718,8 @@ def test_changing_a_result_changes_nothing_for_others(client, size):
     mine = future.result()
     mine.append("mine")
     assert len(future.result()) == len(client.gather([future])[0]) == size
-    assert client.submit(len, future).result(10) == size
-    assert client.submit(len, [future]).result(10) == 1
+    assert client.submit(len, future).result(DEADLINE) == size
+    assert client.submit(len, [future]).result(DEADLINE) == 1
     kept = client.persist(delayed(list)(range(size)))
     kept.compute().append("mine")
     assert len(kept.compute()) == size
@@ -774,8 +774,8 @@ def test_keys_that_the_client_has_are_not_computed_again(client, tmp_path):
     path = str(tmp_path / "calls")
     one = delayed(count_calls)(path, dask_key_name="one")
     held = client.compute(one)
-    assert held.result(10) == 1
-    assert client.compute(one + 1).result(10) == 2
+    assert held.result(DEADLINE) == 1
+    assert client.compute(one + 1).result(DEADLINE) == 2
     assert (one + 2).compute() == 3
     assert client.persist(one).compute() == 1
     held.release()
@@ -790,7 +790,7 @@ def test_what_depends_on_a_cancelled_future_is_cancelled(client, gate):
     client.cancel(first)
     gate.open()
     with pytest.raises(CancelledError):
-        second.result(10)
+        second.result(DEADLINE)
     assert second.status == "cancelled"
     assert client.gather(holding) == [0, 1]
 
@@ -806,9 +806,9 @@ def test_a_long_chain_that_failed_is_run_again(client, tmp_path):
     future = client.submit(second_time, path)
     for _ in range(1500):
         future = client.submit(inc, future)
-    assert isinstance(future.exception(20), OSError)
+    assert isinstance(future.exception(patience(20)), OSError)
     future.retry()
-    assert future.result(20) == 1500
+    assert future.result(patience(20)) == 1500
 
 
 def test_waits_that_end_leave_nothing_behind(client, gate):

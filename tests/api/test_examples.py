@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support import patience
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -69,7 +70,7 @@ def test_an_example_prints_what_it_says(name, environment, tmp_path):
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=45,
+        timeout=patience(45),
     )
     assert done.stderr == ""
     assert re.fullmatch(OUTPUT[name], done.stdout), done.stdout

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import psutil
 import pytest
-from support import until, workers_of
+from support import patience, until, workers_of
 from support.stores import file_bytes, holdings, stores
 
 from scaler import WorkerMemoryExceeded
@@ -93,7 +93,7 @@ def test_ten_times_as_much_as_memory_may_hold_goes_to_disk_and_comes_back(daemon
         until(lambda: all(future.done() for future in futures), "all results", 40.0)
         until(lambda: file_bytes(spill) > 9 * limit, "what is over the limit to be on disk")
         for x in range(n):
-            assert is_right(futures[x].result(20), x)
+            assert is_right(futures[x].result(patience(20)), x)
             futures[x] = None
     assert watch.workers == workers_of(agent.pid)
     assert watch.most < 1.25 * limit + BASE * len(watch.workers)
@@ -110,7 +110,7 @@ def test_tasks_that_need_what_went_to_disk_get_it(daemons, spill):
         sent = [client.send_object(make(x)) for x in range(30)]
         made = [client.submit(np.add, sent[x], x) for x in range(30)]
         sums = [client.submit(lambda a, b: float(a[0] + b[-1]), made[x], sent[29 - x]) for x in range(30)]
-        assert [future.result(20) for future in sums] == [2 * x + 29 - x for x in range(30)]
+        assert [future.result(patience(20)) for future in sums] == [2 * x + 29 - x for x in range(30)]
     assert watch.most < 1.25 * limit + BASE * len(watch.workers)
     del sent, made, sums
     until(lambda: empty(agent, watch.store, spill), "everything to be released")
@@ -159,8 +159,8 @@ def test_a_task_over_its_workers_limit_fails_alone(daemons, spill):
     greedy = client.submit(devour, 400)
     more = [client.submit(modest, x) for x in range(200)]
     with pytest.raises(WorkerMemoryExceeded, match="devour") as caught:
-        greedy.result(20)
-    assert [future.result(20) for future in first + more] == [NUMBERS + x for x in (*range(20), *range(200))]
+        greedy.result(patience(20))
+    assert [future.result(patience(20)) for future in first + more] == [NUMBERS + x for x in (*range(20), *range(200))]
     assert len(set(before) & set(workers_of(agent.pid))) == 1
     took, allowed = re.search(r"took (\d+) MB.* may take (\d+) MB", str(caught.value)).groups()
     assert 200 < int(took) <= 450
@@ -180,6 +180,6 @@ def test_a_limit_of_workers_does_not_count_what_they_map_from_the_store(daemons,
         return result
 
     (before,) = workers_of(agent.pid)
-    assert client.submit(total, *sent).result(20) == sum(NUMBERS * x for x in range(30))
+    assert client.submit(total, *sent).result(patience(20)) == sum(NUMBERS * x for x in range(30))
     assert workers_of(agent.pid) == [before]
     assert psutil.pid_exists(before)

@@ -99,12 +99,14 @@ def test_ctrl_c_can_be_caught_and_the_cluster_works_on(scripts):
         scripts,
         """
     try:
+        print("can be caught", flush=True)
         futures[1].result()
     except KeyboardInterrupt:
         print("sum", client.map(pow, [(2, 3), (3, 2)]) if not client.cancel(futures, force=True) < 0 else None)
     """,
         group=True,
     )
+    script.says("can be caught")
     os.killpg(script.pid, signal.SIGINT)
     assert script.ends(10.0) == 0
     assert script.text.endswith("sum [8, 9]\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.waiting import until
+from support.waiting import patience, until
 
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
@@ -58,6 +58,7 @@ def _driven(directory: Path, width: int, height: int) -> Iterator[Any]:
     try:
         sizes = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sizes)
+        driver.set_script_timeout(patience(30.0))
         yield driver
     finally:
         driver.quit()

@@ -51,7 +51,8 @@ def judge(runner: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     monkeypatch.setattr(runner, "ROOT", tmp_path)
     monkeypatch.setattr(runner, "SUITES", (["tests/unit"],))
-    monkeypatch.setattr(runner, "ARGUMENTS", ["-q", "-x", "-p", "no:cacheprovider", "-p", "failures"])
+    unused = [f"-pno:{plugin}" for plugin in ("cacheprovider", "hypothesispytest", "xdist", "pytest_cov", "anyio")]
+    monkeypatch.setattr(runner, "ARGUMENTS", ["-q", "-x", *unused, "-p", "failures"])
 
     def made(what: str, after: str, before: str = "a + b") -> tuple[str, str, bool]:
         patch = tmp_path / "mutant.patch"

@@ -185,7 +185,8 @@ def test_the_listener_learns_of_a_client_that_left_after_its_last_words(link: Li
         leaving.send([b"%d" % number, bytes(10_000)])
     with ThreadPoolExecutor(1) as pool:
         gone = pool.submit(leaving.close, _DEADLINE)
-        link.until(lambda: gone.done() and link.closed)
+        link.until_done(gone)
+        link.until(lambda: link.closed)
     assert link.closed == [peer]
     assert len(link.inbox) == 100
     link.listener.send(peer, [b"too late"])
