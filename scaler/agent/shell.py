@@ -42,6 +42,7 @@ from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
 from scaler.common.loop import Loop
 from scaler.protocol.codes import STDOUT, Leaving
 from scaler.protocol.messages import Message
+from scaler.transport import Address
 from scaler.worker_protocol.messages import Surroundings
 
 logger = logging.getLogger("scaler.agent")
@@ -155,6 +156,10 @@ class AgentShell:
     def introduced(self) -> None:
         """The scheduler is told of this agent now."""
         self._store.introduced()
+
+    def widen_store(self, scheduler: Address) -> bool:
+        """See `HostStore.widen`."""
+        return self._store.widen(scheduler, self._loop)
 
     @property
     def wake(self) -> float | None:
