@@ -60,7 +60,7 @@ class ValueProvider:
         session = self._driver.session
         with self._driver.lock:
             source, payload = session.objects.source_of(value_id), session.objects.payload_of(value_id)
-            need = session.pending.need(value_id)
+            need = session.pending.need(value_id) or session.lineage.need(value_id)
         if source is None and isinstance(need, Future) and not need.done():
             need.add_done_callback(lambda _: self._background.run(partial(self._provide, value_id)))
             return
