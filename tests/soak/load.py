@@ -62,6 +62,12 @@ def one_round(client, lot):
     return asked
 
 
+def whole(error):
+    """What there is to be read of an error, for whoever looks into it; when it came, seconds of the monotonic clock."""
+    notes = "\n".join(getattr(error, "__notes__", ()))
+    return f"{time.monotonic():.1f}: {type(error).__name__}: {error}\n{notes}"
+
+
 def connected(address):
     """A client, as soon as there is a scheduler."""
     deadline = time.monotonic() + PATIENCE
@@ -90,6 +96,7 @@ def main():
                 except Exception as error:
                     name = f"{kind}: {type(error).__name__}: {str(error)[:150]}"
                     told["errors"][name] = told["errors"].get(name, 0) + 1
+                    told["stories"] = [*told.get("stories", [])[-4:], whole(error)]
                 else:
                     told["ok" if got == value else "wrong"] += 1
             told["seconds"] = time.monotonic() - begun
