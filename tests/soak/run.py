@@ -139,7 +139,7 @@ class Looks:
         return {**seen, "files": self._site.files()}
 
     def growth(self) -> dict[str, dict[str, tuple[float, float, int, float]]]:
-        """By role and measure: an hour's growth and its standard error; of how many processes; the longest age, minutes.
+        """By role and measure: an hour's growth, its standard error, the number of processes, the highest age in minutes.
 
         Each process has a level of its own; the slope is that of all of them.
         """
