@@ -365,7 +365,8 @@ class Client:
         return dashboards.as_html("Client", {"scheduler": self.address}, self.dashboard_link)
 
     def __reduce__(self) -> Any:
-        return _in_task, (self.address, self._parts.serializer, dataclasses.astuple(self._options))
+        parts = self._parts
+        return _in_task, (self.address, parts.serializer, dataclasses.astuple(self._options), parts.patience)
 
 
 class _View(Client):
@@ -384,7 +385,7 @@ _shared: dict[tuple[int, str, Any], Client] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_client(address: str, serializer: AnySerializer | None = None) -> Client:
+def shared_client(address: str, serializer: AnySerializer | None = None, reconnect: float = RECONNECT) -> Client:
     """The client whose views pickled ones become: one for each process, address and serializer.
 
     Blocks until there is a connection, and raises like `Client`. In a task, whose scheduler was there a moment ago, one
@@ -394,14 +395,16 @@ def shared_client(address: str, serializer: AnySerializer | None = None) -> Clie
     with _shared_lock:
         client = _shared.get(key)
         if client is None or client.closed:
-            timeout = None if context.surroundings() is None else RECONNECT
-            client = _shared[key] = Client(address, serializer=serializer, timeout=timeout)
+            timeout = None if context.surroundings() is None else reconnect
+            client = _shared[key] = Client(address, serializer=serializer, timeout=timeout, reconnect=reconnect)
         return client
 
 
-def _in_task(address: str, serializer: AnySerializer | None, options: tuple[Any, ...]) -> Client:
+def _in_task(
+    address: str, serializer: AnySerializer | None, options: tuple[Any, ...], reconnect: float = RECONNECT
+) -> Client:
     """What a pickled client becomes: the shared one with its options, and a task's tasks first of all."""
-    client, own, task = shared_client(address, serializer), Options(*options), context.current()
+    client, own, task = shared_client(address, serializer, reconnect), Options(*options), context.current()
     priority = own.priority if task is None else max(own.priority, task.priority + 1)
     wanted = Options.make(**dataclasses.asdict(own) | {"priority": priority})
     return client if client._options is wanted else _View(client._parts, wanted)

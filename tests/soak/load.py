@@ -73,7 +73,7 @@ def connected(address):
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            return Client(address)
+            return Client(address, reconnect=PATIENCE / 3)
         except ScalerError:
             if time.monotonic() > deadline:
                 raise

@@ -139,7 +139,7 @@ class Looks:
         return {**seen, "files": self._site.files()}
 
     def growth(self) -> dict[str, dict[str, tuple[float, float, int, float]]]:
-        """By role and measure: an hour's growth, its standard error, the number of processes, the highest age in minutes.
+        """By role and measure: an hour's growth, its standard error, the number of processes, the highest age, minutes.
 
         Each process has a level of its own; the slope is that of all of them.
         """
@@ -214,7 +214,9 @@ def soak(site: Site, seconds: float) -> dict[str, Any]:
         time.sleep(max(0.0, EVERY - (time.monotonic() - begun - now)) if seen else EVERY)
         seen.append((time.monotonic() - begun, looks.look()))
         faults.one(mild=now > (1 - LASTING) * seconds)
-        faults.counts["agents that ended"] += site.revive()
+        agents, clients = site.revive()
+        faults.counts["agents that ended"] += agents
+        faults.counts["clients that ended"] += clients
     site.stop_file.touch()
     endings = []
     for client in site.clients:
@@ -273,6 +275,7 @@ def main() -> int:
             )
     print(f"  left behind: {report['files at the end']} files, processes {report['left behind']}")
     bad = clients["wrong"] or clients["hung"] or clients["errors"] or any(report["endings"])
+    bad = bad or report["faults"]["clients that ended"]
     return 1 if bad or report["files at the end"] or report["left behind"] else 0
 
 

@@ -16,6 +16,8 @@ DELAYED = 7412
 HERE = Path(__file__).parent
 #: bytes of /dev/shm of a host, and of the file system that takes what memory has no room for
 SHM, DISK = 192 << 20, 64 << 20
+#: how often a row may be lost: hosts die every few seconds here, and at a busy moment what needs them takes as long
+LOSSES = 10
 #: bytes of memory of a host, /dev/shm included
 MEMORY = 3 << 29
 
@@ -50,7 +52,7 @@ class Site:
 
     def _scheduler(self) -> Program:
         command = program("scaler_scheduler", "scheduler")
-        command += [f"tcp://{self.centre.address}:{PORT}"]
+        command += ["--retries-on-loss", str(LOSSES), f"tcp://{self.centre.address}:{PORT}"]
         return self.centre.start("scheduler", *self.clocks.inside("centre", *command))
 
     def _agent(self, number: int) -> Program:
@@ -96,12 +98,18 @@ class Site:
         self.clients[number].process.wait()
         self.clients[number] = self._client(number)
 
-    def revive(self) -> int:
-        """Start agents again that have ended: without the process that starts its workers an agent ends. How many."""
-        ended = [number for number, agent in enumerate(self.agents) if agent.process.poll() is not None]
-        for number in ended:
+    def revive(self) -> tuple[int, int]:
+        """Start agents and clients again that have ended; how many of each.
+
+        Without the process that starts its workers an agent ends. A client that does has nothing to say for itself.
+        """
+        agents = [number for number, agent in enumerate(self.agents) if agent.process.poll() is not None]
+        for number in agents:
             self.agents[number] = self._agent(number)
-        return len(ended)
+        clients = [number for number, client in enumerate(self.clients) if client.process.poll() is not None]
+        for number in clients:
+            self.clients[number] = self._client(number)
+        return len(agents), len(clients)
 
     def kill_worker(self, only_workers: bool = False) -> None:
         """A process below an agent: a worker, or the one that starts them unless told otherwise."""

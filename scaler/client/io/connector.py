@@ -46,8 +46,20 @@ class Connector:
     def connect(self, deadline: float, waits: bool = False) -> None:
         """Connect and shake hands, and have the connection watched. Blocks; raises ConnectionFailed and its kinds.
 
-        If it `waits`, nobody at the address is no failure before the deadline.
+        If it `waits`, nobody at the address is no failure before the deadline, nor is somebody who is just ending.
         """
+        attempts = Attempts(time.monotonic(), max(0.0, deadline - time.monotonic()))
+        while True:
+            try:
+                return self._attempt(deadline, waits)
+            except HandshakeRefused:
+                raise
+            except ConnectionFailed:
+                if not waits or attempts.are_over(time.monotonic()):
+                    raise
+            threading.Event().wait(attempts.next_pause(time.monotonic()))
+
+    def _attempt(self, deadline: float, waits: bool) -> None:
         left = max(0.1, deadline - time.monotonic())
         connection = connect(self.address, self._security, timeout=left, retry=waits)
         try:
