@@ -68,6 +68,14 @@ def whole(error):
     return f"{time.monotonic():.1f}: {type(error).__name__}: {error}\n{notes}"
 
 
+def explained(client, future):
+    """What the cluster says of a call that has not ended."""
+    try:
+        return f"{time.monotonic():.1f}: {future!r}: {client.cluster.explain(future)}"
+    except Exception as error:
+        return f"{time.monotonic():.1f}: {future!r}: {error!r}"
+
+
 def connected(address):
     """A client, as soon as there is a scheduler."""
     deadline = time.monotonic() + PATIENCE
@@ -93,6 +101,7 @@ def main():
                     got = future.result(timeout=PATIENCE)
                 except TimeoutError:
                     told["hung"] += 1
+                    told["stories"] = [*told.get("stories", [])[-4:], f"{kind} hangs: {explained(client, future)}"]
                 except Exception as error:
                     name = f"{kind}: {type(error).__name__}: {str(error)[:150]}"
                     told["errors"][name] = told["errors"].get(name, 0) + 1

@@ -237,6 +237,11 @@ def soak(site: Site, seconds: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _end(number: int, _frame: object) -> None:
+    """Somebody ends the soak: its processes end with it."""
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """0 if nothing was lost, wrong, hung or left behind."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -248,6 +253,8 @@ def main() -> int:
         print(f"no soak: {reason}")
         return 0
     os.environ[MARK] = f"{os.getpid()}"
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     with tempfile.TemporaryDirectory(prefix="soak-") as directory:
         site = Site(Path(directory), options.seed)
         try:
