@@ -21,6 +21,8 @@ from pathlib import Path
 import psutil
 
 EVERY = 5.0
+#: seconds in which the first round has to end
+START = 180.0
 MARK = "SOAK_PEERS"
 HERE = Path(__file__).parent
 #: what is killed, and how often
@@ -181,7 +183,16 @@ def marked(mark):
     return found
 
 
-def soak(kind, python, minutes, seed):
+def begun_well(told):
+    """Wait until a first round is over: all is there that is to be killed."""
+    deadline = time.monotonic() + START
+    while not (told.exists() and told.read_text()):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no round ended within {START:g} s, with nothing killed")
+        time.sleep(0.2)
+
+
+def soak(kind, python, minutes, seed, what_dies):
     """Kill for so long; what the client said, and what was left."""
     mark = os.environ[MARK] = f"{os.getpid()}-{kind.__name__}"
     lot, counts = random.Random(seed), Counter()
@@ -198,11 +209,13 @@ def soak(kind, python, minutes, seed):
 
         time.sleep(8)
         client = start_client()
+        begun_well(told)
+        kinds = {kind: weight for kind, weight in KINDS.items() if kind in what_dies}
         begun = time.monotonic()
         while time.monotonic() - begun < 60 * minutes:
             time.sleep(EVERY)
             pids.update(str(process.pid) for process in marked(mark))
-            (what,) = lot.choices(list(KINDS), list(KINDS.values()))
+            (what,) = lot.choices(list(kinds), list(kinds.values()))
             try:
                 if what == "worker":
                     below = engine.workers()
@@ -253,12 +266,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engines", default="scaler,distributed,ray")
     parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--kill", default=",".join(KINDS), help="what is killed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--python", default=sys.executable)
     told = parser.parse_args()
     kinds = {kind.__name__.lower(): kind for kind in (Scaler, Distributed, Ray)}
     for name in told.engines.split(","):
-        print(name, json.dumps(soak(kinds[name], told.python, told.minutes, told.seed), indent=1), flush=True)
+        print(
+            name,
+            json.dumps(soak(kinds[name], told.python, told.minutes, told.seed, told.kill.split(",")), indent=1),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

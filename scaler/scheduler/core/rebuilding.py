@@ -99,6 +99,7 @@ class Rebuilding:
         else:
             self._admitted[batch.id] = batch
             self._restore_values(batch)
+        batch.has_come_back = True
         held = self._rows.pop(batch.id, [])
         if batch.keeps or task.retries:
             batch.kept_at.update(agent.number for _, _, agent in held)
@@ -116,7 +117,6 @@ class Rebuilding:
         for lo, hi, agent in held:
             for a, b in batch.spans_in(WAITING, lo, min(hi, batch.rows)):
                 transitions.take_up(state, batch, a, b, agent)
-        batch.has_come_back = True
         if not batch.left:
             self._over.append(batch)
             lineage_of(batch).references += 1
