@@ -272,11 +272,8 @@ def main():
     told = parser.parse_args()
     kinds = {kind.__name__.lower(): kind for kind in (Scaler, Distributed, Ray)}
     for name in told.engines.split(","):
-        print(
-            name,
-            json.dumps(soak(kinds[name], told.python, told.minutes, told.seed, told.kill.split(",")), indent=1),
-            flush=True,
-        )
+        report = soak(kinds[name], told.python, told.minutes, told.seed, told.kill.split(","))
+        print(name, json.dumps(report, indent=1), flush=True)
 
 
 if __name__ == "__main__":
