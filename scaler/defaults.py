@@ -19,6 +19,8 @@ HEARTBEAT_INTERVAL = 1.0
 MONITOR_INTERVAL = 1.0
 #: seconds after which a client of which nothing is heard is gone
 CLIENT_TIMEOUT = 10.0
+#: seconds for which a client looks for a scheduler that it has lost
+RECONNECT = 10.0
 #: seconds after which an agent of which nothing is heard is gone
 AGENT_TIMEOUT = 10.0
 #: how often a row runs again after the loss of its worker or host, at most: one time less than it runs

@@ -149,6 +149,8 @@ class Daemon:
             return
         os.read(self._wake_end, 4096)
         self._connection = made
+        if self._initiator.welcome is None and self._shell.widen_store(self._address):
+            self._initiator.introduce(data=self._shell.store[2])
         self._shell.introduced()
         now = time.monotonic()
         if self._ends < math.inf:

@@ -55,6 +55,8 @@ class HostStore:
             self.directory.remove()
             raise
         self._transfer: Transfer | None = None
+        #: of a store that may have to listen otherwise than it was first thought: see `widen`
+        self._security: Security | None = None
         self._address = ""
         #: where agents are asked for objects that say that they are on the scheduler's own host
         self._scheduler_host: str | None = None
@@ -96,9 +98,30 @@ class HostStore:
             host = scheduler.reached_from()
             self._scheduler_host = scheduler.host
         bind = Address(host, 0) if on_its_host or Address(host, 0).is_loopback else Address("0.0.0.0", 0)
-        self._transfer = Transfer(self.directory.path, security, bind.url, on_demand=True, also=self._spiller.path)
-        self._address = Address(bind.for_client().host if on_its_host else host, self._transfer.address.port).url
-        self._transfer.advertise(self._address)
+        self._security = None if on_its_host else security
+        self._listen(security, bind, bind.for_client().host if on_its_host else host)
+
+    def _listen(self, security: Security, bind: Address, host: str) -> Transfer:
+        """`host`: where others find it."""
+        transfer = Transfer(self.directory.path, security, bind.url, on_demand=True, also=self._spiller.path)
+        self._transfer, self._address = transfer, Address(host, transfer.address.port).url
+        transfer.advertise(self._address)
+        return transfer
+
+    def widen(self, scheduler: Address, loop: Loop) -> bool:
+        """Let other hosts fetch, too, if they can reach the scheduler; whether that is new, and with it the address.
+
+        To be called when there is a connection: only then it shows that a scheduler which this agent reaches by a
+        loopback address listens everywhere. Others take a loopback address for one of the scheduler's own host.
+        """
+        transfer, security = self._transfer, self._security
+        if transfer is None or security is None or not transfer.address.is_loopback or not scheduler.is_everywhere():
+            return False
+        loop.forget(transfer.fileno())
+        transfer.close()
+        self._transfer = None
+        loop.watch(self._listen(security, Address("0.0.0.0", 0), scheduler.host).fileno(), self)
+        return True
 
     def watch(self, loop: Loop) -> None:
         """Have the loop wake up for what other threads have done."""

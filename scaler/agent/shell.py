@@ -43,6 +43,7 @@ from scaler.common.exits import describe_exit
 from scaler.common.loop import Loop
 from scaler.protocol.codes import STDOUT, Leaving
 from scaler.protocol.messages import Message
+from scaler.transport import Address
 from scaler.worker_protocol.messages import Surroundings
 
 logger = logging.getLogger("scaler.agent")
@@ -156,6 +157,10 @@ class AgentShell:
     def introduced(self) -> None:
         """The scheduler is told of this agent now."""
         self._store.introduced()
+
+    def widen_store(self, scheduler: Address) -> bool:
+        """See `HostStore.widen`."""
+        return self._store.widen(scheduler, self._loop)
 
     @property
     def wake(self) -> float | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-import time
 
 from scaler.store import segments
 from scaler.store.index import StoreIndex
@@ -58,23 +57,35 @@ class FreedMemory:
 
 
 class Sweeper:
-    """Removes files of which nobody has told for a long time: who wrote them has died, or has a new scheduler."""
+    """Removes files of which nobody has told for a long time: who wrote them has died, or has a new scheduler.
+
+    That is a time between two looks, not the age that a file has by the clock of the machine: somebody may set that.
+    """
 
     def __init__(self, path: str) -> None:
         """`path` of the store's directory."""
         self._path = path
         #: when to look next, seconds
         self.due = 0.0
+        #: what nobody had told of at the last look: name, file, time of its last change
+        self._untold: set[tuple[str, int, int]] = set()
 
     def sweep(self, known: StoreIndex, now: float) -> None:
         """Look; what is in the index stays. To be called when it is `due`."""
         self.due = now + SWEEP_SECONDS
-        before = time.time() - SWEEP_SECONDS
+        untold: set[tuple[str, int, int]] = set()
         for entry in os.scandir(self._path):
             client, _, number = entry.name.lstrip(".").partition(".")[0].partition("-")
             with contextlib.suppress(OSError, ValueError):
-                if (int(client), int(number, 16)) not in known and entry.stat().st_mtime < before:
+                if (int(client), int(number, 16)) in known:
+                    continue
+                status = entry.stat()
+                found = entry.name, status.st_ino, status.st_mtime_ns
+                if found in self._untold:
                     os.unlink(entry.path)
+                else:
+                    untold.add(found)
+        self._untold = untold
 
 
 def remove_older(path: str, nanoseconds: int) -> None:

@@ -24,6 +24,7 @@ from scaler.compatibility.client_arguments import (
     reconnect_of,
 )
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
+from scaler.defaults import RECONNECT
 from scaler.graph import Node, Order, from_tuples
 from scaler.protocol.messages import PROFILE, STREAM
 from scaler.serialize.call import AnySerializer, key_of
@@ -68,7 +69,7 @@ class Client:
         timeout: float | None = None,
         serializer: AnySerializer | None = None,
         stream_output: bool = False,
-        reconnect: float = 10.0,
+        reconnect: float = RECONNECT,
         security: Security | None = None,
         **originals: Unpack[ClientArguments],
     ) -> None:
@@ -78,6 +79,8 @@ class Client:
         task = context.current()
         if task is not None and address is None and serializer is None:
             serializer = task.serializer
+        if timeout is None and address is None and context.surroundings() is not None:
+            timeout = reconnect  # the scheduler was there a moment ago: if it is gone it may be about to come back
         # what is submitted inside a task comes before its siblings, so that trees are worked off depth first
         flags = (STREAM if stream_output else 0) | (PROFILE if profiling else 0)
         options = Options.make(priority=task.priority + 1 if task else 0, flags=flags)
@@ -362,7 +365,8 @@ class Client:
         return dashboards.as_html("Client", {"scheduler": self.address}, self.dashboard_link)
 
     def __reduce__(self) -> Any:
-        return _in_task, (self.address, self._parts.serializer, dataclasses.astuple(self._options))
+        parts = self._parts
+        return _in_task, (self.address, parts.serializer, dataclasses.astuple(self._options), parts.patience)
 
 
 class _View(Client):
@@ -381,22 +385,26 @@ _shared: dict[tuple[int, str, Any], Client] = {}
 _shared_lock = threading.Lock()
 
 
-def shared_client(address: str, serializer: AnySerializer | None = None) -> Client:
+def shared_client(address: str, serializer: AnySerializer | None = None, reconnect: float = RECONNECT) -> Client:
     """The client whose views pickled ones become: one for each process, address and serializer.
 
-    Blocks until there is a connection, and raises like `Client`.
+    Blocks until there is a connection, and raises like `Client`. In a task, whose scheduler was there a moment ago, one
+    that is gone is looked for as long as by a client that had it.
     """
     key = (os.getpid(), address, key_of(serializer))
     with _shared_lock:
         client = _shared.get(key)
         if client is None or client.closed:
-            client = _shared[key] = Client(address, serializer=serializer)
+            timeout = None if context.surroundings() is None else reconnect
+            client = _shared[key] = Client(address, serializer=serializer, timeout=timeout, reconnect=reconnect)
         return client
 
 
-def _in_task(address: str, serializer: AnySerializer | None, options: tuple[Any, ...]) -> Client:
+def _in_task(
+    address: str, serializer: AnySerializer | None, options: tuple[Any, ...], reconnect: float = RECONNECT
+) -> Client:
     """What a pickled client becomes: the shared one with its options, and a task's tasks first of all."""
-    client, own, task = shared_client(address, serializer), Options(*options), context.current()
+    client, own, task = shared_client(address, serializer, reconnect), Options(*options), context.current()
     priority = own.priority if task is None else max(own.priority, task.priority + 1)
     wanted = Options.make(**dataclasses.asdict(own) | {"priority": priority})
     return client if client._options is wanted else _View(client._parts, wanted)

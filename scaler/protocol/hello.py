@@ -13,11 +13,15 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 @cache
 def boot_id() -> str:
-    """The same for all processes that run on this machine since it was started."""
+    """The same for processes that can read each other's stores: one user, one boot, one file system in memory.
+
+    Containers on one machine share the kernel and its boot, but each has a /dev/shm of its own.
+    """
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        booted = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{booted}/{os.stat('/dev/shm').st_dev:x}/{os.geteuid()}"
     except OSError:
-        return platform.node()
+        return f"{platform.node()}/{os.geteuid()}"
 
 
 #: bits of an epoch that are drawn by lot; those above are its term

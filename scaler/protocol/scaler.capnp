@@ -69,7 +69,7 @@ struct Hello {
   protocol @3 :UInt16;
   python @4 :Text;          # "3.11"
   packages @5 :Text;        # "scaler=0.1.0 cloudpickle=3.1.2", of whoever has encodings
-  bootId @6 :Text;          # same boot id: same host
+  bootId @6 :Text;          # who says the same can read the other's store: boot, /dev/shm and user
   pid @7 :UInt32;
   epoch @8 :UInt64;         # of the scheduler this session was last welcomed by; 0 for none
   received @9 :UInt64;      # highest seq received in this session

@@ -72,6 +72,20 @@ class RemoteStore:
         with self._lock:
             return self._insist(lambda: self._get(download))
 
+    def tidy(self) -> None:
+        """Close a connection that the store has closed: that takes descriptors and threads. Does not wait for calls."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._connection is not None:
+                self._inbox.extend(unpack(frames, asking=False) for frames in self._connection.receive())
+                if self._connection.is_closed:
+                    self._hang()
+        except ProtocolError:
+            self._hang()
+        finally:
+            self._lock.release()
+
     def close(self) -> None:
         """Close the connection. Blocks until calls of other threads have ended."""
         with self._lock:

@@ -20,6 +20,8 @@ from scaler.errors import AddressError, ConnectionFailed
 _FORM = "the form is tcp://host:port, for example tcp://127.0.0.1:2345 or tcp://[::1]:2345 (port 0 picks a free one)"
 #: Hosts that mean "every address of this machine" to a listener, with the loopback address a client reaches them at.
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+#: A loopback address that nobody listens at who does not listen everywhere.
+_ANOTHER_LOOPBACK = "127.94.163.17"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,19 @@ class Address:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect((self.host, self.port or 1))  # a route look-up: nothing is sent
                 return bool(probe.getsockname()[0] == self.host)
+        except OSError:
+            return False
+
+    def is_everywhere(self) -> bool:
+        """True if this loopback address is that of a listener at every address of this machine. Does not block.
+
+        On Linux all of 127.0.0.0/8 is this machine, and who listens at one of them alone is not found at another.
+        """
+        if not self.is_loopback:
+            return False
+        try:
+            with socket.create_connection((_ANOTHER_LOOPBACK, self.port), 0.5):
+                return self.host != _ANOTHER_LOOPBACK
         except OSError:
             return False
 

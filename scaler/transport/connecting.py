@@ -18,6 +18,9 @@ from scaler.transport.address import Address
 from scaler.transport.port import Connection
 from scaler.transport.security import Security
 
+#: seconds in which whoever takes a connection says what it speaks
+GREETING = 0.5
+
 
 def connect(
     address: str | Address,
@@ -59,7 +62,25 @@ def _attempt(wanted: Address, security: Security, deadline: float | None, shortc
     listening = _find_listening(wanted, candidates, deadline)
     from scaler.transport.zeromq import ZeroMQConnection  # here, so that local clients never load ZeroMQ
 
-    return ZeroMQConnection(wanted, listening, security, limit, deadline)
+    try:
+        return ZeroMQConnection(wanted, listening, security, limit, deadline)
+    except HandshakeRefused:
+        if not _hangs_up(listening, deadline):
+            raise
+    reason = "what listens there hangs up at once, as a proxy does while there is none behind it"
+    raise ConnectionFailed(f"no scheduler at {wanted.url}: {reason}")
+
+
+def _hangs_up(numeric: Address, deadline: float | None) -> bool:
+    """Whether what listens there closes a connection without a word. Who refuses a key says first what it speaks."""
+    patience = min(GREETING, _left(deadline) or GREETING)
+    try:
+        with socket.create_connection((numeric.host, numeric.port), patience) as probe:
+            return not probe.recv(1)
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
 
 
 def _find_listening(wanted: Address, candidates: list[Address], deadline: float | None) -> Address:

@@ -189,3 +189,42 @@ def test_a_transfer_whose_way_is_cut_goes_on_from_another_source(network):
     one.cut(other)
     script.says("right")
     assert script.ends(5) == 0
+
+
+BOTH_WAYS = (
+    CLIENT
+    + """
+    one, other = client.with_options(capabilities="one"), client.with_options(capabilities="other")
+    for maker, user in ((one, other), (other, one)):
+        made = maker.submit(np.full, 500_000, 3.0)
+        assert user.submit(np.sum, made).result(40) == 1_500_000
+        assert made.result(40).sum() == 1_500_000
+        sent = client.send_object(np.full(500_000, 4.0))
+        assert user.submit(np.sum, sent).result(40) == 2_000_000
+    print("right", flush=True)
+    """
+)
+
+
+def test_an_agent_that_reaches_its_scheduler_by_loopback_serves_other_hosts_if_the_scheduler_does(network):
+    middle, other = network.host("middle"), network.host("other")
+    middle.start_scheduler(*QUICK)
+    middle.start_agent(f"tcp://127.0.0.1:{middle.port}", 1, "--capabilities", "one")
+    other.start_agent(middle.url(), 1, "--capabilities", "other")
+    for script in (
+        middle.start_script(BOTH_WAYS, f"tcp://127.0.0.1:{middle.port}"),
+        other.start_script(BOTH_WAYS, middle.url()),
+    ):
+        script.says("right")
+        assert script.ends(5) == 0
+
+
+def test_hosts_that_share_a_kernel_and_its_boot_but_no_memory_read_each_others_values(network):
+    middle, one, other = network.host("middle"), network.host("one"), network.host("other")
+    middle.start_scheduler(*QUICK)
+    for host in (one, other):
+        host.start_agent(middle.url(), 1, "--capabilities", host.name)
+    for host in (one, other):
+        script = host.start_script(BOTH_WAYS, middle.url())
+        script.says("right")
+        assert script.ends(5) == 0

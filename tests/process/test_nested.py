@@ -109,6 +109,11 @@ def countdown(client, n):
     return 0 if not n else 1 + client.submit(countdown, client, n - 1).result()
 
 
+def test_a_client_that_a_task_is_given_looks_for_a_lost_scheduler_as_long_as_its_original(start_cluster):
+    with Client(start_cluster(1).address, reconnect=33.0) as client:
+        assert client.submit(lambda given: given._parts.patience, client).result(20) == 33.0
+
+
 def test_a_client_keeps_its_options_inside_a_task_and_its_tasks_come_first(start_cluster, connect):
     def options(client):
         return dataclasses.asdict(parts_of(client)[1])

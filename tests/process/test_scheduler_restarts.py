@@ -1,6 +1,7 @@
 """The scheduler is killed and another takes its place: work goes on where it was, and each row runs once."""
 
 import os
+import pickle
 import re
 import signal
 from collections import Counter
@@ -136,3 +137,31 @@ def test_a_supervised_scheduler_needs_a_port(daemons):
     refused = daemons.run("scaler_scheduler", "scheduler", "--supervise", "tcp://127.0.0.1:0")
     assert refused.ends(20) == 2
     assert "give a port instead of 0" in refused.text
+
+
+@pytest.mark.parametrize("is_pickled", [False, True], ids=["made inside", "given to the task"])
+def test_a_task_that_connects_while_there_is_no_scheduler_waits_for_the_next_one(cluster, tmp_path, is_pickled):
+    client = cluster.client()
+    given = pickle.dumps(client) if is_pickled else None
+
+    def connecting(directory, given):
+        import os
+        import pickle
+        import time
+
+        import scaler
+
+        open(f"{directory}/runs", "w").close()
+        while not os.path.exists(f"{directory}/go"):
+            time.sleep(0.005)
+        open(f"{directory}/connects", "w").close()
+        inner = pickle.loads(given) if given is not None else scaler.Client()
+        return inner.submit(abs, -3).result()
+
+    future = client.submit(connecting, str(tmp_path), given)
+    until((tmp_path / "runs").exists, "the task to run")
+    kill(cluster)
+    (tmp_path / "go").touch()
+    until((tmp_path / "connects").exists, "the task to connect")
+    cluster.start_scheduler(*QUICK)
+    assert future.result(30) == 3

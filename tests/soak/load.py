@@ -62,12 +62,26 @@ def one_round(client, lot):
     return asked
 
 
+def whole(error):
+    """What there is to be read of an error, for whoever looks into it; when it came, seconds of the monotonic clock."""
+    notes = "\n".join(getattr(error, "__notes__", ()))
+    return f"{time.monotonic():.1f}: {type(error).__name__}: {error}\n{notes}"
+
+
+def explained(client, future):
+    """What the cluster says of a call that has not ended."""
+    try:
+        return f"{time.monotonic():.1f}: {future!r}: {client.cluster.explain(future)}"
+    except Exception as error:
+        return f"{time.monotonic():.1f}: {future!r}: {error!r}"
+
+
 def connected(address):
     """A client, as soon as there is a scheduler."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            return Client(address)
+            return Client(address, reconnect=PATIENCE / 3)
         except ScalerError:
             if time.monotonic() > deadline:
                 raise
@@ -87,9 +101,11 @@ def main():
                     got = future.result(timeout=PATIENCE)
                 except TimeoutError:
                     told["hung"] += 1
+                    told["stories"] = [*told.get("stories", [])[-4:], f"{kind} hangs: {explained(client, future)}"]
                 except Exception as error:
                     name = f"{kind}: {type(error).__name__}: {str(error)[:150]}"
                     told["errors"][name] = told["errors"].get(name, 0) + 1
+                    told["stories"] = [*told.get("stories", [])[-4:], whole(error)]
                 else:
                     told["ok" if got == value else "wrong"] += 1
             told["seconds"] = time.monotonic() - begun

@@ -26,8 +26,15 @@ from soak.site import Site  # noqa: E402
 
 #: seconds between two faults, and between two looks
 EVERY = 5.0
-#: share of the time after which slopes are measured: caches fill before
-WARM = 0.25
+#: seconds of a process's life after which its growth is measured: caches fill before
+WARM = 60.0
+#: the last part of the time, in which scheduler, agents and clients are not killed: they grow old, and can be measured
+LASTING = 1 / 3
+MILD = ("kill worker", "stop a process", "cut", "full /dev/shm", "full disk", "clock jump")
+#: bytes beside what is used, while there is little memory
+ROOM = 8 << 20
+#: seconds by which a clock is off
+JUMPS = (-86_400, -60, -1, 0, 1, 60, 86_400)
 MARK = "SCALER_SOAK"
 
 
@@ -37,26 +44,35 @@ class Faults:
     def __init__(self, site: Site) -> None:
         self._site = site
         self.counts: Counter[str] = Counter()
+        #: when what happened, seconds of the monotonic clock
+        self.told: list[tuple[float, str]] = []
         self._kinds: dict[str, tuple[int, Callable[[], None]]] = {
             "kill worker": (5, site.kill_worker),
             "kill agent": (2, site.kill_agent),
             "kill client": (2, site.kill_client),
             "kill scheduler": (3, site.kill_scheduler),
+            "little memory": (1, self._squeeze),
             "stop a process": (3, self._stop),
             "cut": (2, self._cut),
             "full /dev/shm": (1, lambda: self._fill("/dev/shm")),
             "full disk": (1, lambda: self._fill("disk")),
         }
+        if site.clocks.are_there:
+            self._kinds["clock jump"] = 2, self._jump
+        #: those that end no process but workers
+        self._mild = {n: self._kinds[n] for n in MILD if n in self._kinds}
+        self._mild["kill worker"] = 5, lambda: site.kill_worker(only_workers=True)
 
-    def one(self) -> None:
-        """The next one; returns when it is over."""
-        names = list(self._kinds)
-        (name,) = self._site.lot.choices(names, [self._kinds[name][0] for name in names])
-        self._kinds[name][1]()
+    def one(self, mild: bool) -> None:
+        """The next one; returns when it is over. A `mild` one ends no process but a worker."""
+        kinds = self._mild if mild else self._kinds
+        (name,) = self._site.lot.choices(list(kinds), [weight for weight, _ in kinds.values()])
+        self.told.append((time.monotonic(), name))
+        kinds[name][1]()
         self.counts[name] += 1
 
     def _stop(self) -> None:
-        process = self._site.lot.choice(self._site.processes())
+        _, process = self._site.lot.choice(self._site.processes())
         try:
             process.send_signal(signal.SIGSTOP)
             time.sleep(self._site.lot.choice((0.3, 1.0, 3.0)))
@@ -72,6 +88,16 @@ class Faults:
         finally:
             host.mend(self._site.centre)
 
+    def _squeeze(self) -> None:
+        group = self._site.lot.choice(self._site.groups)
+        before = group.killed
+        group.squeeze(ROOM, 3.0)
+        self.counts["processes killed for their memory"] += group.killed - before
+
+    def _jump(self) -> None:
+        lot = self._site.lot
+        self._site.clocks.jump(lot.choice(("centre", "host0", "host1", "desk")), lot.choice(JUMPS))
+
     def _fill(self, what: str) -> None:
         number = self._site.lot.randrange(2)
         host = self._site.hosts[number]
@@ -82,36 +108,77 @@ class Faults:
         filler.ends(60)
 
 
-def look(site: Site) -> dict[str, float]:
-    """Sums over all processes of the engine."""
-    seen = Counter[str]()
-    for process in site.processes():
-        try:
-            with process.oneshot():
-                seen["megabytes"] += process.memory_full_info().pss / 1e6
-                seen["descriptors"] += process.num_fds()
-                seen["threads"] += process.num_threads()
-                seen["processes"] += 1
-        except psutil.Error:
-            continue
-    return {**seen, "files": site.files()}
+class Looks:
+    """What each process takes, again and again; and how that grows with its age."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        #: by role and measure, of each process by its start: its age and what it takes
+        self._points: dict[tuple[str, str], dict[float, list[tuple[float, float]]]] = {}
+
+    def look(self) -> dict[str, float]:
+        """Look at all processes; the sums."""
+        seen = Counter[str]()
+        for role, process in self._site.processes():
+            try:
+                with process.oneshot():
+                    begun = process.create_time()
+                    takes = {
+                        "megabytes": process.memory_full_info().uss / 1e6,
+                        "descriptors": process.num_fds(),
+                        "threads": process.num_threads(),
+                    }
+            except psutil.Error:
+                continue
+            seen.update(takes)
+            seen["processes"] += 1
+            age = time.time() - begun
+            if age > WARM:
+                for measure, value in takes.items():
+                    self._points.setdefault((role, measure), {}).setdefault(begun, []).append((age, value))
+        return {**seen, "files": self._site.files()}
+
+    def growth(self) -> dict[str, dict[str, tuple[float, float, int, float]]]:
+        """By role and measure: an hour's growth, its standard error, the number of processes, the highest age, minutes.
+
+        Each process has a level of its own; the slope is that of all of them.
+        """
+        found: dict[str, dict[str, tuple[float, float, int, float]]] = {}
+        for (role, measure), of_each in sorted(self._points.items()):
+            level: list[tuple[float, float]] = []
+            groups = [points for points in of_each.values() if len(points) > 2]
+            for points in groups:
+                mx, my = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
+                level += [(x - mx, y - my) for x, y in points]
+            if groups:
+                oldest = max(points[-1][0] for points in groups) / 60
+                found.setdefault(role, {})[measure] = *slope(level, len(groups)), len(groups), oldest
+        return found
 
 
-def slope(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """Of a line through the points, an hour, and its standard error."""
+def slope(points: list[tuple[float, float]], levels: int = 1) -> tuple[float, float]:
+    """Of a line through the points, an hour, and its standard error; `levels` were taken off them before."""
     n = len(points)
-    if n < 3:
+    if n < levels + 2:
         return 0.0, 0.0
     mx, my = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
     spread = sum((x - mx) ** 2 for x, _ in points)
     a = sum((x - mx) * (y - my) for x, y in points) / spread
-    rest = sum((y - my - a * (x - mx)) ** 2 for x, y in points) / (n - 2)
+    rest = sum((y - my - a * (x - mx)) ** 2 for x, y in points) / (n - levels - 1)
     return 3600 * a, 3600 * (rest / spread) ** 0.5
 
 
 def told(site: Site) -> dict[str, Any]:
     """What the clients have said."""
-    total: dict[str, Any] = {"rounds": 0, "ok": 0, "wrong": 0, "hung": 0, "errors": Counter[str](), "longest": 0.0}
+    total: dict[str, Any] = {
+        "rounds": 0,
+        "ok": 0,
+        "wrong": 0,
+        "hung": 0,
+        "errors": Counter[str](),
+        "longest": 0.0,
+        "stories": [],
+    }
     for path in sorted(site.directory.glob("told*")):
         for line in path.read_text().splitlines():
             try:
@@ -122,6 +189,7 @@ def told(site: Site) -> dict[str, Any]:
             for key in ("ok", "wrong", "hung"):
                 total[key] += said[key]
             total["errors"].update(said["errors"])
+            total["stories"] += said.get("stories", [])
             total["longest"] = max(total["longest"], said["seconds"])
     return total
 
@@ -140,12 +208,15 @@ def marked() -> list[str]:
 
 def soak(site: Site, seconds: float) -> dict[str, Any]:
     """Faults for so long, then peace until all has ended; the report."""
-    faults, looks, begun = Faults(site), [], time.monotonic()
+    faults, looks, begun = Faults(site), Looks(site), time.monotonic()
+    seen: list[tuple[float, dict[str, float]]] = []
     while (now := time.monotonic() - begun) < seconds:
-        time.sleep(max(0.0, EVERY - (time.monotonic() - begun - now)) if looks else EVERY)
-        looks.append((time.monotonic() - begun, look(site)))
-        faults.one()
-        faults.counts["agents that ended"] += site.revive()
+        time.sleep(max(0.0, EVERY - (time.monotonic() - begun - now)) if seen else EVERY)
+        seen.append((time.monotonic() - begun, looks.look()))
+        faults.one(mild=now > (1 - LASTING) * seconds)
+        agents, clients = site.revive()
+        faults.counts["agents that ended"] += agents
+        faults.counts["clients that ended"] += clients
     site.stop_file.touch()
     endings = []
     for client in site.clients:
@@ -154,17 +225,21 @@ def soak(site: Site, seconds: float) -> dict[str, Any]:
         except AssertionError as error:
             endings.append(str(error)[-2000:])
     time.sleep(EVERY)
-    last = look(site)
+    last = looks.look()
     for agent in site.agents:
         agent.stop()
     files = site.files()
     site.scheduler.stop()
-    warm = [(at, seen) for at, seen in looks if at > WARM * seconds]
-    slopes = {key: slope([(at, seen.get(key, 0.0)) for at, seen in warm]) for key in last}
     return {
         "minutes": seconds / 60, "faults": dict(faults.counts), "clients": told(site), "endings": endings,
-        "first": looks[0][1], "last": last, "slopes per hour": slopes, "files at the end": files, "looks": looks,
+        "first": seen[0][1], "last": last, "growth per hour": looks.growth(), "files at the end": files,
+        "told": faults.told, "looks": seen,
     }  # fmt: skip
+
+
+def _end(number: int, _frame: object) -> None:
+    """Somebody ends the soak: its processes end with it."""
+    sys.exit(128 + number)
 
 
 def main() -> int:
@@ -178,6 +253,8 @@ def main() -> int:
         print(f"no soak: {reason}")
         return 0
     os.environ[MARK] = f"{os.getpid()}"
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     with tempfile.TemporaryDirectory(prefix="soak-") as directory:
         site = Site(Path(directory), options.seed)
         try:
@@ -196,11 +273,16 @@ def main() -> int:
     print(f"  {clients['ok']:,} right, {clients['wrong']} wrong, {clients['hung']} hung, {clients['longest']:.1f} s")
     print(f"  errors: {dict(clients['errors'])}")
     print(f"  clients ended with {report['endings']}")
-    for key, (a, error) in report["slopes per hour"].items():
-        first, last = report["first"].get(key, 0), report["last"].get(key, 0)
-        print(f"  {key}: {first:.0f} in the beginning, {last:.0f} at the end, {a:+.0f} ± {error:.0f} an hour")
+    for key, last in report["last"].items():
+        print(f"  {key}: {report['first'].get(key, 0):.0f} in the beginning, {last:.0f} at the end")
+    for role, growth in report["growth per hour"].items():
+        for measure, (a, error, count, oldest) in growth.items():
+            print(
+                f"  {role}: {measure} {a:+.1f} ± {error:.1f} an hour, of {count}, the oldest {oldest:.0f} minutes old"
+            )
     print(f"  left behind: {report['files at the end']} files, processes {report['left behind']}")
     bad = clients["wrong"] or clients["hung"] or clients["errors"] or any(report["endings"])
+    bad = bad or report["faults"]["clients that ended"]
     return 1 if bad or report["files at the end"] or report["left behind"] else 0
 
 

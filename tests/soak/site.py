@@ -1,5 +1,6 @@
 """The hosts of a soak and the programs on them, each of which can be killed and started again."""
 
+import os
 import random
 import sys
 from pathlib import Path
@@ -8,11 +9,17 @@ import psutil
 from support.namespaces import Host, Network
 from support.programs import Program, program
 
+from soak.limits import Clocks, MemoryGroup
+
 PORT = 7411
 DELAYED = 7412
 HERE = Path(__file__).parent
 #: bytes of /dev/shm of a host, and of the file system that takes what memory has no room for
 SHM, DISK = 192 << 20, 64 << 20
+#: how often a row may be lost: hosts die every few seconds here, and at a busy moment what needs them takes as long
+LOSSES = 10
+#: bytes of memory of a host, /dev/shm included
+MEMORY = 3 << 29
 
 
 class Site:
@@ -27,6 +34,8 @@ class Site:
         self.hosts = [self.network.host(f"host{n}", shm=SHM) for n in range(2)]
         self.desk = self.network.host("desk")
         self.lot = random.Random(seed)
+        self.clocks = Clocks(directory)
+        self.groups = [MemoryGroup(f"soak-{os.getpid()}-{n}", MEMORY) for n in range(2)]
         self.scheduler = self._scheduler()
         self.scheduler.says("listens at")
         for number, host in enumerate(self.hosts):
@@ -43,7 +52,8 @@ class Site:
 
     def _scheduler(self) -> Program:
         command = program("scaler_scheduler", "scheduler")
-        return self.centre.start("scheduler", *command, f"tcp://{self.centre.address}:{PORT}")
+        command += ["--retries-on-loss", str(LOSSES), f"tcp://{self.centre.address}:{PORT}"]
+        return self.centre.start("scheduler", *self.clocks.inside("centre", *command))
 
     def _agent(self, number: int) -> Program:
         command = [
@@ -53,7 +63,8 @@ class Site:
             "--spill-directory",
             f"{self.directory}/disk{number}",
         ]
-        return self.hosts[number].start("agent", *command, f"tcp://{self.centre.address}:{PORT}")
+        command = self.clocks.inside(f"host{number}", *command, f"tcp://{self.centre.address}:{PORT}")
+        return self.hosts[number].start("agent", *self.groups[number].inside(*command))
 
     def _client(self, number: int) -> Program:
         address = f"tcp://{self.centre.address}:{DELAYED if number else PORT}"
@@ -63,7 +74,8 @@ class Site:
             str(self.stop_file),
             str(self.lot.randrange(1 << 30)),
         )
-        return self.desk.start("client", sys.executable, str(HERE / "load.py"), *arguments)
+        command = self.clocks.inside("desk", sys.executable, str(HERE / "load.py"), *arguments)
+        return self.desk.start("client", *command)
 
     # ---- ends and beginnings ---------------------------------------------------------------------------------------
     def kill_scheduler(self) -> None:
@@ -86,32 +98,39 @@ class Site:
         self.clients[number].process.wait()
         self.clients[number] = self._client(number)
 
-    def revive(self) -> int:
-        """Start agents again that have ended: without the process that starts its workers an agent ends. How many."""
-        ended = [number for number, agent in enumerate(self.agents) if agent.process.poll() is not None]
-        for number in ended:
-            self.agents[number] = self._agent(number)
-        return len(ended)
+    def revive(self) -> tuple[int, int]:
+        """Start agents and clients again that have ended; how many of each.
 
-    def kill_worker(self) -> None:
-        """A process below an agent."""
-        below = self.workers()
+        Without the process that starts its workers an agent ends. A client that does has nothing to say for itself.
+        """
+        agents = [number for number, agent in enumerate(self.agents) if agent.process.poll() is not None]
+        for number in agents:
+            self.agents[number] = self._agent(number)
+        clients = [number for number, client in enumerate(self.clients) if client.process.poll() is not None]
+        for number in clients:
+            self.clients[number] = self._client(number)
+        return len(agents), len(clients)
+
+    def kill_worker(self, only_workers: bool = False) -> None:
+        """A process below an agent: a worker, or the one that starts them unless told otherwise."""
+        below = [process for role, process in self.processes() if role in ("worker", "zygote")[: 2 - only_workers]]
         if below:
             self.lot.choice(below).kill()
 
-    def workers(self) -> list[psutil.Process]:
-        """All processes below the agents that have no further ones below them."""
-        found = []
-        for agent in self.agents:
+    def processes(self) -> list[tuple[str, psutil.Process]]:
+        """Scheduler, agents and what is below them, and clients; each with what it is."""
+        found: list[tuple[str, psutil.Process]] = []
+        roles = [("scheduler", self.scheduler), *(("agent", a) for a in self.agents)]
+        for role, made in [*roles, *(("client", c) for c in self.clients)]:
             try:
-                found += psutil.Process(agent.pid).children(recursive=True)
+                process = psutil.Process(made.pid)
+                found.append((role, process))
+                if role == "agent":
+                    below = process.children(recursive=True)
+                    found += [("zygote" if child.children() else "worker", child) for child in below]
             except psutil.NoSuchProcess:
                 continue
         return found
-
-    def processes(self) -> list[psutil.Process]:
-        """Scheduler, agents and what is below them."""
-        return [psutil.Process(made.pid) for made in (self.scheduler, *self.agents)] + self.workers()
 
     def files(self) -> int:
         """Files in /dev/shm and on the disks of the hosts."""
@@ -125,3 +144,5 @@ class Site:
     def close(self) -> None:
         """End everything."""
         self.network.close()
+        for group in self.groups:
+            group.close()

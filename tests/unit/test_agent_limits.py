@@ -134,7 +134,12 @@ def test_files_that_nobody_knows_are_removed_after_a_while(store: HostStore) -> 
     index.add((7, 1), 1000)
     for number in (1, 2, 3):
         segments.write(store.path, (7, number), b"x")
-    for number in (1, 2):
-        os.utime(os.path.join(store.path, f"7-{number}"), (1, 1))
+        os.utime(os.path.join(store.path, f"7-{number}"), (1, 1))  # how old they are by the clock does not matter
     store.tidy(index, SWEEP_SECONDS)
+    assert names(store) == {"7-1", "7-2", "7-3"}
+    segments.free(store.path, (7, 3))
+    segments.write(store.path, (7, 3), b"x")
+    store.tidy(index, 1.5 * SWEEP_SECONDS)
+    assert names(store) == {"7-1", "7-2", "7-3"}
+    store.tidy(index, 2 * SWEEP_SECONDS)
     assert names(store) == {"7-1", "7-3"}

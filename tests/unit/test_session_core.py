@@ -7,6 +7,7 @@ import pytest
 from simulator.scripted import graph, spans, task
 
 from scaler.client.core import events as ev
+from scaler.client.core import lineage
 from scaler.client.core.session import SessionCore
 from scaler.client.core.unanswered import UnansweredRequests
 from scaler.protocol.messages import (
@@ -75,6 +76,11 @@ class Session:
     def anew(self) -> list[Message]:
         """A scheduler that knows nothing; what it is told."""
         effects = self.do(ev.Welcomed(False, 1.0, 2))
+        return [effect.message for effect in effects if isinstance(effect, ev.Transmit)]
+
+    def taken_over(self) -> list[Message]:
+        """A scheduler that took the place of the last; what it is told."""
+        effects = self.do(ev.Welcomed(False, 1.0, 2, returned=True))
         return [effect.message for effect in effects if isinstance(effect, ev.Transmit)]
 
 
@@ -430,6 +436,64 @@ def test_values_that_are_stored_once_more_and_that_nobody_holds_are_released() -
     assert list(released.message.ids) == [10, 12]  # 11 is held, 13 has just come
     assert isinstance(resolve, ev.Resolve)
     assert (resolve.span.lo, resolve.span.hi) == (3, 4)
+
+
+def said_again(told: list[Message]) -> list[tuple[int, list[int]]]:
+    """(batch, bounds of the rows that have ended) of the batches that a scheduler is told of."""
+    return [(message.batch, list(message.ended)) for message in told if isinstance(message, Task)]
+
+
+def test_a_batch_that_has_ended_is_said_again_as_long_as_a_stored_value_of_it_is_referred_to() -> None:
+    session = Session()
+    session.submit(task(10, 3))
+    session.submit(task(20, 1))
+    session.submit(task(30, 1))
+    session.hear(ended(20, 0, 1), ended(10, 0, 2, STORED), ended(10, 2, 3))
+    session.do(ev.Release([10]))
+    assert said_again(session.taken_over()) == [(10, [0, 3]), (30, [])]  # of 20 the value itself is here
+    assert said_again(session.anew()) == [(30, [])]  # whose number is new can't ask for what had the old one
+    session.hear(ended(30, 0, 1, STORED))
+    session.do(ev.Release([30]))
+    assert said_again(session.taken_over()) == []
+    assert not session.core.lineage.kept
+
+
+def test_so_are_batches_that_made_what_it_needed_though_their_values_are_let_go() -> None:
+    session = Session()
+    session.do(ev.Announce(1, b"function"), ev.Announce(2, b"argument"))
+    session.submit(task(10, 1))
+    session.hear(ended(10, 0, 1, STORED))
+    made, small = Token(), Token()
+    needing = task(20, 1, dependencies=u64([10, 5, 2]), dependency_counts=u32([3]))
+    session.submit(needing, needs=[[made, small, Token()]])
+    session.hear(ended(20, 0, 1, STORED))
+    session.do(ev.Release([10, 2]))
+    announced, *told, released, _ = session.taken_over()
+    assert isinstance(announced, ObjectAnnounce)
+    assert list(announced.ids) == [1, 2]
+    assert said_again(told) == [(10, [0, 1]), (20, [0, 1])]
+    assert isinstance(released, ObjectRelease)
+    assert list(released.ids) == [2]  # it is kept by the batch alone
+    assert session.core.lineage.need(5) is small
+    assert session.core.lineage.need(10) is None
+    session.do(ev.Release([20]))
+    assert not session.core.lineage.kept
+    assert session.core.lineage.need(5) is None
+    session.submit(task(40, 1))
+    session.hear(ended(40, 0, 1))
+    assert list(session.core.objects.kept) == []
+
+
+def test_no_more_of_what_has_ended_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage, "MOST_BYTES", 5 * lineage.OVERHEAD)
+    session = Session()
+    for batch in range(10, 100, 10):
+        session.submit(task(batch, 1))
+        session.hear(ended(batch, 0, 1, STORED))
+    assert list(session.core.lineage.kept) == [60, 70, 80, 90]
+    session.do(ev.Release(list(range(10, 100, 10))))
+    assert not session.core.lineage.kept
+    assert not session.core.lineage.is_of_interest
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -726,3 +726,18 @@ def test_threads_take_turns(remote: tuple[RemoteStore, Host]) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(16))) == [b"%d" % number for number in range(16)]
     assert threading.active_count() < 50
+
+
+def test_a_client_hangs_up_where_a_store_is_gone(remote: tuple[RemoteStore, Host]) -> None:
+    """Schedulers and their stores may be many in a client's life; each connection takes descriptors and threads."""
+    store, there = remote
+    store.put(KEY, b"one")
+    store.tidy()
+    assert store._connection is not None
+    there.transfer.close()
+
+    def is_hung_up() -> bool:
+        store.tidy()
+        return store._connection is None
+
+    until(is_hung_up)

@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from scaler.errors import ConnectionFailed, HandshakeRefused
-from scaler.transport import Connection, Listener, Security, connect, listen
+from scaler.transport import Address, Connection, Listener, Security, connect, listen
 
 _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
@@ -259,3 +259,27 @@ def test_an_event_loop_watches_one_descriptor_of_each_end(echo: Echo, loop: obje
     with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
         assert runner.run(talk()) == 40
     client.close()
+
+
+def test_a_proxy_with_nobody_behind_it_is_no_scheduler_with_another_key() -> None:
+    """It can be waited for, as a scheduler that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        address = Address("127.0.0.1", proxy.getsockname()[1])
+
+        def serve() -> None:
+            while True:
+                try:
+                    visitor, _ = proxy.accept()
+                except OSError:
+                    return
+                visitor.close()
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            with pytest.raises(ConnectionFailed, match="no scheduler at") as caught:
+                connect(address, _SECURITY, timeout=_DEADLINE, shortcut=False)
+            assert not isinstance(caught.value, HandshakeRefused)
+        finally:
+            proxy.shutdown(socket.SHUT_RDWR)
+            serving.join()

@@ -12,6 +12,7 @@ from scaler.client.core.events import (
     RowsBegun,
     Transmit,
 )
+from scaler.client.core.lineage import Lineage
 from scaler.client.core.object_table import ObjectTable, release_message
 from scaler.client.core.pending import PendingBatch, PendingBatches
 from scaler.client.core.unanswered import UnansweredRequests
@@ -41,9 +42,12 @@ _WITHOUT_VALUE = frozenset({ERROR, CANCELLED, LOST})
 class RowEndings:
     """What the scheduler says of rows, applied to the tables of the session."""
 
-    def __init__(self, pending: PendingBatches, objects: ObjectTable, unanswered: UnansweredRequests) -> None:
+    def __init__(
+        self, pending: PendingBatches, objects: ObjectTable, lineage: Lineage, unanswered: UnansweredRequests
+    ) -> None:
         self._pending = pending
         self._objects = objects
+        self._lineage = lineage
         self._unanswered = unanswered
 
     def take_results(self, message: TaskResult) -> list[Effect]:
@@ -71,6 +75,8 @@ class RowEndings:
                     group.failed = True
                 elif outcome == STORED:
                     self._objects.referenced.update(range(span.batch + lo, span.batch + hi))
+                    pending.stored = [*(pending.stored or ()), (lo, hi)]
+                    group.stored = True
                 effects.append(Resolve(pending.tokens_of(lo, hi), part, pending.task))
                 if not group.left:
                     effects += self._end(group)
@@ -85,11 +91,13 @@ class RowEndings:
     def _end(self, group: BatchGroup) -> list[Effect]:
         """All wanted rows have ended; of a graph that failed, rows may be left that nobody wants any more."""
         leftover = Spans()
+        if group.stored or self._lineage.is_of_interest:
+            self._lineage.end(group.batches)
         for batch in group.batches:
             pending = self._pending.by_id.pop(batch)
             if pending.task.form == GRAPH and group.failed:
                 leftover.add(0, batch, 0, pending.task.rows)
-        self._objects.forget_released(self._pending.oldest)
+        self._objects.forget_released(self._pending.oldest, self._lineage.oldest)
         if not self._pending.by_id:
             self._unanswered.clear()
         return [Transmit(TaskCancel(leftover, group.is_forced))] if leftover else []

@@ -55,6 +55,8 @@ class BatchGroup:
     batches: list[int] = field(default_factory=list)
     #: a row of theirs ended without a value
     failed: bool = False
+    #: the value of a row of theirs is in a store
+    stored: bool = False
     #: a row of theirs was to be cancelled even if it ran: what runs for it alone goes with it
     is_forced: bool = False
     #: by id, what rows of theirs need that is not of the graph

@@ -22,6 +22,8 @@ class ObjectTable:
         self.announced: dict[int, Announce] = {}
         #: objects released since that pending batches may need, and how many batches were submitted before; ascending
         self.released: dict[int, tuple[int, Announce]] = {}
+        #: those that are not stored and that only batches may need that have ended and are kept; ascending
+        self.kept: dict[int, tuple[int, Announce]] = {}
         #: ids of rows whose values are in stores and have a reference here
         self.referenced: set[int] = set()
         #: stored objects that are being written again: until they are, nothing that may need them is said
@@ -32,31 +34,41 @@ class ObjectTable:
         self._requested: dict[int, bool] = {}
 
     # ---- the client's own ------------------------------------------------------------------------------------------
-    def release(self, ids: Sequence[int], submitted: int, is_anything_pending: bool) -> None:
+    def release(self, ids: Sequence[int], submitted: int, is_anything_pending: bool, is_anything_kept: bool) -> None:
         """Nothing here refers to these any more; so many batches were `submitted` before."""
         for object_id in ids:
             self.referenced.discard(object_id)
             announce = self.announced.pop(object_id, None)
             if announce is not None and is_anything_pending:
                 self.released[object_id] = submitted, announce
+            elif announce is not None and is_anything_kept and not announce.stored:
+                self.kept[object_id] = submitted, announce
 
-    def forget_released(self, oldest: int) -> None:
-        """The oldest batch that is pending has this number: what was released before it nobody needs."""
+    def forget_released(self, oldest: int, oldest_kept: int) -> None:
+        """The oldest batches that are pending and that are kept have these numbers: what was released before goes."""
         while self.released:
-            object_id, (number, _) = next(iter(self.released.items()))
+            object_id, (number, announce) = next(iter(self.released.items()))
             if number > oldest:
                 break
             del self.released[object_id]
+            if number > oldest_kept and not announce.stored:
+                self.kept[object_id] = number, announce
+        while self.kept:
+            object_id, (number, _) = next(iter(self.kept.items()))
+            if number > oldest_kept:
+                break
+            del self.kept[object_id]
 
     def clear(self) -> None:
         """The scheduler was told to forget all."""
-        for table in (self.announced, self.released, self.restoring, self.referenced):
+        for table in (self.announced, self.released, self.kept, self.restoring, self.referenced):
             table.clear()
 
     def _get(self, object_id: int) -> Announce | None:
         announce = self.announced.get(object_id)
-        if announce is None and object_id in self.released:
-            _, announce = self.released[object_id]
+        for table in (self.released, self.kept):
+            if announce is None and object_id in table:
+                _, announce = table[object_id]
         return announce
 
     def source_of(self, object_id: int) -> Any:
@@ -66,7 +78,7 @@ class ObjectTable:
 
     def payload_of(self, object_id: int) -> Frame | None:
         """The payload of an object that is not stored; None if it is, or is not known any more."""
-        announce = self.announced.get(object_id)
+        announce = self._get(object_id)
         return announce.payload if announce is not None and not announce.stored else None
 
     # ---- a scheduler that knows nothing ----------------------------------------------------------------------------
@@ -76,6 +88,7 @@ class ObjectTable:
         stored = [announce for announce in self._all() if announce.stored]
         self.restoring = {announce.id for announce in stored}
         self._lost.clear()
+        self.kept.clear()
         return stored
 
     def forget_requests(self) -> None:
@@ -98,7 +111,12 @@ class ObjectTable:
         return [announce for announce in self._all() if announce.id not in self._lost]
 
     def _all(self) -> Iterable[Announce]:
-        return [*self.announced.values(), *(announce for _, announce in self.released.values())]
+        gone = (announce for table in (self.released, self.kept) for _, announce in table.values())
+        return [*self.announced.values(), *gone]
+
+    def gone(self) -> list[int]:
+        """Those of all that is known that nothing here refers to any more."""
+        return [*self.released, *self.kept]
 
     # ---- asked for by the scheduler --------------------------------------------------------------------------------
     def request(self, object_id: int) -> None:

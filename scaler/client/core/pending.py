@@ -28,6 +28,8 @@ class PendingBatch:
     template: Any
     #: how many batches were submitted before it
     number: int
+    #: rows [lo, hi) whose values are in stores; None if none is
+    stored: list[tuple[int, int]] | None = None
 
     def tokens_of(self, lo: int, hi: int) -> Sequence[Any]:
         """The tokens of these rows."""

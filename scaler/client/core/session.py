@@ -31,6 +31,7 @@ from scaler.client.core.events import (
     Transmit,
     Welcomed,
 )
+from scaler.client.core.lineage import Lineage
 from scaler.client.core.object_table import ObjectTable, announce_message, release_message
 from scaler.client.core.pending import PendingBatch, PendingBatches
 from scaler.client.core.unanswered import UnansweredRequests
@@ -71,7 +72,9 @@ class SessionCore:
         self.objects = ObjectTable()
         #: what was asked about single rows
         self._unanswered = UnansweredRequests()
-        endings = RowEndings(self.pending, self.objects, self._unanswered)
+        #: what has ended and may have to be run again
+        self.lineage = Lineage(self.pending, self.objects)
+        endings = RowEndings(self.pending, self.objects, self.lineage, self._unanswered)
         #: how many schedulers this session has been told to anew
         self.generation = 0
         #: the scheduler took the place of another, which knew this client, and has not been told all yet
@@ -165,12 +168,16 @@ class SessionCore:
         return self._repeat() if not self._is_silenced else []
 
     def _release(self, event: Release) -> list[Effect]:
-        self.objects.release(event.ids, self.pending.submitted, bool(self.pending.by_id))
+        pending, lineage = self.pending, self.lineage
+        self.objects.release(event.ids, pending.submitted, bool(pending.by_id), bool(lineage.kept))
+        if lineage.is_of_interest:
+            lineage.release(event.ids)
         return [Transmit(release_message(event.ids))] if not self._is_silenced else []
 
     def _request(self, event: Request) -> list[Effect]:
         if type(event.message) is ClientClear:
             self.pending.clear()
+            self.lineage.clear()
             self.objects.clear()
             self._unanswered.clear()
         elif type(event.message) is DisconnectRequest:
@@ -211,6 +218,7 @@ class SessionCore:
         if event.returned:
             self.objects.forget_requests()
             return [] if self._is_silenced else self._repeat()
+        self.lineage.clear()  # what it could be asked for is gone with the number that this client had
         to_restore = self.objects.begin_anew()
         if to_restore:
             return [StoresRenewed(), RestoreObjects(to_restore)]
@@ -222,9 +230,15 @@ class SessionCore:
         known = self.objects.known()
         if known:
             effects.append(Transmit(announce_message(known)))
-        effects += [Transmit(_with_ended(pending)) for pending in self.pending.by_id.values()]
-        if self.objects.released:
-            effects.append(Transmit(release_message(list(self.objects.released))))
+        said = [(pending.number, _with_ended(pending)) for pending in self.pending.by_id.values()]
+        if self._is_returning:
+            over = ((ended.number, ended.task) for ended in self.lineage.kept.values())
+            said += [(number, replace(task, ended=u32([0, task.rows]))) for number, task in over]
+            said.sort(key=lambda numbered: numbered[0])  # batches come after those that made what they need
+        effects += [Transmit(task) for _, task in said]
+        gone = self.objects.gone()
+        if gone:
+            effects.append(Transmit(release_message(gone)))
         for cancel in list(self._unanswered.cancels.values()):
             effects += self._cancel(cancel)
         for claim in list(self._unanswered.claims.values()):

@@ -50,22 +50,24 @@ class Connector:
     def connect(self, deadline: float, waits: bool = False) -> None:
         """Connect and shake hands, and have the connection watched. Blocks; raises ConnectionFailed and its kinds.
 
-        If it `waits`, nobody at the address is no failure before the deadline.
+        If it `waits`, nobody at the address is no failure before the deadline, nor is somebody who is just ending.
         """
-        if not self._candidates.others:
-            self._connect_to(self.address, deadline, deadline, waits)
-            return
-        attempts = Attempts(time.monotonic(), deadline - time.monotonic(), LONGEST_ROUND)
+        several = bool(self._candidates.others)
+        patience = max(0.0, deadline - time.monotonic())
+        attempts = Attempts(time.monotonic(), patience, LONGEST_ROUND if several else LONGEST_PAUSE)
         while True:
             try:
-                self._connect_to_any(deadline)
+                if several:
+                    self._connect_to_any(deadline)
+                else:
+                    self._connect_to(self.address, deadline, deadline, waits)
                 return
             except HandshakeRefused:
                 raise
             except ConnectionFailed:
                 if not waits or attempts.are_over(time.monotonic()):
                     raise
-            time.sleep(attempts.next_pause(time.monotonic()))
+            threading.Event().wait(attempts.next_pause(time.monotonic()))
 
     def _connect_to_any(self, deadline: float) -> None:
         """Connect to the first that leads."""

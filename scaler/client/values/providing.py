@@ -5,6 +5,7 @@ A thread of its own does that: it packs and writes, which may block.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from functools import partial
@@ -23,6 +24,9 @@ from scaler.protocol.messages import INLINE_LIMIT
 from scaler.serialize.outofband import Packed, joined
 from scaler.serialize.record import exception_record
 
+#: seconds between looks at connections to stores: those that are gone take descriptors and threads until then
+TIDY_SECONDS = 5.0
+
 
 class ValueProvider:
     """Carries out what concerns stores and values in them, on the I/O thread without blocking."""
@@ -34,6 +38,8 @@ class ValueProvider:
         self._codec = codec
         self._stores = stores
         self._uploads = uploads
+        #: when connections to stores were looked at last, seconds
+        self._tidied = 0.0
         #: packs and stores what the scheduler asks for
         self._background = background
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -50,6 +56,10 @@ class ValueProvider:
     def tidy(self) -> None:
         """Let go of values that cannot be given again. On the I/O thread, about twice a second."""
         self._uploads.tidy()
+        now = time.monotonic()
+        if now >= self._tidied + TIDY_SECONDS:
+            self._tidied = now
+            self._background.run(self._stores.tidy)
 
     def end(self) -> None:
         """There is no scheduler any more: nobody waits for stores."""
@@ -60,7 +70,7 @@ class ValueProvider:
         session = self._driver.session
         with self._driver.lock:
             source, payload = session.objects.source_of(value_id), session.objects.payload_of(value_id)
-            need = session.pending.need(value_id)
+            need = session.pending.need(value_id) or session.lineage.need(value_id)
         if source is None and isinstance(need, Future) and not need.done():
             need.add_done_callback(lambda _: self._background.run(partial(self._provide, value_id)))
             return

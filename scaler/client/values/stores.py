@@ -74,6 +74,12 @@ class Stores:
         if not kept:
             self._forget()
 
+    def tidy(self) -> None:
+        """Hang up where stores are gone: they are not asked again. Blocks for moments."""
+        for other in list(self._readable.values()):
+            if isinstance(other, NetworkStore):
+                other.tidy()
+
     def end(self) -> None:
         """There is no scheduler any more."""
         self._questions.end()

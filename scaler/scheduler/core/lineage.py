@@ -5,12 +5,19 @@ values that its row needed, until the value is gone; a row that needed other sto
 those remembered in turn: they are its parents.
 """
 
+from collections.abc import Callable
+
 from scaler.scheduler.state.batch_records import Batch, lineage_of
 from scaler.scheduler.state.client_records import ClientRecord
 
 
-def retain_needs(client: ClientRecord, batch: Batch, row: int) -> None:
-    """A row's value is stored, and may be lost: keep what it takes to compute it again."""
+def retain_needs(
+    client: ClientRecord, batch: Batch, row: int, maker: Callable[[int], Batch | None] | None = None
+) -> None:
+    """A row's value is stored, and may be lost: keep what it takes to compute it again.
+
+    `maker` says which batch made a value that is gone, where that can be known.
+    """
     if batch.needs is None or not batch.needs[row]:
         return
     lineage, values = lineage_of(batch), client.values
@@ -20,14 +27,17 @@ def retain_needs(client: ClientRecord, batch: Batch, row: int) -> None:
     for value in batch.needs[row]:
         object_id = values.object_id_of(value)
         item = values.objects.get(object_id)
-        if item is None:
-            continue
-        if not item.is_stored:
+        if item is not None and not item.is_stored:
             item.references += 1
             small.append(object_id)
-        elif item.source is not None and item.source[0] not in lineage.parents and item.source[0] is not batch:
-            lineage.parents[item.source[0]] = None
-            lineage_of(item.source[0]).references += 1
+            continue
+        if item is not None:
+            parent = item.source[0] if item.source is not None else None
+        else:
+            parent = maker(value) if maker is not None else None
+        if parent is not None and parent not in lineage.parents and parent is not batch:
+            lineage.parents[parent] = None
+            lineage_of(parent).references += 1
     lineage.retained[row] = tuple(small)
 
 

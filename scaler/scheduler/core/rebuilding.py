@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from scaler.protocol.messages import ClientReturn, Message, Task, TaskResult
 from scaler.protocol.results import SpanResult, spans_of
-from scaler.scheduler.core import admission, dependencies, lifetimes
+from scaler.scheduler.core import admission, dependencies, lifetimes, lineage
 from scaler.scheduler.core.moves import Move, Route
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
@@ -74,6 +74,12 @@ class Rebuilding:
         self._starts = sorted(self._rows_of)
         #: stored values that it does not refer to and that rows may need; held until all is together
         self._found: list[int] = []
+        #: batches that are admitted
+        self._admitted: dict[int, Batch] = {}
+        #: those of them whose rows have all ended, remembered until all is together: others may need their values
+        self._over: list[Batch] = []
+        #: rows of the batch that is being admitted whose values are stored, or were
+        self._restored: list[int] = []
         #: stored values of its rows that it refers to
         self._referenced = set(marker.ids)
         #: those and all that agents have, ascending
@@ -88,7 +94,12 @@ class Rebuilding:
         batch, failures = admission.enter(state, client, task)
         for lo, hi in zip(task.ended[::2], task.ended[1::2], strict=True):
             transitions.end(state, batch, lo, hi, Cause.RETURNED)
-        self._restore_values(batch)
+        if failures:  # it can't be run: it does not count as what made its values
+            self._starts.remove(batch.id)
+        else:
+            self._admitted[batch.id] = batch
+            self._restore_values(batch)
+        batch.has_come_back = True
         held = self._rows.pop(batch.id, [])
         if batch.keeps or task.retries:
             batch.kept_at.update(agent.number for _, _, agent in held)
@@ -100,11 +111,15 @@ class Rebuilding:
                 there[lo:hi] = b"\x01" * (min(hi, batch.rows) - lo)
             moves, more = dependencies.await_needs(state, client, batch, there)
             failures += more
+            for row in self._restored:
+                lineage.retain_needs(client, batch, row, self._maker_of)
+        self._restored.clear()
         for lo, hi, agent in held:
             for a, b in batch.spans_in(WAITING, lo, min(hi, batch.rows)):
                 transitions.take_up(state, batch, a, b, agent)
-        batch.has_come_back = True
         if not batch.left:
+            self._over.append(batch)
+            lineage_of(batch).references += 1
             lifetimes.end_batch(state, client, batch)
             return moves
         moves += [Route(batch, lo, hi, Cause.READY, front=False) for lo, hi in dependencies.ready(batch, failures)]
@@ -138,6 +153,7 @@ class Rebuilding:
                 continue
             self._store(value, size, agents, references, held, (batch, row))
             lineage_of(batch).references += 1
+            self._restored.append(row)
             self._referenced.discard(value)
 
     def _store(
@@ -191,15 +207,23 @@ class Rebuilding:
         Rows that agents have may need what is not known here: it goes when they have ended.
         """
         self.find_copies(self._stored)
+        for batch in self._over:
+            lifetimes.unreference_batch(self._state, self._client, batch)
         for value in self._found:
             lifetimes.release_held(self._state, self._client, value)
         for object_id, (agents, size) in self._objects.items():
             for agent in agents:
                 if agent.number in self._state.agents:
                     agent.leftovers.setdefault(self._client.number, []).append((object_id, size))
-        for batch, held in self._rows.items():
+        for batch_id, held in self._rows.items():
             for agent in {agent for _, _, agent in held}:
-                agent.over.append((self._client.number, batch))
+                agent.over.append((self._client.number, batch_id))
+
+    def _maker_of(self, value: int) -> Batch | None:
+        """The batch that made a value, if it has been admitted."""
+        at = bisect_right(self._starts, value)
+        batch = self._admitted.get(self._starts[at - 1]) if at else None
+        return batch if batch is not None and value < batch.id + batch.rows else None
 
     def _is_repeated(self, value: int) -> bool:
         """A value is of a row of a batch that the client says again."""

@@ -422,7 +422,8 @@ class SimClient(Process):
             self._end(job, ("value", job.value()))
 
     def _supply(self, value_id: int) -> None:
-        token = self.session.pending.need(value_id) or self._values.get(value_id)
+        need = self.session.pending.need(value_id) or self.session.lineage.need(value_id)
+        token = need or self._values.get(value_id)
         if isinstance(token, Constant):
             made = self._stored(token) if token.stored else ev.Announce(value_id, pickle.dumps(token.number))
             if made is not None:
