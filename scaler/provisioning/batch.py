@@ -60,6 +60,8 @@ class System:
     none: tuple[str, ...] = ()
     #: `submit` gets the script as a file, not as its input
     takes_file: bool = False
+    #: further words of `submit`, with `{log}` for where output goes: for commands that heed no directive about it
+    output: tuple[str, ...] = ()
 
 
 class BatchProvider:
@@ -109,13 +111,16 @@ class BatchProvider:
         return found
 
     def _submit(self, script: str, environment: dict[str, str]) -> str:
-        system, timeout = self._system, self._options["timeout"]
+        system, timeout, command = self._system, self._options["timeout"], self._submit_command()
         if not system.takes_file:
-            return ask(system.submit, system.title, timeout, script, environment)
+            return ask(command, system.title, timeout, script, environment)
         with tempfile.NamedTemporaryFile("w", prefix="scaler-", suffix=".sh") as file:
             file.write(script)
             file.flush()
-            return ask((*system.submit, file.name), system.title, timeout, "", environment)
+            return ask((*command, file.name), system.title, timeout, "", environment)
+
+    def _submit_command(self) -> tuple[str, ...]:
+        return (*self._system.submit, *(word.format(log=self._options["log"]) for word in self._system.output))
 
     def list(self, tag: str) -> Jobs:
         """The jobs with that tag; of those that have ended what the system still knows."""
@@ -145,7 +150,8 @@ class BatchProvider:
     def preview(self, n: int, template: HostTemplate) -> str:
         """The script as the system gets it."""
         each, times = (n, "") if self._system.has_arrays else (1, f", {n} times")
-        return f"# {shlex.join(self._system.submit)}, with this as its input{times}:\n{self.script(each, template)}"
+        given = "a file with this" if self._system.takes_file else "this as its input"
+        return f"# {shlex.join(self._submit_command())}, with {given}{times}:\n{self.script(each, template)}"
 
 
 def in_quotes(command: str) -> str:

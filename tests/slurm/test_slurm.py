@@ -24,11 +24,15 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def slurm():
+def slurm(monkeypatch):
     with tempfile.TemporaryDirectory(prefix="slurm-") as place:
+        asked_from = Path(place) / "asked_from"
+        asked_from.mkdir()
+        monkeypatch.chdir(asked_from)
         here = Slurm(Path(place))
         try:
             yield here
+            assert list(asked_from.iterdir()) == [], "jobs left files where they were asked for"
         finally:
             here.close()
 
