@@ -3,7 +3,8 @@
 More hosts are wanted at once, fewer when that has been so for `idle_time`: what is wanted is the greatest need of that
 time. So a queue that is worked off, and filled, and worked off again changes nothing, and one wave of work is one way
 up and one way down. Durations are estimates that waver: for what follows from them, and not from the number of rows,
-more hosts are wanted only when the need is clearly above what was wanted.
+more hosts are wanted only when the need is clearly above what was wanted. Once fewer are wanted, and while no rows
+come, it has to be far above.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from scaler.provisioning.core.limits import Limits
 
 #: by how much an estimated need has to be above what is wanted before more are: as a part of that, and in hosts
 TOLERANCE, LEAST_TOLERANCE = 0.1, 0.5
+#: the same on the way down, when no rows have come
+FAR, LEAST_FAR = 0.5, 1.0
 
 
 def slots_needed(observed: Observed, limits: Limits, mean: float) -> float:
@@ -57,18 +60,22 @@ class Wanted:
         self._needs: deque[tuple[float, int]] = deque()
         #: what was said last
         self._last = 0
+        #: rows that there were when that became less; None after it has become more
+        self._fell_at: int | None = None
         #: seconds that a row takes, as seen last
         self._mean: float | None = None
 
     def update(self, observed: Observed, limits: Limits, own_jobs: frozenset[str], now: float) -> int:
         """The number as of now, within the limits."""
-        need = self._need(observed, limits, own_jobs)
+        need, rows = self._need(observed, limits, own_jobs)
         while self._needs and self._needs[-1][1] <= need:
             self._needs.pop()
         self._needs.append((now, need))
         while len(self._needs) > 1 and self._needs[0][0] < now - limits.idle_time:
             self._needs.popleft()
-        self._last = self.bounded(limits)
+        before, self._last = self._last, self.bounded(limits)
+        if self._last != before:
+            self._fell_at = rows if self._last < before else None
         return self._last
 
     def bounded(self, limits: Limits) -> int:
@@ -76,21 +83,24 @@ class Wanted:
         need = self._needs[0][1] if self._needs else 0
         return max(limits.minimum, min(limits.maximum, need))
 
-    def _need(self, observed: Observed, limits: Limits, own_jobs: frozenset[str]) -> int:
-        """Hosts that have enough to do, beside those that others provide."""
+    def _need(self, observed: Observed, limits: Limits, own_jobs: frozenset[str]) -> tuple[int, int]:
+        """Hosts that have enough to do, beside those that others provide; and the rows that there are for them."""
         served = [asked for asked in observed.asked if serves(limits, asked)]
         known = sum(asked.queued - asked.unknown for asked in served)
         if known > 0:
             self._mean = sum(asked.work for asked in served) / known
         mean = limits.guess if self._mean is None else self._mean
         rows, seconds = rows_and_seconds(observed, limits, mean)
-        slots = slots_needed(observed, limits, mean)
-        for agent in observed.agents:
-            is_of_others = agent.job not in own_jobs and not agent.is_draining
-            if is_of_others and any(asked.capabilities <= agent.capabilities for asked in served):
-                slots -= agent.workers
-        hosts = slots / limits.workers
+        of_others = sum(
+            agent.workers for agent in observed.agents
+            if agent.job not in own_jobs and not agent.is_draining
+            and any(asked.capabilities <= agent.capabilities for asked in served)
+        )  # fmt: skip
+        hosts = (slots_needed(observed, limits, mean) - of_others) / limits.workers
         is_estimate = seconds / limits.drain_time < rows
-        if is_estimate and 0 < self._last < hosts <= self._last + max(LEAST_TOLERANCE, TOLERANCE * self._last):
-            return self._last
-        return max(0, math.ceil(hosts))
+        tolerance = max(LEAST_TOLERANCE, TOLERANCE * self._last) if is_estimate and self._last else 0.0
+        if self._fell_at is not None and rows <= self._fell_at and (self._last or of_others):
+            tolerance = max(LEAST_FAR, FAR * self._last)
+        if self._last < hosts <= self._last + tolerance:
+            return self._last, rows
+        return max(0, math.ceil(hosts)), rows
