@@ -5,7 +5,6 @@ What a system is like stands in a `System`: data, and two functions that read wh
 
 from __future__ import annotations
 
-import os
 import shlex
 import string
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scaler.config import OptionError
+from scaler.provisioning.asking import job_environment
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
 from scaler.provisioning.registry import take
 
@@ -95,7 +95,7 @@ class BatchProvider:
 
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """One array of `n` jobs, or so many jobs where there are no arrays."""
-        system, environment = self._system, {**os.environ, **template.environment}
+        system, environment = self._system, job_environment(template)
         each, calls = (n, 1) if system.has_arrays else (1, n)
         script, found = self.script(each, template), list[str]()
         for _ in range(calls):
