@@ -49,7 +49,7 @@ def test_rows_that_take_far_longer_than_was_thought_get_their_hosts(hosts, facto
     wanted = Wanted()
     wanted.update(asked(4000, 2.5 * hosts), limits, PLAIN, 0.0)
     for now in range(1, 4):
-        fewer = wanted.update(asked(3900, hosts / 40), limits, PLAIN, float(now))
+        fewer = wanted.update(asked(3900, hosts / 40), limits, PLAIN, 60.0 * now)
     assert fewer == hosts
-    more = wanted.update(asked(3900, factor * hosts / 40), limits, PLAIN, 5.0)
+    more = wanted.update(asked(3900, factor * hosts / 40), limits, PLAIN, 185.0)
     assert (more > hosts) == (factor * hosts * 0.975 > hosts + max(1.0, 0.5 * hosts))

@@ -32,7 +32,7 @@ class SimJob:
     draining: bool = False
     #: the core has said that it is to go
     dismissed: bool = False
-    #: of each row it has: seconds that are left, and seconds that it takes
+    #: of each row it has: seconds that are left, seconds that it takes, and its step of demand
     rows: list[list[float]] = field(default_factory=list)
     idle_since: float = 0.0
     omitted: int = 0
@@ -61,8 +61,8 @@ class FleetWorld:
         self.delay = random.choice([0.0, 2.0, 15.0])
         self.jobs: dict[str, SimJob] = {}
         self.queue: list[list[float]] = []
-        #: what the scheduler learns of rows; theirs differ by this factor
-        self.function = FunctionRecord(0, "work")
+        #: what the scheduler learns of the rows of each step; theirs differ by this factor
+        self.functions: list[FunctionRecord] = []
         self.spread = random.choice([1.0, 3.0, 30.0, 1000.0])
         self.core = FleetCore(self.limits, 0.0, is_new=True)
         self.born = 0.0
@@ -185,9 +185,9 @@ class FleetWorld:
                     rows[n][0] -= spent
                     free[n] -= spent
                     if rows[n][0] <= 1e-9:
-                        _, took = rows.pop(n)
+                        _, took, step = rows.pop(n)
                         self.done += 1
-                        self.function.learn(1, round(1e6 * took))
+                        self.functions[int(step)].learn(1, round(1e6 * took))
                 elif can_take and self.queue:
                     rows.append(self.queue.pop())
                 else:
@@ -196,7 +196,7 @@ class FleetWorld:
     def end(self, job: SimJob) -> None:
         """A job is over; what ran there is queued again."""
         job.state = JobState.ENDED
-        self.queue += [[took, took] for _, took in job.rows]
+        self.queue += [[took, took, step] for _, took, step in job.rows]
         job.rows = []
 
     def observed(self) -> ev.Observed:
@@ -211,9 +211,14 @@ class FleetWorld:
         at_agents = sum(len(job.rows) for job in self.live()) + len(self.foreign_rows)
         if self.foreign:
             agents.append(ev.Agent("", self.foreign, len(self.foreign_rows)))
-        queued, each = len(self.queue), (self.function.steady_us if self.function.steady_rows else None)
-        unknown = queued if each is None else 0
-        asked = ev.Asked(frozenset(), queued, 0.0 if each is None else queued * each / 1e6, unknown, at_agents)
+        work, unknown = 0.0, 0
+        for step, queued in Counter(int(row[2]) for row in self.queue).items():
+            function = self.functions[step]
+            if function.steady_rows:
+                work += queued * function.steady_us / 1e6
+            else:
+                unknown += queued
+        asked = ev.Asked(frozenset(), len(self.queue), work, unknown, at_agents)
         return ev.Observed(tuple(agents), (asked,))
 
     # ---- the whole -------------------------------------------------------------------------------------------------
@@ -263,7 +268,8 @@ class FleetWorld:
         mean = (self.spread - 1) / math.log(self.spread) if self.spread > 1 else 1.0
         least = min(seconds / mean, LONGEST / self.spread)
         took = [least * self.spread ** self.random.random() for _ in range(count)]
-        self.queue += [[each, each] for each in took]
+        self.queue += [[each, each, len(self.functions)] for each in took]
+        self.functions.append(FunctionRecord(0, f"work{len(self.functions)}"))
         self.added += count
         self.steps.append([])
 
