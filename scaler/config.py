@@ -269,6 +269,12 @@ class AgentConfig:
         str | None,
         Option("where objects go that memory has no room for; the directory for temporary files by default"),
     ] = None
+    alive_file: Annotated[
+        str | None,
+        Option(
+            "file that is written every few seconds while this host lives: `connected`, or `waiting` for a scheduler"
+        ),
+    ] = None
     event_loop: EventLoop = defaults.EVENT_LOOP
     heartbeat_interval: HeartbeatInterval = defaults.HEARTBEAT_INTERVAL
     max_message_bytes: MaxMessageBytes = defaults.MAX_MESSAGE_BYTES

@@ -16,6 +16,7 @@ import threading
 import time
 from dataclasses import replace
 
+from scaler.agent.alive_file import AliveFile
 from scaler.agent.core.events import Event, FromScheduler, Welcomed
 from scaler.agent.host_store import HostStore, store_context
 from scaler.agent.lending import lent_to_workers
@@ -26,7 +27,7 @@ from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
 from scaler.common.attempts import LONGEST_PAUSE, Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.loop import make_loop
-from scaler.config import AgentConfig
+from scaler.config import AgentConfig, OptionError
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
@@ -100,6 +101,10 @@ class Daemon:
         self._is_elsewhere = False
         #: why the agent can't go on
         self.failure: str | None = None
+        try:
+            self._alive = None if config.alive_file is None else AliveFile(config.alive_file)
+        except OSError as error:
+            raise OptionError("alive_file", f"cannot be written: {error}") from error
 
     def run(self) -> None:
         """Serve until stopped."""
@@ -113,6 +118,8 @@ class Daemon:
                     self._send(self._initiator.send(message))
                 self._connection.close(0.3)
             self._shell.close()
+            if self._alive is not None:
+                self._alive.remove()
 
     # ---- the connection --------------------------------------------------------------------------------------------
     def _reconnect(self) -> None:
@@ -250,6 +257,8 @@ class Daemon:
         if self._shell.stopped:
             self.loop.stop()
         wake = self._shell.wake if self._shell.wake is not None and self._shell.wake > now else now + 1.0
+        if self._alive is not None:
+            wake = min(wake, self._alive.renew(self._initiator.is_open, now))
         if due or wake != self._planned:
             self._planned = wake
             self.loop.wake_at(wake)

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 
+from scaler.common import hugepages
 from scaler.config import ProvisionConfig
 from scaler.provisioning.core.limits import Limits
 from scaler.provisioning.provider import HostTemplate
@@ -58,3 +59,8 @@ def agent_program() -> str:
     """Where `scaler_cluster` is: beside the interpreter, or on the path."""
     beside = os.path.join(os.path.dirname(sys.executable), "scaler_cluster")
     return beside if os.access(beside, os.X_OK) else shutil.which("scaler_cluster") or "scaler_cluster"
+
+
+def job_environment(template: HostTemplate) -> dict[str, str]:
+    """What jobs are asked for with: the caller's variables, and those without which an agent begins a second time."""
+    return {**os.environ, **hugepages.environment(), **template.environment}

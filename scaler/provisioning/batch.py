@@ -5,7 +5,6 @@ What a system is like stands in a `System`: data, and two functions that read wh
 
 from __future__ import annotations
 
-import os
 import shlex
 import string
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scaler.config import OptionError
+from scaler.provisioning.asking import job_environment
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
 from scaler.provisioning.registry import take
 
@@ -60,6 +60,8 @@ class System:
     none: tuple[str, ...] = ()
     #: `submit` gets the script as a file, not as its input
     takes_file: bool = False
+    #: further words of `submit`, with `{log}` for where output goes: for commands that heed no directive about it
+    output: tuple[str, ...] = ()
 
 
 class BatchProvider:
@@ -93,7 +95,7 @@ class BatchProvider:
 
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """One array of `n` jobs, or so many jobs where there are no arrays."""
-        system, environment = self._system, {**os.environ, **template.environment}
+        system, environment = self._system, job_environment(template)
         each, calls = (n, 1) if system.has_arrays else (1, n)
         script, found = self.script(each, template), list[str]()
         for _ in range(calls):
@@ -109,13 +111,16 @@ class BatchProvider:
         return found
 
     def _submit(self, script: str, environment: dict[str, str]) -> str:
-        system, timeout = self._system, self._options["timeout"]
+        system, timeout, command = self._system, self._options["timeout"], self._submit_command()
         if not system.takes_file:
-            return ask(system.submit, system.title, timeout, script, environment)
+            return ask(command, system.title, timeout, script, environment)
         with tempfile.NamedTemporaryFile("w", prefix="scaler-", suffix=".sh") as file:
             file.write(script)
             file.flush()
-            return ask((*system.submit, file.name), system.title, timeout, "", environment)
+            return ask((*command, file.name), system.title, timeout, "", environment)
+
+    def _submit_command(self) -> tuple[str, ...]:
+        return (*self._system.submit, *(word.format(log=self._options["log"]) for word in self._system.output))
 
     def list(self, tag: str) -> Jobs:
         """The jobs with that tag; of those that have ended what the system still knows."""
@@ -145,7 +150,8 @@ class BatchProvider:
     def preview(self, n: int, template: HostTemplate) -> str:
         """The script as the system gets it."""
         each, times = (n, "") if self._system.has_arrays else (1, f", {n} times")
-        return f"# {shlex.join(self._system.submit)}, with this as its input{times}:\n{self.script(each, template)}"
+        given = "a file with this" if self._system.takes_file else "this as its input"
+        return f"# {shlex.join(self._submit_command())}, with {given}{times}:\n{self.script(each, template)}"
 
 
 def in_quotes(command: str) -> str:

@@ -65,7 +65,8 @@ def run(told: dict[str, Any]) -> int:
         return 127
     directory = tempfile.mkdtemp(prefix=PREFIX + str(os.getpid()) + "-")
     try:
-        environment = dict(os.environ, **told["environment"])
+        environment = dict(told["defaults"], **os.environ)
+        environment.update(told["environment"])
         for variable, text in told["files"].items():
             path = os.path.join(directory, variable)
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

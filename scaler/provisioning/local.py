@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import IO, Any
 
+from scaler.provisioning.asking import job_environment
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
 from scaler.provisioning.registry import take
 
@@ -50,7 +51,7 @@ class LocalProvider:
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """Start processes."""
         ids: Ids = []
-        environment = {**os.environ, **template.environment}
+        environment = job_environment(template)
         with self._output() as output:
             for _ in range(n):
                 job = f"local-{os.getpid()}-{template.request}-{len(ids)}"

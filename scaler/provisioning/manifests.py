@@ -12,6 +12,8 @@ TAG, REQUEST, ROLE = "scaler-tag", "scaler-request", "scaler-role"
 #: the variable with the key pair in each container, and its name in the secret
 KEY_VARIABLE, KEY_NAME = "SCALER_KEY", "key"
 PORT, DASHBOARD_PORT = 2345, 8081
+#: the file by which agents say in their containers that they live, and seconds after which an old one says the opposite
+ALIVE, STALE = "/tmp/scaler-alive", 60
 
 Manifest = dict[str, Any]
 
@@ -35,8 +37,9 @@ def agent_pod(
     options: PodOptions, name: str, tag: str, request: int, command: Sequence[str], environment: Mapping[str, str],
     grace: int, walltime: float | None = None,
 ) -> Manifest:  # fmt: skip
-    """A pod that is one host. It is not started again, nor probed: an agent ends when it has no scheduler for long."""
-    spec = _spec(options, "agent", command, environment)
+    """A pod that is one host. It is not started again: an agent ends when it has no scheduler for long."""
+    spec = _spec(options, "agent", [*command, "--alive-file", ALIVE], environment)
+    spec["containers"][0] |= _agent_probes()
     spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace}
     if walltime is not None:
         spec["activeDeadlineSeconds"] = max(1, round(walltime))
@@ -72,8 +75,26 @@ def cluster(options: PodOptions, tag: str, key: str, agents: int, workers: int) 
         options, tag, "dashboard", 1, ["scaler_ui", address, "--port", str(DASHBOARD_PORT)],
         {"readinessProbe": shows, "livenessProbe": {**shows, "failureThreshold": 6}},
     )  # fmt: skip
-    agent = _deployment(options, tag, "agent", agents, ["scaler_cluster", address, "--workers", str(workers)], {})
+    agent = _deployment(
+        options, tag, "agent", agents,
+        ["scaler_cluster", address, "--workers", str(workers), "--alive-file", ALIVE], _agent_probes(),
+    )  # fmt: skip
     return {"apiVersion": "v1", "kind": "List", "items": [secret, service, scheduler, dashboard, agent]}
+
+
+def _agent_probes() -> Manifest:
+    """An agent is ready while it has a scheduler; one that is stuck is ended, one that waits for a scheduler is not."""
+    ready = f"import sys; sys.exit('connected' not in open('{ALIVE}').read())"
+    lives = f"import os, sys, time; sys.exit(time.time() - os.stat('{ALIVE}').st_mtime > {STALE})"
+
+    def probe(text: str, period: int, failures: int) -> Manifest:
+        command = {"command": ["python", "-SEc", text]}
+        return {"exec": command, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures}
+
+    return {
+        "readinessProbe": probe(ready, 5, 1),
+        "livenessProbe": {**probe(lives, 20, 3), "initialDelaySeconds": 30},
+    }
 
 
 def _metadata(options: PodOptions, name: str, tag: str, role: str) -> Manifest:

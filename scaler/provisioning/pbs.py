@@ -1,6 +1,7 @@
 """Hosts from PBS: OpenPBS, PBS Pro, Torque, and Slurm's own commands of these names.
 
-A job for each host, no arrays: each of these has arrays of another dialect.
+A job for each host, no arrays: each of these has arrays of another dialect. Where output goes is said on the command
+line: Slurm's qsub heeds no directive about it, and leaves files where it was called.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ TEMPLATE = """\
 #!/bin/sh
 #PBS -N $name
 #PBS -l nodes=1:ppn=$workers
-#PBS -o $log
-#PBS -j oe
 #PBS -r n
 #PBS -V
 $directives
@@ -62,7 +61,7 @@ SYSTEM = System(
     ("qsub",), False, ids, ("qstat", "-f"), jobs, ("qdel",),
     ("Unknown Job", "nvalid job id", "has finished", "invalid state for job", "failed with 2 and no word"), ("qstat",),
     # of Slurm's qstat, when there are no jobs
-    ("failed with 153 and no word",), True,
+    ("failed with 153 and no word",), True, ("-o", "{log}", "-j", "oe"),
 )  # fmt: skip
 
 

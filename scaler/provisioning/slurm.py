@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from scaler.provisioning.asking import job_environment
 from scaler.provisioning.batch import ask, filled, template_text
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
 from scaler.provisioning.registry import take
@@ -77,7 +78,7 @@ class SlurmProvider:
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """One array of `n` jobs."""
         script = self.script(n, template)
-        out = self._run(["sbatch", "--parsable"], script, {**os.environ, **template.environment})
+        out = self._run(["sbatch", "--parsable"], script, job_environment(template))
         array = out.strip().splitlines()[-1].partition(";")[0] if out.strip() else ""
         if not array.isdigit():
             raise ProviderError(f"sbatch said no number of a job, but {out.strip()[:200]!r}")

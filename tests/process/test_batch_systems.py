@@ -17,6 +17,8 @@ AGENT = """\
 #!/bin/sh
 here=$(dirname "$0")
 for last; do :; done
+echo said
+echo complained >&2
 printf '%s\\n' "$SAID" "$@" > "$here/new.$$"
 mv "$here/new.$$" "$here/up-$$"
 exec sleep 1000
@@ -36,7 +38,10 @@ def batch(system, tmp_path, monkeypatch, traces):
     agent = tmp_path / "scaler's cluster"
     agent.write_text(AGENT)
     agent.chmod(0o755)
-    return tmp_path
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    yield tmp_path
+    assert os.listdir(tmp_path / "here") == [], "jobs left files where they were asked for"
 
 
 def template(batch, request=1, **more):
@@ -74,6 +79,15 @@ def test_jobs_run_and_are_found_and_cancelled(batch, system):
     provider.cancel(ids)
 
 
+def test_what_jobs_print_is_where_the_option_says(batch, system):
+    log = batch / "agents.log"
+    provider = make_provider(system, {"log": str(log)})
+    ids = provider.submit(2, template(batch))
+    until(lambda: len(agents(batch)) == 2)
+    provider.cancel(ids)
+    assert sorted(log.read_text().split()) == ["complained"] * 2 + ["said"] * 2
+
+
 def test_a_job_that_waits_says_why_in_the_system_s_words(batch, system):
     (batch / "state" / "hold").touch()
     provider = make_provider(system, {})
@@ -97,7 +111,9 @@ def test_options_and_templates(batch, system):
     assert "#PBS -l nodes=1:ppn=2" in lines
     assert lines[-6:-1] == ["#PBS -q night", "#PBS -A me", "#PBS -l mem=2gb", "#PBS -l walltime=01:01:01", "#PBS -m n"]
     assert shlex.split(lines[-1])[1] == str(batch / "scaler's cluster")
-    assert provider.preview(3, template(batch)).startswith("# qsub, with this as its input, 3 times:\n#!/bin/sh")
+    assert provider.preview(3, template(batch)).startswith(
+        "# qsub -o /dev/null -j oe, with a file with this, 3 times:\n#!"
+    )
     mine = batch / "mine"
     mine.write_text("#!/bin/sh\n#PBS -N $name\n$directives\nmodule load python\nexec $command --job $$PBS_JOBID\n")
     assert "module load python" in make_provider(system, {"template": str(mine)}).script(1, template(batch))

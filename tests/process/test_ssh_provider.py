@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support import until
 
+from scaler.common import hugepages
 from scaler.config import OptionError
 from scaler.provisioning.provider import HostTemplate, JobState, ProviderError
 from scaler.provisioning.registry import make_provider
@@ -34,7 +35,7 @@ import json, os, signal, sys, time
 key = os.environ.get("SCALER_KEY_FILE", "")
 here = os.path.dirname(os.path.abspath(__file__))
 told = dict(argv=sys.argv[1:], key=open(key).read(), mode=os.stat(key).st_mode, path=key, pid=os.getpid(),
-            said=os.environ["SAID"], user=os.environ.get("LOGNAME"))
+            said=os.environ["SAID"], user=os.environ.get("LOGNAME"), tunables=os.environ.get("GLIBC_TUNABLES"))
 path = os.path.join(here, "up-" + os.environ["FAR_HOST"])
 with open(path + ".new", "w") as file:
     json.dump(told, file)
@@ -103,6 +104,19 @@ def test_agents_run_with_the_key_and_leave_nothing_behind(far):
     provider.close()
     assert is_gone(agents[1]["pid"])
     assert list((far / "tmp").iterdir()) == []
+
+
+def test_agents_have_the_variables_at_once_that_they_would_begin_again_for(far, monkeypatch):
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    provider = make_provider("ssh", {"hosts": ["alpha1", "alpha2"], "python": sys.executable})
+    provider.submit(1, template(far))
+    (agent,) = until(lambda: up(far))
+    assert hugepages.environment({"GLIBC_TUNABLES": agent["tunables"]}) == {}
+    monkeypatch.setenv("GLIBC_TUNABLES", "of=the.host")
+    provider.submit(1, template(far, request=2))
+    until(lambda: len(up(far)) == 2)
+    assert up(far)[1]["tunables"] == "of=the.host"
+    provider.close()
 
 
 def test_agents_end_when_the_starting_program_is_killed(far, scripts):

@@ -23,8 +23,11 @@ def slurm(tmp_path, traces):
     made.close()
 
 
-def test_hosts_come_and_go(slurm, daemons, tmp_path):
-    provider = make_provider("pbs", {"log": str(tmp_path / "agents.log")})
+def test_hosts_come_and_go(slurm, daemons, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    provider = make_provider("pbs", {"log": str(tmp_path / "agents-%j.log")})
     print(provider.describe())
     daemons.address = f"tcp://{slurm.ip}:0"
     daemons.start_scheduler()
@@ -48,3 +51,6 @@ def test_hosts_come_and_go(slurm, daemons, tmp_path):
         provider.cancel(ids)
     until(lambda: not [job for job in provider.list("lab") if job.state is not JobState.ENDED], "the end", 30)
     provider.cancel(ids)
+    logs = [path.read_text() for path in tmp_path.glob("agents-*.log")]
+    assert ["Worker[0] started" in log for log in logs] == [True, True]
+    assert list(here.iterdir()) == [], "jobs left files where they were asked for"

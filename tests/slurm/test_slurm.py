@@ -24,11 +24,15 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def slurm():
+def slurm(monkeypatch):
     with tempfile.TemporaryDirectory(prefix="slurm-") as place:
+        asked_from = Path(place) / "asked_from"
+        asked_from.mkdir()
+        monkeypatch.chdir(asked_from)
         here = Slurm(Path(place))
         try:
             yield here
+            assert list(asked_from.iterdir()) == [], "jobs left files where they were asked for"
         finally:
             here.close()
 
@@ -121,7 +125,7 @@ def test_work_goes_through_short_walltimes(slurm):
     seconds = [least * (most / least) ** random.random() for _ in range(tasks)]
     random.shuffle(seconds)
     with scaler.Cluster(
-        "slurm", maximum=NODES, workers=2, walltime=60.0, lead=5.0, drain_time=15.0, idle_time=10.0, list_interval=1.0,
+        "slurm", maximum=NODES, workers=2, walltime=60.0, lead=5.0, drain_time=15.0, idle_time=5.0, list_interval=1.0,
         agent_options=("--drain-grace", "8"),
     ) as cluster:  # fmt: skip
         sampler = Sampler(cluster)

@@ -1,7 +1,7 @@
 """Commands of batch systems, for tests: they take the scripts that ours do, run them for real, and speak as theirs.
 
 Run as a program it is the command that it is called as; state is in $FAKE_BATCH. While there is a file `hold` there,
-no job begins.
+no job begins. What a job prints goes where its system puts it: beside who asked, unless it is told where.
 """
 
 import json
@@ -54,13 +54,14 @@ class Jobs:
             return False
         return stat.rpartition(")")[2].split()[0] not in "ZX"
 
-    def add(self, number, index, name, command, environment):
+    def add(self, number, index, name, command, environment, output, errors=None):
+        """Run a job. `output`: the file for what it prints; `errors`: that for its errors if it is another one."""
         pid = None
         if not (self.root / "hold").exists():
-            with open(os.devnull) as null:
+            with open(os.devnull) as null, open(output, "ab") as out, open(errors or output, "ab") as err:
                 process = subprocess.Popen(
                     command, env={**os.environ, **environment}, start_new_session=True, stdin=null,
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                    stdout=out, stderr=err,
                 )  # fmt: skip
             pid = process.pid
         job = {"number": number, "index": index, "name": name, "pid": pid}
@@ -102,11 +103,16 @@ def fail(words, code=1):
 
 def pbs(command, arguments, jobs):
     if command == "qsub":
-        text, number = Path(arguments[0]).read_text(), jobs.next()
+        *said, file = arguments
+        said = dict(zip(said[::2], said[1::2], strict=True))
+        text, number = Path(file).read_text(), jobs.next()
         if option(text, r"^#PBS -q (\S+)") == "closed":
             fail("qsub: Unauthorized Request")
         environment = {"PBS_JOBID": f"{number}.head"}
-        jobs.add(number, 0, option(text, r"^#PBS -N (\S+)"), script_of(text, number), environment)
+        # as Slurm's qsub, which heeds its command line alone
+        output = said.get("-o", f"{Path(file).name}.o{number}")
+        errors = output if "-j" in said else said.get("-e", f"{Path(file).name}.e{number}")
+        jobs.add(number, 0, option(text, r"^#PBS -N (\S+)"), script_of(text, number), environment, output, errors)
         print(f"{number}.head")
     elif command == "qstat":
         for job in jobs.all():
@@ -127,7 +133,11 @@ def sge(command, arguments, jobs):
         n = int(option(text, r"^#\$ -t 1-(\d+)"))
         for index in range(1, n + 1):
             environment = {"JOB_ID": str(number), "SGE_TASK_ID": str(index)}
-            jobs.add(number, index, option(text, r"^#\$ -N (\S+)"), script_of(text, number), environment)
+            name = option(text, r"^#\$ -N (\S+)")
+            output = option(text, r"^#\$ -o (\S+)") or f"{name}.o{number}.{index}"
+            joined = option(text, r"^#\$ -j (y)")
+            errors = output if joined else option(text, r"^#\$ -e (\S+)") or f"{name}.e{number}.{index}"
+            jobs.add(number, index, name, script_of(text, number), environment, output, errors)
         print(f"{number}.1-{n}:1")
     elif command == "qstat" and "-help" in arguments:
         print("SGE 8.1.9\nusage: qstat [options]")
@@ -156,7 +166,8 @@ def lsf(command, arguments, jobs):
         name, n = re.search(r'^#BSUB -J "(\S+)\[1-(\d+)\]"', text, re.MULTILINE).groups()
         for index in range(1, int(n) + 1):
             environment = {"LSB_JOBID": str(number), "LSB_JOBINDEX": str(index)}
-            jobs.add(number, index, f"{name}[{index}]", script_of(text, number), environment)
+            output = option(text, r"^#BSUB -o (\S+)") or "mail"
+            jobs.add(number, index, f"{name}[{index}]", script_of(text, number), environment, output)
         print(f"Job <{number}> is submitted to default queue <normal>.")
     elif command == "lsid":
         print("IBM Spectrum LSF Standard 10.1.0.13")
@@ -184,7 +195,8 @@ def htcondor(command, arguments, jobs):
         for index in range(n):
             expanded = quoted.replace("$(ClusterId)", str(number)).replace("$(ProcId)", str(index))
             words = [part.replace("''", "'") for part in re.findall(r"'((?:[^']|'')*)'|(\S+)", expanded)[1]]
-            jobs.add(number, index, name, ["/bin/sh", "-c", words[0]], {})
+            output, errors = (option(text, rf"^{which} = (\S+)") or os.devnull for which in ("output", "error"))
+            jobs.add(number, index, name, ["/bin/sh", "-c", words[0]], {}, output, errors)
         print(f"{number}.0 - {number}.{n - 1}")
     elif command == "condor_version":
         print("$CondorVersion: 23.4.0 $")

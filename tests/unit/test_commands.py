@@ -97,8 +97,8 @@ def test_demand_is_told_by_what_rows_ask_for() -> None:
     client = fake.client()
     fake.say(client, task(10, 8), task(50, 3, name="g", capabilities=("gpu",)))
     fake.say(client, task(90, 5, name="h", capabilities=("ssd",), threads=2))
-    fake.core.state.clients[client].functions["f"].duration_us = 2_000.0
-    fake.core.state.clients[client].functions["h"].duration_us = 1_000.0
+    fake.core.state.clients[client].functions["f"].learn(1, 2_000)
+    fake.core.state.clients[client].functions["h"].learn(1, 1_000)
     demand = cluster_view(fake.core.state)[0].demand
     state = fake.core.state
     assert demand.capabilities == ("", "gpu", "ssd")

@@ -2,8 +2,9 @@
 
 import pytest
 
+from scaler.common import hugepages
 from scaler.config import OptionError, ProvisionConfig
-from scaler.provisioning.asking import limits_of, template_of
+from scaler.provisioning.asking import job_environment, limits_of, template_of
 from scaler.provisioning.core import FleetCore, Limits
 from scaler.provisioning.core import events as ev
 from scaler.provisioning.provider import HostTemplate, Job, JobState
@@ -174,6 +175,14 @@ def test_agents_are_told_what_they_have_to_know():
     assert (template.job_name, template.workers, template.walltime) == ("work-7", 4, 3600.0)
     assert template.environment == {"SCALER_KEY": "p" * 40 + "s" * 40}
     assert limits_of(config).capabilities == {"gpu"}
+
+
+def test_agents_of_jobs_have_what_they_would_begin_again_for(monkeypatch):
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=3")
+    environment = job_environment(HostTemplate("work", 7, ("agent",), environment={"SCALER_KEY": "k"}))
+    assert hugepages.environment(environment) == {}
+    assert environment["GLIBC_TUNABLES"].startswith("glibc.malloc.check=3:")
+    assert environment["SCALER_KEY"] == "k"
 
 
 def test_bad_settings_are_told_in_a_line():

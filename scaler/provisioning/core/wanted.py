@@ -3,7 +3,9 @@
 More hosts are wanted at once, fewer when that has been so for `idle_time`: what is wanted is the greatest need of that
 time. So a queue that is worked off, and filled, and worked off again changes nothing, and one wave of work is one way
 up and one way down. Durations are estimates that waver: for what follows from them, and not from the number of rows,
-more hosts are wanted only when the need is clearly above what was wanted.
+more hosts are wanted only when the need is clearly above what was wanted. Once fewer are wanted, and while no rows
+come, it has to be far above; and they are fewer by estimates alone when those have said so for half of `drain_time`, as
+short rows end before long ones.
 """
 
 from __future__ import annotations
@@ -16,6 +18,10 @@ from scaler.provisioning.core.limits import Limits
 
 #: by how much an estimated need has to be above what is wanted before more are: as a part of that, and in hosts
 TOLERANCE, LEAST_TOLERANCE = 0.1, 0.5
+#: the same on the way down, when no rows have come
+FAR, LEAST_FAR = 0.5, 1.0
+#: the part of the time in which a queue should be worked off for which estimates have to say that fewer will do
+STEADY = 0.5
 
 
 def slots_needed(observed: Observed, limits: Limits, mean: float) -> float:
@@ -49,48 +55,78 @@ def serves(limits: Limits, asked: Asked) -> bool:
     return asked.capabilities <= limits.capabilities and (bool(asked.capabilities) or not limits.exclusive)
 
 
+class _Most:
+    """The greatest value of the last while."""
+
+    def __init__(self) -> None:
+        #: falling: (when, value)
+        self._values: deque[tuple[float, int]] = deque()
+
+    def add(self, value: int, now: float, seconds: float) -> None:
+        """One more, of as many seconds as count."""
+        while self._values and self._values[-1][1] <= value:
+            self._values.pop()
+        self._values.append((now, value))
+        while len(self._values) > 1 and self._values[0][0] < now - seconds:
+            self._values.popleft()
+
+    @property
+    def value(self) -> int:
+        """0 before the first."""
+        return self._values[0][1] if self._values else 0
+
+
 class Wanted:
     """The number of hosts that are wanted."""
 
     def __init__(self) -> None:
-        #: needs of the last while, falling: (when, hosts)
-        self._needs: deque[tuple[float, int]] = deque()
+        #: needs of the last while, hosts; those that there were room for, as there are rows; those that were estimated
+        self._needs, self._room, self._estimates = _Most(), _Most(), _Most()
         #: what was said last
         self._last = 0
+        #: rows that there were when that became less; None after it has become more
+        self._fell_at: int | None = None
         #: seconds that a row takes, as seen last
         self._mean: float | None = None
 
     def update(self, observed: Observed, limits: Limits, own_jobs: frozenset[str], now: float) -> int:
         """The number as of now, within the limits."""
-        need = self._need(observed, limits, own_jobs)
-        while self._needs and self._needs[-1][1] <= need:
-            self._needs.pop()
-        self._needs.append((now, need))
-        while len(self._needs) > 1 and self._needs[0][0] < now - limits.idle_time:
-            self._needs.popleft()
-        self._last = self.bounded(limits)
+        need, room, estimate, rows = self._need(observed, limits, own_jobs)
+        self._needs.add(need, now, limits.idle_time)
+        self._room.add(room, now, limits.idle_time)
+        self._estimates.add(estimate, now, max(limits.idle_time, STEADY * limits.drain_time))
+        before, self._last = self._last, self.bounded(limits)
+        if self._last != before:
+            self._fell_at = rows if self._last < before else None
         return self._last
 
     def bounded(self, limits: Limits) -> int:
         """The number within limits that may have changed."""
-        need = self._needs[0][1] if self._needs else 0
+        need = max(self._needs.value, min(self._room.value, self._estimates.value))
         return max(limits.minimum, min(limits.maximum, need))
 
-    def _need(self, observed: Observed, limits: Limits, own_jobs: frozenset[str]) -> int:
-        """Hosts that have enough to do, beside those that others provide."""
+    def _need(self, observed: Observed, limits: Limits, own_jobs: frozenset[str]) -> tuple[int, int, int, int]:
+        """Hosts that have enough to do, beside those that others provide: with what holds back; by rows; by estimates.
+
+        And the rows that there are for them.
+        """
         served = [asked for asked in observed.asked if serves(limits, asked)]
         known = sum(asked.queued - asked.unknown for asked in served)
         if known > 0:
             self._mean = sum(asked.work for asked in served) / known
         mean = limits.guess if self._mean is None else self._mean
         rows, seconds = rows_and_seconds(observed, limits, mean)
-        slots = slots_needed(observed, limits, mean)
-        for agent in observed.agents:
-            is_of_others = agent.job not in own_jobs and not agent.is_draining
-            if is_of_others and any(asked.capabilities <= agent.capabilities for asked in served):
-                slots -= agent.workers
-        hosts = slots / limits.workers
+        of_others = sum(
+            agent.workers for agent in observed.agents
+            if agent.job not in own_jobs and not agent.is_draining
+            and any(asked.capabilities <= agent.capabilities for asked in served)
+        )  # fmt: skip
+        hosts = (slots_needed(observed, limits, mean) - of_others) / limits.workers
         is_estimate = seconds / limits.drain_time < rows
-        if is_estimate and 0 < self._last < hosts <= self._last + max(LEAST_TOLERANCE, TOLERANCE * self._last):
-            return self._last
-        return max(0, math.ceil(hosts))
+        tolerance = max(LEAST_TOLERANCE, TOLERANCE * self._last) if is_estimate and self._last else 0.0
+        if self._fell_at is not None and rows <= self._fell_at and (self._last or of_others):
+            tolerance = max(LEAST_FAR, FAR * self._last)
+        need = self._last if self._last < hosts <= self._last + tolerance else max(0, math.ceil(hosts))
+        room = max(0, math.ceil((rows - of_others) / limits.workers))
+        estimate = max(0, math.ceil((seconds / limits.drain_time - of_others) / limits.workers))
+        return need, room, min(estimate, max(need, self._last)), rows

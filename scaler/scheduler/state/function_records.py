@@ -6,6 +6,8 @@ from scaler.scheduler.state.durations import Durations
 
 #: how much of the average the newest measurement is
 LEARNING = 0.3
+#: rows of which a steady average is made
+STEADY_ROWS = 200
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -37,6 +39,10 @@ class FunctionRecord:
     durations: Durations = field(default_factory=Durations)
     #: microseconds a row, an exponential average; None before the first result
     duration_us: float | None = None
+    #: the same of about the last `STEADY_ROWS` rows: for what looks far ahead
+    steady_us: float = 0.0
+    #: rows in it
+    steady_rows: int = 0
 
     @property
     def outstanding(self) -> int:
@@ -53,4 +59,6 @@ class FunctionRecord:
         each = max(duration_us / rows, 0.05)
         known = self.duration_us
         self.duration_us = each if known is None else known + LEARNING * (each - known)
+        seen = self.steady_rows = min(self.steady_rows + rows, STEADY_ROWS)
+        self.steady_us += min(1.0, rows / seen) * (each - self.steady_us)
         return each

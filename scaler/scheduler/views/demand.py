@@ -37,10 +37,10 @@ def demand_columns(state: ClusterState) -> DemandColumns:
                 found = wanted.setdefault(frozenset(asked), _Wanted())
                 found.at_agents += tally.at_agents
                 found.queued += queued
-                if function.duration_us is None:
+                if not function.steady_rows:
                     found.unknown += queued
                 else:
-                    found.work_us += queued * slots * function.duration_us
+                    found.work_us += queued * slots * function.steady_us
     free: dict[frozenset[str], int] = {}
     for agent in state.agents.values():
         load = agent.load

@@ -1,5 +1,6 @@
 """A batch system that is slow, fails and lies, a cluster that works, and the provisioning core between them."""
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -8,8 +9,11 @@ from random import Random
 from scaler.provisioning.core import FleetCore, Limits
 from scaler.provisioning.core import events as ev
 from scaler.provisioning.provider import Job, JobState
+from scaler.scheduler.state.function_records import FunctionRecord
 
 TICK = 0.5
+#: seconds that a row takes at most: a host has to live for as long
+LONGEST = 20.0
 
 
 @dataclass
@@ -28,8 +32,8 @@ class SimJob:
     draining: bool = False
     #: the core has said that it is to go
     dismissed: bool = False
-    #: seconds that are left of each row it has
-    rows: list[float] = field(default_factory=list)
+    #: of each row it has: seconds that are left, seconds that it takes, and its step of demand
+    rows: list[list[float]] = field(default_factory=list)
     idle_since: float = 0.0
     omitted: int = 0
 
@@ -56,8 +60,10 @@ class FleetWorld:
         self.p_cancel_fails, self.p_kill, self.p_unseen = chance(0.3), chance(0.004), chance(0.01)
         self.delay = random.choice([0.0, 2.0, 15.0])
         self.jobs: dict[str, SimJob] = {}
-        self.queue: list[float] = []
-        self.known = False
+        self.queue: list[list[float]] = []
+        #: what the scheduler learns of the rows of each step; theirs differ by this factor
+        self.functions: list[FunctionRecord] = []
+        self.spread = random.choice([1.0, 3.0, 30.0, 1000.0])
         self.core = FleetCore(self.limits, 0.0, is_new=True)
         self.born = 0.0
         #: what is on its way to the core: when, which life of it, what
@@ -72,7 +78,7 @@ class FleetWorld:
         self.steps: list[list[int]] = [[]]
         #: a foreign host that is always there
         self.foreign = random.choice([0, 0, 0, 2])
-        self.foreign_rows: list[float] = []
+        self.foreign_rows: list[list[float]] = []
 
     # ---- the provider ----------------------------------------------------------------------------------------------
     def live(self) -> list[SimJob]:
@@ -169,19 +175,19 @@ class FleetWorld:
         if self.foreign:
             self.run(self.foreign_rows, self.foreign, can_take=True)
 
-    def run(self, rows: list[float], workers: int, can_take: bool) -> None:
+    def run(self, rows: list[list[float]], workers: int, can_take: bool) -> None:
         """Work for one tick on rows of one host."""
         free = [TICK] * workers
         for n in range(workers):
             while free[n] > 0:
                 if n < len(rows):
-                    spent = min(rows[n], free[n])
-                    rows[n] -= spent
+                    spent = min(rows[n][0], free[n])
+                    rows[n][0] -= spent
                     free[n] -= spent
-                    if rows[n] <= 1e-9:
-                        rows.pop(n)
+                    if rows[n][0] <= 1e-9:
+                        _, took, step = rows.pop(n)
                         self.done += 1
-                        self.known = True
+                        self.functions[int(step)].learn(1, round(1e6 * took))
                 elif can_take and self.queue:
                     rows.append(self.queue.pop())
                 else:
@@ -190,7 +196,7 @@ class FleetWorld:
     def end(self, job: SimJob) -> None:
         """A job is over; what ran there is queued again."""
         job.state = JobState.ENDED
-        self.queue += job.rows
+        self.queue += [[took, took, step] for _, took, step in job.rows]
         job.rows = []
 
     def observed(self) -> ev.Observed:
@@ -205,9 +211,14 @@ class FleetWorld:
         at_agents = sum(len(job.rows) for job in self.live()) + len(self.foreign_rows)
         if self.foreign:
             agents.append(ev.Agent("", self.foreign, len(self.foreign_rows)))
-        queued = len(self.queue)
-        work = sum(self.queue) if self.known else 0.0
-        asked = ev.Asked(frozenset(), queued, work, 0 if self.known else queued, at_agents)
+        work, unknown = 0.0, 0
+        for step, queued in Counter(int(row[2]) for row in self.queue).items():
+            function = self.functions[step]
+            if function.steady_rows:
+                work += queued * function.steady_us / 1e6
+            else:
+                unknown += queued
+        asked = ev.Asked(frozenset(), len(self.queue), work, unknown, at_agents)
         return ev.Observed(tuple(agents), (asked,))
 
     # ---- the whole -------------------------------------------------------------------------------------------------
@@ -253,8 +264,12 @@ class FleetWorld:
                         job.draining = True
 
     def add(self, count: int, seconds: float) -> None:
-        """A step of demand."""
-        self.queue += [self.random.uniform(0.5, 1.5) * seconds for _ in range(count)]
+        """A step of demand: rows that take so long on average."""
+        mean = (self.spread - 1) / math.log(self.spread) if self.spread > 1 else 1.0
+        least = min(seconds / mean, LONGEST / self.spread)
+        took = [least * self.spread ** self.random.random() for _ in range(count)]
+        self.queue += [[each, each, len(self.functions)] for each in took]
+        self.functions.append(FunctionRecord(0, f"work{len(self.functions)}"))
         self.added += count
         self.steps.append([])
 

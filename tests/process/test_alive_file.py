@@ -1,0 +1,82 @@
+"""The file by which an agent says that it lives, and the probes of Kubernetes that read it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import until
+from support.programs import environment, program
+
+from scaler.agent import alive_file
+from scaler.provisioning import manifests
+
+
+@pytest.fixture
+def probes(tmp_path, monkeypatch):
+    """The probes of agents, of a file in a directory of the test: name -> does it succeed?"""
+    monkeypatch.setattr(manifests, "ALIVE", str(tmp_path / "alive"))
+    pod = manifests.agent_pod(manifests.PodOptions("lab:1"), "lab-1-0", "lab", 1, ["scaler_cluster"], {}, 30)
+    (container,) = pod["spec"]["containers"]
+    assert container["command"] == ["scaler_cluster", "--alive-file", str(tmp_path / "alive")]
+
+    def succeeds(name):
+        command = container[f"{name}Probe"]["exec"]["command"]
+        assert command[0] == "python"
+        return subprocess.run([sys.executable, *command[1:]], capture_output=True).returncode == 0
+
+    return succeeds
+
+
+def test_an_agent_is_ready_while_it_has_a_scheduler_and_lives_while_it_waits_for_one(daemons, tmp_path, probes):
+    file = tmp_path / "alive"
+    assert not probes("readiness")
+    daemons.start_scheduler()
+    agent = daemons.start_agent(1, "--alive-file", str(file))
+    until(lambda: probes("readiness"))
+    assert probes("liveness")
+    daemons.scheduler.process.kill()
+    daemons.scheduler.process.wait()
+    until(lambda: file.read_text() == alive_file.WAITING)
+    assert not probes("readiness")
+    assert probes("liveness")
+    daemons.start_scheduler()
+    until(lambda: probes("readiness"))
+    agent.signal(signal.SIGTERM)
+    agent.ends(20)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("alive")]
+
+
+def test_an_agent_that_is_stuck_no_longer_lives(daemons, tmp_path, probes):
+    file = tmp_path / "alive"
+    daemons.start_scheduler()
+    agent = daemons.start_agent(1, "--alive-file", str(file))
+    long_ago = file.stat().st_mtime - manifests.STALE - 1
+    agent.signal(signal.SIGSTOP)
+    os.utime(file, (long_ago, long_ago))
+    assert not probes("liveness")
+    agent.signal(signal.SIGCONT)
+    until(lambda: probes("liveness"), "the file to be renewed", 3 * alive_file.INTERVAL)
+
+
+def test_a_file_that_cannot_be_written_is_said_in_a_line():
+    command = [*program("scaler_cluster", "cluster"), "tcp://127.0.0.1:1", "--alive-file", "/nowhere/alive"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=30, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "alive_file cannot be written: [Errno 2] No such file or directory: '/nowhere/alive" in line
+
+
+def test_a_disk_that_is_full_later_is_complained_of_once(tmp_path, caplog):
+    (tmp_path / "here").mkdir()
+    file = alive_file.AliveFile(str(tmp_path / "here" / "alive"))
+    Path(tmp_path / "here").rename(tmp_path / "there")
+    assert file.renew(True, 0.0) == alive_file.INTERVAL
+    file.renew(True, 5.0)
+    (record,) = caplog.records
+    assert "cannot be written: No such file or directory" in record.getMessage()
+    (tmp_path / "there").rename(tmp_path / "here")
+    file.renew(True, 12.0)
+    assert (tmp_path / "here" / "alive").read_text() == alive_file.CONNECTED
