@@ -173,8 +173,8 @@ class Daemon:
             if not self._is_elsewhere or not self._has_complained:
                 logger.warning("the connection to the scheduler at %s is lost: %s", self._candidates.current, reason)
             self._has_complained = self._is_elsewhere
-            if self._is_elsewhere or not connection.is_closed:
-                self._candidates.turn(time.monotonic(), is_silent=not self._is_elsewhere)
+            if self._is_elsewhere or self._initiator.is_silent:
+                self._candidates.turn(time.monotonic(), self._initiator.is_silent)
             self._initiator.disconnect(reason)
             self.loop.forget(connection.fileno())
             connection.close(0)

@@ -62,6 +62,8 @@ class Unread(NamedTuple):
     oldest: int
 
 
+#: why a session is over whose peer comes back from the other one of a pair of schedulers: it begins anew
+LEFT = "it has been at another scheduler since"
 #: the connection of those who need none
 _NOWHERE = -1
 
@@ -247,7 +249,7 @@ class Acceptor:
     def _refuse(self, connection: int, reason: str, last: bool = False) -> None:
         self.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last))
 
-    def _receive_hello(self, connection: int, hello: Hello, workers: int) -> tuple[Joined, ...]:
+    def _receive_hello(self, connection: int, hello: Hello, workers: int) -> tuple[Joined | Lost, ...]:
         terms = self._terms
         refusal = self._compatibility.refusal(hello)
         if refusal is not None:
@@ -257,6 +259,9 @@ class Acceptor:
         if session is not None and session.role != hello.role:
             self._refuse(connection, "this session belongs to somebody else", last=True)
             return ()
+        if session is not None and hello.epoch and hello.epoch not in self._epochs:
+            self.refuse(connection, LEFT)
+            return (Lost(session.number, LEFT),)
         resumed = session is not None
         if session is None:
             session = _Session(self._number_for(hello), hello.session, connection, hello.role)

@@ -111,6 +111,7 @@ class Initiator:
         "_roster",
         "_term",
         "is_elsewhere",
+        "is_silent",
         "refusal",
         "state",
         "trouble",
@@ -136,6 +137,8 @@ class Initiator:
         self.refusal: str | None = None
         #: it said that another one leads, or may soon
         self.is_elsewhere = False
+        #: nothing was heard for too long over the last connection
+        self.is_silent = False
 
     @property
     def is_open(self) -> bool:
@@ -161,7 +164,7 @@ class Initiator:
     def greet(self, now: float) -> Envelope:
         """A connection was made; the Hello to be sent over it."""
         self._move(Cause.CONNECTED)
-        self._heard, self.refusal, self.is_elsewhere = now, None, False
+        self._heard, self.refusal, self.is_elsewhere, self.is_silent = now, None, False, False
         hello, welcome = self._hello, self.welcome
         if welcome is not None:
             hello = replace(
@@ -209,6 +212,7 @@ class Initiator:
         """`Broken` when nothing was heard for too long."""
         if self.state is State.AWAY or now - self._heard <= self.timeout:
             return None
+        self.is_silent = True
         return self._break(Cause.SILENCE, f"nothing was heard for {self.timeout:g} s")
 
     def disconnect(self, reason: str) -> None:

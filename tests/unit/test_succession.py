@@ -6,9 +6,12 @@ import random
 
 import pytest
 
+from scaler.protocol.acceptor import LEFT, Acceptor, Joined, Lost, Terms
+from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, hello_of, term_of
-from scaler.protocol.messages import Hello, PartnerReport, u64
+from scaler.protocol.initiator import Established, Initiator, Rejected
+from scaler.protocol.messages import PROTOCOL_VERSION, Hello, PartnerReport, Refused, Welcome, u64
 from scaler.scheduler.succession import (
     ABSENT,
     BEAT,
@@ -374,3 +377,51 @@ def test_a_report_survives_the_wire() -> None:
 
     report = PartnerReport(epoch_of(3, 9), True, A, 5, True, u64([1, 2**63]), True)
     assert decode(encode(report, 1, 0)).message == report
+
+
+def test_a_peer_that_was_at_the_other_scheduler_begins_anew() -> None:
+    """What this one has of its session is from before: to go on there would mix two conversations up."""
+    acceptor = Acceptor(Terms(epoch_of(1, 7), PROTOCOL_VERSION, True, 1.0, 10.0, 10.0, 1 << 20))
+    said = hello(Role.CLIENT, session=5)
+    (joined,) = acceptor.receive(1, Envelope(0, 0, said), 0)
+    assert isinstance(joined, Joined)
+    acceptor.outgoing.clear()
+    said = hello(Role.CLIENT, session=5, epoch=epoch_of(2, 9))
+    assert acceptor.receive(2, Envelope(0, 0, said), 0) == (Lost(joined.number, LEFT),)
+    (refusal,) = acceptor.outgoing
+    assert refusal.message == Refused(LEFT, elsewhere=True)
+    acceptor.forget(joined.number)
+    said.number = joined.number
+    (again,) = acceptor.receive(3, Envelope(0, 0, said), 0)
+    assert (type(again), again.number) == (Joined, joined.number)
+    # its own epochs it knows, also after another was announced
+    acceptor.announce(epoch_of(3, 7), 4)
+    said = hello(Role.CLIENT, session=5, epoch=epoch_of(1, 7))
+    assert acceptor.receive(4, Envelope(0, 0, said), 0) == ()
+    assert acceptor.outgoing[-1].message.resumed
+    assert acceptor.outgoing[-1].message.roster == 4
+
+
+def test_an_agent_hears_no_scheduler_of_a_lower_term() -> None:
+    said = hello(session=5)
+    initiator = Initiator(said)
+
+    def welcomed_by(term: int) -> object:
+        initiator.greet(0.0)
+        welcome = Welcome(epoch_of(term, 3), 9, False, 0, 1, True, 1.0, 10.0, 1 << 20, roster=3)
+        answer = initiator.receive(Envelope(0, 0, welcome), 0.0)
+        if isinstance(answer, Established):
+            initiator.disconnect("it is tried again")
+        return answer
+
+    assert isinstance(welcomed_by(2), Established)
+    refused = welcomed_by(1)
+    assert refused == Rejected("another scheduler has replaced this one", elsewhere=True)
+    assert initiator.is_elsewhere
+    assert isinstance(welcomed_by(3), Established)
+    assert initiator.greet(0.0).message.roster == 3
+    # with one address there is nobody else: whoever is there is listened to
+    said.others = 0
+    initiator = Initiator(said)
+    assert isinstance(welcomed_by(2), Established)
+    assert isinstance(welcomed_by(1), Established)

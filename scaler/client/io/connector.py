@@ -115,8 +115,8 @@ class Connector:
         with contextlib.suppress(ValueError):  # closed on this side, and so forgotten already
             self._poller.remove(connection.fileno())
         connection.close(0)
-        if self._line.is_elsewhere or connection.trouble() is None:  # it is silent, or said so
-            self._candidates.turn(time.monotonic(), is_silent=not self._line.is_elsewhere)
+        if self._line.is_elsewhere or self._line.is_silent:
+            self._candidates.turn(time.monotonic(), self._line.is_silent)
         self._note_refusal()
         while is_wanted():
             try:

@@ -100,6 +100,11 @@ class Line:
         return self._initiator.is_elsewhere
 
     @property
+    def is_silent(self) -> bool:
+        """Nothing was heard for too long over the last connection."""
+        return self._initiator.is_silent
+
+    @property
     def heartbeat(self) -> float:
         """Seconds between two of them."""
         return self._initiator.heartbeat

@@ -76,6 +76,8 @@ def _tallies(client: ClientRecord) -> Iterator[Finding]:
 
 
 def _idle(state: ClusterState) -> Iterator[Finding]:
+    if not state.hands_out:
+        return
     for key, queue in state.queues.in_order():
         urgency, (capabilities, slots) = key[:2]
         for agent in state.agents.values():

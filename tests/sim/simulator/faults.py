@@ -24,6 +24,11 @@ class Mix:
     kill_scheduler: float = 0.0
     local_agent: bool = True
     wild: float = 0.15
+    #: there are two schedulers, one of which leads; cut off from each other, from a host, or handed over
+    pair: bool = False
+    cut_pair: float = 0.0
+    cut_host: float = 0.0
+    hand_over: float = 0.0
     #: jobs that are to outlive schedulers
     durable: int = 0
     #: chance that rows that were made together take several slots each
@@ -103,6 +108,22 @@ MIXES = {
         Mix("restarts", kill_scheduler=3, local_agent=False),
         Mix("durable", kill_scheduler=3, kill_worker=2, durable=4),
         Mix("durable and faults", kill_scheduler=2, kill_agent=2, stop_agent=1, snap=3, kill_worker=2, durable=3),
+        Mix("pair", pair=True, kill_scheduler=1.5, hand_over=1, kill_worker=1, local_agent=False),
+        Mix(
+            "pair and faults",
+            pair=True,
+            kill_scheduler=1.5,
+            stop_scheduler=0.7,
+            hand_over=0.5,
+            cut_pair=1,
+            cut_host=2,
+            kill_agent=0.5,
+            stop_agent=0.5,
+            snap=2,
+            kill_worker=1,
+            kill_client=0.3,
+            local_agent=False,
+        ),
         Mix("threads", threads=0.3, wild=0.3),
         Mix("leaving", drain_agent=3, announce_agent=1.5, walltime=0.3, local_agent=False, wild=0.0, retries_on_loss=1),
         Mix(
@@ -214,7 +235,7 @@ class Faults:
         self._stop(self._cluster.outer_clients)
 
     def _stop_scheduler(self) -> None:
-        self._stop([self._cluster.server])
+        self._stop(list(self._cluster.network.servers.values()))
 
     def _replace(self, end: str) -> None:
         hosts = [host for host in self._cluster.hosts if host.alive and host.line is not None]
@@ -268,7 +289,35 @@ class Faults:
             client = self._world.random.choice(clients)
             client.user(client.disconnect)
 
+    def _cut_pair(self) -> None:
+        network = self._cluster.network
+        until = self._world.now + self._length()
+        self._world.note("network", "the schedulers are cut off from each other")
+        network.cut["site-0", 1] = network.cut["site-1", 0] = until
+
+    def _cut_host(self) -> None:
+        """Somebody does not reach one of the schedulers, perhaps all do not."""
+        network, random = self._cluster.network, self._world.random
+        site, until = random.randrange(2), self._world.now + self._length()
+        processes = [p for p in [*self._cluster.hosts, *self._cluster.clients] if p.alive and p.line is not None]
+        if processes and random.random() < 0.5:
+            processes = [random.choice(processes)]
+        self._world.note("network", f"{[p.name for p in processes]} do not reach site {site}")
+        for process in processes:
+            network.cut[process.line._host, site] = until
+
+    def _hand_over(self) -> None:
+        server = self._cluster.server
+        if server.alive and not server.stopped:
+            server.succession.hand_over(0, 0, self._world.now)
+
     def _kill_scheduler(self) -> None:
+        if self._cluster.pair is not None:
+            server = self._world.random.choice(self._cluster.pair.servers)
+            if server.alive:
+                server.die()
+                self._world.after(self._world.random.uniform(0.1, 3), self._cluster.start_at, server.site)
+            return
         if self._cluster.server.alive:
             self._cluster.server.die()
             self._world.after(self._world.random.uniform(0.1, 3), self._cluster.start_server)

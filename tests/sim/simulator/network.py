@@ -7,12 +7,15 @@ like ZeroMQ's: the scheduler never hears of a close, and a broken one is silentl
 from collections.abc import Callable
 from typing import Any
 
-from scaler.common.attempts import Attempts
+from scaler.common.attempts import LONGEST_PAUSE, Attempts
 from scaler.errors import ProtocolError
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
+from scaler.protocol.hello import term_of
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.messages import Ack, Heartbeat, HeartbeatEcho, Hello, Message, Welcome
+from scaler.transport import Address, Candidates
+from simulator.checks import require
 from simulator.world import Process, World
 
 #: what was said, as it travels: frames, or the envelope itself
@@ -30,8 +33,10 @@ def decoded(frames: Frames) -> Envelope:
 class Connection:
     """One connection; numbered as the scheduler's listener does."""
 
-    def __init__(self, network: "Network", process: Process, kind: str, host: str) -> None:
+    def __init__(self, network: "Network", process: Process, kind: str, host: str, site: int = 0) -> None:
         self.network = network
+        #: where the scheduler is
+        self.site = site
         self.process = process
         self.kind = kind
         self.host = host
@@ -45,7 +50,7 @@ class Connection:
 
     def _deliver(self, way: str, call: Callable[..., None], *args: Any) -> None:
         world = self.network.world
-        healed = self.network.partitioned.get(self.host, 0.0)
+        healed = self.network.healed(self.host, self.site)
         at = max(world.now, healed) + world.random.expovariate(1 / self.network.delay) + 20e-6
         if self.disturbance and args:
             disturbance, self.disturbance = self.disturbance, ""
@@ -67,7 +72,7 @@ class Connection:
             self._deliver("up", self._post_up, "frames", self.number, frames)
 
     def _post_up(self, *item: Any) -> None:
-        server = self.network.server
+        server = self.network.servers.get(self.site)
         if server is not None:
             server.post(item)
 
@@ -115,11 +120,13 @@ class Network:
         self.world = world
         #: mean delay of a message, seconds
         self.delay = 100e-6
-        #: the scheduler, None while it is down
-        self.server: Process | None = None
+        #: the schedulers that are up, by site: there is one, or a pair
+        self.servers: dict[int, Process] = {}
+        self.sites = 1
         self.connections: dict[int, Connection] = {}
-        #: host -> when its partition heals
+        #: host -> when its partition heals; and of a host and a site that do not reach each other
         self.partitioned: dict[str, float] = {}
+        self.cut: dict[tuple[str, int], float] = {}
         self._next = 1
 
     def new_number(self, connection: Connection) -> int:
@@ -133,15 +140,21 @@ class Network:
         """A message as it travels; most heartbeats are as they are, in worlds where most time is quiet."""
         return Envelope(seq, ack, message) if self.world.skips(type(message) in QUIET) else encode(message, seq, ack)
 
-    def connect(self, process: Process, kind: str, host: str) -> Connection | None:
-        """A new connection, None if the scheduler can't be reached."""
-        if self.server is None or not self.server.alive or self.partitioned.get(host, 0.0) > self.world.now:
-            return None
-        return Connection(self, process, kind, host)
+    def healed(self, host: str, site: int) -> float:
+        """When a host reaches a site again."""
+        whole = self.partitioned.get(host, 0.0)
+        return max(whole, self.cut.get((host, site), 0.0)) if self.cut else whole
 
-    def all_close(self) -> None:
+    def connect(self, process: Process, kind: str, host: str, site: int = 0) -> Connection | None:
+        """A new connection, None if the scheduler can't be reached."""
+        server = self.servers.get(site)
+        if server is None or not server.alive or self.healed(host, site) > self.world.now:
+            return None
+        return Connection(self, process, kind, host, site)
+
+    def all_close(self, site: int = 0) -> None:
         """The scheduler died."""
-        for connection in list(self.connections.values()):
+        for connection in [each for each in self.connections.values() if each.site == site]:
             connection.close_by_server()
             if connection.kind == "tcp":
                 connection.snap()
@@ -152,6 +165,11 @@ class Line:
 
     def __init__(self, process: Process, network: Network, kind: str, host: str, hello: Hello) -> None:
         hello.session = process.world.random.getrandbits(63) | 1
+        #: of a pair: where to look next
+        self._candidates = Candidates(Address("site", 0, tuple(Address("site", n) for n in range(1, network.sites))))
+        hello.others = self._candidates.others
+        #: the highest term that has welcomed it
+        self._term = 0
         self.process = process
         self._initiator = Initiator(hello)
         self._network = network
@@ -179,9 +197,12 @@ class Line:
 
     def connect(self) -> None:
         """Try to connect; again later if that fails."""
-        self._connection = self._network.connect(self.process, self._kind, self._host)
+        site = self._candidates.current.port
+        self._connection = self._network.connect(self.process, self._kind, self._host, site)
         self.introduced = self.process.world.now
         if self._connection is None:
+            is_silent = self._network.healed(self._host, site) > self.process.world.now
+            self._candidates.turn(self.process.world.now, is_silent)
             self.process.world.after(self._attempts.next_pause(self.process.world.now), self._again)
         else:
             before_hello = getattr(self.process, "before_hello", None)
@@ -196,8 +217,11 @@ class Line:
     def drop(self, reason: str) -> None:
         """Give the connection up and make another."""
         self.process.world.note(self.process.name, f"drops its connection: {reason}")
+        if self._initiator.is_elsewhere or self._initiator.is_silent:
+            self._candidates.turn(self.process.world.now, self._initiator.is_silent)
         self.close()
-        self._attempts = Attempts(self.process.world.now)
+        if not self._initiator.is_elsewhere:
+            self._attempts = Attempts(self.process.world.now, longest=0.2 if self._candidates.others else LONGEST_PAUSE)
         self.process.world.after(self._attempts.next_pause(self.process.world.now), self._again)
 
     def close(self) -> None:
@@ -245,6 +269,9 @@ class Line:
             elif said is not None:
                 heard.append(said)
                 if isinstance(said, Established):
+                    term = term_of(said.welcome.epoch)
+                    require(term >= self._term or not self._candidates.others, f"{self.process.name}: an older term")
+                    self._term = term
                     for envelope in said.again:
                         self._up(envelope)
         self._up(self._initiator.take_ack())

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.defaults import HEARTBEAT_INTERVAL
+from scaler.scheduler.succession import Succession
 from simulator.checks import Wrong, check_empty, check_stores, require
 from simulator.clients import NestedClient, SimClient
 from simulator.durable import Disk, DurableUser, SimKeeper
@@ -14,6 +15,7 @@ from simulator.jobs import Job
 from simulator.limits import default_limits
 from simulator.network import Network
 from simulator.operator import Operator
+from simulator.pair import Pair
 from simulator.server import Server
 from simulator.workload import User
 from simulator.world import World
@@ -40,7 +42,10 @@ class Cluster:
         self.jobs: dict[int, Job] = {}
         self.hosts: list[Host] = []
         self.clients: list[SimClient] = []
-        self.server: Any = None
+        #: the scheduler, if there is no pair of them
+        self._server: Any = None
+        self.pair = Pair(self.world) if mix.pair else None
+        self.network.sites = 2 if mix.pair else 1
         #: schedulers that were started after the first
         self.restarts = -1
         self.disk = Disk()
@@ -71,15 +76,24 @@ class Cluster:
         Faults(self, mix, FAULTY)
 
     @property
+    def server(self) -> Any:
+        """The scheduler; of a pair the one that leads."""
+        return self._server if self.pair is None else self.pair.leader
+
+    @property
     def outer_clients(self) -> list[SimClient]:
         """Those that are processes of their own."""
         return [client for client in self.clients if not isinstance(client, NestedClient)]
 
     def start_server(self) -> None:
         """Start the scheduler, or start it again."""
+        if self.pair is not None:
+            for site in range(2):
+                self.start_at(site)
+            return
         self.restarts += 1
         limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
-        self.server = Server(self.world, self.network, limits, self.add_store, self.heartbeat)
+        self._server = Server(self.world, self.network, limits, self.add_store, self.heartbeat)
         if self.mix.durable:
             self.server.keep_jobs(SimKeeper(self, self.server))
         self.world.note("scheduler", "starts")
@@ -87,6 +101,19 @@ class Cluster:
             local = Host(self, "local", self.local_workers, ("gpu",), None)
             self.hosts.append(local)
             self.server.host_agent(local)
+
+    def start_at(self, site: int, succession: Succession | None = None) -> None:
+        """Start one of a pair, or start it again; with `succession` after it has stepped down."""
+        assert self.pair is not None
+        if site in self.network.servers:
+            return
+        self.restarts += 1
+        limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
+        Server(
+            self.world, self.network, limits, lambda: self.add_store(site), self.heartbeat, site, self.pair,
+            succession or self.pair.succession_at(site), self.start_at,
+        )  # fmt: skip
+        self.world.note(f"scheduler-{site}", "starts")
 
     def add_host(self, workers: int, capabilities: tuple[str, ...], kind: str | None = None) -> None:
         """Another agent; `kind` of its connection is drawn if it is not said."""
@@ -100,7 +127,7 @@ class Cluster:
             host.bad_starts = self.mix.bad_starts
         self.hosts.append(host)
 
-    def add_store(self) -> None:
+    def add_store(self, site: int = 0) -> None:
         """The store beside the scheduler."""
         self.hosts.append(Host(self, f"store-{self.world.next_id()}", 0, (), "unix", "store"))
 
@@ -115,7 +142,8 @@ class Cluster:
         """All of it. Raises Wrong."""
         world = self.world
         world.run(world.now + self.faulty)
-        for process in [self.server, *self.hosts, *self.clients]:
+        self.network.cut.clear()
+        for process in [*self.network.servers.values(), *self.hosts, *self.clients]:
             process.go_on()
         done = world.run(world.now + BOUND, self._all_ended)
         if not done:

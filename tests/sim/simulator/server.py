@@ -10,15 +10,17 @@ from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
 from scaler.protocol.codec import encode_view
 from scaler.protocol.hello import BEGINNINGS, NUMBERS, epoch_of, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, Snapshot
-from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
+from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, Wish
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.state.cluster_facts import Fact, PeerLeft
+from scaler.scheduler.succession import StepDown, Succession, Tell
 from simulator.checks import check_scheduler
 from simulator.explained import check_explanations
 from simulator.hosts import Host
 from simulator.mirror import Mirror
 from simulator.network import QUIET, Network, decoded
+from simulator.pair import Pair, PartnerLine
 from simulator.world import TICK, Process, World
 
 #: bytes that a client may leave unread at every other scheduler: so few that its rows have to wait now and then
@@ -63,23 +65,43 @@ class Server(Process):
         limits: Limits,
         start_store: Callable[[], None] = lambda: None,
         heartbeat: float = HEARTBEAT_INTERVAL,
+        site: int = 0,
+        pair: Pair | None = None,
+        succession: Succession | None = None,
+        on_step_down: Callable[[int, Succession | None], None] | None = None,
     ) -> None:
-        super().__init__(world, "scheduler")
+        """With `succession` it is at a `site` of a `pair`."""
+        super().__init__(world, f"scheduler-{site}" if pair else "scheduler")
+        self.site = site
+        self._pair = pair
+        self.succession = succession
         self._network = network
         self._start_store = start_store
         self._heartbeat = heartbeat
         self.core = CheckedCore(world, limits)
-        epoch = epoch_of(0, world.random.getrandbits(63))
+        epoch = epoch_of(0, world.random.getrandbits(63)) if succession is None else succession.epoch
         terms = Terms(
             epoch, PROTOCOL_VERSION, limits.protected, heartbeat, limits.client_timeout, limits.agent_timeout, 1 << 30,
-            UNREAD if epoch & 2 else UNREAD_BYTES,
+            UNREAD if epoch & 2 else UNREAD_BYTES, 0 if succession is None else succession.roster,
         )  # fmt: skip
         first = LOCAL_AGENT + 1 + world.random.randrange(BEGINNINGS) * NUMBERS
-        self._composition = Composition(self.core, Acceptor(terms, LOCAL_AGENT, first))
+        self._composition = Composition(self.core, Acceptor(terms, LOCAL_AGENT, first), succession)
+        self._partner = None if succession is None else PartnerLine(self, network, site)
+        if pair is not None:
+            pair.servers[site] = self
+            self._pulse()
         self.local: Host | None = None
         self._hosted: LocalAgentShell | None = None
         self.keeper: Any = None
-        network.server = self
+        #: what makes it anew when it steps down
+        self._on_step_down = on_step_down
+        network.servers[site] = self
+
+    def _pulse(self) -> None:
+        """The succession of a pair wakes its shell a few times a second."""
+        if self.alive:
+            self.post(TICK)
+            self.world.after(0.25, self._pulse)
 
     def keep_jobs(self, keeper: Any) -> None:
         """Have durable jobs beside the core."""
@@ -98,8 +120,16 @@ class Server(Process):
 
     def step(self, items: list[Any]) -> None:
         """Like `Server._step` of the shell."""
+        if self._partner is not None and self.succession is not None:
+            reports, is_lost = self._partner.receive(items)
+            for report in reports:
+                self.succession.hear_partner(report, self.world.now)
+            if is_lost:
+                self.succession.lose_partner(self.world.now, said_goodbye=False)
+            if self.succession.seeks(self.world.now):
+                self._partner.dial()
         for item in items:
-            if item[0] == "frames":
+            if item[0] == "frames" and isinstance(item[1], int):
                 self._receive(item[1], item[2])
         for item in items:
             if item[0] == "closed":
@@ -115,6 +145,8 @@ class Server(Process):
             self._carry_out(wish)
         if wish is not None:
             self.world.boundary("scheduler", self)
+        if self._pair is not None:
+            self._pair.check()
 
     def _receive(self, connection: int, frames: list[Any]) -> None:
         try:
@@ -124,7 +156,7 @@ class Server(Process):
         else:
             self._composition.receive(connection, envelope, self.world.now)
 
-    def _carry_out(self, wish: Outgoing | Disconnect | ev.Effect) -> None:
+    def _carry_out(self, wish: Wish) -> None:
         if isinstance(wish, Outgoing):
             connection = self._network.connections.get(wish.connection)
             if connection is not None and connection.number == wish.connection:
@@ -146,12 +178,29 @@ class Server(Process):
                     self._carry_out(outgoing)
         elif isinstance(wish, ev.StartStore):
             self.world.after(0.1, self._start_store)
+        elif isinstance(wish, Tell):
+            assert self._partner is not None
+            self._partner.send(wish.report)
+            outgoing = self._composition.tell_partner(wish.report)
+            if outgoing is not None:
+                self._carry_out(outgoing)
+        elif isinstance(wish, StepDown):
+            self.world.after(0.0, self._step_down)
+
+    def _step_down(self) -> None:
+        """Everything is made anew, but for the succession."""
+        if self.alive and self._on_step_down is not None:
+            self.die()
+            self.world.after(0.05, self._on_step_down, self.site, self.succession)
 
     def die(self) -> None:
         """With it goes its own agent."""
         super().die()
-        self._network.all_close()
-        self._network.server = None
+        self._network.all_close(self.site)
+        if self._partner is not None:
+            self._partner.close()
+        if self._network.servers.get(self.site) is self:
+            del self._network.servers[self.site]
         if self.keeper is not None:
             self.keeper.close()
         if self.local is not None:

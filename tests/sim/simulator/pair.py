@@ -1,0 +1,122 @@
+"""Two schedulers of a run: one leads, the other stands by. Each is at a site of its own, and may be cut off from it."""
+
+from typing import Any
+
+from scaler.errors import ProtocolError
+from scaler.protocol.channel import Envelope
+from scaler.protocol.codes import Role
+from scaler.protocol.hello import hello_of
+from scaler.protocol.initiator import Broken, Initiator, Rejected
+from scaler.protocol.messages import PartnerReport
+from scaler.scheduler.succession import LEASE, SUSPECT, Succession
+from scaler.transport import Address
+from simulator.checks import require
+from simulator.network import Connection, Network, decoded
+
+#: where peers look for a scheduler, and each one's own address
+BOTH = Address.parse("tcp://first:1,tcp://second:2")
+SITES = tuple(each.url for each in BOTH.each)
+#: seconds for which two may hand out: one that is not heard any more has not noticed that it is not
+OVERLAP = LEASE + 1.0
+
+
+class PartnerLine:
+    """Like the shell's `PartnerLink`."""
+
+    def __init__(self, server: Any, network: Network, site: int) -> None:
+        self._server = server
+        self._network = network
+        self._site = site
+        self._connection: Connection | None = None
+        self._heard = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
+        hello = hello_of(Role.SCHEDULER, f"site-{self._site}", self._server.world.random.getrandbits(63) | 1)
+        self._initiator = Initiator(hello)
+
+    def dial(self) -> None:
+        """Connect to the other one, unless there is a connection."""
+        if self._connection is not None:
+            return
+        kind = self._server.world.random.choice(("unix", "tcp"))
+        self._connection = self._network.connect(self._server, kind, f"site-{self._site}", 1 - self._site)
+        if self._connection is not None:
+            self._begin()
+            self._heard = self._server.world.now
+            self._send(self._initiator.greet(self._heard))
+
+    def receive(self, items: list[Any]) -> tuple[list[PartnerReport], bool]:
+        """What the other one has said; whether the connection was lost."""
+        now = self._server.world.now
+        reports: list[PartnerReport] = []
+        lost = False
+        for item in items:
+            if self._connection is None or item[0] not in ("frames", "eof") or item[1] is not self._connection:
+                continue
+            lost = item[0] == "eof"
+            if not lost:
+                self._heard = now
+                try:
+                    said = self._initiator.receive(decoded(item[2]), now)
+                except ProtocolError as error:
+                    said = self._initiator.reject(str(error))
+                lost = isinstance(said, (Rejected, Broken))
+                if isinstance(said, PartnerReport):
+                    reports.append(said)
+        self._send(self._initiator.take_ack())
+        if self._connection is not None and (lost or now - self._heard > SUSPECT):
+            self.close()
+            lost = True
+        return reports, lost
+
+    def send(self, report: PartnerReport) -> None:
+        """Say this, if there is a session."""
+        if self._connection is not None and self._initiator.is_open:
+            self._send(self._initiator.send(report))
+
+    def _send(self, envelope: Envelope | None) -> None:
+        if envelope is not None and self._connection is not None:
+            self._connection.up(self._network.encoded(envelope.message, envelope.seq, envelope.ack))
+
+    def close(self) -> None:
+        """It is over."""
+        if self._connection is not None:
+            self._connection.close_by_peer()
+            self._connection = None
+            self._initiator.disconnect("closed")
+
+
+class Pair:
+    """Both sites of a run: who is there, and that they do not both hand out."""
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self.servers: list[Any] = [None, None]
+        self._both_since: float | None = None
+
+    def succession_at(self, site: int) -> Succession:
+        """Of a scheduler that is started as people would: the first is given its address alone."""
+        lot = self._world.random.getrandbits(40)
+        return Succession(SITES[site], lot, SITES[0] if site else "", stands_by=bool(site))
+
+    @property
+    def leader(self) -> Any:
+        """The one that leads, or would if there were one."""
+        there = [server for server in self.servers if server is not None]
+        leading = [server for server in there if server.alive and server.succession.leads]
+        return max(leading or there, key=lambda server: (server.alive, server.succession.term))
+
+    def check(self) -> None:
+        """Those that count some agents, and hear enough of them, are not two for long."""
+        handing = [
+            server
+            for server in self.servers
+            if server is not None and server.alive and not server.stopped and server.succession.hands_out
+            and server.succession.leads and server.succession.roster
+        ]  # fmt: skip
+        if len(handing) < 2:
+            self._both_since = None
+            return
+        self._both_since = self._both_since or self._world.now
+        require(self._world.now - self._both_since < OVERLAP, "both schedulers hand out rows")
