@@ -246,7 +246,8 @@ class Composition:
         """Hand an effect to one of those who live here, if it concerns one."""
         if not isinstance(effect, (ev.Send, ev.Forget)) or effect.number not in self._resident_numbers:
             return False
-        assert self._residents is not None
+        if self._residents is None:
+            return True  # they have left, and this scheduler is about to stand by
         if isinstance(effect, ev.Send):
             self._residents.hear(effect.number, effect.message)
         else:

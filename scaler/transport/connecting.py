@@ -75,7 +75,9 @@ def _hangs_up(numeric: Address, deadline: float | None) -> bool:
     """Whether what listens there closes a connection without a word. Who refuses a key says first what it speaks."""
     patience = min(GREETING, _left(deadline) or GREETING)
     try:
-        with socket.create_connection((numeric.host, numeric.port), patience) as probe:
+        with socket.socket(socket.AF_INET6 if ":" in numeric.host else socket.AF_INET) as probe:
+            probe.settimeout(patience)
+            probe.connect((numeric.host, numeric.port))
             return not probe.recv(1)
     except TimeoutError:
         return False
