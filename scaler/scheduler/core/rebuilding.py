@@ -94,8 +94,8 @@ class Rebuilding:
         batch, failures = admission.enter(state, client, task)
         for lo, hi in zip(task.ended[::2], task.ended[1::2], strict=True):
             transitions.end(state, batch, lo, hi, Cause.RETURNED)
-        if failures:  # it can't be run: it does not count as what made its values
-            self._starts.remove(batch.id)
+        if failures:  # it can't be run: it does not count as what made its values, nor does one of its id said before
+            self._starts = [start for start in self._starts if start != batch.id]
         else:
             self._admitted[batch.id] = batch
             self._restore_values(batch)
