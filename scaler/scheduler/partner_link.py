@@ -18,7 +18,7 @@ from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Initiator, Rejected
 from scaler.protocol.messages import DisconnectRequest, PartnerReport
-from scaler.scheduler.succession import SUSPECT
+from scaler.scheduler.succession import BEAT, SUSPECT
 from scaler.transport import PROBE, Address, Connection, Security, connect
 
 logger = logging.getLogger("scaler.scheduler")
@@ -38,6 +38,8 @@ class PartnerLink:
         #: what the thread has made, and that it is at work
         self._made: Connection | None = None
         self._is_connecting = False
+        #: when it may be tried again, seconds: who is gone refuses at once
+        self._due = 0.0
         self._wake_end, self._waking_end = os.pipe()
         loop.watch(self._wake_end, self)
         #: when something was heard, seconds
@@ -48,10 +50,10 @@ class PartnerLink:
     def _new_initiator(self) -> Initiator:
         return Initiator(hello_of(Role.SCHEDULER, self._name, new_number()))
 
-    def dial(self, address: str) -> None:
-        """Connect there, unless there is a connection or one is being made. Does not block."""
-        if self._connection is None and not self._is_connecting:
-            self._is_connecting = True
+    def dial(self, address: str, now: float) -> None:
+        """Connect there, unless there is a connection, or it was tried a moment ago. Does not block."""
+        if self._connection is None and not self._is_connecting and now >= self._due:
+            self._is_connecting, self._due = True, now + BEAT
             target = Address.parse(address).for_client()
             threading.Thread(target=self._connect, args=(target,), name="scaler-partner", daemon=True).start()
 

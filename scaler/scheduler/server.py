@@ -191,7 +191,7 @@ class Server:
                 succession.lose_partner(now, said_goodbye=False)
         address = succession.seeks(now)
         if address:
-            (link or self._open_link(succession)).dial(address)
+            (link or self._open_link(succession)).dial(address, now)
 
     def _tell_partner(self, report: PartnerReport) -> None:
         if self._link is not None:
