@@ -59,7 +59,8 @@ class ValueProvider:
         now = time.monotonic()
         if now >= self._tidied + TIDY_SECONDS:
             self._tidied = now
-            self._background.run(self._stores.tidy)
+            if self._stores.has_connections:  # a client that has none needs no thread for it
+                self._background.run(self._stores.tidy)
 
     def end(self) -> None:
         """There is no scheduler any more: nobody waits for stores."""

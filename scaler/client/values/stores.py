@@ -74,6 +74,11 @@ class Stores:
         if not kept:
             self._forget()
 
+    @property
+    def has_connections(self) -> bool:
+        """Some stores are reached by network. Any thread."""
+        return any(isinstance(other, NetworkStore) for other in list(self._readable.values()))
+
     def tidy(self) -> None:
         """Hang up where stores are gone: they are not asked again. Blocks for moments."""
         for other in list(self._readable.values()):
