@@ -32,7 +32,7 @@ from scaler.scheduler.core import events as ev
 from scaler.scheduler.pairing import Pairing, PairWish
 from scaler.scheduler.residents import Hold, Join, Reply, Residents, Say
 from scaler.scheduler.state.agent_records import LOCAL_AGENT as LOCAL_AGENT
-from scaler.scheduler.succession import Succession
+from scaler.scheduler.succession import StepDown, Succession
 
 
 class Core(Protocol):
@@ -174,11 +174,7 @@ class Composition:
         """
         pairing = self._pairing
         if pairing is not None:
-            yield from pairing.attend(now)
-            self._events += pairing.events
-            self._replies += pairing.replies
-            pairing.events.clear()
-            pairing.replies.clear()
+            yield from self._attend(pairing, now)
         outgoing, self._acceptor.outgoing = self._acceptor.outgoing, []
         for each in outgoing:
             self.sent[type(each.message)] += 1
@@ -216,6 +212,19 @@ class Composition:
             if residents is not None and (is_due or residents.has_news):
                 yield from self._let_residents(residents, now)
             is_due = False
+
+    def _attend(self, pairing: Pairing, now: float) -> Iterator[Wish]:
+        """Do what one of a pair wants; who has asked is answered before everybody is sent away."""
+        wishes = pairing.attend(now)
+        self._events += pairing.events
+        self._replies += pairing.replies
+        pairing.events.clear()
+        pairing.replies.clear()
+        for wish in wishes:
+            if isinstance(wish, StepDown):
+                yield from self._reply()
+                yield from self._acceptor.dismiss(wish.reason)
+            yield wish
 
     def _reply(self) -> Iterator[Wish]:
         for reply in self._replies:

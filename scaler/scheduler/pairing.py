@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from scaler.common.effects import Log
-from scaler.protocol.acceptor import Acceptor, Joined, Lost, Outgoing, Received
+from scaler.protocol.acceptor import Acceptor, Joined, Lost, Received
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import Command, CommandResult, DisconnectRequest, Hello, PartnerReport
 from scaler.scheduler import succession as sn
@@ -13,7 +11,7 @@ from scaler.scheduler.core import events as ev
 from scaler.scheduler.residents import Reply
 
 #: what the shell does about it
-PairWish = Outgoing | sn.Tell | sn.KeepJobs | sn.StepDown | Log
+PairWish = sn.Tell | sn.KeepJobs | sn.StepDown | Log
 
 
 class Pairing:
@@ -29,7 +27,7 @@ class Pairing:
         self.partner: int | None = None
         #: for the scheduler's core
         self.events: list[ev.Event] = [
-            ev.HandOut(succession.hands_out, succession.trouble), ev.Roster(succession.roster)
+            ev.HandOut(succession.hands_out, succession.trouble), ev.Announce(succession.roster)
         ]  # fmt: skip
         #: answers to commands
         self.replies: list[Reply] = []
@@ -84,7 +82,7 @@ class Pairing:
         else:
             error = self._succession.hand_over(monitor, command.number, now)
         if error or command.kind == "promote":
-            self.replies.append(Reply(monitor, CommandResult(command.number, done=int(not error), error=error)))
+            self.replies.append(_result(monitor, command.number, error))
         return True
 
     def lose_agent(self, number: int, now: float) -> None:
@@ -93,32 +91,24 @@ class Pairing:
         if session is not None:
             self._succession.agent_left(session, now)
 
-    def attend(self, now: float) -> Iterator[PairWish]:
+    def attend(self, now: float) -> list[PairWish]:
         """Time has passed, and agents were heard; what the shell is to do. The rest is in `events` and `replies`."""
         succession = self._succession
         if self._heard:
             succession.agents_heard(list(self._heard), now)
             self._heard.clear()
         succession.tick(now)
+        wanted: list[PairWish] = []
         for wish in succession.take():
-            if isinstance(wish, sn.HandOut):
-                self.events.append(ev.HandOut(wish.may, wish.reason))
-            elif isinstance(wish, sn.Announce):
-                self._acceptor.announce(wish.epoch, wish.roster)
-                self.events.append(ev.Roster(wish.roster))
+            if isinstance(wish, (sn.HandOut, sn.Announce)):
+                self.events.append(wish)
             elif isinstance(wish, sn.Answer):
-                result = CommandResult(wish.number, done=int(not wish.error), error=wish.error)
-                self.replies.append(Reply(wish.monitor, result))
+                self.replies.append(_result(wish.monitor, wish.number, wish.error))
             else:
-                if isinstance(wish, sn.StepDown):
-                    yield from self._answers()
-                    yield from self._acceptor.dismiss(wish.reason)
-                yield wish
+                wanted.append(wish)
+        return wanted
 
-    def _answers(self) -> Iterator[Outgoing]:
-        """Before everybody is sent away: who asked is told."""
-        for reply in self.replies:
-            outgoing = self._acceptor.send(reply.monitor, reply.message)
-            if outgoing is not None:
-                yield outgoing
-        self.replies.clear()
+
+def _result(monitor: int, number: int, error: str) -> Reply:
+    """What a command is answered: it is done, or why it is not."""
+    return Reply(monitor, CommandResult(number, done=int(not error), error=error))

@@ -21,7 +21,6 @@ Hello that there was one is not taken before the partner has agreed, or more tha
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import NamedTuple
 
 from scaler.common.effects import Log
@@ -44,27 +43,18 @@ YIELD = 3.0
 MAX_TERM = (1 << (64 - LOT)) - 2
 
 
-class Rank(StrEnum):
-    """What a scheduler is to its partner."""
-
-    LEADS = "leads"
-    STANDS_BY = "stands by"
-
-
 @record
 class HandOut:
-    """Rows may be handed out from now on, or not any more."""
+    """Rows may be handed out from now on; or not any more, and why."""
 
     may: bool
-    #: in words, of what waits
     reason: str = ""
 
 
 @record
 class Announce:
-    """Peers are welcomed with this epoch from now on, and told of so many agents that count."""
+    """Agents are told of so many that count from now on; 0: there is no pair."""
 
-    epoch: int
     roster: int
 
 
@@ -129,7 +119,8 @@ class Succession:
         """
         self.address = address
         self._lot = lot
-        self.rank = Rank.STANDS_BY if stands_by else Rank.LEADS
+        #: clients and agents belong here
+        self.leads = not stands_by
         #: the highest that it has heard of
         self.term = 0
         #: where the other one is looked for
@@ -164,11 +155,6 @@ class Succession:
     def epoch(self) -> int:
         """What peers are welcomed with."""
         return epoch_of(self.term, self._lot)
-
-    @property
-    def leads(self) -> bool:
-        """Clients and agents belong here."""
-        return self.rank is Rank.LEADS
 
     @property
     def roster(self) -> int:
@@ -442,7 +428,7 @@ class Succession:
         return mine > other or (mine == other and self.address < report.address)
 
     def _lead(self, now: float, why: str) -> None:
-        self.rank, self.term = Rank.LEADS, self.term + 1
+        self.leads, self.term = True, self.term + 1
         self._votes.clear()
         self._members, self._here, self._offered = set(self._settled), {}, None
         self._absent_from = now + ABSENT
@@ -454,7 +440,7 @@ class Succession:
         self._next_beat = self._next_look = now
 
     def _step_down(self, reason: str) -> None:
-        self.rank = Rank.STANDS_BY
+        self.leads = False
         self._followed, self._report = 0, None
         self._here.clear()
         self._members.clear()
@@ -472,7 +458,7 @@ class Succession:
         self._yielding = None
 
     def _announce(self) -> None:
-        self.wishes.append(Announce(self.epoch, self.roster))
+        self.wishes.append(Announce(self.roster))
 
     def _let_hand_out(self, may: bool, reason: str = "") -> None:
         if may == self.hands_out:

@@ -10,24 +10,10 @@ from scaler.protocol.acceptor import Lost as Lost
 from scaler.protocol.acceptor import Received as Received
 from scaler.protocol.acceptor import Unread as Unread
 from scaler.protocol.messages import ClusterView, Message
+from scaler.scheduler.succession import Announce as Announce
+from scaler.scheduler.succession import HandOut as HandOut
 
-
-@record
-class HandOut:
-    """Rows may be handed out from now on; or not any more, and why."""
-
-    may: bool
-    reason: str = ""
-
-
-@record
-class Roster:
-    """So many agents count, of a pair of schedulers."""
-
-    agents: int
-
-
-Event = Joined | Received | Lost | Unread | HandOut | Roster | Tick
+Event = Joined | Received | Lost | Unread | HandOut | Announce | Tick
 
 
 @record

@@ -71,6 +71,7 @@ from scaler.scheduler.core import (
     withdrawing,
 )
 from scaler.scheduler.core.events import (
+    Announce,
     Effect,
     Event,
     Forget,
@@ -78,7 +79,6 @@ from scaler.scheduler.core.events import (
     Joined,
     Lost,
     Received,
-    Roster,
     Stop,
     Unread,
     WakeAt,
@@ -181,8 +181,8 @@ class SchedulerCore:
                 unread.note(state, state.clients[event.number], event.bytes, event.oldest)
             elif isinstance(event, HandOut):
                 state.hands_out, state.why_not = event.may, event.reason
-            elif isinstance(event, Roster):
-                state.roster = event.agents
+            elif isinstance(event, Announce):
+                state.roster = event.roster
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
         if state.returning:
