@@ -6,10 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from support import until
+from support import noting, until
 from support.programs import Daemons, environment
 
 from scaler import Client, Executor
@@ -41,23 +40,6 @@ def shared(tmp_path_factory):
         yield made, directory / "journal"
     finally:
         made.close()
-
-
-def noting(path: Path, seconds: float = 0.0):
-    """A function that notes its argument, takes a while, and triples it."""
-    name = str(path)
-
-    def noted(x):
-        import os
-        import time
-
-        file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(file, f"{x}\n".encode())
-        os.close(file)
-        time.sleep(seconds)
-        return 3 * x
-
-    return noted
 
 
 def kill(program):

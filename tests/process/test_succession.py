@@ -7,8 +7,8 @@ import sys
 from collections import Counter
 
 import pytest
-from support import until
-from support.programs import Daemons, environment
+from support import noting, until
+from support.programs import Daemons, Program, environment, program
 
 from scaler import Client, SchedulerStandsBy
 
@@ -50,9 +50,11 @@ class Pair:
             capture_output=True, text=True, timeout=PATIENCE, env=environment(), check=False,
         )  # fmt: skip
 
-    def roster(self, agents: int) -> None:
-        """Wait until so many agents count."""
+    def start_agents(self, agents: int) -> list[Program]:
+        """So many, each with a worker; returns when they count."""
+        started = [self._daemons.start_agent(1) for _ in range(agents)]
         until(lambda: self._count() == agents, f"{agents} agents that count")
+        return started
 
     def _count(self) -> int:
         said = self.command("status", self.first_address, "--json")
@@ -64,29 +66,10 @@ def pair(daemons):
     return Pair(daemons)
 
 
-def noting(path, seconds=0.01):
-    """A function that notes its argument, takes a while, and triples it."""
-    name = str(path)
-
-    def noted(x):
-        import os
-        import time
-
-        file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(file, f"{x}\n".encode())
-        os.close(file)
-        time.sleep(seconds)
-        return 3 * x
-
-    return noted
-
-
 def test_the_one_that_leads_is_killed_and_no_row_runs_twice(daemons, pair, tmp_path):
-    for _ in range(3):
-        daemons.start_agent(1)
-    pair.roster(3)
+    pair.start_agents(3)
     client = daemons.client()
-    noted = noting(tmp_path / "ran")
+    noted = noting(tmp_path / "ran", 0.01)
     futures = [client.submit(noted, x) for x in range(600)]
     futures[50].result(timeout=PATIENCE)
     pair.first.signal(signal.SIGKILL)
@@ -103,11 +86,9 @@ def test_the_one_that_leads_is_killed_and_no_row_runs_twice(daemons, pair, tmp_p
 
 
 def test_a_hand_over_there_and_back(daemons, pair, tmp_path):
-    for _ in range(2):
-        daemons.start_agent(1)
-    pair.roster(2)
+    pair.start_agents(2)
     client = daemons.client()
-    noted = noting(tmp_path / "ran")
+    noted = noting(tmp_path / "ran", 0.01)
     futures = [client.submit(noted, x) for x in range(400)]
     futures[20].result(timeout=PATIENCE)
     said = pair.command("hand-over", pair.both)
@@ -121,9 +102,7 @@ def test_a_hand_over_there_and_back(daemons, pair, tmp_path):
 
 
 def test_half_of_the_agents_are_not_enough_until_somebody_promotes_the_standby(daemons, pair):
-    daemons.start_agent(1)
-    gone = daemons.start_agent(1)
-    pair.roster(2)
+    _, gone = pair.start_agents(2)
     client = daemons.client()
     assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
     gone.signal(signal.SIGKILL)
@@ -139,9 +118,7 @@ def test_half_of_the_agents_are_not_enough_until_somebody_promotes_the_standby(d
 
 
 def test_the_one_that_leads_is_stopped_for_a_while(daemons, pair):
-    for _ in range(3):
-        daemons.start_agent(1)
-    pair.roster(3)
+    pair.start_agents(3)
     client = daemons.client()
     assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
     pair.first.signal(signal.SIGSTOP)
@@ -155,9 +132,7 @@ def test_the_one_that_leads_is_stopped_for_a_while(daemons, pair):
 
 
 def test_both_are_killed_and_the_agents_tell_who_counts(daemons, pair):
-    for _ in range(2):
-        daemons.start_agent(1)
-    pair.roster(2)
+    pair.start_agents(2)
     client = daemons.client()
     assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
     pair.second.signal(signal.SIGKILL)
@@ -186,11 +161,9 @@ def test_commands_about_pairs_say_that_there_is_none(daemons):
 
 def test_a_durable_job_goes_on_at_the_standby(daemons, tmp_path):
     pair = Pair(daemons, "--journal", str(tmp_path / "journal"))
-    for _ in range(2):
-        daemons.start_agent(1)
-    pair.roster(2)
+    pair.start_agents(2)
     client = daemons.client()
-    job = client.submit_job(noting(tmp_path / "ran"), range(300), name="long")
+    job = client.submit_job(noting(tmp_path / "ran", 0.01), range(300), name="long")
     until(lambda: job.status().done > 20, "rows of the job that have ended")
     said = pair.command("hand-over", pair.both)
     assert said.returncode == 0, said.stderr
@@ -205,7 +178,8 @@ def test_the_host_of_the_one_that_leads_vanishes(network, tmp_path):
     head, second, *others = hosts
     key = ("--key-file", str(tmp_path / "key"))
     first = head.start_scheduler(*key, *QUICK)
-    standby = second.start("standby", *scheduler_command(), *key, *QUICK, "--standby-of", head.url(), "tcp://0.0.0.0:0")
+    command = program("scaler_scheduler", "scheduler")
+    standby = second.start("standby", *command, *key, *QUICK, "--standby-of", head.url(), "tcp://0.0.0.0:0")
     port = standby.says(r"listens at tcp://0\.0\.0\.0:(\d+)")[1]
     standby.says("stands by for the one at")
     both = f"{head.url()},tcp://{second.address}:{port}"
@@ -242,9 +216,3 @@ def test_the_host_of_the_one_that_leads_vanishes(network, tmp_path):
     for host in hosts[1:]:
         head.mend(host)
     first.says("stands by for the one at")
-
-
-def scheduler_command():
-    from support.programs import program
-
-    return program("scaler_scheduler", "scheduler")

@@ -1,5 +1,6 @@
 """What tests with real processes share: waiting, programs in the background, and the check that nothing is left."""
 
+from support.calls import noting
 from support.programs import ROOT, Daemons, Program, Scripts
 from support.terminal import Terminal, Terminals
 from support.traces import Traces, alive, workers_of
@@ -15,6 +16,7 @@ __all__ = [
     "Terminals",
     "Traces",
     "alive",
+    "noting",
     "patience",
     "until",
     "within",
