@@ -14,7 +14,6 @@ import os
 import signal
 import threading
 import time
-from dataclasses import replace
 
 from scaler.agent.alive_file import AliveFile
 from scaler.agent.core.events import Event, FromScheduler, Welcomed
@@ -24,7 +23,7 @@ from scaler.agent.limits import limits_of
 from scaler.agent.preemption import watch_for_notice
 from scaler.agent.shell import AgentShell, core_of, log_output
 from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
-from scaler.common.attempts import LONGEST_PAUSE, Attempts
+from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.loop import make_loop
 from scaler.config import AgentConfig, OptionError
@@ -36,7 +35,6 @@ from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.serialize.versions import packages
 from scaler.transport import PROBE, Address, Candidates, Connection, Security, connect, security_of
-from scaler.transport.candidates import LONGEST_ROUND
 
 logger = logging.getLogger("scaler.agent")
 
@@ -62,14 +60,22 @@ class Daemon:
         workers = 0 if zygote is None else config.worker_count
         role, versions = (Role.STORE, "") if zygote is None else (Role.AGENT, packages())
         hello = hello_of(
-            role, name, new_number(), workers, config.capabilities, store.hello, versions, config.job or ""
+            role,
+            name,
+            new_number(),
+            workers,
+            config.capabilities,
+            store.hello,
+            versions,
+            config.job or "",
+            self._candidates.others,
         )
         self._grace = config.drain_grace
         #: its end was announced
         self._is_announced = False
         #: when its batch system ends this process, seconds; infinite: it does not
         self._ends = math.inf if config.walltime is None else time.monotonic() + config.walltime
-        self._initiator = Initiator(replace(hello, others=self._candidates.others))
+        self._initiator = Initiator(hello)
         self.loop = make_loop(config.event_loop, self._step)
         limits = limits_of(config)
         context = {
@@ -97,8 +103,6 @@ class Daemon:
         self._planned: float | None = None
         #: the log says that the scheduler is not there
         self._has_complained = False
-        #: the scheduler that was asked last said that another one leads, or may soon
-        self._is_elsewhere = False
         #: why the agent can't go on
         self.failure: str | None = None
         try:
@@ -126,12 +130,11 @@ class Daemon:
         threading.Thread(target=self._connect, name="scaler-connect", daemon=True).start()
 
     def _connect(self) -> None:
-        others = self._candidates.others
-        attempts = Attempts(time.monotonic(), self._patience, LONGEST_ROUND if others else LONGEST_PAUSE)
-        if self._is_elsewhere:
+        attempts = Attempts(time.monotonic(), self._patience, self._candidates.longest_pause)
+        if self._initiator.is_elsewhere:
             time.sleep(attempts.next_pause(time.monotonic()))
         while self.failure is None:
-            address, patience = self._candidates.current, PROBE if others else 5.0
+            address, patience = self._candidates.current, PROBE if self._candidates.others else 5.0
             try:
                 self._made = connect(address, self._security, patience, max_message_bytes=self._limit)
                 break
@@ -169,12 +172,12 @@ class Daemon:
     def _drop_connection(self, reason: str) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            self._is_elsewhere = self._initiator.is_elsewhere
-            if not self._is_elsewhere or not self._has_complained:
+            is_elsewhere, is_silent = self._initiator.is_elsewhere, self._initiator.is_silent
+            if not is_elsewhere or not self._has_complained:
                 logger.warning("the connection to the scheduler at %s is lost: %s", self._candidates.current, reason)
-            self._has_complained = self._is_elsewhere
-            if self._is_elsewhere or self._initiator.is_silent:
-                self._candidates.turn(time.monotonic(), self._initiator.is_silent)
+            self._has_complained = is_elsewhere
+            if is_elsewhere or is_silent:
+                self._candidates.turn(time.monotonic(), is_silent)
             self._initiator.disconnect(reason)
             self.loop.forget(connection.fileno())
             connection.close(0)

@@ -9,7 +9,6 @@ import contextlib
 import select
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from scaler.errors import (
     AddressError,
@@ -26,7 +25,6 @@ from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.messages import DisconnectRequest, Heartbeat, Message
 from scaler.transport import (
-    PROBE,
     Address,
     Candidates,
     Connection,
@@ -36,10 +34,6 @@ from scaler.transport import (
     connect_file,
     load_or_create,
 )
-from scaler.transport.candidates import LONGEST_ROUND
-
-#: seconds for which one of several that was reached is given to answer
-ANSWER = 3.0
 
 
 class Link:
@@ -76,32 +70,30 @@ class Link:
         """Connect and shake hands; blocks. Raises `ConnectionFailed` and its kinds."""
         self.drop()
         deadline = time.monotonic() + timeout
-        if self._candidates is None or not self._candidates.others:
-            self._connect_once(timeout, deadline)
+        candidates = self._candidates
+        if candidates is None:
+            assert isinstance(self._address, SocketFile)
+            self._greet(connect_file(self._address, timeout=timeout), deadline)
             return
-        troubles = []
         while True:
-            for _ in range(1 + self._candidates.others):
-                try:
-                    self._connect_once(PROBE, min(deadline, time.monotonic() + ANSWER))
-                    return
-                except SchedulerStandsBy as error:
-                    troubles.append(str(error))
-                    self._candidates.turn(time.monotonic())
-                except HandshakeRefused:
+            try:
+                candidates.find(self._connect_to, deadline)
+                return
+            except HandshakeRefused:
+                raise
+            except ConnectionFailed:
+                if not candidates.others or time.monotonic() + candidates.longest_pause >= deadline:
                     raise
-                except ConnectionFailed as error:
-                    troubles.append(str(error))
-                    self._candidates.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
-            if time.monotonic() + LONGEST_ROUND >= deadline:
-                raise ConnectionFailed("; ".join(dict.fromkeys(troubles)))
-            time.sleep(LONGEST_ROUND)
+            time.sleep(candidates.longest_pause)
 
-    def _connect_once(self, timeout: float, deadline: float) -> None:
-        connection = self._reach(timeout)
-        hello = hello_of(Role.MONITOR, self._name, new_number())
+    def _connect_to(self, address: Address, reached_by: float, answered_by: float) -> None:
+        if self._security is None:
+            self._security = load_or_create()
+        self._greet(connect(address, self._security, max(0.1, reached_by - time.monotonic())), answered_by)
+
+    def _greet(self, connection: Connection, deadline: float) -> None:
         others = 0 if self._candidates is None else self._candidates.others
-        self._initiator = Initiator(replace(hello, others=others))
+        self._initiator = Initiator(hello_of(Role.MONITOR, self._name, new_number(), others=others))
         try:
             self._connection = connection
             self._send(self._initiator.greet(time.monotonic()))
@@ -110,14 +102,6 @@ class Link:
             self.drop()
             raise
         self._next_beat = time.monotonic()
-
-    def _reach(self, timeout: float) -> Connection:
-        if isinstance(self._address, SocketFile):
-            return connect_file(self._address, timeout=timeout)
-        if self._security is None:
-            self._security = load_or_create()
-        assert self._candidates is not None
-        return connect(self._candidates.current, self._security, timeout)
 
     def _await_welcome(self, connection: Connection, deadline: float) -> None:
         poll = select.poll()

@@ -69,15 +69,17 @@ def hello_of(
     store: tuple[str, str, str] = ("", "", ""),
     packages: str = "",
     job: str = "",
+    others: int = 0,
 ) -> Hello:
     """A Hello of this process.
 
     `store`, of an agent: its directory, the proof of being on its host, its address. `packages`, of a process that
     pickles or has others do it: the versions of what does. `job`, of an agent: what its batch system calls its job.
+    `others`: at how many addresses besides one it looks for a scheduler.
     """
     directory, token, data = store
     return Hello(
         role, name, session, PROTOCOL_VERSION, PYTHON, packages, boot_id(), os.getpid(),
         workers=workers, capabilities=capabilities, store=directory, token=token, data=data,
-        encodings=u8([Encoding.PICKLE] if packages else ()), job=job,
+        encodings=u8([Encoding.PICKLE] if packages else ()), job=job, others=others,
     )  # fmt: skip

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
+from scaler.common.attempts import LONGEST_PAUSE
+from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, SchedulerStandsBy
 from scaler.transport.address import Address
 
 #: seconds for which somebody is given to answer who may not be there, while others may be
 PROBE = 1.0
+#: seconds for which one that was reached is given to say whether it leads, while there are others
+ANSWER = 3.0
 #: seconds for which an address is passed over where nobody answered, while there are others
 REST = 3.0
 #: seconds between rounds, at most
@@ -36,6 +43,33 @@ class Candidates:
     def current(self) -> Address:
         """Where to try next."""
         return self._each[self._at]
+
+    @property
+    def longest_pause(self) -> float:
+        """Seconds between two rounds, at most."""
+        return LONGEST_ROUND if self.others else LONGEST_PAUSE
+
+    def find(self, attempt: Callable[[Address, float, float], None], deadline: float) -> None:
+        """Try each in turn until one serves: `attempt(address, reached_by, answered_by)` raises for one that does not.
+
+        A single one has until the `deadline` for both. Raises `ConnectionFailed` when all were tried; at once
+        `HandshakeRefused`, but for one that stands by.
+        """
+        if not self.others:
+            attempt(self.current, deadline, deadline)
+            return
+        troubles = []
+        for _ in self._each:
+            now = time.monotonic()
+            try:
+                attempt(self.current, min(deadline, now + PROBE), min(deadline, now + ANSWER))
+                return
+            except ConnectionFailed as error:
+                if isinstance(error, HandshakeRefused) and not isinstance(error, SchedulerStandsBy):
+                    raise
+                troubles.append(str(error))
+                self.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
+        raise ConnectionFailed("; ".join(dict.fromkeys(troubles)))
 
     def turn(self, now: float, is_silent: bool = False) -> None:
         """The current one did not serve: go on with the next. A silent one is passed over for a while."""

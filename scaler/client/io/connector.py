@@ -8,20 +8,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.line import Line
 from scaler.client.io.polling import ConnectionPoller
-from scaler.common.attempts import LONGEST_PAUSE, Attempts
+from scaler.common.attempts import Attempts
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, SchedulerStandsBy
 from scaler.protocol.initiator import Established, Rejected
-from scaler.transport import PROBE, Address, Candidates, Connection, Security, connect
-from scaler.transport.candidates import LONGEST_ROUND
+from scaler.transport import Address, Candidates, Connection, Security, connect
 
 #: so many connections that the scheduler ends within so many seconds for what was said over them are enough
 REFUSALS, REFUSALS_SECONDS = 3, 30.0
-#: seconds for which one of several that was reached is given to answer
-ANSWER = 3.0
 
 
 class Connector:
@@ -52,15 +50,11 @@ class Connector:
 
         If it `waits`, nobody at the address is no failure before the deadline, nor is somebody who is just ending.
         """
-        several = bool(self._candidates.others)
         patience = max(0.0, deadline - time.monotonic())
-        attempts = Attempts(time.monotonic(), patience, LONGEST_ROUND if several else LONGEST_PAUSE)
+        attempts = Attempts(time.monotonic(), patience, self._candidates.longest_pause)
         while True:
             try:
-                if several:
-                    self._connect_to_any(deadline)
-                else:
-                    self._connect_to(self.address, deadline, deadline, waits)
+                self._candidates.find(partial(self._connect_to, waits=waits and not self._candidates.others), deadline)
                 return
             except HandshakeRefused:
                 raise
@@ -69,23 +63,7 @@ class Connector:
                     raise
             threading.Event().wait(attempts.next_pause(time.monotonic()))
 
-    def _connect_to_any(self, deadline: float) -> None:
-        """Connect to the first that leads."""
-        troubles = []
-        for _ in range(1 + self._candidates.others):
-            now = time.monotonic()
-            address = self._candidates.current
-            try:
-                self._connect_to(address, min(deadline, now + PROBE), min(deadline, now + ANSWER))
-                return
-            except ConnectionFailed as error:
-                if isinstance(error, HandshakeRefused) and not isinstance(error, SchedulerStandsBy):
-                    raise
-                troubles.append(str(error))
-                self._candidates.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
-        raise ConnectionFailed("; ".join(dict.fromkeys(troubles)))
-
-    def _connect_to(self, address: Address, reached_by: float, deadline: float, waits: bool = False) -> None:
+    def _connect_to(self, address: Address, reached_by: float, deadline: float, waits: bool) -> None:
         left = max(0.1, reached_by - time.monotonic())
         connection = connect(address, self._security, timeout=left, retry=waits)
         try:
@@ -106,8 +84,7 @@ class Connector:
         Raises ConnectionFailed when that is over, or when the scheduler refuses what this client says again and again,
         which a new connection does not mend; `HandshakeRefused`.
         """
-        longest = LONGEST_ROUND if self._candidates.others else LONGEST_PAUSE
-        attempts = Attempts(time.monotonic(), self._patience, longest)
+        attempts = Attempts(time.monotonic(), self._patience, self._candidates.longest_pause)
         connection = self._line.connection
         assert connection is not None
         with self._driver.lock:
@@ -154,9 +131,7 @@ class Connector:
                 if self._is_welcome(connection):
                     return
             if connection.is_closed:
-                raise ConnectionFailed(
-                    connection.trouble() or f"the scheduler at {self._candidates.current} closed the connection"
-                )
+                raise ConnectionFailed(connection.trouble() or f"the scheduler at {address} closed the connection")
 
     def _is_welcome(self, connection: Connection) -> bool:
         """Take in what the scheduler answers; whether the session goes on."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
@@ -19,7 +18,7 @@ class Line:
 
     def __init__(self, name: str, others: int = 0) -> None:
         """`others`: at how many addresses besides one a scheduler may be."""
-        hello = replace(hello_of(Role.CLIENT, name, new_number(), packages=packages()), others=others)
+        hello = hello_of(Role.CLIENT, name, new_number(), packages=packages(), others=others)
         self._initiator = Initiator(hello)
         #: what no other client has
         self.identity = f"{name}|Client|{hello.session:016x}".encode()

@@ -7,7 +7,7 @@ like ZeroMQ's: the scheduler never hears of a close, and a broken one is silentl
 from collections.abc import Callable
 from typing import Any
 
-from scaler.common.attempts import LONGEST_PAUSE, Attempts
+from scaler.common.attempts import Attempts
 from scaler.errors import ProtocolError
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
@@ -221,7 +221,7 @@ class Line:
             self._candidates.turn(self.process.world.now, self._initiator.is_silent)
         self.close()
         if not self._initiator.is_elsewhere:
-            self._attempts = Attempts(self.process.world.now, longest=0.2 if self._candidates.others else LONGEST_PAUSE)
+            self._attempts = Attempts(self.process.world.now, longest=self._candidates.longest_pause)
         self.process.world.after(self._attempts.next_pause(self.process.world.now), self._again)
 
     def close(self) -> None:
