@@ -41,7 +41,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="This engine beside others on the same work, with 2 workers each."
     )
-    names = {"metavar": "NAME,..."}
+    names: dict[str, Any] = {"metavar": "NAME,..."}
     parser.add_argument("--only", type=_names(CASES), action="extend", help=f"cases: {', '.join(CASES)}", **names)
     parser.add_argument("--engines", type=_names(ENGINES), default=list(ENGINES), help=", ".join(ENGINES), **names)
     parser.add_argument("--quick", action="store_true", help="one round, one repetition, less of what takes long")

@@ -74,7 +74,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], timeout: float
 def _busy() -> float:
     """CPU seconds that all cores of this machine were busy, since it started."""
     times = psutil.cpu_times()
-    return sum(times[:3]) + getattr(times, "steal", 0.0)  # user, nice, system
+    return float(sum(times[:3]) + getattr(times, "steal", 0.0))  # user, nice, system
 
 
 def _used() -> float:
@@ -84,7 +84,8 @@ def _used() -> float:
 
 
 def _descendants() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+    children: list[psutil.Process] = psutil.Process().children(recursive=True)
+    return children
 
 
 def _survivors() -> int:

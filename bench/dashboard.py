@@ -7,13 +7,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from bokeh.document import Document
 
 from scaler.monitor import Seen
 from scaler.monitor.dashboard.layout import View
 from scaler.monitor.dashboard.live import LivePage, Sight
-from scaler.monitor.dashboard.pages import PAGES
+from scaler.monitor.dashboard.pages import PAGES, Page
 from scaler.monitor.metrics import exposition
 from scaler.monitor.synthetic import SyntheticCluster
 
@@ -27,6 +28,10 @@ def timed(call: Callable[[], object]) -> float:
     return 1000 * (time.process_time() - began)
 
 
+def _open(pages: list[LivePage], document: Document, page: Page, sight: Sight) -> None:
+    pages.append(LivePage(document, page, View(page.path), sight))
+
+
 def main(agents: int, workers: int) -> None:
     """Print the times."""
     cluster, sight = SyntheticCluster(agents, workers), Sight()
@@ -36,12 +41,14 @@ def main(agents: int, workers: int) -> None:
     opening = {page.path: 0.0 for page in PAGES}
     pages: list[LivePage] = []
     for document, page in zip(documents, PAGES, strict=True):
-        opening[page.path] = timed(lambda d=document, p=page: pages.append(LivePage(d, p, View(p.path), sight)))
-    seeing, showing, metrics = [], {page.path: [] for page in PAGES}, []
+        opening[page.path] = timed(partial(_open, pages, document, page, sight))
+    seeing: list[float] = []
+    metrics: list[float] = []
+    showing: dict[str, list[float]] = {page.path: [] for page in PAGES}
     text = ""
     for _ in range(ROUNDS):
         seen = Seen(cluster.snapshot(), True, 0.0, "")
-        seeing.append(timed(lambda seen=seen: sight.see(seen)))
+        seeing.append(timed(partial(sight.see, seen)))
         for live in pages:
             showing[live.page.path].append(timed(live._show))
         began = time.process_time()

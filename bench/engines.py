@@ -88,7 +88,8 @@ class Scaler(Engine):
     def get(self, graph: dict[Any, Any], keys: list[Any]) -> Sequence[Any]:
         from scaler_dask import scaler_get
 
-        return scaler_get(graph, keys, client=self.client)
+        results: Sequence[Any] = scaler_get(graph, keys, client=self.client)
+        return results
 
     def compute(self, collection: Any) -> Any:
         from scaler_dask import scaler_get

@@ -24,7 +24,7 @@ from bench.programs import free_port, start
 #: seconds of calm between two kills
 BETWEEN = 2.0
 #: seconds that a row takes
-LASTS = 50e-6
+LASTS = 100e-6
 #: seconds after which a cluster counts as stuck
 PATIENCE = 120.0
 
@@ -95,15 +95,15 @@ def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[floa
                 arguments = (address, directory, at * each, each, heard, at)
                 processes.append(multiprocessing.Process(target=_be_client, args=arguments))
                 processes[-1].start()
-            _wait(lambda: min(heard) > 0)  # all rows are queued
+            _wait(lambda: min(heard[:]) > 0)  # all rows are queued
             for _ in range(kills):
                 time.sleep(BETWEEN)
-                assert sum(heard) < rows, "all rows have ended: too few of them"
+                assert sum(heard[:]) < rows, "all rows have ended: too few of them"
                 scheduler.send_signal(signal.SIGKILL)
                 scheduler.wait()
-                before = sum(heard)
+                before = sum(heard[:])
                 scheduler = start("scaler_scheduler", address)
-                pauses.append(_wait(lambda seen=before: sum(heard) > seen))  # type: ignore[misc]
+                pauses.append(_wait(lambda seen=before: sum(heard[:]) > seen))  # type: ignore[misc]
             for process in processes:
                 process.join(600)
                 assert process.exitcode == 0, f"a client ended with {process.exitcode}"

@@ -23,6 +23,7 @@ from pathlib import Path
 from scaler.monitor.reading import decoded
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.protocol.codec import decode, encode, encode_view
+from scaler.protocol.codes import Frame
 from scaler.protocol.messages import Snapshot as SnapshotMessage
 from scaler.protocol.messages.worker_columns import COLUMNS as COLUMNS_OF_WORKERS
 
@@ -60,7 +61,7 @@ def show(directory: Path) -> None:
 
     def feed() -> None:
         for version, n in enumerate(cycle(range(DIFFERENT)), 1):
-            frames = [path.read_bytes() for path in sorted(directory.glob(f"{n}.*"))]
+            frames: list[Frame] = [path.read_bytes() for path in sorted(directory.glob(f"{n}.*"))]
             message = decode(frames).message
             assert isinstance(message, SnapshotMessage)
             app.arrived(Seen(decoded(message), True, time.time(), "", version))

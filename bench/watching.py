@@ -150,7 +150,7 @@ def _line(program: subprocess.Popen[Any]) -> str:
     assert program.stdout is not None
     line: str = program.stdout.readline()
     if not line:
-        raise SystemExit(f"{program.args} ended before it said anything")
+        raise SystemExit(f"{program.args!r} ended before it said anything")
     return line
 
 

@@ -90,7 +90,7 @@ def _answer(effects: list[Effect], inbox: deque[Event]) -> int:
 
 def _result(task: Task, row: int) -> TaskResult:
     span = u64([task.batch]), u32([row, row + 1])
-    return TaskResult(task.client, *span, u8([VALUES_LIST]), u32([TASK_US]), u64([0]), u32([2]), [b"v1"])
+    return TaskResult(task.client, *span, u8([VALUES_LIST]), u32([TASK_US]), u32([2]), [b"v1"])
 
 
 def _total(pairs: array[int]) -> int:

@@ -92,6 +92,7 @@ def _agents(now: float, agents: list[AgentRecord], reports: list[HostReport]) ->
         for agent in agents
     ]
     loads = [agent.load for agent in agents]
+    idle = _ages(now, [load.idle_since for load in loads])
     return AgentColumns(
         u32([agent.number for agent in agents]),
         tuple([agent.name[:MAX_NAME] for agent in agents]),
@@ -114,8 +115,8 @@ def _agents(now: float, agents: list[AgentRecord], reports: list[HostReport]) ->
         u32([report.workers for report in reports]),
         u32([len(report.names) for report in reports]),
         tuple([agent.job for agent in agents]),
-        u32([_milliseconds(agent.ends - now) for agent in agents]),
-        u32([0 if load.outstanding else max(1, _milliseconds(now - load.idle_since)) for load in loads]),
+        _times_left(now, [agent.ends for agent in agents]),
+        u32([0 if load.outstanding else age or 1 for load, age in zip(loads, idle, strict=True)]),
     )
 
 
@@ -203,6 +204,13 @@ def _ages(now: float, times: Sequence[float]) -> array[int]:
     if not times or now - min(times) < LONG:
         return u32([int(1000 * (now - each)) if each < now else 0 for each in times])
     return u32([_milliseconds(now - each) for each in times])
+
+
+def _times_left(now: float, ends: Sequence[float]) -> array[int]:
+    """Milliseconds until each of these."""
+    if min(ends, default=now) - now >= LONG:  # as where no host has a walltime
+        return array("I", [U32]) * len(ends)
+    return u32([_milliseconds(each - now) for each in ends])
 
 
 def _milliseconds(seconds: float) -> int:
