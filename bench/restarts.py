@@ -23,8 +23,8 @@ from bench.programs import free_port, start
 
 #: seconds of calm between two kills
 BETWEEN = 2.0
-#: seconds that a row takes
-LASTS = 100e-6
+#: seconds that a row takes, for each agent that there is: so that kills come before all have ended
+LASTS = 50e-6
 #: seconds after which a cluster counts as stuck
 PATIENCE = 120.0
 
@@ -38,7 +38,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _noting(directory: str) -> Callable[[int], int]:
+def _noting(directory: str, lasts: float) -> Callable[[int], int]:
     """A function that leaves a line for each row it runs."""
     opened: dict[str, int] = {}  # of each worker
 
@@ -46,7 +46,7 @@ def _noting(directory: str) -> Callable[[int], int]:
         if "file" not in opened:
             opened["file"] = os.open(f"{directory}/{os.getpid()}", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         os.write(opened["file"], b"%d\n" % number)
-        until = time.perf_counter() + LASTS
+        until = time.perf_counter() + lasts
         while time.perf_counter() < until:
             pass
         return number
@@ -54,10 +54,12 @@ def _noting(directory: str) -> Callable[[int], int]:
     return noted
 
 
-def _be_client(address: str, directory: str, first: int, rows: int, heard: SynchronizedArray[int], at: int) -> None:
+def _be_client(
+    address: str, directory: str, lasts: float, first: int, rows: int, heard: SynchronizedArray[int], at: int
+) -> None:
     """Submit rows, and tell how many have ended; they end about in order."""
     with scaler.Client(address, timeout=60, reconnect=120) as client:
-        noted = _noting(directory)
+        noted = _noting(directory, lasts)
         futures = [client.submit(noted, number) for number in range(first, first + rows)]
         heard[at] = 1
         ended = 0
@@ -92,7 +94,7 @@ def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[floa
             heard = multiprocessing.Array("q", clients)
             each = rows // clients
             for at in range(clients):
-                arguments = (address, directory, at * each, each, heard, at)
+                arguments = (address, directory, LASTS * agents, at * each, each, heard, at)
                 processes.append(multiprocessing.Process(target=_be_client, args=arguments))
                 processes[-1].start()
             _wait(lambda: min(heard[:]) > 0)  # all rows are queued
