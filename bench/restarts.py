@@ -23,8 +23,8 @@ from bench.programs import free_port, start
 
 #: seconds of calm between two kills
 BETWEEN = 2.0
-#: seconds that a row takes, for each agent that there is: so that kills come before all have ended
-LASTS = 50e-6
+#: seconds that a row takes with one agent and with many, which leave the clients less time to submit
+LASTS, LASTS_AMONG_MANY = 50e-6, 250e-6
 #: seconds after which a cluster counts as stuck
 PATIENCE = 120.0
 
@@ -94,7 +94,7 @@ def measure(clients: int, agents: int, rows: int, kills: int) -> tuple[list[floa
             heard = multiprocessing.Array("q", clients)
             each = rows // clients
             for at in range(clients):
-                arguments = (address, directory, LASTS * agents, at * each, each, heard, at)
+                arguments = (address, directory, LASTS if agents == 1 else LASTS_AMONG_MANY, at * each, each, heard, at)
                 processes.append(multiprocessing.Process(target=_be_client, args=arguments))
                 processes[-1].start()
             _wait(lambda: min(heard[:]) > 0)  # all rows are queued
