@@ -1,6 +1,6 @@
 """What an agent's core does with stored objects and with memory, case by case."""
 
-from simulator.scripted import FakeAgent, spans
+from simulator.scripted import FakeAgent, spans, task
 
 from scaler.agent.core import events as ev
 from scaler.agent.core.bringing import MAX_TRIES, RETRY_SECONDS
@@ -10,6 +10,8 @@ from scaler.agent.state.object_records import ObjectState
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    GRAPH,
+    KEEP,
     PLACE,
     STORED,
     STORED_OBJECT,
@@ -27,6 +29,7 @@ from scaler.protocol.messages import (
     Spans,
     TaskCancel,
     TaskResult,
+    i32,
     u8,
     u32,
     u64,
@@ -310,6 +313,24 @@ def test_what_a_client_wrote_is_here() -> None:
     fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(MB, OWN)], C))
     fake.give_dependents(30, [[5]], holders=[OWN])
     assert fake.running(0) == [(30, 0, 1)]
+
+
+def test_a_value_whose_file_is_gone_is_sent_along_to_a_worker_that_had_it() -> None:
+    fake = FakeAgent(1)
+    fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(MB, OWN)], C))
+    fake.give_dependents(30, [[5]], holders=[OWN])
+    fake.finish(0)
+    fake.handle(ev.Requested((C, 5)))
+    assert fake.heard(ObjectGone)
+    fake.give(40, 0, 1)
+    fake.finish(0)
+    assert (C, 5) not in fake.core.state.workers.records[0].objects
+    again = task(
+        50, 1, GRAPH, client=C, flags=KEEP, bodies=[b"function", b"value"], objects=u64([1, 5]),
+        dependency_counts=u32([1]), dependencies=u64([5]), indexes=i32([-1]), wanted=u8([0]),
+    )  # fmt: skip
+    fake.tell(again)
+    assert ((C, 5), b"value") in fake.runs[0][0].objects
 
 
 def test_the_scheduler_is_answered_when_an_object_is_a_file() -> None:

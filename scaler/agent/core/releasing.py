@@ -26,11 +26,7 @@ def release(state: HostState, out: Outgoing, keys: list[Key]) -> None:
         if record.wanted:
             bringing.lose(state, out, key, record, "nobody needs it any more")
         objects.forget_absent(key, record)
-    for worker in state.workers.records.values():
-        known = gone & worker.objects
-        if known:
-            worker.objects -= known
-            worker.stale += known
+    _forget_in_workers(state, gone)
 
 
 def release_client(state: HostState, out: Outgoing, client: int, stays: bool) -> None:
@@ -74,3 +70,13 @@ def find_missing(state: HostState, out: Outgoing, key: Key) -> None:
         object_moves.move(state, key, record, ObjectState.ABSENT, cause="its file is gone")
         out.gone(key)
         state.objects.forget_absent(key, record)
+        _forget_in_workers(state, {key})
+
+
+def _forget_in_workers(state: HostState, gone: set[Key]) -> None:
+    """No worker counts as having these: whoever needs one is sent it again."""
+    for worker in state.workers.records.values():
+        known = gone & worker.objects
+        if known:
+            worker.objects -= known
+            worker.stale += known
