@@ -16,7 +16,7 @@ import threading
 import time
 
 from scaler.agent.alive_file import AliveFile
-from scaler.agent.core.events import Event, FromScheduler, Welcomed
+from scaler.agent.core.events import Event, Welcomed
 from scaler.agent.host_store import HostStore, store_context
 from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
@@ -203,7 +203,7 @@ class Daemon:
             elif type(said) is Broken:
                 self._drop_connection(said.reason)
             elif said is not None:
-                events.append(FromScheduler(said))
+                events += self._shell.heard(said)
         self._send(self._initiator.take_ack())
         if connection.is_closed:
             self._drop_connection(connection.trouble() or "it was closed")

@@ -145,9 +145,13 @@ class HostStore:
                     events += self._fetched(key, error)
         return events
 
+    def lacks(self, key: Key) -> bool:
+        """Say whether there is no file of an object in memory."""
+        return not os.path.exists(os.path.join(self.path, file_name(key)))
+
     def _wanted(self, key: Key) -> list[Event]:
         """Somebody elsewhere asks for an object; if it has become a file meanwhile the core need not be asked."""
-        if self._transfer is None or not os.path.exists(os.path.join(self.path, file_name(key))):
+        if self._transfer is None or self.lacks(key):
             return [Requested(key)]
         self._transfer.available(key)
         return []

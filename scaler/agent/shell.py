@@ -14,6 +14,8 @@ from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.core.events import (
     Effect,
     Event,
+    FileMissing,
+    FromScheduler,
     FromWorker,
     Garbled,
     KillWorker,
@@ -42,7 +44,7 @@ from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
 from scaler.common.exits import describe_exit
 from scaler.common.loop import Loop
 from scaler.protocol.codes import STDOUT, Leaving
-from scaler.protocol.messages import Message
+from scaler.protocol.messages import Message, ObjectFetch
 from scaler.transport import Address
 from scaler.worker_protocol.messages import Surroundings
 
@@ -170,6 +172,16 @@ class AgentShell:
             if other is not None and (wake is None or other < wake):
                 wake = other
         return wake
+
+    def heard(self, message: Message) -> list[Event]:
+        """What the core is told when the scheduler has said something.
+
+        Before somebody reads objects it is looked whether their files are there: others may remove files, too.
+        """
+        if type(message) is not ObjectFetch:
+            return [FromScheduler(message)]
+        keys = zip(message.clients, message.ids, strict=True)
+        return [*map(FileMissing, filter(self._store.lacks, keys)), FromScheduler(message)]
 
     def gather(self) -> list[Event]:
         """What workers said and did since the last time; never blocks."""

@@ -1,6 +1,6 @@
 """This host's agent as the scheduler in the same process sees it: what one tells the other is not encoded."""
 
-from scaler.agent.core.events import Event, FromScheduler, Welcomed
+from scaler.agent.core.events import Event, Welcomed
 from scaler.agent.shell import AgentShell
 from scaler.protocol.messages import Message
 
@@ -31,7 +31,7 @@ class LocalAgentShell:
 
     def hear(self, message: Message) -> None:
         """The scheduler says something."""
-        self._events.append(FromScheduler(message))
+        self._events += self._shell.heard(message)
         self.has_news = True
 
     def gather(self) -> None:

@@ -103,6 +103,9 @@ class Outcome(IntEnum):
     STORED = 5
     #: with values that stayed in the worker, said by workers to their agent only: the size of each, u64
     LIVE = 6
+    #: not: a file that one row needs is not in the store, said by workers to their agent only: the object's id, u64,
+    #: and the error record that the row ends with if nothing can be done about it
+    LACKING = 7
 
 
 class Stream(IntEnum):
@@ -180,7 +183,7 @@ class ObjectKind(IntEnum):
 
 
 EACH, TOGETHER, GRAPH = (member.value for member in Form)
-VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE = (member.value for member in Outcome)
+VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE, LACKING = (member.value for member in Outcome)
 PROFILE, STREAM, KEEP, SPREAD, WARN, FRESH, INLINE_VALUES = (member.value for member in Flag)
 INLINE, FAILED, STORED_OBJECT = (member.value for member in ObjectKind)
 STDOUT, STDERR, WARNINGS = (member.value for member in Stream)
@@ -188,6 +191,6 @@ STDOUT, STDERR, WARNINGS = (member.value for member in Stream)
 
 def sizes_of(outcome: int, rows: int) -> int:
     """How many entries of `TaskResult.sizes` a span has."""
-    if outcome == VALUES_EACH or outcome >= STORED:
+    if outcome in (VALUES_EACH, STORED, LIVE):
         return rows
     return 0 if outcome == CANCELLED else 1

@@ -29,9 +29,11 @@ RECENT_BYTES, RECENT_LEAST = 64 << 20, 4096
 class Failed(Exception):
     """A row has failed, and its error record is made already."""
 
-    def __init__(self, record: bytes) -> None:
+    def __init__(self, record: bytes, lacking: int | None = None) -> None:
         super().__init__()
         self.record = record
+        #: the object that was to be a file in the store and is none: its agent may know of another copy
+        self.lacking = lacking
 
 
 def undecodable(what: str, name: str, error: BaseException) -> Failed:
@@ -213,4 +215,4 @@ class Inputs:
                 return stored.inband, stored.buffers
             except ObjectMissing:
                 pass
-        raise Failed(failures.not_there(name, key[1], socket.gethostname()).encode())
+        raise Failed(failures.not_there(name, key[1], socket.gethostname()).encode(), key[1])

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol import failures
-from scaler.protocol.codes import ERROR, KEEP, PROFILE, VALUES_EACH, VALUES_LIST
+from scaler.protocol.codes import ERROR, KEEP, LACKING, PROFILE, SIZE, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import exception_record
 from scaler.worker import context, profiling
@@ -118,10 +118,14 @@ class Ledger:
             profiled = bool(assignment.run.flags & PROFILE)
             self.cut()
             record = error.record if isinstance(error, Failed) else exception_record(error, assignment.run.name)
+            outcome = ERROR
+            if isinstance(error, Failed) and error.lacking is not None:
+                outcome, record = LACKING, SIZE.pack(error.lacking) + record
             row = self._start
             self._start = row + 1
             size = array("I", [len(record)])
-            self._add(row, row + 1, ERROR, self._clock(), profiling.read() if profiled else NOT_PROFILED, size, record)
+            used = profiling.read() if profiled else NOT_PROFILED
+            self._add(row, row + 1, outcome, self._clock(), used, size, record)
             return True
 
     def running(self) -> tuple[int, int] | None:

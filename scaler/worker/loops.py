@@ -73,8 +73,8 @@ class Loops:
                     return lambda: self._together(assignment, function, items, spread, encode)
             call = caller(assignment, inputs, function, serializer)
         except BaseException as error:
-            record = error.record if isinstance(error, Failed) else exception_record(error, run.name)
-            call, encode = failing(record), self._results.encoder(assignment, None)
+            failure = error if isinstance(error, Failed) else Failed(exception_record(error, run.name))
+            call, encode = failing(failure), self._results.encoder(assignment, None)
         if run.flags & PROFILE:
             return lambda: self._profiled(assignment, call, encode)
         return lambda: self._each(assignment, call, encode)

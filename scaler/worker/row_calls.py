@@ -37,10 +37,10 @@ def caller(
     return call
 
 
-def failing(record: bytes) -> Callable[[int], Any]:
+def failing(failure: Failed) -> Callable[[int], Any]:
     """Return what fails in the place of a call."""
 
     def call(row: int) -> Any:
-        raise Failed(record)
+        raise Failed(failure.record, failure.lacking)
 
     return call

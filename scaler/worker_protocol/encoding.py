@@ -16,6 +16,7 @@ from typing import Any
 
 from scaler.protocol.codes import (
     ERROR,
+    LACKING,
     LIVE,
     SIZE,
     STDERR,
@@ -110,7 +111,7 @@ _LARGEST_PART = (1 << 32) - 1
 #: bytes of a message that is rather copied as a whole than in parts
 _SHORT = 4096
 
-_OUTCOMES = frozenset({VALUES_LIST, VALUES_EACH, ERROR, STORED, LIVE})
+_OUTCOMES = frozenset({VALUES_LIST, VALUES_EACH, ERROR, STORED, LIVE, LACKING})
 #: those whose body is one part for all rows
 _IN_ONE = frozenset(outcome for outcome in _OUTCOMES if sizes_of(outcome, 2) == 1)
 #: most messages are done with no dispatch, or with one
@@ -232,6 +233,8 @@ def _read_results(data: Bytes, at: int) -> Read:
 def _check(outcome: int, rows: int, sizes: array[int], body: bytes) -> None:
     if outcome == ERROR:
         _require(rows == 1, "it has one error for several rows")
+    elif outcome == LACKING:
+        _require(rows == 1 and len(body) >= SIZE.size, "it lacks an object for several rows, or does not say which")
     else:
         _require(set(sizes) == {SIZE.size}, "eight bytes stand for a stored value")
         _require(all(size <= LARGEST_VALUE for (size,) in SIZE.iter_unpack(body)), "no value is as large as that")

@@ -116,7 +116,7 @@ class EndedSpan(NamedTuple):
     batch: int
     lo: int
     hi: int
-    #: VALUES_LIST, VALUES_EACH, ERROR (of one row), STORED, or LIVE: stored in the worker itself
+    #: VALUES_LIST, VALUES_EACH, ERROR (of one row), STORED, LIVE: stored in the worker itself, or LACKING
     outcome: int
     #: microseconds, all rows together
     duration: int

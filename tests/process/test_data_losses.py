@@ -196,3 +196,18 @@ def test_a_chain_of_stored_results_is_made_again_from_its_beginning(daemons):
         agent.ends(5)
     daemons.start_agent(1)
     assert [int(future.result(20)[-1]) for future in reversed(futures)] == [32, 16, 8, 4, 2, 1]
+
+
+def test_files_that_somebody_removes_are_made_again_or_asked_of_the_client_again(daemons):
+    daemons.start_scheduler(*QUICK)
+    agent = daemons.start_agent(2)
+    client = daemons.client()
+    argument = client.send_object(np.full(MANY, 3.0))
+    used, read = client.submit(np.full, MANY, 1.0), client.submit(np.full, MANY, 2.0)
+    until(lambda: len(objects_of(agent.pid, 8 * MANY)) == 3, "the files")
+    (store,) = stores(agent.pid)
+    for name in objects_of(agent.pid, 8 * MANY):
+        (store / name).unlink()
+    total = client.submit(lambda one, other: float(one[0] + other[-1]), used, argument)
+    assert total.result(20) == 4.0
+    assert read.result(20)[0] == 2.0

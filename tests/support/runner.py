@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from scaler.protocol.messages import ERROR, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import ERROR, LACKING, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
 from scaler.serialize import payload
 from scaler.serialize.call import encode_function
 from scaler.serialize.record import decode_error
@@ -104,6 +104,8 @@ class Agent:
                 for size in sizes:
                     values.append(pickle.loads(body[at : at + size]))
                     at += size
+            elif outcome == LACKING:
+                values = [decode_error(body[SIZE.size :], "a task")]
             elif outcome >= STORED:
                 assert sizes.tolist() == [8] * (hi - lo)
                 values = [Kept(outcome, size) for (size,) in SIZE.iter_unpack(body)]

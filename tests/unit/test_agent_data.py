@@ -7,12 +7,15 @@ from scaler.agent.core.bringing import MAX_TRIES, RETRY_SECONDS
 from scaler.agent.core.spilling import PAUSE
 from scaler.agent.state.memory import HARD, SOFT
 from scaler.agent.state.object_records import ObjectState
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
     GRAPH,
     KEEP,
+    LACKING,
     PLACE,
+    SIZE,
     STORED,
     STORED_OBJECT,
     BalanceRequest,
@@ -331,6 +334,54 @@ def test_a_value_whose_file_is_gone_is_sent_along_to_a_worker_that_had_it() -> N
     )  # fmt: skip
     fake.tell(again)
     assert ((C, 5), b"value") in fake.runs[0][0].objects
+
+
+def lacking(fake: FakeAgent, object_id: int, row: int = 0) -> None:
+    """The worker finds no file of an object that this row of its first dispatch needs."""
+    run = fake.runs[0][0]
+    record = ErrorRecord(ErrorKind.OBJECT, "it is not there").encode()
+    body = SIZE.pack(object_id) + record
+    span = wm.EndedSpan(run.dispatch, C, run.batch, row, row + 1, LACKING, 0, 0, u32([len(body)]), body)
+    fake.worker(0, wm.Results([span], []))
+
+
+def test_a_row_whose_file_somebody_removed_waits_until_it_is_there_again() -> None:
+    fake = FakeAgent(1)
+    fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(MB, OWN)], C))
+    fake.give_dependents(30, [[5]], holders=[OWN])
+    lacking(fake, 5)
+    assert any(isinstance(message, ObjectGone) for message in fake.said)
+    (missing,) = fake.heard(ObjectMissing)
+    assert list(missing.rows) == [(C, 30, 0, 1)]
+    assert not fake.core.state.queued
+
+
+def test_a_row_that_lacks_what_is_no_file_has_failed() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    lacking(fake, 1)
+    (result,) = fake.heard(TaskResult)
+    assert list(result.outcomes) == [ERROR]
+    assert ErrorRecord.decode(bytes(result.bodies[0])).message == "it is not there"
+
+
+def test_a_worker_that_lacks_files_of_rows_it_was_not_given_is_ended() -> None:
+    fake = FakeAgent(1)
+    fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(MB, OWN)], C))
+    fake.give_dependents(30, [[5]], holders=[OWN])
+    lacking(fake, 5, row=7)
+    assert fake.killed == [0]
+    assert not fake.heard(ObjectGone)
+
+
+def test_a_file_that_is_to_be_read_and_is_missing_is_gone() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10)
+    fake.said.clear()
+    fake.handle(ev.FileMissing((C, value)))
+    fetch(fake, value)
+    assert fake.heard(ObjectGone)
+    assert (C, value) not in fake.core.state.objects.index
 
 
 def test_the_scheduler_is_answered_when_an_object_is_a_file() -> None:

@@ -21,7 +21,7 @@ from support.runner import ARGUMENTS, BATCH, CLIENT, FUNCTION, Agent, Kept
 
 from scaler.errors import ObjectLost, ObjectTooLarge, StoreFull
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
-from scaler.protocol.messages import EACH, GRAPH, KEEP, LIVE, PROFILE, STORED, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import EACH, GRAPH, KEEP, LACKING, LIVE, PROFILE, SIZE, STORED, VALUES_EACH, VALUES_LIST
 from scaler.serialize import Serializer, payload
 from scaler.serialize.call import Slot, encode_call, encode_function, pack_entries, pack_function
 from scaler.serialize.entry import Entry
@@ -336,14 +336,16 @@ def test_a_needed_file_that_is_missing_is_told_as_a_missing_object(agent: Agent)
     agent.hand_out(1, len, range(1), form=EACH, calls=calls, deps=[[(OTHER, -1)]])
     agent.run()
     assert isinstance(agent.outcomes()[0], ObjectLost)
-    assert ErrorRecord.decode(agent.spans()[0][9]).kind == ErrorKind.OBJECT
     assert "object 50" in str(agent.outcomes()[0])
+    (span,) = agent.spans()
+    assert (span.outcome, SIZE.unpack_from(span.body)) == (LACKING, (50,))
+    assert ErrorRecord.decode(span.body[SIZE.size :]).kind == ErrorKind.OBJECT
 
 
 def test_a_missing_function_is_told_as_a_missing_object_for_each_row(agent: Agent) -> None:
     agent.hand_out(1, None, range(2), arguments=[(), ()])
     agent.run()
-    assert [ErrorRecord.decode(span[9]).kind for span in agent.spans()] == [ErrorKind.OBJECT] * 2
+    assert [(span.outcome, *SIZE.unpack_from(span.body)) for span in agent.spans()] == [(LACKING, FUNCTION[1])] * 2
 
 
 def test_files_are_not_mapped_any_more_after_the_row(agent: Agent, store: str) -> None:

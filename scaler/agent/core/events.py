@@ -106,6 +106,13 @@ class Requested:
 
 
 @record
+class FileMissing:
+    """An object that somebody is going to read has no file here, where one is expected or not."""
+
+    key: Key
+
+
+@record
 class Put:
     """A client on another host has put an object of so many bytes into the store."""
 
@@ -169,6 +176,7 @@ Event = (
     | Restored
     | Fetched
     | Requested
+    | FileMissing
     | Put
     | Looked
     | Sampled

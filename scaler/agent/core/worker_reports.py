@@ -1,12 +1,12 @@
 """What workers say of their rows: how they ended, which come back, what they print, what they have written."""
 
-from scaler.agent.core import storing, withdrawing, worker_commands
+from scaler.agent.core import releasing, storing, withdrawing, worker_commands
 from scaler.agent.core.events import Looked, ShowOutput
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
 from scaler.agent.state.worker_records import BUSY, IDLE, PARKED, Dispatch, KillKind, WorkerRecord
-from scaler.protocol.messages import LIVE, SIZE, STORED, STREAM, WARN, WARNINGS, TaskOutput
+from scaler.protocol.messages import ERROR, LACKING, LIVE, SIZE, STORED, STREAM, WARN, WARNINGS, TaskOutput, u32
 from scaler.protocol.results import SpanResult
 from scaler.store.layout import Key
 from scaler.worker_protocol import messages as worker_messages
@@ -34,6 +34,13 @@ def take_results(state: HostState, out: Outgoing, worker: WorkerRecord, message:
 def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedSpan) -> None:
     number, client, batch, lo, hi, outcome, duration, peak, sizes, body, processor_time = ended
     dispatch = worker.dispatches.get(number)
+    if outcome == LACKING:
+        (lacking,) = SIZE.unpack_from(body)
+        body = body[SIZE.size :]
+        if dispatch is not None and lacking in dispatch.origin.stored:
+            _take_lacking(state, out, worker, dispatch, ended, (client, lacking))
+            return
+        outcome, sizes = ERROR, u32([len(body)])
     is_its_own = dispatch is not None and dispatch.origin.key == (client, batch)
     if (
         dispatch is None
@@ -59,6 +66,19 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
     took = min(duration, 0xFFFFFFFF)
     out.result(client, SpanResult(batch, lo, hi, outcome, took, peak, sizes, body, processor_time))
     estimates.note_duration(function, duration / (hi - lo))
+
+
+def _take_lacking(
+    state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch, ended: EndedSpan, key: Key
+) -> None:
+    """A file that a row needs is not in the store, whoever took it: the row waits until it is there again."""
+    number, lo, hi = ended.dispatch, ended.lo, ended.hi
+    is_its_own = dispatch.origin.key == (ended.client, ended.batch)
+    if not is_its_own or not dispatch_moves.return_rows(state, worker, number, dispatch, lo, hi):
+        worker_commands.reject(state, out, worker, "tells of rows that it was not given")
+    elif not dispatch.unwanted:
+        releasing.find_missing(state, out, key)
+        withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
 
 
 def _take_stored(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedSpan) -> None:

@@ -45,6 +45,8 @@ class Mix:
     late: float = 0.0
     #: chance that a value can't be written, or moved from disk or to it
     full: float = 0.02
+    #: somebody removes a file of a host's store
+    lose_file: float = 0.0
     #: chance that rows that were made together need workers that have run nothing
     fresh: float = 0.0
     #: chance that a value is large; None: each user draws its own
@@ -145,7 +147,7 @@ MIXES = {
         Mix(
             "stores", kill_scheduler=1, kill_agent=0.6, kill_worker=3, wild=0.4, large=0.6, full=0.1, local_agent=False
         ),
-        Mix("disks", kill_worker=2, kill_client=1, wild=0.1, large=0.8, full=0.5),
+        Mix("disks", kill_worker=2, kill_client=1, wild=0.1, large=0.8, full=0.5, lose_file=8),
         Mix("swarm", is_swarm=True),
         Mix(
             "everything",
@@ -277,6 +279,15 @@ class Faults:
             host = self._world.random.choice(hosts)
             grace = self._world.random.choice((0.0, 0.05, 1.0, 10.0))
             host.announce(grace)
+
+    def _lose_file(self) -> None:
+        """Somebody removes a file of a store: not the store itself, and nobody is told."""
+        kept = [(host.store, table) for host in self._cluster.hosts if host.alive for table in host.store.tables]
+        found = [(store, table, key) for store, table in kept for key in table]
+        if found:
+            store, table, key = self._world.random.choice(found)
+            self._world.note(store.host.name, f"somebody removes the file of {key}")
+            del table[key]
 
     def _kill_client(self) -> None:
         clients = [client for client in self._cluster.outer_clients if client.alive]

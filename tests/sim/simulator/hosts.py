@@ -8,7 +8,7 @@ from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.state.memory import AgentLimits
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Established
-from scaler.protocol.messages import Message
+from scaler.protocol.messages import Message, ObjectFetch
 from scaler.worker_protocol import messages as wm
 from simulator.agent_mirror import AgentMirror
 from simulator.checks import check_agent, require
@@ -119,7 +119,7 @@ class Host(Process):
             if isinstance(heard, Established):
                 events.append(ev.Welcomed(heard.resumed, self.cluster.heartbeat, heard.welcome.number, heard.returned))
             else:
-                events.append(ev.FromScheduler(heard))
+                events += self.heard(heard)
         events += [item[1] for item in items if item[0] == "worker"]
         said = self.handle(events, self.world.now)
         for message in said:
@@ -129,6 +129,11 @@ class Host(Process):
             self.world.boundary(self.role, self)
         if self._timer_wish is None:
             self._wish(self.world.now + 1.0)
+
+    def heard(self, message: Any) -> list[Any]:
+        """Like that of the shell: what its core is told when the scheduler has said something."""
+        keys = zip(message.clients, message.ids, strict=True) if type(message) is ObjectFetch else ()
+        return [*(ev.FileMissing(key) for key in keys if key not in self.store.files), ev.FromScheduler(message)]
 
     def gather(self) -> list[Any]:
         """What happened here since the last time."""

@@ -30,6 +30,11 @@ class SimStore:
         #: other hosts that wait for a file of this one
         self._wanted: dict[Key, list[tuple[SimStore, int]]] = {}
 
+    @property
+    def tables(self) -> tuple[dict[Key, tuple[int, int]], ...]:
+        """Where files are: in memory, on disk."""
+        return self.files, self.disk
+
     def sweep(self) -> None:
         """Remove what was written and nobody was told of for a while, as the sweeper of the real store does."""
         for key, when in list(self.written.items()):
@@ -41,7 +46,7 @@ class SimStore:
     def carry_out(self, effect: Any) -> None:
         """Do what the core wants."""
         if isinstance(effect, ev.DropObject):
-            for table in (self.files, self.disk, self._under_way):
+            for table in (*self.tables, self._under_way):
                 table.pop(effect.key, None)
         elif isinstance(effect, ev.DropClient):
             if not effect.client:

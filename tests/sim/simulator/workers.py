@@ -13,6 +13,7 @@ from scaler.protocol.messages import (
     GRAPH,
     INLINE_VALUES,
     KEEP,
+    LACKING,
     LIVE,
     SIZE,
     STORED,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: seconds for which results wait for company while further rows are there
 FLUSH_SECONDS = FLUSH_NS * 1e-9
+#: outcomes of one row each, which are told of by themselves
+FAILURES = (ERROR, LACKING)
 #: share of tasks that keep the interpreter to themselves
 DEAF = 0.1
 #: chance that a row is told of before the worker knows whether it was the last one of its dispatch
@@ -198,8 +201,9 @@ class SimWorker:
         try:
             spec, values = self._call(assigned, row)
         except KeyError as error:
-            record = failures.not_there(assigned.run.name, error, "here").encode()
-            self._report(assigned, row, ERROR, record, 0)
+            lacking = error.args[0]
+            record = failures.not_there(assigned.run.name, lacking[1], "here").encode()
+            self._report(assigned, row, LACKING, SIZE.pack(lacking[1]) + record, 0)
             return
         job = self.host.cluster.jobs[spec[0]]
         job.runs += 1
@@ -291,7 +295,7 @@ class SimWorker:
 
     def _report(self, assigned: Assigned, row: int, outcome: int, what: Any, us: int) -> None:
         each = assigned.run.flags & KEEP or assigned.run.name.endswith("each")
-        size = 0 if outcome == ERROR or self._travels(assigned.run, row) else self._job(assigned, row).stored
+        size = 0 if outcome in FAILURES or self._travels(assigned.run, row) else self._job(assigned, row).stored
         if size:
             key = assigned.run.client, assigned.run.batch + row
             may_live = assigned.run.form == GRAPH and assigned.run.flags & KEEP and assigned.run.wanted is not None
@@ -306,7 +310,7 @@ class SimWorker:
             outcome = VALUES_EACH if each else VALUES_LIST
             what = pickle.dumps(what) if each else what
         last = self._results[-1] if self._results else None
-        if outcome != ERROR and last and last[0] is assigned and last[3] == outcome and last[2] == row:
+        if outcome not in FAILURES and last and last[0] is assigned and last[3] == outcome and last[2] == row:
             self._results[-1] = (assigned, last[1], row + 1, outcome, last[4] + us, [*last[5], what])
         else:
             self._results.append((assigned, row, row + 1, outcome, us, [what]))
