@@ -237,7 +237,8 @@ def test_a_worker_takes_the_values_that_stayed_in_it_along_when_it_dies() -> Non
     fake.give_dependents(30, [[value]])
     fake.dies(0)
     said = fake.said
-    assert [list(message) for message in said if isinstance(message, ObjectGone)] == [[(C, value)]]
+    gone = [message for message in said if isinstance(message, ObjectGone)]
+    assert [(list(message), message.with_worker) for message in gone] == [([(C, value)], True)]
     assert [list(message.rows) for message in said if isinstance(message, ObjectMissing)] == [[(C, 30, 0, 1)]]
 
 

@@ -464,6 +464,23 @@ def test_a_row_that_one_host_has_no_room_for_goes_to_each_other_one_and_then_fai
     assert "its input takes a lot" in str(error)
 
 
+def test_a_row_whose_input_ends_with_its_worker_again_and_again_is_not_to_blame(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, graph(10, [[], [0]], [1]))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    missing = ObjectMissing(names(client, 10), spans(Spans, client, (10, 1, 2)))
+    fake.heard(agent)
+    fake.say(agent, ObjectGone(u32([client]), u64([10]), with_worker=True), missing)
+    assert fake.placed(agent) == [(10, 0, 1)]
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    for _ in range(50):
+        assert fake.placed(agent) == [(10, 1, 2)]
+        fake.say(agent, ObjectGone(u32([client]), u64([10]), with_worker=True), missing)
+        assert fake.placed(agent) == [(10, 0, 1)]
+        fake.report(agent, client, result(10, 0, 1, STORED))
+    assert not fake.heard(client, TaskResult)
+
+
 def test_a_row_whose_input_can_never_be_got_fails_in_the_end(one: Any) -> None:
     fake, agent, client = one
     fake.say(client, task(10, 1))
