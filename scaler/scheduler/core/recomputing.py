@@ -20,7 +20,7 @@ from scaler.scheduler.state.transitions import Cause
 
 # ---- lost ------------------------------------------------------------------------------------------------------------
 def lose_copies(state: ClusterState, number: int, keys: list[tuple[int, int]], with_worker: bool = False) -> list[Move]:
-    """An agent does not have these any more, perhaps with a worker of it: queued rows that need what is lost now wait."""
+    """An agent does not have these any more, perhaps as a worker has ended: queued rows that need what is lost wait."""
     affected: dict[ClientRecord, None] = {}
     for client_number, object_id in keys:
         client = state.clients.get(client_number)

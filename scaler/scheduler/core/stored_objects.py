@@ -84,7 +84,7 @@ def take_missing(
 ) -> Iterator[list[Move]]:
     """An agent could not get objects, and gives back the rows that need them.
 
-    That is not held against rows whose inputs ended with a worker: they may be beside one that kills each of its workers.
+    That is not held against rows whose inputs ended with a worker: they may be beside one that kills its workers.
 
     The moves of each span, to be made before the next is asked for.
     """
