@@ -140,7 +140,7 @@ class Stores:
                 self._make_room()
                 if time.monotonic() > deadline:
                     raise
-            threading.Event().wait(0.05)
+            time.sleep(0.05)
 
     def _leave(self, place: Place) -> None:
         with self._lock:
