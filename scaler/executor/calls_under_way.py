@@ -19,7 +19,7 @@ class CallsUnderWay:
     def __init__(self) -> None:
         self._lock = (
             threading.RLock()
-        )  # a waiting thread that is interrupted has a plain one no more, and lets go of it
+        )  # who is interrupted as it waits would let go of a plain one twice
         #: `_sending` is 0 again
         self._all_sent = threading.Condition(self._lock)
         #: calls that are being sent at this moment
