@@ -21,7 +21,7 @@ FEWER = {
     "stores": 2, "disks": 2, "swarm": 4, "schedulers alone": 2, "leaving": 5, "leaving and faults": 5, "durable": 4,
     "durable and faults": 4,
 }  # fmt: skip
-MANY = int(os.environ.get("SCALER_SIM_RUNS", "120"))
+MANY = int(os.environ.get("SCALER_SIM_RUNS", "60"))
 SEED = os.environ.get("SCALER_SIM_SEED")
 #: the moves that were met, by mix
 MET: dict[str, Counter[str]] = {}
