@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scaler.protocol import failures
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
+    APART,
     ERROR,
     GRAPH,
     INLINE_VALUES,
@@ -294,7 +295,7 @@ class SimWorker:
         return self.current[2]
 
     def _report(self, assigned: Assigned, row: int, outcome: int, what: Any, us: int) -> None:
-        each = assigned.run.flags & KEEP or assigned.run.name.endswith("each")
+        each = assigned.run.flags & (KEEP | APART) or assigned.run.name.endswith("each")
         size = 0 if outcome in FAILURES or self._travels(assigned.run, row) else self._job(assigned, row).stored
         if size:
             key = assigned.run.client, assigned.run.batch + row
