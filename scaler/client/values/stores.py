@@ -162,8 +162,8 @@ class Stores:
     def read(self, object_id: int, what: str, timeout: float | None = None) -> StoredObject:
         """An object, wherever it is; blocks. Raises `ObjectLost`, `ConnectionFailed`, TimeoutError.
 
-        A scheduler that offers no store for a while, since it is stopped or a new one whose hosts are not back, is asked
-        again: until `timeout` seconds are over, without one `_ATTEMPTS` times.
+        A scheduler that offers no store for a while, since it is stopped or a new one whose hosts are not back, is
+        asked again: until `timeout` seconds are over, without one `_ATTEMPTS` times.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         failed, reason = 0, ""
