@@ -128,6 +128,7 @@ class FleetCore:
             case Unseen():
                 self._is_seen = False
                 self.jobs.lose_sight()
+                self._wanted.lose_sight()
             case Listed():
                 self._take_list(event, effects, now)
             case ListFailed():
