@@ -63,6 +63,17 @@ def test_hosts_are_not_made_fewer_by_what_a_few_rows_took():
     assert looks.see(known=350, each=3.0) == 20
 
 
+def test_estimates_keep_what_is_wanted_and_bring_nothing_back():
+    """Seed 101238: what was wanted for the wave before was wanted for rows that came a minute after its end."""
+    looks = Looks()
+    assert looks.see(known=40, each=60.0) == 40
+    assert looks.see(known=30, each=60.0) == 30
+    assert looks.see() == 0
+    for _ in range(100):
+        looks.see()
+    assert looks.see(unknown=120) == 2
+
+
 def test_where_many_work_as_many_have_to_have_ended():
     looks = Looks()
     assert looks.see(known=4000, each=1.2) == 80

@@ -74,6 +74,10 @@ class _Most:
         while len(self._values) > 1 and self._values[0][0] < now - seconds and self._values[0][1] <= ended - many:
             self._values.popleft()
 
+    def cap(self, most: int) -> None:
+        """Nothing was ever more than this."""
+        self._values = deque((when, ended, min(value, most)) for when, ended, value in self._values)
+
     @property
     def value(self) -> int:
         """0 before the first."""
@@ -116,6 +120,8 @@ class Wanted:
         before, self._last = self._last, self.bounded(limits)
         if self._last != before:
             self._fell_at = rows if self._last < before else None
+        if self._last < self._estimates.value:
+            self._estimates.cap(self._last)  # estimates keep what is wanted, and bring nothing back
         return self._last
 
     def bounded(self, limits: Limits) -> int:
