@@ -8,6 +8,7 @@ that others show too stand in `scaler.defaults`.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import types
@@ -506,6 +507,9 @@ class ProvisionConfig:
             raise OptionError("minimum", f"must not be more than maximum ({self.maximum}), not {self.minimum}")
         if not re.fullmatch(r"[a-z0-9-]{1,40}", self.tag):
             raise OptionError("tag", f"must be 1 to 40 of the characters a-z, 0-9 and -, not {self.tag!r}")
+        for name in ("walltime", "drain_time", "guess", "interval", "list_interval"):
+            if getattr(self, name) == math.inf:
+                raise OptionError(name, "must be a number of seconds, not inf")
         if self.walltime is not None and self.lead > self.walltime / 2:
             object.__setattr__(self, "lead", self.walltime / 2)
 

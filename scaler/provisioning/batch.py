@@ -5,6 +5,8 @@ What a system is like stands in a `System`: data, and two functions that read wh
 
 from __future__ import annotations
 
+import os
+import pwd
 import shlex
 import string
 import subprocess
@@ -24,6 +26,9 @@ OPTIONS: dict[str, tuple[type, Any]] = {
     "queue": (str, ""), "account": (str, ""), "memory": (str, ""), "directives": (list, []),
     "log": (str, "/dev/null"), "template": (str, ""), "timeout": (float, 20.0),
 }  # fmt: skip
+
+#: what stands for something in a template
+_NAMES = ("name", "n", "last", "workers", "log", "command", "condor", "directives")
 
 Jobs = list[Job]
 
@@ -64,6 +69,10 @@ class System:
     output: tuple[str, ...] = ()
 
 
+class NoAnswer(ProviderError):
+    """A command did not end in time: nobody knows what it has done."""
+
+
 class BatchProvider:
     """The jobs of a batch system, as the commands of this host reach it."""
 
@@ -71,7 +80,8 @@ class BatchProvider:
         """Raises `OptionError`."""
         self._system = system
         self._options = take(options, OPTIONS, system.name)
-        self._template = template_text(self._options["template"], system.template)
+        arrays = [("n", "last")] if system.has_arrays else []
+        self._template = template_text(self._options["template"], system.template, arrays)
 
     def script(self, n: int, template: HostTemplate) -> str:
         """The script of a request for `n` hosts. Raises `OptionError` for a name that a template can't have."""
@@ -104,6 +114,8 @@ class BatchProvider:
                 found += system.ids(out, each)
             except ValueError:
                 raise ProviderError(f"{system.submit[0]} said no number of a job, but {out.strip()[:200]!r}") from None
+            except NoAnswer:
+                raise  # it may have been taken: lists will tell which were
             except ProviderError:
                 if not found:
                     raise
@@ -163,14 +175,25 @@ def in_quotes(command: str) -> str:
     return command.replace("'", "''").replace('"', '""')
 
 
-def template_text(path: str, default: str) -> str:
-    """The user's template, if there is one. Raises `OptionError`."""
+def template_text(path: str, default: str, needed: Iterable[tuple[str, ...]]) -> str:
+    """The user's template, if there is one. Raises `OptionError`, also if jobs made of it could not be known again.
+
+    `needed`: of each of these names it has to have one, besides those of the job, of the command and its `--job`.
+    """
     if not path:
         return default
     try:
-        return Path(path).read_text()
-    except OSError as error:
+        text = Path(path).read_text()
+    except (OSError, ValueError) as error:
         raise OptionError("template", f"cannot be read: {error}") from error
+    filled(text, **dict.fromkeys(_NAMES, ""))
+    found = string.Template(text).get_identifiers()
+    for names in [("name",), ("command", "condor"), *needed]:
+        if not set(names) & set(found):
+            raise OptionError("template", f"{path} has no ${names[0]}, without which its jobs cannot be counted")
+    if "--job" not in text:
+        raise OptionError("template", f"{path} does not say --job and the job's id behind $command: see --print")
+    return text
 
 
 def filled(template: str, **names: object) -> str:
@@ -195,13 +218,21 @@ def ask(
             f"there is no command {name} here: run this where {title}'s commands are, like its login node"
         ) from None
     except subprocess.TimeoutExpired:
-        raise ProviderError(f"{name} did not answer within {timeout:g} s") from None
+        raise NoAnswer(f"{name} did not answer within {timeout:g} s") from None
     except OSError as error:
         raise ProviderError(f"cannot run {name}: {error}") from error
     if done.returncode:
         words = " ".join((done.stderr or done.stdout).split()) or f"failed with {done.returncode} and no word"
         raise ProviderError(f"{name}: {words[:300]}")
     return done.stdout
+
+
+def is_ours(owner: str) -> bool:
+    """A job of this user, as far as that is known; `owner` may be USER@HOST. Others' may have the same tag."""
+    try:
+        return owner.partition("@")[0] in ("", pwd.getpwuid(os.getuid()).pw_name)
+    except KeyError:  # as in a container: nobody knows what this user is called
+        return True
 
 
 def said_of(state: JobState, reason: str) -> str:

@@ -54,6 +54,8 @@ class _Child:
             try:
                 self.socket.sendall(json.dumps(options).encode() + b"\n")
                 line = self.lines.readline()
+            except TimeoutError:
+                raise ConnectionTimeout(f"the process of {module} did not answer in {START_TIMEOUT:g} s") from None
             except OSError:
                 line = b""
             if not line:
@@ -62,7 +64,7 @@ class _Child:
             if "error" in self.answer:
                 kinds: dict[str, type[Exception]] = {
                     "AddressInUse": AddressInUse, "ProviderError": ProviderError, "OptionError": ValueError,
-                    "ImportError": ImportError, "ModuleNotFoundError": ImportError,
+                    "ImportError": ImportError,
                 }  # fmt: skip
                 raise kinds.get(self.answer["kind"], ScalerError)(self.answer["error"])
             self.socket.settimeout(None)
@@ -260,9 +262,11 @@ class Cluster:
         with self._lock:
             if not self._is_closed and self._provisioner is dead:
                 dead.end(1.0)
-                with contextlib.suppress(ScalerError, ValueError):
+                try:
                     # processes of this machine have ended with it
                     self._provisioner = self._start_provisioner(self._config.provider == "local")
+                except (ScalerError, ValueError, ImportError) as error:
+                    self._status = {**self._status, "lines": (f"no provisioner, tries again: {error}",)}
 
     def _end(self) -> None:
         if self._provisioner is not None:

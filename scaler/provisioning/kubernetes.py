@@ -59,9 +59,9 @@ class KubernetesProvider:
                     with self._unless(409):
                         self._kr8s.objects.Pod(pod, api=self._connected()).create()
                     made.append(pod["metadata"]["name"])
-        except ProviderError:
-            if not made:
-                raise
+        except ProviderError as error:
+            if not made or not self._is_refusal(error.__cause__):
+                raise  # it may have been made: lists will tell
         return made
 
     def list(self, tag: str) -> Jobs:
@@ -106,6 +106,11 @@ class KubernetesProvider:
             said = {name: self._options[name] for name in ("url", "kubeconfig") if self._options[name]}
             self._api = self._kr8s.api(namespace=self._options["namespace"], **said)
         return self._api
+
+    def _is_refusal(self, error: BaseException | None) -> bool:
+        """The server did not do what it was asked for, and said so."""
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        return isinstance(error, self._kr8s.ServerError) and isinstance(status, int) and status < 500
 
     @contextlib.contextmanager
     def _words(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +52,8 @@ class LocalProvider:
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """Start processes."""
         ids: Ids = []
+        if shutil.which(template.command[0]) is None:
+            raise ProviderError(f"there is no program {template.command[0]} here")
         environment = job_environment(template)
         with self._output() as output:
             for _ in range(n):

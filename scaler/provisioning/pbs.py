@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from scaler.provisioning.batch import BatchProvider, System, said_of
+from scaler.provisioning.batch import BatchProvider, System, is_ours, said_of
 from scaler.provisioning.provider import Job, JobState
 
 TEMPLATE = """\
@@ -43,10 +43,15 @@ def ids(out: str, n: int) -> list[str]:
 
 
 def jobs(out: str) -> Iterator[Job]:
-    """What `qstat -f` printed: a paragraph for each job; a line with a tab and no fact goes on with the one before."""
+    """What `qstat -f` printed of this user's jobs: a paragraph for each.
+
+    A line with a tab and no fact goes on with the one before.
+    """
     for paragraph in re.split(r"(?m)^Job Id:", re.sub(r"\n\t(?![\w.]+ = )", "", out))[1:]:
         first, *lines = paragraph.splitlines()
         facts = {name.strip(): value.strip() for name, _, value in (line.partition(" = ") for line in lines)}
+        if not is_ours(facts.get("Job_Owner", "")):
+            continue
         state = _STATES.get(facts.get("job_state", "Q")[:1], JobState.PENDING)
         host = re.split(r"[/+:*]", facts.get("exec_host", ""))[0]
         code = facts.get("Exit_status", facts.get("exit_status", "0"))

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from scaler.common import log_lines
 from scaler.config import ProvisionConfig, from_plain_values
 from scaler.provisioning.core import events as ev
+from scaler.provisioning.provider import ProviderError
 from scaler.provisioning.provisioner import Provisioner
 from scaler.provisioning.registry import make_provider
 from scaler.transport import Security
@@ -34,7 +35,8 @@ def main(fd: int) -> None:
         provider = make_provider(config.provider, options["options"])
         described = provider.describe()
     except Exception as error:
-        program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
+        kind = next((each for each in (ProviderError, ImportError) if isinstance(error, each)), type(error)).__name__
+        program.sendall(json.dumps({"error": str(error), "kind": kind}).encode() + b"\n")
         return
 
     def say(status: ev.Status) -> None:

@@ -78,14 +78,19 @@ class HostTemplate:
         return f"{self.tag}-{self.request}"
 
 
+#: that the number of a request has at most
+_DIGITS = 18
+
+
 def request_of(name: str, tag: str) -> int | None:
     """The number of the request that a job of this name belongs to; None if it is of another cluster.
 
-    >>> request_of("work-3f2a-7", "work-3f2a"), request_of("work-3f2a-7", "work")
-    (7, None)
+    >>> request_of("work-3f2a-7", "work-3f2a"), request_of("work-3f2a-7", "work"), request_of("w-" + 9999 * "9", "w")
+    (7, None, None)
     """
     mine, _, number = name.rpartition("-")
-    return int(number) if mine == tag and number.isascii() and number.isdigit() else None
+    is_number = number.isascii() and number.isdigit() and len(number) <= _DIGITS
+    return int(number) if mine == tag and is_number else None
 
 
 class Provider(Protocol):

@@ -1,7 +1,8 @@
 """The process that provides hosts: it watches the cluster and the provider, and does what its core says.
 
-Three threads: one reads snapshots (`Watcher`), one speaks with the provider, and this one decides; what they have for
-it comes through a queue. A scheduler that goes is waited for; meanwhile nothing is asked for and nobody is sent away.
+Three threads: one reads snapshots (`Watcher`), one speaks with the provider (`errands`), and this one decides; what
+they have for it comes through a queue. A scheduler that goes is waited for; meanwhile nothing is asked for and nobody
+is sent away.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
-import threading
 import time
 from collections.abc import Callable
 
-from scaler.config import OptionError, ProvisionConfig
+from scaler.config import ProvisionConfig
 from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError, ScalerError
 from scaler.monitor.commands import CommandRefused, Commands
 from scaler.monitor.watcher import Seen, Watcher
 from scaler.provisioning.asking import limits_of, template_of
 from scaler.provisioning.core import FleetCore
 from scaler.provisioning.core import events as ev
+from scaler.provisioning.errands import Errands, some
 from scaler.provisioning.provider import Provider, ProviderError
 from scaler.provisioning.seeing import observed
 from scaler.transport import Security
@@ -36,6 +37,8 @@ END_INTERVAL = 0.3
 DOUBT_INTERVAL = 1.0
 #: seconds between two attempts to find a scheduler
 PAUSE = 0.5
+#: seconds for which the provider may think about an answer before that is said
+PATIENCE = 60.0
 
 OnStatus = Callable[[ev.Status], None]
 
@@ -54,15 +57,15 @@ class Provisioner:
         self._on_status = on_status
         self._core = FleetCore(limits_of(config), time.monotonic(), is_new)
         self._inbox: queue.SimpleQueue[ev.Event | Seen] = queue.SimpleQueue()
-        self._errands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._errands = Errands(provider, config.tag, self._inbox.put)
+        #: what it was last said of that it takes long
+        self._slow: tuple[str, float] | None = None
         self._watcher: Watcher | None = None
         self._commands: Commands | None = None
         #: the scheduler was there when it was last looked for; since when it has not been
         self._unseen_since: float | None = time.monotonic()
         self._complained = ""
         self._next_attempt = 0.0
-        self._next_list = 0.0
-        self._is_listing = False
         self._next_report = 0.0
         self._status: ev.Status | None = None
         self._end_by: float | None = None
@@ -74,7 +77,7 @@ class Provisioner:
 
     def run(self) -> int:
         """Serve until told to end, and no job is left; the exit code. Blocks."""
-        threading.Thread(target=self._do_errands, name="scaler-provider", daemon=True).start()
+        self._errands.start()
         try:
             return self._serve()
         finally:
@@ -102,9 +105,12 @@ class Provisioner:
                     logger.error("jobs are left that did not end in %g s: %s", END_TIMEOUT, self._left())
                     return 1
             self._list(now)
+            self._say_if_slow(now)
 
     def _left(self) -> str:
-        return ", ".join(sorted(self._core.jobs.by_id)[:20])
+        """Jobs that have not ended, and what may be the cause."""
+        ids = ", ".join(sorted(self._core.jobs.by_id)[:20]) or "perhaps those of a request without an answer"
+        return ids if self._errands.asked is None else f"{ids}; {_slowness(*self._errands.asked)}"
 
     # ---- what comes ------------------------------------------------------------------------------------------------
     def _gather(self, timeout: float) -> list[ev.Event]:
@@ -163,55 +169,32 @@ class Provisioner:
         match effect:
             case ev.Submit():
                 logger.info("asks for %d hosts (request %d)", effect.n, effect.request)
-                self._errands.put(lambda: self._submit(effect))
+                template = template_of(self._config, effect.request, self._security)
+                self._errands.submit(effect.request, effect.n, template)
             case ev.Cancel():
-                logger.info("cancels %s", _some(effect.ids))
-                self._errands.put(lambda: self._cancel(effect))
+                logger.info("cancels %s", some(effect.ids))
+                self._errands.cancel(effect.ids)
             case ev.Drain():
-                logger.info("lets go of %s", _some(effect.ids))
+                logger.info("lets go of %s", some(effect.ids))
                 self._say(lambda commands: commands.drain(jobs=effect.ids))
             case ev.Log():
                 logger.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
 
-    def _do_errands(self) -> None:
-        """What the thread for the provider does."""
-        while True:
-            self._errands.get()()
-
-    def _submit(self, effect: ev.Submit) -> None:
-        template = template_of(self._config, effect.request, self._security)
-        try:
-            ids = self._provider.submit(effect.n, template)
-        except Exception as error:
-            self._inbox.put(ev.SubmitFailed(effect.request, _line(error)))
-        else:
-            logger.info("request %d: %s", effect.request, _some(tuple(ids)))
-            self._inbox.put(ev.Submitted(effect.request, tuple(ids)))
-
-    def _cancel(self, effect: ev.Cancel) -> None:
-        try:
-            self._provider.cancel(effect.ids)
-        except Exception as error:
-            logger.warning("%s", _line(error))
-
     def _list(self, now: float) -> None:
         """Ask for the jobs, when it is time and the last question was answered."""
-        if self._is_listing or now < self._next_list:
-            return
-        self._is_listing = True
-        self._errands.put(self._list_now)
-
-    def _list_now(self) -> None:
-        began = time.monotonic()
-        try:
-            self._inbox.put(ev.Listed(tuple(self._provider.list(self._config.tag)), began))
-        except Exception as error:
-            self._inbox.put(ev.ListFailed(_line(error)))
         interval = END_INTERVAL if self._end_by is not None else self._config.list_interval
         if self._core.is_in_doubt:
             interval = min(interval, DOUBT_INTERVAL)
-        self._next_list = time.monotonic() + interval
-        self._is_listing = False
+        if not self._errands.is_listing and now >= self._errands.listed_at + interval:
+            self._errands.list()
+
+    def _say_if_slow(self, now: float) -> None:
+        """Once of each question that the provider does not answer: nothing else can be asked meanwhile."""
+        asked = self._errands.asked
+        if asked is not None and asked != self._slow and now - asked[1] > PATIENCE:
+            self._slow = asked
+            logger.warning("%s", _slowness(*asked))
+            self._inbox.put(ev.ListFailed(_slowness(*asked)))
 
     # ---- what others are told --------------------------------------------------------------------------------------
     def _tell_status(self, now: float) -> None:
@@ -269,11 +252,5 @@ def _without_time(status: ev.Status) -> tuple[object, ...]:
     return status.desired, status.pending, status.running, status.draining, status.lines
 
 
-def _line(error: Exception) -> str:
-    """What went wrong, in a line; a provider of others may raise anything."""
-    text = " ".join(str(error).split())
-    return text if isinstance(error, ProviderError | OptionError) and text else f"{type(error).__name__}: {text}"
-
-
-def _some(ids: tuple[str, ...]) -> str:
-    return f"{len(ids)} jobs: {', '.join(ids[:4])}{', ...' if len(ids) > 4 else ''}"
+def _slowness(function: str, since: float) -> str:
+    return f"the provider has not answered {function}() for {time.monotonic() - since:.0f} s"

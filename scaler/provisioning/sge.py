@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
 
-from scaler.provisioning.batch import BatchProvider, System, said_of
+from scaler.provisioning.batch import BatchProvider, System, is_ours, said_of
 from scaler.provisioning.provider import Job, JobState, ProviderError
 
 TEMPLATE = """\
@@ -39,12 +39,14 @@ def ids(out: str, n: int) -> list[str]:
 
 
 def jobs(out: str) -> Iterator[Job]:
-    """What `qstat -xml` printed, with a line for each task of an array (`-g d`)."""
+    """What `qstat -xml` printed of this user's jobs, with a line for each task of an array (`-g d`)."""
     try:
         root = ElementTree.fromstring(out) if out.strip() else None
     except ElementTree.ParseError as error:
         raise ProviderError(f"qstat printed no XML: {error}") from error
     for found in root.iter("job_list") if root is not None else ():
+        if not is_ours(found.findtext("JB_owner", "")):
+            continue
         letters = found.findtext("state", "")
         number, task = found.findtext("JB_job_number", ""), found.findtext("tasks", "")
         if "q" in letters or "w" in letters:

@@ -51,13 +51,14 @@ class SlurmProvider:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
-        self._template = template_text(options["template"], TEMPLATE)
+        self._template = template_text(options["template"], TEMPLATE, [("last", "n")])
 
     def script(self, n: int, template: HostTemplate) -> str:
         """The batch script of a request for `n` hosts. Raises `OptionError` for a name that a template can't have."""
         return filled(
             self._template,
             name=template.job_name,
+            n=n,
             last=n - 1,
             workers=template.workers,
             log=self._options["log"],
@@ -71,7 +72,7 @@ class SlurmProvider:
         if options["memory"]:
             lines.append(f"--mem={options['memory']}")
         if template.walltime is not None:
-            minutes, seconds = divmod(round(template.walltime), 60)
+            minutes, seconds = divmod(max(1, round(template.walltime)), 60)
             lines.append(f"--time={minutes}:{seconds:02d}")
         return [*lines, *options["directives"]]
 

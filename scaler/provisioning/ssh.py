@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import shlex
+import signal
 import subprocess
 import tempfile
 import threading
@@ -22,10 +23,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from scaler.common import hugepages
-from scaler.config import OptionError
 from scaler.provisioning import far_side
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
-from scaler.provisioning.registry import take
+from scaler.provisioning.ssh_options import checked, command_line, hosts_of
 from scaler.transport.security import KEY_FILE_VARIABLE
 
 logger = logging.getLogger("scaler.provision")
@@ -33,31 +33,14 @@ logger = logging.getLogger("scaler.provision")
 #: seconds for which a host that failed is left alone, and for which a job that has ended is listed
 REST = 30.0
 REMEMBERED = 60.0
-#: options of ssh, before those of the user, of which the first one counts
-_DEFAULTS = ("BatchMode=yes", "ServerAliveInterval=15", "ServerAliveCountMax=3")
-
-_OPTIONS: dict[str, tuple[type, Any]] = {
-    "hosts": (list, []), "hosts_file": (str, ""), "user": (str, ""), "port": (int, 0), "identity": (str, ""),
-    "python": (str, "python3"), "ssh_options": (list, []), "parallel": (int, 32), "connect_timeout": (int, 10),
-    "grace": (float, 5.0), "log": (str, ""), "ssh": (str, "ssh"),
-}  # fmt: skip
-
+#: seconds after `connect_timeout` in which Python has to have begun there: login shells and file systems may hang
+START = 60.0
 Jobs = list[Job]
 
 
 def make(options: dict[str, Any]) -> SshProvider:
     """A provider from the options of a configuration file. Raises `OptionError`."""
-    return SshProvider(take(options, _OPTIONS, "ssh"))
-
-
-def hosts_in(text: str) -> list[str]:
-    """The hosts that a file names, one a line; what is behind `#`, or behind the name, does not count.
-
-    >>> hosts_in("# the lab\\nalpha\\nbeta slots=4  # the old one\\n")
-    ['alpha', 'beta']
-    """
-    lines = [line.partition("#")[0].split() for line in text.splitlines()]
-    return [words[0] for words in lines if words]
+    return SshProvider(checked(options))
 
 
 @dataclass
@@ -71,6 +54,8 @@ class _Started:
     reason: str = ""
     process: subprocess.Popen[bytes] | None = None
     is_cancelled: bool = False
+    #: it was ended as nothing had begun there for so many seconds
+    hung: float = 0.0
     #: when it ended, seconds
     ended: float | None = None
     #: of what is above
@@ -82,18 +67,7 @@ class SshProvider:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
-        self._hosts = [str(host) for host in options["hosts"]]
-        if options["hosts_file"]:
-            try:
-                self._hosts += hosts_in(Path(options["hosts_file"]).read_text())
-            except OSError as error:
-                raise OptionError("hosts_file", f"cannot be read: {error}") from error
-        if not self._hosts:
-            raise OptionError("hosts", "has to name hosts, or hosts_file a file with one on each line")
-        for host in self._hosts:
-            if host.startswith("-"):
-                raise OptionError("hosts", f"has {host!r}, which ssh would take for an option")
-        self._hosts = list(dict.fromkeys(self._hosts))
+        self._hosts = hosts_of(options)
         self._jobs: dict[str, _Started] = {}
         self._count = 0
         #: when each host failed last, seconds
@@ -103,19 +77,7 @@ class SshProvider:
 
     def command(self, host: str) -> list[str]:
         """The command line that runs the far side on a host."""
-        options = self._options
-        said = [*options["ssh_options"], *_DEFAULTS, f"ConnectTimeout={options['connect_timeout']}"]
-        command = [options["ssh"], "-T"]
-        for option in said:
-            command += ["-o", option]
-        if options["user"]:
-            command += ["-l", options["user"]]
-        if options["port"]:
-            command += ["-p", str(options["port"])]
-        if options["identity"]:
-            command += ["-i", options["identity"]]
-        far = f"exec {shlex.quote(options['python'])} -SEuc 'import sys;exec(eval(sys.stdin.readline()));main()'"
-        return [*command, host, far]
+        return command_line(self._options, host)
 
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """Start connections to hosts that are not in use; fewer than `n` if there are not so many. Does not wait."""
@@ -178,10 +140,7 @@ class SshProvider:
         deadline = time.monotonic() + self._options["grace"] + 5
         for job in list(self._jobs.values()):
             if job.process is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    job.process.wait(max(0.0, deadline - time.monotonic()))
-                if job.process.poll() is None:
-                    job.process.kill()
+                _wait(job.process, max(0.0, deadline - time.monotonic()))
 
     def _first_lines(self, template: HostTemplate) -> str:
         """What the far side reads; the id of the job is put in place of `JOB`."""
@@ -202,25 +161,33 @@ class SshProvider:
 
     def _run(self, job: _Started, text: str) -> None:
         """One connection, from its beginning to its end."""
-        with tempfile.TemporaryFile() as complaints:
-            try:
-                with self._room:
-                    is_near = self._connect(job, text.replace('"JOB"', json.dumps(job.id)), complaints)
-                if is_near and job.process is not None and job.process.stdout is not None:
-                    self._keep_log(job.host, job.process.stdout)
-                code = job.process.wait() if job.process is not None else 0
-            except OSError as error:
-                complaints.write(str(error).encode())
-                code = 255
-            complaints.seek(0)
-            lines = complaints.read()[-4096:].decode(errors="replace").splitlines()
+        try:
+            with tempfile.TemporaryFile() as complaints:
+                code = self._serve(job, text.replace('"JOB"', json.dumps(job.id)), complaints)
+                complaints.seek(0)
+                lines = complaints.read()[-4096:].decode(errors="replace").splitlines()
+        except OSError as error:
+            code, lines = 255, [str(error)]
+            if job.process is not None:  # nobody reads what it says any more
+                _close_input(job.process)
+                _wait(job.process, self._options["grace"] + 5)
         words = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {code}")
+        if job.hung:
+            words = f"nothing began there within {job.hung:g} s: its login shell, or a file system, may hang"
         with job.lock:
             job.ended, job.state = time.monotonic(), JobState.ENDED
             if code and not job.is_cancelled:
                 job.reason = words
                 self._failed[job.host] = job.ended
                 logger.warning("ssh: %s: %s", job.host, words)
+
+    def _serve(self, job: _Started, text: str, complaints: IO[bytes]) -> int:
+        """Connect, and read to the end; the exit code of ssh."""
+        with self._room:
+            is_near = self._connect(job, text, complaints)
+        if is_near and job.process is not None and job.process.stdout is not None:
+            self._keep_log(job.host, job.process.stdout)
+        return job.process.wait() if job.process is not None else 0
 
     def _connect(self, job: _Started, text: str, complaints: IO[bytes]) -> bool:
         """Start the far side; whether it has started the agent."""
@@ -233,15 +200,29 @@ class SshProvider:
             )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
-        with contextlib.suppress(OSError, ValueError):
-            process.stdin.write(text.encode())
-            process.stdin.flush()
-        for line in process.stdout:  # what a login shell says comes first
-            if line.startswith(b"near "):
-                with job.lock:
-                    job.state = JobState.RUNNING
-                return True
-        return False
+        patience = self._options["connect_timeout"] + START
+        timer = threading.Timer(patience, self._give_up, (job, process, patience))
+        timer.daemon = True
+        timer.start()
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                process.stdin.write(text.encode())
+                process.stdin.flush()
+            for line in process.stdout:  # what a login shell says comes first
+                if line.startswith(b"near "):
+                    with job.lock:
+                        job.state = JobState.RUNNING
+                    return not job.hung
+            return False
+        finally:
+            timer.cancel()
+
+    def _give_up(self, job: _Started, process: subprocess.Popen[bytes], patience: float) -> None:
+        """Nothing has begun over there for so long."""
+        with job.lock:
+            if job.state is JobState.PENDING:
+                job.hung = patience
+                _kill(process)
 
     def _keep_log(self, host: str, lines: IO[bytes]) -> None:
         """Read what the agent says, to its end; with the option `log` it is kept, each line with the host's name."""
@@ -249,6 +230,20 @@ class SshProvider:
         with open(path or os.devnull, "ab", buffering=0) as log:
             for line in lines:
                 log.write(host.encode() + b": " + line)
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for its end; kill it after so many seconds."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+    _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End ssh, with those that it goes through."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _close_input(process: subprocess.Popen[bytes]) -> None:

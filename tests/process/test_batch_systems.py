@@ -119,7 +119,7 @@ def test_options_and_templates(batch, system):
     assert "module load python" in make_provider(system, {"template": str(mine)}).script(1, template(batch))
     mine.write_text("$nobody")
     with pytest.raises(OptionError, match="has a name that is not known"):
-        make_provider(system, {"template": str(mine)}).submit(1, template(batch))
+        make_provider(system, {"template": str(mine)})
     with pytest.raises(ProviderError, match=r"^qsub: qsub: Unauthorized Request$"):
         make_provider(system, {"queue": "closed"}).submit(2, template(batch))
 

@@ -34,6 +34,9 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.pods = {}
         self.refuses = None
+        #: pods that there may be; how it says that there are no more of them: a word, or None for no answer
+        self.room = 1000
+        self.says = None
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
     @property
@@ -97,6 +100,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self._fail(422, "Invalid", "; ".join(wrong))
         if (namespace, name) in self.server.pods:
             return self._fail(409, "AlreadyExists", f'pods "{name}" already exists')
+        if len(self.server.pods) >= self.server.room:
+            if self.server.says is None:
+                self.close_connection = True
+                return None
+            return self._fail(403, "Forbidden", self.server.says)
         pod["metadata"]["uid"] = f"uid-{name}"
         pod["status"] = {"phase": "Pending"}
         self.server.pods[namespace, name] = pod
@@ -166,6 +174,15 @@ def test_what_the_server_refuses_is_said_in_its_words(server):
         provider_of(server).submit(1, template())
     with pytest.raises(OptionError, match="image is needed"):
         make_provider("kubernetes", {})
+
+
+def test_pods_that_were_refused_are_left_out_and_one_without_an_answer_puts_the_request_in_doubt(server):
+    server.room, server.says = 2, "exceeded quota"
+    assert provider_of(server).submit(3, template()) == ["lab-1-0", "lab-1-1"]
+    server.room, server.says = 3, None
+    with pytest.raises(ProviderError, match=r"^Kubernetes: "):
+        provider_of(server).submit(2, template(2))
+    assert len(server.pods) == 3
 
 
 def test_what_is_not_in_the_schema_is_refused():

@@ -114,3 +114,33 @@ def test_a_system_that_is_not_here_is_told_at_once(monkeypatch):
         Cluster("slurm")
     with pytest.raises(ValueError, match="is no option of the provider 'local'"):
         Cluster("local", partition="debug")
+    with pytest.raises(ValueError, match="guess must be a number of seconds"):
+        Cluster("local", guess=float("inf"))
+
+
+def test_a_system_that_does_not_answer_is_told_after_a_while(monkeypatch, tmp_path):
+    (tmp_path / "squeue").write_text("#!/bin/sh\nexec sleep 1000\n")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(ProviderError, match=r"squeue did not answer within 0\.1 s"):
+        Cluster("slurm", timeout=0.1)
+
+
+def test_why_there_is_no_provisioner_is_seen(fake):
+    with Cluster("slurm", list_interval=0.2, **QUICK) as cluster:
+        squeue = fake.bin / "squeue"
+        works = squeue.read_text()
+        squeue.write_text("#!/bin/sh\necho no controller >&2; exit 1\n")
+        os.kill(cluster._provisioner.process.pid, signal.SIGKILL)
+        until(lambda: "no provisioner, tries again" in "".join(cluster.status.get("lines", ())), "a line")
+        with pytest.raises(TimeoutError, match="no provisioner, tries again: squeue: no controller"):
+            cluster.wait_for_workers(1, 0.1)
+        squeue.write_text(works)
+        until(lambda: not cluster.status["lines"], "another one")
+
+
+def test_a_program_of_agents_that_is_not_there_is_told():
+    with Cluster("local", minimum=1, command="/no/agent", interval=0.2) as cluster:
+        until(lambda: cluster.status.get("lines"))
+        with pytest.raises(TimeoutError, match="there is no program /no/agent here"):
+            cluster.wait_for_workers(1, 0.1)

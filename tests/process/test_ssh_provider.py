@@ -12,6 +12,7 @@ from support import until
 
 from scaler.common import hugepages
 from scaler.config import OptionError
+from scaler.provisioning import ssh
 from scaler.provisioning.provider import HostTemplate, JobState, ProviderError
 from scaler.provisioning.registry import make_provider
 
@@ -24,6 +25,7 @@ while getopts To:l:p:i:V option; do
 done
 shift $((OPTIND - 1))
 case $1 in
+    hung*) exec sleep 1000;;
     alpha*) echo "Welcome to $1"; FAR_HOST=$1 exec sh -c "$2";;
     *) echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255;;
 esac
@@ -151,6 +153,33 @@ def test_the_far_side_says_what_is_missing(far):
     assert job.reason.startswith("there is no scaler_nothing on ")
 
 
+def test_a_host_whose_login_hangs_is_given_up_and_does_not_hold_up_others(far, monkeypatch):
+    monkeypatch.setattr(ssh, "START", 0.1)
+    hosts = ["hung1", "alpha1"]
+    provider = make_provider("ssh", {"hosts": hosts, "connect_timeout": 1, "parallel": 1, "python": sys.executable})
+    provider.submit(2, template(far))
+    (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
+    assert job.host == "hung1"
+    assert job.reason == "nothing began there within 1.1 s: its login shell, or a file system, may hang"
+    until(lambda: up(far))
+    with pytest.raises(ProviderError, match=r"no host is free: 1 of 2 are in use, and could not be reached .*: hung1"):
+        provider.submit(1, template(far))
+    provider.close()
+
+
+def test_an_agent_whose_words_cannot_be_kept_is_ended(far, tmp_path):
+    log = tmp_path / "logs" / "agents"
+    log.parent.mkdir()
+    provider = make_provider("ssh", {"hosts": ["alpha1"], "log": str(log), "python": sys.executable})
+    log.unlink()
+    log.parent.rmdir()
+    provider.submit(1, template(far))
+    (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
+    assert "No such file or directory" in job.reason
+    until(lambda: [told for told in up(far) if is_gone(told["pid"])] == up(far))
+    until(lambda: list((far / "tmp").iterdir()) == [])
+
+
 def test_hosts_that_were_killed_there_are_cleaned_up_later(far):
     left = far / "tmp" / "scaler-ssh-999999999-x"
     left.mkdir()
@@ -170,7 +199,10 @@ def test_hosts_that_were_killed_there_are_cleaned_up_later(far):
         ({}, "hosts has to name hosts"),
         ({"hosts": ["-oProxyCommand=x"]}, "would take for an option"),
         ({"hosts_file": "/no/file"}, "hosts_file cannot be read"),
+        ({"hosts_file": sys.executable}, "hosts_file cannot be read: .*decode"),
         ({"host": ["x"]}, "is no option of the provider 'ssh'"),
+        ({"hosts": ["x"], "parallel": 0}, "parallel must be from 1 to 65535, not 0"),
+        ({"hosts": ["x"], "log": "/no/log"}, "log cannot be written"),
     ],
 )
 def test_options_that_do_not_do(options, words):

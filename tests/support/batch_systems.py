@@ -6,6 +6,7 @@ no job begins. What a job prints goes where its system puts it: beside who asked
 
 import json
 import os
+import pwd
 import re
 import signal
 import subprocess
@@ -16,6 +17,8 @@ COMMANDS = (
     "qsub", "qstat", "qdel", "bsub", "bjobs", "bkill", "lsid", "condor_submit", "condor_q", "condor_rm",
     "condor_version",
 )  # fmt: skip
+#: whose jobs all of them are
+USER = pwd.getpwuid(os.getuid()).pw_name
 
 
 def install(directory, system):
@@ -117,7 +120,8 @@ def pbs(command, arguments, jobs):
     elif command == "qstat":
         for job in jobs.all():
             letter = {"pending": "Q", "running": "R", "ended": "F"}[job["state"]]
-            print(f"Job Id: {job['number']}.head\n    Job_Name = {job['name']}\n    job_state = {letter}")
+            print(f"Job Id: {job['number']}.head\n    Job_Name = {job['name']}\n    Job_Owner = {USER}@head")
+            print(f"    job_state = {letter}")
             if letter == "R":
                 print("    exec_host = node7/0*2")
             if letter == "Q":
@@ -150,6 +154,7 @@ def sge(command, arguments, jobs):
             queue = "all.q@node7" if letters == "r" else ""
             print(
                 f"<job_list><JB_job_number>{job['number']}</JB_job_number><JB_name>{job['name']}</JB_name>"
+                f"<JB_owner>{USER}</JB_owner>"
                 f"<state>{letters}</state><queue_name>{queue}</queue_name><tasks>{job['index']}</tasks></job_list>"
             )
         print("</queue_info></job_info>")

@@ -115,6 +115,19 @@ def test_a_request_that_failed_is_made_again_later_and_later_and_its_jobs_are_co
     assert [effect for effect in effects if isinstance(effect, ev.Submit)] == [ev.Submit(2, 1)]
 
 
+def test_jobs_that_fail_together_are_one_failure_and_one_line():
+    fleet = Fleet(minimum=3, maximum=3)
+    fleet.step()
+    fleet.jobs = {f"1_{n}": (1, JobState.ENDED) for n in range(3)}
+    effects = fleet.step(ev.Submitted(1, tuple(fleet.jobs)))
+    assert effects == [ev.Log("WARNING", "3 jobs ended before their hosts came: 1_0, 1_1, 1_2: no reason given")]
+    assert fleet.step() == [ev.Submit(2, 3)], "a second later"
+    fleet.jobs = {"2_0": (2, JobState.ENDED)}
+    assert fleet.step(ev.Submitted(2, ("2_0",))) == [
+        ev.Log("WARNING", "job 2_0 ended before its host came: no reason given")
+    ]
+
+
 def test_what_never_comes_is_cancelled():
     fleet = Fleet(minimum=1, maximum=1, start_timeout=5.0, pending_timeout=100.0)
     fleet.step()
@@ -186,7 +199,9 @@ def test_agents_of_jobs_have_what_they_would_begin_again_for(monkeypatch):
 
 
 def test_bad_settings_are_told_in_a_line():
-    for wrong, line in (({"minimum": 5, "maximum": 2}, "must not be more than maximum"), ({"tag": "A b"}, "a-z")):
+    endless = [({name: float("inf")}, f"{name} must be a number of seconds") for name in ("guess", "drain_time")]
+    others = [({"minimum": 5, "maximum": 2}, "must not be more than maximum"), ({"tag": "A b"}, "a-z")]
+    for wrong, line in [*endless, *others]:
         with pytest.raises(OptionError, match=line):
             ProvisionConfig("tcp://head:2345", "local", **wrong)
 

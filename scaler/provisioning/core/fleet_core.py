@@ -38,6 +38,8 @@ from scaler.provisioning.core.wanted import Wanted
 
 #: lines that `Status` has, at most
 _LINES = 8
+#: characters of the reasons in one of them
+_WORDS = 500
 
 
 class FleetCore:
@@ -128,6 +130,7 @@ class FleetCore:
             case Unseen():
                 self._is_seen = False
                 self.jobs.lose_sight()
+                self._wanted.lose_sight()
             case Listed():
                 self._take_list(event, effects, now)
             case ListFailed():
@@ -162,10 +165,13 @@ class FleetCore:
                 self._next_request = max(self._next_request, int(number) + 1)
         if adopted:
             effects.append(Log("INFO", f"found {len(adopted)} jobs of this cluster: {_ids(adopted)}"))
-        for record in failed:
-            self._fail(
-                f"job {record.id} ended before its host came: {record.reason or 'no reason given'}", effects, now
-            )
+        if failed:
+            reasons = "; ".join(dict.fromkeys(record.reason for record in failed if record.reason)) or "no reason given"
+            what = f"job {failed[0].id} ended before its host"
+            if len(failed) > 1:
+                what = f"{len(failed)} jobs ended before their hosts"
+                reasons = f"{_ids(failed)}: {reasons}"
+            self._fail(f"{what} came: {reasons[:_WORDS]}", effects, now)
 
     def _fail(self, reason: str, effects: list[Effect], now: float) -> None:
         """A request failed, or a host that never came: ask again later."""

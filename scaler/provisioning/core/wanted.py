@@ -4,8 +4,10 @@ More hosts are wanted at once, fewer when that has been so for `idle_time`: what
 time. So a queue that is worked off, and filled, and worked off again changes nothing, and one wave of work is one way
 up and one way down. Durations are estimates that waver: for what follows from them, and not from the number of rows,
 more hosts are wanted only when the need is clearly above what was wanted. Once fewer are wanted, and while no rows
-come, it has to be far above; and they are fewer by estimates alone when those have said so for half of `drain_time`, as
-short rows end before long ones.
+come, it has to be far above. They are fewer by estimates alone when those have said so for half of `drain_time`, and
+while as many rows ended as there are workers, `MANY` at least: short rows end before long ones, and an estimate of a
+few is none. A guess is none either: rows whose duration nobody knows are guessed at when more hosts are wanted, and
+keep a worker each when fewer would be. Time in which nobody saw the cluster says nothing of it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ TOLERANCE, LEAST_TOLERANCE = 0.1, 0.5
 FAR, LEAST_FAR = 0.5, 1.0
 #: the part of the time in which a queue should be worked off for which estimates have to say that fewer will do
 STEADY = 0.5
+#: rows that have to end meanwhile, at least
+MANY = 50
 
 
 def slots_needed(observed: Observed, limits: Limits, mean: float) -> float:
@@ -59,21 +63,25 @@ class _Most:
     """The greatest value of the last while."""
 
     def __init__(self) -> None:
-        #: falling: (when, value)
-        self._values: deque[tuple[float, int]] = deque()
+        #: falling: (when, rows that had ended, value)
+        self._values: deque[tuple[float, int, int]] = deque()
 
-    def add(self, value: int, now: float, seconds: float) -> None:
-        """One more, of as many seconds as count."""
-        while self._values and self._values[-1][1] <= value:
+    def add(self, value: int, now: float, seconds: float, ended: int = 0, many: int = 0) -> None:
+        """One more; what is older by so many seconds and so many rows counts no more."""
+        while self._values and self._values[-1][2] <= value:
             self._values.pop()
-        self._values.append((now, value))
-        while len(self._values) > 1 and self._values[0][0] < now - seconds:
+        self._values.append((now, ended, value))
+        while len(self._values) > 1 and self._values[0][0] < now - seconds and self._values[0][1] <= ended - many:
             self._values.popleft()
+
+    def cap(self, most: int) -> None:
+        """Nothing was ever more than this."""
+        self._values = deque((when, ended, min(value, most)) for when, ended, value in self._values)
 
     @property
     def value(self) -> int:
         """0 before the first."""
-        return self._values[0][1] if self._values else 0
+        return self._values[0][2] if self._values else 0
 
 
 class Wanted:
@@ -88,16 +96,32 @@ class Wanted:
         self._fell_at: int | None = None
         #: seconds that a row takes, as seen last
         self._mean: float | None = None
+        #: seconds in which the cluster was seen; and when that was last, None if it was out of sight since
+        self._clock = 0.0
+        self._seen_at: float | None = None
+        #: rows that were there last, and how many less they have become in all
+        self._rows = self._ended = 0
+
+    def lose_sight(self) -> None:
+        """Nobody sees the cluster until the next update."""
+        self._seen_at = None
 
     def update(self, observed: Observed, limits: Limits, own_jobs: frozenset[str], now: float) -> int:
         """The number as of now, within the limits."""
+        self._clock += 0.0 if self._seen_at is None else now - self._seen_at
+        self._seen_at = now
         need, room, estimate, rows = self._need(observed, limits, own_jobs)
-        self._needs.add(need, now, limits.idle_time)
-        self._room.add(room, now, limits.idle_time)
-        self._estimates.add(estimate, now, max(limits.idle_time, STEADY * limits.drain_time))
+        self._needs.add(need, self._clock, limits.idle_time)
+        self._room.add(room, self._clock, limits.idle_time)
+        self._ended += max(0, self._rows - rows)
+        self._rows = rows
+        many = max(MANY, sum(agent.workers for agent in observed.agents))
+        self._estimates.add(estimate, self._clock, max(limits.idle_time, STEADY * limits.drain_time), self._ended, many)
         before, self._last = self._last, self.bounded(limits)
         if self._last != before:
             self._fell_at = rows if self._last < before else None
+        if self._last < self._estimates.value:
+            self._estimates.cap(self._last)  # estimates keep what is wanted, and bring nothing back
         return self._last
 
     def bounded(self, limits: Limits) -> int:
@@ -106,9 +130,8 @@ class Wanted:
         return max(limits.minimum, min(limits.maximum, need))
 
     def _need(self, observed: Observed, limits: Limits, own_jobs: frozenset[str]) -> tuple[int, int, int, int]:
-        """Hosts that have enough to do, beside those that others provide: with what holds back; by rows; by estimates.
-
-        And the rows that there are for them.
+        """Hosts that have enough to do, beside those that others provide: with what holds back; by rows; by estimates,
+        with a worker for each row whose duration nobody knows. And the rows that there are for them.
         """
         served = [asked for asked in observed.asked if serves(limits, asked)]
         known = sum(asked.queued - asked.unknown for asked in served)
@@ -128,5 +151,7 @@ class Wanted:
             tolerance = max(LEAST_FAR, FAR * self._last)
         need = self._last if self._last < hosts <= self._last + tolerance else max(0, math.ceil(hosts))
         room = max(0, math.ceil((rows - of_others) / limits.workers))
-        estimate = max(0, math.ceil((seconds / limits.drain_time - of_others) / limits.workers))
+        unknown = sum(asked.unknown for asked in served)
+        slots = seconds / limits.drain_time + unknown * max(0.0, 1.0 - limits.guess / limits.drain_time)
+        estimate = max(0, math.ceil((slots - of_others) / limits.workers))
         return need, room, min(estimate, max(need, self._last)), rows

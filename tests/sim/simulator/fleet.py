@@ -61,6 +61,8 @@ class FleetWorld:
         self.delay = random.choice([0.0, 2.0, 15.0])
         self.jobs: dict[str, SimJob] = {}
         self.queue: list[list[float]] = []
+        #: how many rows of each step are in it
+        self.waiting: list[int] = []
         #: what the scheduler learns of the rows of each step; theirs differ by this factor
         self.functions: list[FunctionRecord] = []
         self.spread = random.choice([1.0, 3.0, 30.0, 1000.0])
@@ -75,6 +77,7 @@ class FleetWorld:
         self.seen: Counter[str] = Counter()
         self.done = 0
         self.added = 0
+        #: numbers of wanted hosts one after the other, of each step of demand and each life of the core
         self.steps: list[list[int]] = [[]]
         #: a foreign host that is always there
         self.foreign = random.choice([0, 0, 0, 2])
@@ -190,13 +193,16 @@ class FleetWorld:
                         self.functions[int(step)].learn(1, round(1e6 * took))
                 elif can_take and self.queue:
                     rows.append(self.queue.pop())
+                    self.waiting[int(rows[-1][2])] -= 1
                 else:
                     break
 
     def end(self, job: SimJob) -> None:
         """A job is over; what ran there is queued again."""
         job.state = JobState.ENDED
-        self.queue += [[took, took, step] for _, took, step in job.rows]
+        for _, took, step in job.rows:
+            self.queue.append([took, took, step])
+            self.waiting[int(step)] += 1
         job.rows = []
 
     def observed(self) -> ev.Observed:
@@ -212,8 +218,7 @@ class FleetWorld:
         if self.foreign:
             agents.append(ev.Agent("", self.foreign, len(self.foreign_rows)))
         work, unknown = 0.0, 0
-        for step, queued in Counter(int(row[2]) for row in self.queue).items():
-            function = self.functions[step]
+        for queued, function in zip(self.waiting, self.functions, strict=True):
             if function.steady_rows:
                 work += queued * function.steady_us / 1e6
             else:
@@ -227,6 +232,7 @@ class FleetWorld:
         self.now += TICK
         if self.random.random() < self.p_kill:
             self.seen["killed"] += 1
+            self.steps.append([])  # who is new knows of nothing that was wanted before
             self.core = FleetCore(self.core.limits, self.now)
             self.born = self.now
             self.next_list = self.now
@@ -269,6 +275,7 @@ class FleetWorld:
         least = min(seconds / mean, LONGEST / self.spread)
         took = [least * self.spread ** self.random.random() for _ in range(count)]
         self.queue += [[each, each, len(self.functions)] for each in took]
+        self.waiting.append(count)
         self.functions.append(FunctionRecord(0, f"work{len(self.functions)}"))
         self.added += count
         self.steps.append([])
