@@ -201,18 +201,15 @@ class DurableCalls:
                 self._pulling.pause()  # it is being made
                 continue
             self._position = answer.next
-            found = []
-            rows = list(ended_rows(answer, self._name, self._codec.load, files))
-            with self._changed:
-                for each in rows:
+            for each in ended_rows(answer, self._name, self._codec.load, files):  # one by one: they may be large
+                with self._changed:
                     future = self._futures.pop(each.row, None)
-                    if future is not None:
-                        found.append((future, each))
-                    elif self._in_flight:
+                    if future is None and self._in_flight:
                         self._unclaimed[each.row] = each
+                if future is not None:
+                    _fulfil(future, each)
+            with self._changed:
                 self._changed.notify_all()
-            for future, each in found:
-                _fulfil(future, each)
 
 
 def durable_calls(parts: ClientParts, options: Options, name: str) -> DurableCalls:

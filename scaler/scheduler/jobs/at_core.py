@@ -93,11 +93,35 @@ def say_all(table: JobTable, job: Job, parts: Iterable[Iterable[Message]]) -> No
     """
     unsaid, job.unsaid = job.unsaid, []
     job.core.is_told = True
-    for messages in (*parts, *unsaid):
+    for messages in parts:
         say_part(table, job, messages)
+    if not table.results:
+        for messages in unsaid:
+            say_part(table, job, messages)
+        unsaid = []
     say(table, job, ClientReturn())
     if job.is_cancelled:
         say_cancel(table, job)
+    for messages in unsaid:
+        say_new_part(table, job, messages)
+
+
+def say_new_part(table: JobTable, job: Job, messages: Iterable[Message]) -> None:
+    """Say a part that was written last: at once, or as soon as it is on disk if its rows may leave files.
+
+    Otherwise another scheduler might find files of rows that its journal does not have, and take them for needless.
+    """
+    if table.results:
+        table.then(partial(_say_synced, table, job, messages))
+    else:
+        say_part(table, job, messages)
+
+
+def _say_synced(table: JobTable, job: Job, messages: Iterable[Message]) -> None:
+    if job.core.number and job.number in table.jobs:
+        say_part(table, job, messages)
+        if job.is_cancelled:
+            say_cancel(table, job)
 
 
 def say_part(table: JobTable, job: Job, messages: Iterable[Message]) -> None:

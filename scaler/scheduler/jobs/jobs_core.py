@@ -241,7 +241,7 @@ class JobsCore:
         counts = to_json(counts=list(message.counts))
         self._table.write(job, Kind.PART, about, counts, *message.bodies[1:])
         if job.core.is_told:
-            at_core.say_part(self._table, job, inner)
+            at_core.say_new_part(self._table, job, inner)
         else:
             job.unsaid.append(inner)
 

@@ -24,7 +24,7 @@ logger = logging.getLogger("scaler.scheduler")
 #: names of files that are looked at in one step
 NAMES = 10_000
 #: the file in a journal's directory that has its identity
-IDENTITY = "results"
+IDENTITY = "results.id"
 
 Work = ev.ReadFile | ev.RemoveFiles | ev.ListFiles
 
