@@ -9,6 +9,8 @@ from scaler.worker_protocol.messages import Unfiled
 
 #: directories that it is said of, at most
 MOST = 16
+#: seconds until it is said that it is over, at least: a disk that is nearly full takes some and refuses others
+PAUSE = 60.0
 
 
 def take(state: HostState, out: Outgoing, worker: WorkerRecord, message: Unfiled) -> None:
@@ -18,12 +20,13 @@ def take(state: HostState, out: Outgoing, worker: WorkerRecord, message: Unfiled
         return
     directory = dispatch.origin.task.results.rpartition("/")[0]
     if directory and directory not in state.unfiled:
-        state.unfiled.add(directory)
+        state.unfiled[directory] = state.now
         why = os.strerror(message.error)
         out.log("WARNING", f"large results of durable jobs go through the scheduler: {directory} on this host: {why}")
 
 
 def end(state: HostState, out: Outgoing) -> None:
     """A worker has written one, of which the log says otherwise."""
-    state.unfiled.clear()
-    out.log("INFO", "large results of durable jobs are written to files again")
+    if state.now > max(state.unfiled.values()) + PAUSE:
+        state.unfiled.clear()
+        out.log("INFO", "large results of durable jobs are written to files again")
