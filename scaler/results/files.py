@@ -83,7 +83,7 @@ def read_slice(prefix: str, reference: Reference, offset: int, size: int) -> byt
             about = os.fstat(file)
             if not stat.S_ISREG(about.st_mode) or about.st_size != reference.size:
                 raise Unreadable(f"its file {path} has {about.st_size:,} bytes, not {reference.size:,}")
-            data = _read_all(file, offset, size)
+            data = _read_all(file, offset, size) if size else b""
         finally:
             os.close(file)
     except FileNotFoundError:

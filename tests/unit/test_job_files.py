@@ -255,6 +255,22 @@ def test_files_of_jobs_of_a_journal_that_was_damaged_are_left_alone(jobs, shared
     assert later.begun[0][1] is True
 
 
+def test_in_another_part_what_known_jobs_do_not_need_goes_and_nothing_else(jobs, shared):
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.core_says(filed(0, shared.write(1, 10, 7)))
+    settle(jobs)
+    later = Shared(identity="cd" * 16)
+    again = Jobs(Paper(jobs.paper.segments), files=later)
+    settle(again)
+    names = [file_name(1, 10, 7), file_name(1, 10, 8), file_name(1, 11, 9), file_name(5, 1, 1)]
+    for identity, needless in ((IDENTITY, names[1:2]), (later.identity, names)):
+        again.keeper._tell(ev.Listed(identity, names))
+        again.go_on()
+        assert later.wanted == [ev.RemoveFiles(identity, needless)]
+        later.wanted.clear()
+
+
 def test_old_jobs_go_with_their_files_and_a_quota_holds(shared):
     jobs = Jobs(files=shared, age=10.0, results_quota=4)
     jobs.submit(*part(1))
@@ -277,7 +293,7 @@ def test_bytes_of_a_file_are_asked_for_in_slices(jobs, shared):
     jobs.ask("file", position=1, offset=4, limit=3)
     settle(jobs)
     assert (bytes(jobs.last().bodies[0]), jobs.last().next) == (b"456", 7)
-    jobs.ask("file", position=1, offset=99)
+    jobs.ask("file", position=1, offset=2**64 - 1)
     settle(jobs)
     assert bytes(jobs.last().bodies[0]) == b""
     for row in (0, 2**40):
@@ -346,6 +362,7 @@ def test_what_was_written_is_read_whole_and_in_slices(prefix):
     assert os.stat(path_of(prefix, reference)).st_mode & 0o777 == 0o600
     assert files.read(prefix, reference) == data
     assert files.read_slice(prefix, reference, 5, 7) == data[5:12]
+    assert files.read_slice(prefix, reference, 2**64 - 1, 0) == b""
 
 
 @pytest.mark.parametrize("call", ["write", "fsync", "rename"])

@@ -45,14 +45,21 @@ def discard(table: JobTable, job: Job, span: SpanResult) -> None:
 
 
 def sweep(table: JobTable, identity: str, names: Iterable[str]) -> None:
-    """These files are there: those go that nobody needs. Others than of results are left alone."""
+    """These files are there: those go that nobody needs. Others than of results are left alone.
+
+    So are those of unknown jobs in a part that was another journal's, or this one's before it was damaged.
+    """
     needless = []
     for name in names:
         named = named_by(name)
         if named is None:
             continue
         job = table.jobs.get(named.job)
-        if job is None or job.identity != identity or _is_needless(job, named.row, named.tag):
+        if job is None or job.identity != identity:
+            is_needless = identity == table.identity
+        else:
+            is_needless = _is_needless(job, named.row, named.tag)
+        if is_needless:
             needless.append(name)
     if needless:
         table.want(ev.RemoveFiles(identity, needless))

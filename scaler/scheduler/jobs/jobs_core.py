@@ -376,7 +376,8 @@ class JobsCore:
             self._next_sweep = min(self._next_sweep, self._now + filing.SOON)
         if self._now >= self._next_sweep:
             self._next_sweep = self._now + filing.SWEEP
-            table.want(ev.ListFiles(table.identity))
+            for identity in sorted({table.identity, *(job.identity for job in table.jobs.values())} - {""}):
+                table.want(ev.ListFiles(identity))
 
     def _run_synced(self) -> None:
         table = self._table

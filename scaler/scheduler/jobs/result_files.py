@@ -15,6 +15,7 @@ from collections import deque
 from pathlib import Path
 
 from scaler.errors import ScalerError
+from scaler.protocol.codes import MAX_PATH
 from scaler.results import files
 from scaler.results.reference import IDENTITY_DIGITS, is_identity, prefix_of
 from scaler.scheduler.jobs import events as ev
@@ -55,6 +56,8 @@ class ResultFiles:
         one: jobs may have been lost, and what is there of them is left alone.
         """
         identity = self._read_identity() or known
+        if not self.directory.isprintable() or len(self.directory) > MAX_PATH - 64:
+            raise ResultsError("large results: the path of their directory is too long, or can't be printed")
         try:
             if is_anew or not identity:
                 identity = secrets.token_hex(IDENTITY_DIGITS // 2)
@@ -90,8 +93,9 @@ class ResultFiles:
 
     def take(self) -> list[ev.FileRead | ev.Listed]:
         """What was done."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._bell)
+        if self._bell >= 0:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._bell)
         done = []
         while self._done:
             done.append(self._done.popleft())
@@ -101,6 +105,9 @@ class ResultFiles:
         """Do what waits, as far as that is possible within this many seconds."""
         self._work.put(None)
         self._thread.join(timeout)
+        if not self._thread.is_alive():
+            os.close(self._bell)
+            self._bell = -1
 
     # ---- the thread ------------------------------------------------------------------------------------------------
     def _run(self) -> None:
