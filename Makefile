@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-slurm test-ssh test-pbs check format bench sim sim-long fuzz soak mutants compat compat-all clean
+.PHONY: help demo test test-browser test-slurm test-ssh test-pbs test-jobs check format bench sim sim-long fuzz soak mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -39,6 +39,9 @@ test-slurm: $(READY) ## install Slurm (Debian, as root) if it is missing, and ru
 	    || apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge
 	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/slurm
 
+test-jobs: $(READY) ## kill client, scheduler and agents ten times under a durable job of a million rows (root on Linux; minutes)
+	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/process/test_jobs_lose_all.py
+
 check: $(READY) ## lint, formatting, types and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,7 +55,7 @@ format: $(READY) ## rewrite the code as `make check` wants it
 bench: $(READY) ## compare with other engines on this machine
 	$(BIN)/python -m bench
 
-sim: $(READY) ## run the simulator over many seeds (minutes)
+sim: $(READY) ## run the simulator over many seeds (half an hour)
 	$(BIN)/python -m pytest -n 2 -m heavy --timeout 1800 $(PYTEST_ARGS) tests/sim tests/properties tests/unit
 
 sim-long: $(READY) ## run the simulator over SEEDS= fresh seeds of all mixes, then HOURS= of 100 hosts

@@ -427,7 +427,7 @@ class DashboardConfig:
     certificate_key: Annotated[
         str | None, Option("file with the private key of the certificate, in PEM", others=("--key",))
     ] = None
-    interval: Interval = 1.0
+    interval: Interval = defaults.MONITOR_INTERVAL
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("listen at another address than loopback without TLS")] = False
 

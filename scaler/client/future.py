@@ -11,6 +11,7 @@ A future is done, too, when its value lies in a store of the cluster. The thread
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -404,7 +405,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
 
     def _open_gates(self) -> None:
         for gate in list(self.__dict__.get("_gates", ())):  # those that wake take theirs out meanwhile
-            if gate.locked():
+            with contextlib.suppress(RuntimeError):  # opened by another thread as well
                 gate.release()
 
 

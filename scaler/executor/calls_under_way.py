@@ -17,7 +17,7 @@ class CallsUnderWay:
     """Any thread may call the methods; `wait_until_sent` alone blocks."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # who is interrupted as it waits would let go of a plain one twice
         #: `_sending` is 0 again
         self._all_sent = threading.Condition(self._lock)
         #: calls that are being sent at this moment

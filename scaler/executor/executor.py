@@ -1,4 +1,4 @@
-"""What users hold: `Executor`."""
+"""`Executor`, what users hold: `submit`, `map` and `shutdown`, with what is checked of their arguments."""
 
 from __future__ import annotations
 

@@ -92,6 +92,8 @@ class Flag(IntFlag):
     FRESH = 32
     #: values that are wanted travel inside messages, however large they are
     INLINE_VALUES = 64
+    #: each value is reported with a payload of its own, as with `KEEP`: a scheduler says so of rows that run again
+    APART = 128
 
 
 class Outcome(IntEnum):
@@ -194,7 +196,7 @@ class ObjectKind(IntEnum):
 
 EACH, TOGETHER, GRAPH = (member.value for member in Form)
 VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE, LACKING, FILED = (member.value for member in Outcome)
-PROFILE, STREAM, KEEP, SPREAD, WARN, FRESH, INLINE_VALUES = (member.value for member in Flag)
+PROFILE, STREAM, KEEP, SPREAD, WARN, FRESH, INLINE_VALUES, APART = (member.value for member in Flag)
 INLINE, FAILED, STORED_OBJECT = (member.value for member in ObjectKind)
 STDOUT, STDERR, WARNINGS = (member.value for member in Stream)
 

@@ -33,7 +33,7 @@ struct Message {
     clientShutdown @24 :Void;
     shutdownResponse @25 :ShutdownResponse;
     clientClear @26 :Void;
-    objectGone @27 :Objects;
+    objectGone @27 :ObjectGone;
     objectMissing @28 :ObjectMissing;
     objectFetch @29 :ObjectFetch;
     objectResponse @30 :ObjectResponse;
@@ -179,6 +179,7 @@ struct BalanceRequest { rows @0 :UInt32; threads @1 :UInt32; }   # 0 for rows th
 struct ObjectAnnounce { ids @0 :Data; kinds @1 :Data; client @2 :UInt32; }
 # u64, u8: a frame each follows: 0 payload, 1 error record, 2 stored: u64 size, u32 number of the agent that has it
 struct Objects { clients @0 :Data; ids @1 :Data; }                     # u32, u64
+struct ObjectGone { clients @0 :Data; ids @1 :Data; withWorker @2 :Bool; }  # u32, u64
 struct ObjectMissing { objects @0 :Objects; rows @1 :Spans; refusal @2 :Text; }
 struct ObjectFetch { clients @0 :Data; ids @1 :Data; sizes @2 :Data; holderCounts @3 :Data; holders @4 :Data; }  # u32, u64, u64, u32, u32
 struct ObjectResponse { clients @0 :Data; ids @1 :Data; outcomes @2 :Data; agent @3 :UInt32; reason @4 :Text; }  # u32, u64, u8: 0 there, 1 not

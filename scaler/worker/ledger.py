@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol import failures
-from scaler.protocol.codes import ERROR, KEEP, LACKING, PROFILE, SIZE, VALUES_EACH, VALUES_LIST
+from scaler.protocol.codes import APART, ERROR, KEEP, LACKING, PROFILE, SIZE, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import exception_record
 from scaler.worker import context, profiling
@@ -53,7 +53,7 @@ class Ledger:
         with self.lock:
             self._assignment = assignment
             self._start = assignment.lo
-            self.kind = VALUES_EACH if assignment.run.flags & KEEP else VALUES_LIST
+            self.kind = VALUES_EACH if assignment.run.flags & (KEEP | APART) else VALUES_LIST
             self._page[DISPATCH_CELL] = assignment.run.dispatch
             # While the function is decoded, its first row is at risk, but has not begun.
             self._page[BEGUN_CELL] = 0

@@ -163,7 +163,13 @@ STORM = """
     import os, random, signal, sys, threading, time
     import scaler
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    def in_a_deed(number, frame):  # not between two: what this script itself does is not what is tried
+        while frame is not None and frame.f_code.co_name != "<lambda>":
+            frame = frame.f_back
+        if frame is not None:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, in_a_deed)
     seed = random.randrange(1 << 32)
     draw = random.Random(seed)
     interrupts, caught = 150, 0

@@ -51,12 +51,18 @@ class Evil:
 
 
 def poison_the_ledger(payload):
-    """In a worker: from now on it answers with these bytes instead of values."""
-    import types
+    """In a worker: from now on it answers with these bytes instead of values, as a list even where none is wanted."""
+    from array import array
 
-    from scaler.worker import ledger
+    from scaler.protocol.codes import VALUES_LIST
+    from scaler.worker.ledger import Ledger
 
-    ledger.pickle = types.SimpleNamespace(dumps=lambda *arguments: payload)
+    add = Ledger._add
+
+    def add_chosen(self, lo, hi, outcome, now, used, sizes, body):
+        add(self, lo, hi, VALUES_LIST, now, used, array("I", [len(payload)]), payload)
+
+    Ledger._add = add_chosen
 
 
 def test_what_users_do_is_unpickled_by_workers_and_clients_alone(daemons, unpickled):
@@ -106,9 +112,10 @@ def test_chosen_bytes_for_a_row_that_runs_again_harm_nobody_but_who_reads_them(d
     until(lambda: client.n_workers == 2)
     first.signal(signal.SIGKILL)
     until(lambda: client.n_workers == 1)
-    with pytest.raises(WorkerLost, match="sent a list of results has an opcode 0x93 where none belongs"):
+    with pytest.raises(WorkerLost, match="answers with a list where each value is to stand by itself"):
         client.submit(len, lost).result(40)
     assert client.with_options(fresh_worker=True).submit(abs, -7).result(20) == 7
+    assert second.text.count("connected to the scheduler") == 1  # who wrote them was ended, its agent went on
     unpicklers = {int(line) for line in marker.read_text().split()}
     assert not unpicklers & {scheduler.pid, first.pid, second.pid, os.getpid()}
     for process in (scheduler, first, second):

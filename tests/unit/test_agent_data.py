@@ -18,6 +18,7 @@ from scaler.protocol.messages import (
     SIZE,
     STORED,
     STORED_OBJECT,
+    VALUES_LIST,
     BalanceRequest,
     BalanceResponse,
     ClientDeparture,
@@ -237,7 +238,8 @@ def test_a_worker_takes_the_values_that_stayed_in_it_along_when_it_dies() -> Non
     fake.give_dependents(30, [[value]])
     fake.dies(0)
     said = fake.said
-    assert [list(message) for message in said if isinstance(message, ObjectGone)] == [[(C, value)]]
+    gone = [message for message in said if isinstance(message, ObjectGone)]
+    assert [(list(message), message.with_worker) for message in gone] == [([(C, value)], True)]
     assert [list(message.rows) for message in said if isinstance(message, ObjectMissing)] == [[(C, 30, 0, 1)]]
 
 
@@ -354,6 +356,16 @@ def test_a_row_whose_file_somebody_removed_waits_until_it_is_there_again() -> No
     (missing,) = fake.heard(ObjectMissing)
     assert list(missing.rows) == [(C, 30, 0, 1)]
     assert not fake.core.state.queued
+
+
+def test_a_worker_that_answers_with_a_list_where_values_stand_by_themselves_is_ended() -> None:
+    fake = FakeAgent(1)
+    fake.give_dependents(30, [[], []])
+    run = fake.runs[0][0]
+    span = wm.EndedSpan(run.dispatch, C, 30, run.lo, run.hi, VALUES_LIST, 0, 0, u32([4]), b"list")
+    fake.worker(0, wm.Results([span], []))
+    assert fake.killed == [0]
+    assert not fake.heard(TaskResult)
 
 
 def test_a_row_that_lacks_what_is_no_file_has_failed() -> None:

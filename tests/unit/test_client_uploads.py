@@ -356,6 +356,37 @@ def test_a_value_that_does_not_come_in_time(host):
         host.stores.read(99, "it", 0.05)
 
 
+def without_offers(host, rounds):
+    """A scheduler that knows where objects are, and offers a store only when it was asked so many times before."""
+    asked = []
+
+    def answer(message):
+        if isinstance(message, ObjectRequest):
+            return [ObjectResponse(u32([0]), u64(message.ids), u8([0]), AGENT)]
+        asked.append(message)
+        return host.answer(message) if len(asked) > rounds else ()
+
+    host.driver.scheduler = answer
+    return asked
+
+
+@pytest.mark.parametrize("timeout", [None, 20.0])
+def test_a_value_is_read_though_no_store_is_offered_for_a_while(host, monkeypatch, timeout):
+    monkeypatch.setattr(stores_module, "PATIENCE", 0.02)
+    without_offers(host, rounds=5)
+    write_object(host.directory.path, (NUMBER, 7), b"inband")
+    assert bytes(host.stores.read(7, "it", timeout).inband) == b"inband"
+
+
+@pytest.mark.parametrize("timeout", [None, 0.2])
+def test_a_scheduler_that_never_offers_a_store_is_not_asked_without_end(host, monkeypatch, timeout):
+    monkeypatch.setattr(stores_module, "PATIENCE", 0.02)
+    asked = without_offers(host, rounds=1_000)
+    with pytest.raises(ConnectionTimeout, match="no store for large values"):
+        host.stores.read(7, "it", timeout)
+    assert len(asked) < 100
+
+
 def test_a_list_that_is_gone_goes_with_its_arrays_at_once(host):
     value = [np.ones(100_000) for _ in range(10)]
     object_id = host.keep(value).id

@@ -8,6 +8,7 @@ from simulator.scripted import FakeScheduler, graph, result, spans, task
 
 from scaler.errors import StoreFull
 from scaler.protocol.messages import (
+    APART,
     ERROR,
     FAILED,
     PLACE,
@@ -464,6 +465,23 @@ def test_a_row_that_one_host_has_no_room_for_goes_to_each_other_one_and_then_fai
     assert "its input takes a lot" in str(error)
 
 
+def test_a_row_whose_input_ends_with_its_worker_again_and_again_is_not_to_blame(one: Any) -> None:
+    fake, agent, client = one
+    fake.say(client, graph(10, [[], [0]], [1]))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    missing = ObjectMissing(names(client, 10), spans(Spans, client, (10, 1, 2)))
+    fake.heard(agent)
+    fake.say(agent, ObjectGone(u32([client]), u64([10]), with_worker=True), missing)
+    assert fake.placed(agent) == [(10, 0, 1)]
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    for _ in range(50):
+        assert fake.placed(agent) == [(10, 1, 2)]
+        fake.say(agent, ObjectGone(u32([client]), u64([10]), with_worker=True), missing)
+        assert fake.placed(agent) == [(10, 0, 1)]
+        fake.report(agent, client, result(10, 0, 1, STORED))
+    assert not fake.heard(client, TaskResult)
+
+
 def test_a_row_whose_input_can_never_be_got_fails_in_the_end(one: Any) -> None:
     fake, agent, client = one
     fake.say(client, task(10, 1))
@@ -523,6 +541,19 @@ def test_of_a_list_of_values_those_that_were_stored_before_become_objects() -> N
     assert fake.ends(client) == [(10, 3, 4, VALUES_EACH)]
     objects = fake.core.state.clients[client].values.objects
     assert [pickle.loads(objects[value].payload) for value in (11, 12)] == [1, 2]
+
+
+def test_each_value_of_rows_that_run_again_is_to_stand_by_itself() -> None:
+    fake = FakeScheduler(4)
+    (first,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 4))
+    fake.report(first, client, result(10, 0, 4, STORED))
+    assert not any(given.flags & APART for given in fake.heard(first, Task))
+    fake.lose(first)
+    fake.say(client, names(0, 11, cls=ObjectRequest))
+    (given,) = fake.heard(fake.agent(4), Task)
+    assert (given.batch, given.spans.tolist(), given.flags & APART) == (10, [1, 2], APART)
 
 
 @pytest.mark.parametrize("damage", ["global", "length", "bytes"])

@@ -143,13 +143,16 @@ def test_many_objects_at_once(host: Callable[..., Host], monkeypatch: pytest.Mon
 
 def test_asking_again_for_what_is_being_fetched_adds_sources_and_gives_one_result(host: Callable[..., Host]) -> None:
     there, here = host(on_demand=True), host()
-    content, total = put(there, 4 * CHUNK)
+    _, total = put(host(), 4 * CHUNK)
     silent = host(on_demand=True)
     here.transfer.fetch(KEY, total, [silent.url])
     assert silent.results() == [("wanted", KEY, 0, None)]
     here.transfer.fetch(KEY, total, [silent.url])
     here.transfer.fetch(KEY, total, [there.url])
+    assert there.results() == [("wanted", KEY, 0, None)]
     silent.transfer.unavailable(KEY)
+    content, _ = put(there, 4 * CHUNK)
+    there.transfer.available(KEY)
     assert here.results() == [("fetch", KEY, total, None)]
     assert here.content() == content
     here.transfer.cancel((9, 9))

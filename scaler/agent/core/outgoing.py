@@ -78,13 +78,13 @@ class Outgoing:
         message.kinds.append(STORED_OBJECT)
         message.bodies.append(PLACE.pack(size, agent))
 
-    def gone(self, key: Key) -> None:
-        """This agent has an object no more."""
+    def gone(self, key: Key, with_worker: bool = False) -> None:
+        """This agent has an object no more, perhaps because the worker that alone had it has ended."""
         if self._unsettled is not None:
             self._unsettled.lose(key)
         message = self._open
-        if not isinstance(message, ObjectGone):
-            self._reopen(message := ObjectGone())
+        if not isinstance(message, ObjectGone) or message.with_worker != with_worker:
+            self._reopen(message := ObjectGone(with_worker=with_worker))
         message.add(*key)
 
     def missing(self, keys: list[Key], client: int, batch: int, lo: int, hi: int) -> None:

@@ -59,7 +59,7 @@ def lose_worker(state: HostState, out: Outgoing, slot: int) -> None:
     for key in state.objects.index.live_in(slot):
         record = state.objects.records[key]
         object_moves.move(state, key, record, ObjectState.ABSENT, cause="its worker has ended")
-        out.gone(key)
+        out.gone(key, with_worker=True)
         bringing.lose(state, out, key, record, "the worker that had it has ended")
 
 

@@ -6,7 +6,22 @@ from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
 from scaler.agent.state.worker_records import BUSY, IDLE, PARKED, Dispatch, KillKind, WorkerRecord
-from scaler.protocol.messages import ERROR, FILED, LACKING, LIVE, SIZE, STORED, STREAM, WARN, WARNINGS, TaskOutput, u32
+from scaler.protocol.messages import (
+    APART,
+    ERROR,
+    FILED,
+    KEEP,
+    LACKING,
+    LIVE,
+    SIZE,
+    STORED,
+    STREAM,
+    VALUES_LIST,
+    WARN,
+    WARNINGS,
+    TaskOutput,
+    u32,
+)
 from scaler.protocol.results import SpanResult
 from scaler.store.layout import Key
 from scaler.worker_protocol import messages as worker_messages
@@ -45,6 +60,9 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
             return
         outcome, sizes = ERROR, u32([len(body)])
     is_its_own = dispatch is not None and dispatch.origin.key == (client, batch)
+    if dispatch is not None and outcome == VALUES_LIST and dispatch.origin.task.flags & (KEEP | APART):
+        worker_commands.reject(state, out, worker, "answers with a list where each value is to stand by itself")
+        return
     if (
         dispatch is None
         or not is_its_own

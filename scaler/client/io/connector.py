@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import select
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -61,7 +60,7 @@ class Connector:
             except ConnectionFailed:
                 if not waits or attempts.are_over(time.monotonic()):
                     raise
-            threading.Event().wait(attempts.next_pause(time.monotonic()))
+            time.sleep(attempts.next_pause(time.monotonic()))
 
     def _connect_to(self, address: Address, reached_by: float, deadline: float, waits: bool) -> None:
         left = max(0.1, reached_by - time.monotonic())
@@ -104,7 +103,7 @@ class Connector:
                         raise
                     gone = f"the scheduler at {self.address} is gone ({reason})"
                     raise ConnectionFailed(f"{gone} and did not come back within {self._patience:g} s") from error
-                threading.Event().wait(attempts.next_pause(time.monotonic()))
+                time.sleep(attempts.next_pause(time.monotonic()))
                 continue
             return
 

@@ -91,9 +91,8 @@ class IOThread:
         since, ident = self._calling_since, self._ident
         if since is None or ident == threading.get_ident() or self._reactor is None:
             return None
-        pause = threading.Event()
         while self._calling_since == since and time.monotonic() < since + patience:
-            pause.wait(LOOK)
+            time.sleep(LOOK)
         with self._handing_over:
             if self._calling_since != since or self._is_closing:
                 return None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-
+from scaler.common.gate import Gate
 from scaler.protocol.messages import DisconnectResponse, ShutdownResponse
 
 
@@ -11,7 +10,7 @@ class Reply:
     """One thread expects it; the I/O thread brings it."""
 
     def __init__(self) -> None:
-        self._has_come = threading.Event()
+        self._has_come = Gate()
         self._message: DisconnectResponse | ShutdownResponse | None = None
         #: it is to a goodbye: a closed connection will do
         self.is_to_goodbye = False
@@ -19,13 +18,13 @@ class Reply:
     def expect(self, is_to_goodbye: bool) -> None:
         """A question is going to be sent."""
         self._message = None
-        self._has_come.clear()
+        self._has_come.close()
         self.is_to_goodbye = is_to_goodbye
 
     def arrive(self, message: DisconnectResponse | ShutdownResponse | None) -> None:
         """The answer has come; None: it never will."""
         self._message = message
-        self._has_come.set()
+        self._has_come.open()
 
     def wait(self, timeout: float) -> bool:
         """Block for at most so many seconds; whether there is an answer, or will be none."""

@@ -140,7 +140,7 @@ class Stores:
                 self._make_room()
                 if time.monotonic() > deadline:
                     raise
-            threading.Event().wait(0.05)
+            time.sleep(0.05)
 
     def _leave(self, place: Place) -> None:
         with self._lock:
@@ -160,12 +160,17 @@ class Stores:
         return None
 
     def read(self, object_id: int, what: str, timeout: float | None = None) -> StoredObject:
-        """An object, wherever it is; blocks. Raises `ObjectLost`, `ConnectionFailed`, TimeoutError."""
+        """An object, wherever it is; blocks. Raises `ObjectLost`, `ConnectionFailed`, TimeoutError.
+
+        A scheduler that offers no store for a while, since it is stopped or a new one whose hosts are not back, is
+        asked again: until `timeout` seconds are over, without one `_ATTEMPTS` times.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
-        if self._place is None and self._find() is None:
-            raise ObjectLost(f"{what} is in a store, and there is none that this client could read it from")
-        reason = ""
-        for _ in range(_ATTEMPTS):
+        failed, reason = 0, ""
+        while failed < _ATTEMPTS:
+            with contextlib.suppress(ConnectionTimeout):  # where it is can be asked all the same, and waited for
+                if self._place is None and self._find() is None:
+                    raise ObjectLost(f"{what} is in a store, and there is none that this client could read it from")
             found = self.look_up(object_id)
             if found is not None:
                 return found
@@ -176,7 +181,12 @@ class Stores:
                 raise ObjectLost(f"{what} is lost: {answer.reason}")
             try:
                 return self._readable_of(answer.agent).get((self._driver.welcome.number, object_id))
+            except ConnectionTimeout:
+                failed += deadline is None
+                if failed == _ATTEMPTS or (deadline is not None and time.monotonic() >= deadline):
+                    raise
             except (store.ObjectMissing, store.TransferFailed, OSError) as error:
+                failed += 1
                 reason = str(error)
         raise ObjectLost(f"{what} is lost: {reason}")
 

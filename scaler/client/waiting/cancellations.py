@@ -9,6 +9,7 @@ from typing import Any
 from scaler.client.core import events as ev
 from scaler.client.future import Future
 from scaler.client.io.driver import SessionDriver
+from scaler.common.gate import Gate
 from scaler.common.interrupts import has_ended_main_task
 
 #: seconds that a cancellation waits for its answers; twice as long if workers are to be ended
@@ -22,14 +23,14 @@ class _Wait:
 
     def __init__(self, futures: Iterable[Future]) -> None:
         self.left = {id(future): future for future in futures}
-        self.is_over = threading.Event()
+        self.is_over = Gate()
 
     def end(self, futures: Iterable[Any]) -> None:
         """These futures need no answer any more."""
         for future in futures:
             self.left.pop(id(future), None)
         if not self.left:
-            self.is_over.set()
+            self.is_over.open()
 
 
 class Cancellations:

@@ -14,6 +14,7 @@ the codec calls it on everything that comes from outside.
 """
 
 from scaler.protocol.codes import (
+    APART,
     CANCELLED,
     EACH,
     ERROR,
@@ -130,6 +131,7 @@ from scaler.protocol.messages.worker_columns import COLUMNS, WORKER_BYTES, Worke
 PROTOCOL_VERSION = 1
 
 __all__ = [
+    "APART",
     "CANCELLED",
     "COLUMNS",
     "COMMANDS",

@@ -66,10 +66,11 @@ class ObjectRequest(Objects):
     __slots__ = ()
 
 
+@record
 class ObjectGone(Objects):
-    """An agent does not have these any more."""
+    """An agent does not have these any more; `with_worker` if they ended with the worker that alone had them."""
 
-    __slots__ = ()
+    with_worker: bool = False
 
 
 @record

@@ -58,7 +58,7 @@ class ClientDeparture(Message):
 
 @record
 class DisconnectRequest(Message):
-    """A client's orderly goodbye."""
+    """The orderly goodbye of a client, an agent or any other peer: what is left of it is dropped at once."""
 
 
 @record

@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from scaler.protocol.messages import EACH, Frame, Task, i32, u32, u64
+from scaler.protocol.messages import APART, EACH, Frame, Task, i32, u32, u64
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch
 from scaler.scheduler.state.client_records import ClientRecord
@@ -10,17 +10,20 @@ from scaler.scheduler.state.client_records import ClientRecord
 
 def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list[tuple[int, int]]) -> Task:
     """The message that gives these rows of a batch, and the objects they need and it lacks, to an agent."""
-    source = batch.task
+    source, flags = batch.task, batch.task.flags
+    if any(batch.is_recomputing(lo, hi) for lo, hi in spans):
+        flags |= APART  # the scheduler needs each value, and does not look into a list that a worker wrote
     if (
         source.form == EACH
         and batch.needs is None
         and (client.number, source.function) in agent.holdings.keys
         and not client.values.objects[source.function].is_stored
         and spans == [(0, batch.rows)]
+        and flags == source.flags
     ):
         return source  # the client's message has all that the agent needs
     task = Task(
-        client.number, batch.id, batch.rows, source.form, source.flags, source.function, source.arguments, source.name,
+        client.number, batch.id, batch.rows, source.form, flags, source.function, source.arguments, source.name,
         source.priority, source.retries, source.timeout, source.capabilities, u32(chain.from_iterable(spans)),
         threads=source.threads, results=source.results,
     )  # fmt: skip

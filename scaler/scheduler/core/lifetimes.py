@@ -41,8 +41,10 @@ def add_copy(state: ClusterState, client: ClientRecord, agent: AgentRecord, obje
         state.facts.tell(ObjectStored(client.number, object_id, item.size, agent.number))
 
 
-def remove_copy(state: ClusterState, client: ClientRecord, number: int, object_id: int) -> bool:
-    """An agent's store does not have an object any more; True if that was the last copy."""
+def remove_copy(
+    state: ClusterState, client: ClientRecord, number: int, object_id: int, with_worker: bool = False
+) -> bool:
+    """An agent's store, or a worker of it, does not have an object any more; True if that was the last copy."""
     item = client.values.objects.get(object_id)
     if item is None or number not in item.copies:
         return False
@@ -50,6 +52,7 @@ def remove_copy(state: ClusterState, client: ClientRecord, number: int, object_i
     last = not item.copies
     if last:
         client.values.lost.add(object_id)
+        item.ended_with_worker = with_worker
     if state.facts.wanted:
         state.facts.tell(CopyLost(client.number, object_id, number, last))
     return last

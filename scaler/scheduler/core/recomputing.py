@@ -19,12 +19,12 @@ from scaler.scheduler.state.transitions import Cause
 
 
 # ---- lost ------------------------------------------------------------------------------------------------------------
-def lose_copies(state: ClusterState, number: int, keys: list[tuple[int, int]]) -> list[Move]:
-    """The store of an agent does not have these any more: queued rows that need what is lost now wait."""
+def lose_copies(state: ClusterState, number: int, keys: list[tuple[int, int]], with_worker: bool = False) -> list[Move]:
+    """An agent does not have these any more, perhaps as a worker has ended: queued rows that need what is lost wait."""
     affected: dict[ClientRecord, None] = {}
     for client_number, object_id in keys:
         client = state.clients.get(client_number)
-        if client is not None and lifetimes.remove_copy(state, client, number, object_id):
+        if client is not None and lifetimes.remove_copy(state, client, number, object_id, with_worker):
             affected[client] = None
     moves: list[Move] = []
     for client in affected:

@@ -506,7 +506,7 @@ class SchedulerCore:
         stored_objects.take_copies(self.state, self._out, agent, message)
 
     def _object_gone(self, agent: AgentRecord, message: ObjectGone) -> list[Move]:
-        return recomputing.lose_copies(self.state, agent.number, list(message))
+        return recomputing.lose_copies(self.state, agent.number, list(message), message.with_worker)
 
     def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> None:
         for moves in stored_objects.take_missing(self.state, self._out, agent, message):

@@ -84,6 +84,8 @@ def take_missing(
 ) -> Iterator[list[Move]]:
     """An agent could not get objects, and gives back the rows that need them.
 
+    That is not held against rows whose inputs ended with a worker: they may be beside one that kills its workers.
+
     The moves of each span, to be made before the next is asked for.
     """
     if message.refusal:
@@ -100,6 +102,7 @@ def take_missing(
         item = client.values.objects.get(object_id) if client is not None else None
         if item is not None:
             news |= reachability.note_unreachable(state, agent, item.copies)
+            news |= item.is_lost and item.ended_with_worker
     yield recomputing.lose_copies(state, agent.number, list(message.objects))
     for _, batch, lo, hi in withdrawing.spans_at(state, agent, message.rows):
         yield [move for row in range(lo, hi) for move in retrying.return_for_want(state, out, agent, batch, row, news)]

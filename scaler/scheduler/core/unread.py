@@ -1,7 +1,8 @@
 """Clients that don't read what they are sent: their rows wait until they do, and in the end they are given up.
 
-What they have not acknowledged waits here, so it has a bound: beyond it no more of their rows go to agents, while those
-of others go on. What is at agents already comes on top: about a tenth of a second of work for each worker.
+What they have not acknowledged waits here, so it has a bound (`UNREAD_BYTES` in `protocol/acceptor.py`): beyond it no
+more of their rows go to agents, while those of others go on. What is at agents already comes on top: about a tenth of
+a second of work for each worker.
 """
 
 from collections.abc import Iterator

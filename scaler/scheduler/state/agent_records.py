@@ -1,4 +1,4 @@
-"""An agent at the scheduler: its host, how busy it is, what it has, and what it was asked."""
+"""An agent at the scheduler: its host and its walltime, how busy it is, what it has, and what it was asked."""
 
 from __future__ import annotations
 

@@ -31,6 +31,8 @@ class ObjectRecord:
     size: int = 0
     #: numbers of the agents whose stores have it, if it is stored; none: it is lost until it is made again
     copies: set[int] | frozenset[int] = NOBODY
+    #: it was lost since the worker that alone had it has ended, which was the fault of a row that this worker ran
+    ended_with_worker: bool = False
     #: the batch and row that made it; None if a client did
     source: tuple[Batch, int] | None = None
 

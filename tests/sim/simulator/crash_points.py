@@ -79,6 +79,13 @@ class Script:
         self._client.user(lambda: self._client.release(constants[0]))
 
 
+def is_lost_with_its_host(job: Job) -> bool:
+    """Whether its value, or one that it needs, died with the host of the scheduler that knew how to make it again."""
+    if job.end is None or job.end[0] != "object":
+        return False
+    return job.renewed or any(isinstance(need, Job) and is_lost_with_its_host(need) for need in job.needs)
+
+
 class CrashPoints:
     """The work of one seed. `is_local`: an agent is in the scheduler's process, as in a local cluster."""
 
@@ -150,7 +157,6 @@ class CrashPoints:
             for job in client.jobs:
                 words = f"job-{job.uid}.", f"batch={job.id}", str(job.id)
                 is_right = job.end is not None and (job.end[0] == "value" or job.cancelled)
-                if self._is_local:  # its host died with the scheduler that knew how to make a value again
-                    is_right = is_right or (job.renewed and job.end is not None and job.end[0] == "object")
+                is_right = is_right or (self._is_local and is_lost_with_its_host(job))
                 require(is_right or not client.is_outer or client is killed, f"{job} has no value", *words)
                 require(job.runs < 2 or not no_agent_died, f"{job} ran {job.runs} times, and all agents live", *words)

@@ -11,6 +11,7 @@ from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.state.memory import AgentLimits
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
+    APART,
     EACH,
     ERROR,
     GRAPH,
@@ -346,7 +347,8 @@ class FakeAgent:
         else:
             self.runs[slot][0] = run._replace(lo=end)
         done = [run.dispatch] if end == run.hi else []
-        self.worker(slot, wm.Results([ended(run, run.lo, end, VALUES_LIST, us, u32([4]), b"list")], done))
+        outcome, count = (VALUES_EACH, end - run.lo) if run.flags & (KEEP | APART) else (VALUES_LIST, 1)
+        self.worker(slot, wm.Results([ended(run, run.lo, end, outcome, us, u32([4]) * count, b"list" * count)], done))
 
     def give_back(self, slot: int, token: int, keep: int = 0) -> None:
         """A worker answers a recall: all but the first row of its oldest dispatch."""

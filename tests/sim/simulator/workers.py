@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scaler.protocol import failures
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
+    APART,
     ERROR,
     FILED,
     GRAPH,
@@ -295,7 +296,7 @@ class SimWorker:
         return self.current[2]
 
     def _report(self, assigned: Assigned, row: int, outcome: int, what: Any, us: int) -> None:
-        each = assigned.run.flags & KEEP or assigned.run.name.endswith("each")
+        each = assigned.run.flags & (KEEP | APART) or assigned.run.name.endswith("each")
         travels = self._travels(assigned.run, row)
         size = 0 if outcome in FAILURES or travels else self._job(assigned, row).stored
         if outcome < 0 and travels and self._job(assigned, row).stored:
