@@ -1,7 +1,8 @@
 """`python -m bench.jobs`: what a journal costs, and how fast it is.
 
 Pairs of the same work as a durable job and as a plain map, on one cluster; how long a part takes to be acknowledged;
-how many bytes a row takes; and how long a scheduler takes to read a journal of a million rows.
+how many bytes a row takes; how long a scheduler takes to read a journal of a million rows; and large results, in the
+journal and in files.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=5, help="pairs of a plain and a durable run (default: 5)")
     parser.add_argument("--rows", type=int, default=8_000, help="rows of 1 ms in each (default: 8,000)")
     parser.add_argument("--large", type=int, default=1_000_000, help="rows of the journal read (default: 1,000,000)")
+    parser.add_argument("--results", type=int, default=60, help="large results (default: 60)")
     return parser.parse_args()
 
 
@@ -92,29 +94,57 @@ def _read_again(client: scaler.Client, directory: str, rows: int, stop: Callable
     print(f"the journal is read in {taken:.2f} s")
 
 
+def _large_results(client: scaler.Client, where: str, count: int, size: int = 4 << 20) -> None:
+    client.submit_job(bytes, [size] * 2, name="warm").wait()
+    begun = time.perf_counter()
+    job = client.submit_job(bytes, [size] * count, name="bytes")
+    job.wait()
+    made = time.perf_counter() - begun
+    read = _timed(lambda: sum(1 for _ in job.results()))
+    rates = [count * size / seconds / 1e6 for seconds in (made, read)]
+    print(f"{count} results of {size >> 20} MiB, {where}: {rates[0]:.0f} MB/s made, {rates[1]:.0f} MB/s read")
+
+
+def _with_cluster(measure: Callable[[scaler.Client, Callable[[], None]], None], *options: str) -> None:
+    address = f"tcp://127.0.0.1:{free_port()}"
+    scheduler = start("scaler_scheduler", address, *options)
+    agent = start("scaler_cluster", "-n", "2", "--drain-grace", "0", address)
+
+    def stop() -> None:
+        for process in (agent, scheduler):
+            process.terminate()
+            process.wait(20)
+
+    try:
+        client = scaler.Client(address, timeout=20)
+        while client.n_workers < 2:
+            time.sleep(0.05)
+        measure(client, stop)
+    finally:
+        stop()
+
+
 def main() -> None:
     """The program."""
     given = _arguments()
+
+    def small(client: scaler.Client, stop: Callable[[], None]) -> None:
+        _pairs(client, given.pairs, given.rows)
+        _acknowledgements(client)
+        _read_again(client, path, given.large, stop)
+
     with tempfile.TemporaryDirectory(dir=".") as directory:
         path = str(Path(directory) / "journal")
-        address = f"tcp://127.0.0.1:{free_port()}"
-        scheduler = start("scaler_scheduler", address, "--journal", path)
-        agent = start("scaler_cluster", "-n", "2", "--drain-grace", "0", address)
+        _with_cluster(small, "--journal", path)
+        for where in ("journal", "files"):
+            options = ["--journal", str(Path(directory) / where)]
+            if where == "files":
+                options += ["--results", str(Path(directory) / "results")]
 
-        def stop() -> None:
-            for process in (agent, scheduler):
-                process.terminate()
-                process.wait(20)
+            def large(client: scaler.Client, _stop: Callable[[], None], where: str = where) -> None:
+                _large_results(client, where, given.results)
 
-        try:
-            client = scaler.Client(address, timeout=20)
-            while client.n_workers < 2:
-                time.sleep(0.05)
-            _pairs(client, given.pairs, given.rows)
-            _acknowledgements(client)
-            _read_again(client, path, given.large, stop)
-        finally:
-            stop()
+            _with_cluster(large, *options)
 
 
 if __name__ == "__main__":

@@ -139,6 +139,13 @@ class SchedulerConfig:
         str | None,
         Option("directory for durable jobs, which outlive their clients and this scheduler; without it there are none"),
     ] = None
+    results: Annotated[
+        str | None,
+        Option(
+            "directory for large results of durable jobs, which this host, all hosts of the cluster and maybe clients "
+            "share; without it they are in the journal"
+        ),
+    ] = None
     standby_of: Annotated[
         str | None,
         Option(
@@ -149,6 +156,12 @@ class SchedulerConfig:
     journal_quota: Annotated[
         int | None,
         Option("bytes that durable jobs may take before no more are accepted; by default as many as fit", minimum=1),
+    ] = None
+    results_quota: Annotated[
+        int | None,
+        Option(
+            "bytes that large results may take before no more jobs are accepted; by default as many as fit", minimum=1
+        ),
     ] = None
     job_age: Annotated[
         float | None,
@@ -167,6 +180,8 @@ class SchedulerConfig:
         check(self)
         if self.standby_of is not None and "," in self.standby_of:
             raise OptionError("standby_of", f"names one scheduler, the other of a pair, not {self.standby_of}")
+        if self.results is not None and self.journal is None:
+            raise OptionError("results", "is for durable jobs: give a journal, too")
         if self.supervise and self.address.endswith(":0"):
             raise OptionError(
                 "supervise", f"needs an address that stays the same: give a port instead of 0 in {self.address}"

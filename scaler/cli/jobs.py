@@ -52,7 +52,10 @@ def _list(address: str, as_json: bool, key_file: str | None, insecure: bool) -> 
 
     def write() -> None:
         if not as_json:
-            print(f"{'job':<30} {'state':<9} {'rows':>12} {'ended':>12} {'failed':>9} {'size':>8} {'begun':<19} owner")
+            print(
+                f"{'job':<30} {'state':<9} {'rows':>12} {'ended':>12} {'failed':>9} {'size':>8} {'files':>8} "
+                f"{'begun':<19} owner"
+            )
         for state in states:
             print(_json(state) if as_json else _row(state))
 
@@ -70,7 +73,7 @@ def _row(state: JobState) -> str:
     begun = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.created))
     return (
         f"{inert(state.name):<30} {state.state:<9} {state.rows:>12,} {ended:>12,} {state.failed:>9,} "
-        f"{size(state.bytes):>8} {begun} {inert(state.owner)}"
+        f"{size(state.bytes):>8} {size(state.file_bytes):>8} {begun} {inert(state.owner)}"
     )
 
 

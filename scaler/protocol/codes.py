@@ -32,6 +32,14 @@ INLINE_LIMIT = 1 << 17
 PLACE = Struct("<QI")
 #: what stands for the value of a stored result: how many bytes it takes
 SIZE = Struct("<Q")
+#: what stands for a result that is a file: its row's id, the tag of the attempt that wrote it, its bytes, their crc32
+FILE = Struct("<QQQI")
+#: a result of a durable job whose pickle takes this many bytes is a file, where scheduler and agents share a directory
+FILE_LIMIT = 1 << 20
+#: characters of what the paths of a job's files begin with, at most
+MAX_PATH = 4096
+#: in the column `wanted`: the client wants the value, and no other row of the graph needs it
+WANTED_ALONE = 2
 
 
 class Role(StrEnum):
@@ -108,6 +116,8 @@ class Outcome(IntEnum):
     #: not: a file that one row needs is not in the store, said by workers to their agent only: the object's id, u64,
     #: and the error record that the row ends with if nothing can be done about it
     LACKING = 7
+    #: with values that are files in the directory for results of durable jobs: what stands for each (`FILE`)
+    FILED = 8
 
 
 class Stream(IntEnum):
@@ -185,7 +195,7 @@ class ObjectKind(IntEnum):
 
 
 EACH, TOGETHER, GRAPH = (member.value for member in Form)
-VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE, LACKING = (member.value for member in Outcome)
+VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE, LACKING, FILED = (member.value for member in Outcome)
 PROFILE, STREAM, KEEP, SPREAD, WARN, FRESH, INLINE_VALUES, APART = (member.value for member in Flag)
 INLINE, FAILED, STORED_OBJECT = (member.value for member in ObjectKind)
 STDOUT, STDERR, WARNINGS = (member.value for member in Stream)
@@ -193,6 +203,6 @@ STDOUT, STDERR, WARNINGS = (member.value for member in Stream)
 
 def sizes_of(outcome: int, rows: int) -> int:
     """How many entries of `TaskResult.sizes` a span has."""
-    if outcome in (VALUES_EACH, STORED, LIVE):
+    if outcome in (VALUES_EACH, STORED, LIVE, FILED):
         return rows
     return 0 if outcome == CANCELLED else 1

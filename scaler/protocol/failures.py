@@ -169,6 +169,12 @@ def result_too_large(size: int, limit: int) -> ErrorRecord:
     return ErrorRecord(ErrorKind.SIZE, words)
 
 
+def no_room_in_files(size: int, directory: str, reason: str) -> ErrorRecord:
+    """A result that no message can carry could not be written to its file."""
+    words = f"the result takes {size:,} bytes as a pickle, too many for a message, and {directory}: {reason}"
+    return ErrorRecord(ErrorKind.FULL, words)
+
+
 def too_much_input(needed: int, has: int) -> str:
     """Why a host never runs a row: what the row needs is more than its store can have at once, bytes.
 

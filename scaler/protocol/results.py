@@ -60,7 +60,7 @@ def spans_of(message: TaskResult) -> Iterator[SpanResult]:
 
 
 def values_of(span: SpanResult) -> Iterator[Frame]:
-    """The payloads of a VALUES_EACH span, row by row; of a STORED one what stands for them."""
+    """The payloads of a VALUES_EACH span, row by row; of a STORED or FILED one what stands for them."""
     if len(span.sizes) == 1:
         yield span.body
         return

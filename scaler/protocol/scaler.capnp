@@ -130,6 +130,7 @@ struct Task {
     capabilities @3 :List(Text);
     encoding @4 :UInt8;     # of function, arguments and values: 0 pickle
     threads @5 :UInt32;     # slots of a host that a row takes; 0 for one
+    results @6 :Text;       # of durable jobs: what the paths of files begin with that large results go to
   }
 
   struct Needs {
@@ -137,7 +138,7 @@ struct Task {
     dependencies @1 :Data;  # u64 value ids (from clients) or object ids (to agents)
     indexes @2 :Data;       # i32 per dependency, to agents only: element of a list object, or -1
     uses @3 :Data;          # u32 per row, graphs from clients only: how many rows depend on it
-    wanted @4 :Data;        # u8 per row of the batch, graphs only: does the client want the value
+    wanted @4 :Data;        # u8 per row of the batch, graphs only: does the client want the value; 2: it alone
     graph @5 :UInt64;       # graphs from clients only: the first row id of the graph, whose own needs `uses` counts
   }
 
@@ -157,11 +158,12 @@ struct TaskResult {
   client @0 :UInt32;
   batches @1 :Data;         # u64 per span
   spans @2 :Data;           # u32 pairs lo, hi
-  outcomes @3 :Data;        # u8 per span: 0 list, 1 each, 2 error, 3 cancelled, 4 lost, 5 stored
+  outcomes @3 :Data;        # u8 per span: 0 list, 1 each, 2 error, 3 cancelled, 4 lost, 5 stored,
+                            # 8 in a file
   durations @4 :Data;       # u32 microseconds per span, all its rows together
   profile @5 :Profile;      # absent when no span is profiled
-  sizes @6 :Data;           # u32: one for a list, an error or a loss, one per row for each and stored, none for cancelled; payloads in the first frame,
-                            # of a stored value its size as u64
+  sizes @6 :Data;           # u32: one for a list, an error or a loss, one per row for each, stored and in a file, none for cancelled; payloads in the first frame,
+                            # of a stored value its size as u64, of one in a file row id u64, tag u64, size u64, crc32 u32
 
   struct Profile {
     peaks @0 :Data;           # u64 bytes of memory per span, 0 when not profiled
@@ -255,14 +257,15 @@ struct JobSubmit {          # frames: a note, then those of the messages
 }
 struct JobQuestion {
   number @0 :UInt64;
-  kind @1 :Text;                # list, state, note, ordered, finished, cancel or delete
+  kind @1 :Text;                # list, state, note, ordered, finished, file, cancel or delete
   name @2 :Text;
   position @3 :UInt64;
   limit @4 :UInt32;
   wait @5 :Float64;             # seconds
   force @6 :Bool;
+  offset @7 :UInt64;            # of a file: where to begin
 }
-struct JobAnswer {          # a frame: payloads of rows, or a note
+struct JobAnswer {          # a frame: payloads of rows, a note, or bytes of a file
   number @0 :UInt64;
   error @1 :Text;
   text @2 :Text;                # lines of JSON

@@ -82,7 +82,7 @@ class Jobs(Residents, Protocol):
     def wake(self) -> float | None:
         """When they should be looked after though nothing happened."""
 
-    def fileno(self) -> int:
+    def filenos(self) -> list[int]:
         """Readable when more of them is on disk."""
 
     def gather(self) -> None:
@@ -101,16 +101,28 @@ def open_jobs(config: SchedulerConfig) -> Jobs | None:
     from scaler.scheduler.jobs.keeper import JobKeeper
 
     begun, journal = time.monotonic(), Journal(config.journal)
-    terms = JobTerms(config.heartbeat_interval, time.time() - begun, config.journal_quota, config.job_age)
+    terms = JobTerms(
+        config.heartbeat_interval, time.time() - begun, config.journal_quota, config.job_age, config.results_quota,
+        config.max_message_bytes,
+    )  # fmt: skip
+    files = None
+    if config.results is not None:
+        from scaler.scheduler.jobs.result_files import ResultFiles
+
+        files = ResultFiles(config.results, config.journal)
     try:
-        keeper = JobKeeper(journal, terms)
+        keeper = JobKeeper(journal, terms, files)
     except BaseException:
         journal.close()
+        if files is not None:
+            files.close()
         raise
     if keeper.damage is not None:
         logger.log(logging.INFO if keeper.damage.is_cut else logging.WARNING, "Journal: %s", keeper.damage)
     took = time.monotonic() - begun
     logger.info("Journal: %s has %d jobs; %d records read in %.2f s", journal.path, keeper.jobs, keeper.replayed, took)
+    if files is not None:
+        logger.info("Journal: large results are files in %s", keeper.results)
     return keeper
 
 
@@ -203,7 +215,8 @@ class Server:
     def _take_jobs(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._composition.lodge(jobs)
-        self.loop.watch(jobs.fileno(), jobs)
+        for each in jobs.filenos():
+            self.loop.watch(each, jobs)
 
     def _keep_jobs(self, here: bool) -> None:
         """Keep durable jobs from now on, or leave them to the partner. Blocks while the journal is read or closed."""
@@ -218,7 +231,8 @@ class Server:
             if opened is not None:
                 self._take_jobs(opened)
         elif not here and jobs is not None:
-            self.loop.forget(jobs.fileno())
+            for each in jobs.filenos():
+                self.loop.forget(each)
             self._composition.lodge(None)
             self._jobs = None
             jobs.close()

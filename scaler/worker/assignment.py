@@ -45,8 +45,12 @@ class Assignment:
 
     def is_wanted(self, row: int) -> bool:
         """Say whether the client wants the value of one row."""
+        return self.wanted(row) > 0
+
+    def wanted(self, row: int) -> int:
+        """Return what the column `wanted` of the protocol says of one row; 1 without one."""
         wanted = self.run.wanted
-        return wanted is None or bool(wanted[row - self.lo])
+        return 1 if wanted is None else wanted[row - self.lo]
 
     def next_row(self) -> int:
         """Return the row that would be begun next, or `end`; the rows before it have been begun."""

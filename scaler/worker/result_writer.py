@@ -4,18 +4,32 @@ small                           VALUES_EACH   its pickle
 large                           STORED        its size, when the file is complete
 large, only its graph needs it  LIVE          its size; the value stays in this worker (see live_values.py)
 large, of a durable job         VALUES_EACH   its pickle (the flag INLINE_VALUES)
+larger, of a durable job        FILED         what stands for its file, when that is complete and synced; where there is
+                                              a directory for them that can be written
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import pickle
 import time
 from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol import failures
-from scaler.protocol.codes import GRAPH, INLINE_VALUES, KEEP, LIVE, SIZE, STORED, VALUES_EACH
+from scaler.protocol.codes import (
+    FILE_LIMIT,
+    FILED,
+    GRAPH,
+    INLINE_VALUES,
+    KEEP,
+    LIVE,
+    SIZE,
+    STORED,
+    VALUES_EACH,
+    WANTED_ALONE,
+)
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, pack_large
@@ -27,7 +41,7 @@ from scaler.worker.assignment import Assignment
 from scaler.worker.inputs import Failed
 from scaler.worker.ledger import too_large
 from scaler.worker.live_values import LiveValues, live_value
-from scaler.worker_protocol.messages import Run
+from scaler.worker_protocol.messages import Run, Unfiled
 
 #: seconds for which room in a full store is waited for
 ROOM_PATIENCE = 3.0
@@ -36,15 +50,25 @@ ROOM_PATIENCE = 3.0
 Encode = Callable[[int, Any], tuple[int, bytes]]
 
 
-def in_message(name: str, serializer: AnySerializer | None) -> Callable[[Any], bytes]:
-    """Return what turns a result into bytes for a message, whatever its size, or raises Failed."""
+def as_bytes(name: str, serializer: AnySerializer | None) -> Callable[[Any], bytes]:
+    """Return what turns a result into bytes, or raises Failed."""
     write: Callable[[Any], bytes] = payload.dumps if serializer is None else serializer.serialize
 
     def encode(value: Any) -> bytes:
         try:
-            data = bytes(write(value))
+            return bytes(write(value))
         except Exception as error:
             raise unpicklable(name, error) from None
+
+    return encode
+
+
+def in_message(name: str, serializer: AnySerializer | None) -> Callable[[Any], bytes]:
+    """Return what turns a result into bytes for a message, whatever its size, or raises Failed."""
+    write = as_bytes(name, serializer)
+
+    def encode(value: Any) -> bytes:
+        data = write(value)
         if len(data) > context.largest_result():
             raise too_large(len(data))
         return data
@@ -72,8 +96,12 @@ def _write(store: str, key: Key, packed: Packed) -> int:
 class ResultWriter:
     """Puts the results of rows where they belong. One thread."""
 
-    def __init__(self, values: LiveValues) -> None:
+    def __init__(self, values: LiveValues, tell: Callable[[Unfiled], None]) -> None:
+        """`tell` tells the agent."""
         self._live = values
+        self._tell = tell
+        #: the last file could not be written: what its path began with, and errno; the agent knows
+        self._trouble: tuple[str, int] | None = None
         #: what was put somewhere, or is being put there, and is not in the ledger yet
         self._unreported: Key | None = None
 
@@ -82,6 +110,11 @@ class ResultWriter:
         run, store, name = assignment.run, context.store(), assignment.run.name
         write = in_message(name, serializer)
         travels = bool(run.flags & INLINE_VALUES)
+        in_file: Encode | None = None
+        if travels and run.results:
+            in_file = self._to_file(run, as_bytes(name, serializer))
+            if run.form != GRAPH:
+                return in_file
         if store is None or (travels and run.form != GRAPH):
             return lambda _row, value: (VALUES_EACH, write(value))
         limit = min(context.inline_limit(), context.largest_result())
@@ -89,6 +122,8 @@ class ResultWriter:
 
         def encode(row: int, value: Any) -> tuple[int, bytes]:
             if travels and assignment.is_wanted(row):
+                if in_file is not None and assignment.wanted(row) == WANTED_ALONE:
+                    return in_file(row, value)
                 return VALUES_EACH, write(value)
             try:
                 if serializer is not None:
@@ -106,6 +141,39 @@ class ResultWriter:
             return self._put(run, row, value, packed, store, may_live and not assignment.is_wanted(row))
 
         return encode
+
+    def _to_file(self, run: Run, write: Callable[[Any], bytes]) -> Encode:
+        """Return what writes large results of a durable job to files; where that can't be they travel in messages."""
+
+        limit = min(FILE_LIMIT, context.largest_result() + 1)
+
+        def encode(row: int, value: Any) -> tuple[int, bytes]:
+            data = write(value)
+            if len(data) < limit:
+                return VALUES_EACH, data
+            from scaler.results import files  # few have such results, and workers should start without it
+
+            try:
+                reference = files.write(run.results, run.batch + row, data)
+            except OSError as error:
+                if error.errno is None:
+                    raise  # not by the system: a signal handler of the user's
+                self._note_trouble(run, error.errno)
+                if len(data) > context.largest_result():
+                    where = run.results.rpartition("/")[0]
+                    raise Failed(
+                        failures.no_room_in_files(len(data), where, os.strerror(error.errno)).encode()
+                    ) from None
+                return VALUES_EACH, data
+            self._trouble = None
+            return FILED, reference.pack()
+
+        return encode
+
+    def _note_trouble(self, run: Run, error: int) -> None:
+        if self._trouble != (run.results, error):
+            self._trouble = run.results, error
+            self._tell(Unfiled(run.dispatch, error))
 
     def reported(self) -> None:
         """What was put somewhere last is in the ledger."""

@@ -70,7 +70,7 @@ class RowRunner:
         self._lock = self._ledger.lock
         self._live = LiveValues(self._published)
         self._inputs = Inputs(self._live)
-        self._results = ResultWriter(self._live)
+        self._results = ResultWriter(self._live, send)
         #: those that are not finished; the first one runs
         self._assignments: deque[Assignment] = deque()
         self._preload = Preload()

@@ -16,6 +16,8 @@ from typing import Any
 
 from scaler.protocol.codes import (
     ERROR,
+    FILE,
+    FILED,
     LACKING,
     LIVE,
     SIZE,
@@ -50,6 +52,7 @@ from scaler.worker_protocol.messages import (
     Surroundings,
     ToWorker,
     Unblocked,
+    Unfiled,
 )
 
 #: bytes that a stored value may take, at most; more is no size but a mistake
@@ -82,9 +85,9 @@ def read_by_worker(data: memoryview | bytes) -> ToWorker:
 
 # ---- worker to agent -------------------------------------------------------------------------------------------------
 _FROM_WORKER: tuple[type[FromWorker], ...] = (
-    Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving, Recited,
+    Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving, Recited, Unfiled,
 )  # fmt: skip
-_READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING, _RECITED = (
+_READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING, _RECITED, _UNFILED = (
     bytes([i]) for i in range(len(_FROM_WORKER))
 )
 
@@ -105,13 +108,15 @@ _OUTPUT_HEAD = Struct("=IQBIQ")
 
 #: number, bytes of the text, which follows
 _RECITED_HEAD = Struct("=QQ")
+#: dispatch, errno
+_UNFILED_BODY = Struct("=QH")
 
 #: bytes of a part: what a column of sizes can say
 _LARGEST_PART = (1 << 32) - 1
 #: bytes of a message that is rather copied as a whole than in parts
 _SHORT = 4096
 
-_OUTCOMES = frozenset({VALUES_LIST, VALUES_EACH, ERROR, STORED, LIVE, LACKING})
+_OUTCOMES = frozenset({VALUES_LIST, VALUES_EACH, ERROR, STORED, LIVE, LACKING, FILED})
 #: those whose body is one part for all rows
 _IN_ONE = frozenset(outcome for outcome in _OUTCOMES if sizes_of(outcome, 2) == 1)
 #: most messages are done with no dispatch, or with one
@@ -171,6 +176,7 @@ _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Unblocked: lambda message: _UNBLOCKED,
     Leaving: lambda message: _LEAVING,
     Recited: _write_recited,
+    Unfiled: lambda message: _UNFILED + _UNFILED_BODY.pack(*message),
 }
 
 
@@ -225,6 +231,9 @@ def _read_results(data: Bytes, at: int) -> Read:
             raise MalformedMessage("it is cut off")
         if outcome >= ERROR:
             _check(outcome, hi - lo, sizes, body)
+            if outcome == FILED:
+                rows = [row for row, *_ in FILE.iter_unpack(body)]
+                _require(rows == list(range(batch + lo, batch + hi)), "a file is of another row")
         fields = dispatch, client, batch, lo, hi, outcome, duration, peak, sizes, body, used
         ended.append(tuple.__new__(EndedSpan, fields))  # half the price of a call of the class
     return tuple.__new__(Results, (ended, done)), at
@@ -235,6 +244,8 @@ def _check(outcome: int, rows: int, sizes: array[int], body: bytes) -> None:
         _require(rows == 1, "it has one error for several rows")
     elif outcome == LACKING:
         _require(rows == 1 and len(body) >= SIZE.size, "it lacks an object for several rows, or does not say which")
+    elif outcome == FILED:
+        _require(set(sizes) == {FILE.size}, "28 bytes stand for a value that is a file")
     else:
         _require(set(sizes) == {SIZE.size}, "eight bytes stand for a stored value")
         _require(all(size <= LARGEST_VALUE for (size,) in SIZE.iter_unpack(body)), "no value is as large as that")
@@ -299,4 +310,5 @@ _READERS: tuple[Callable[[Bytes, int], Read], ...] = (
     lambda data, at: (Unblocked(), at),
     lambda data, at: (Leaving(), at),
     _read_recited,
+    lambda data, at: (Unfiled(*_UNFILED_BODY.unpack_from(data, at)), at + _UNFILED_BODY.size),
 )

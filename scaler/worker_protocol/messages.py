@@ -3,7 +3,7 @@
     agent ──task socket──────► worker     Run, Drop, Surroundings, Quit              read between two rows
     agent ──control socket───► worker     Recall, Flush, Publish, Drop               read while user code runs
     worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked,
-                                         Leaving
+                                         Leaving, Recited, Unfiled
 
 They are plain tuples with names: made and taken apart at the price of a tuple. `encoding.py` says how they travel.
 """
@@ -53,10 +53,12 @@ class Run(NamedTuple):
     objects: list[tuple[Key, Frame]]
     #: objects to drop before anything else is done
     stale: list[Key]
-    #: for each row 1 if its client wants the value, 0 if only other rows need it; None: it wants all
+    #: for each row 1 or WANTED_ALONE if its client wants the value, 0 if only other rows need it; None: it wants all
     wanted: bytes | None
     #: how many workers it stands for, whose share of native threads it may have
     threads: int = 1
+    #: of durable jobs: what the paths of files begin with that large results go to; empty: into messages
+    results: str = ""
 
 
 class Drop(NamedTuple):
@@ -116,7 +118,7 @@ class EndedSpan(NamedTuple):
     batch: int
     lo: int
     hi: int
-    #: VALUES_LIST, VALUES_EACH, ERROR (of one row), STORED, LIVE: stored in the worker itself, or LACKING
+    #: VALUES_LIST, VALUES_EACH, ERROR (of one row), STORED, LIVE: stored in the worker itself, LACKING, or FILED
     outcome: int
     #: microseconds, all rows together
     duration: int
@@ -192,6 +194,14 @@ class Recited(NamedTuple):
     text: str
 
 
+class Unfiled(NamedTuple):
+    """A large result of this dispatch could not be written to a file, and comes as others do."""
+
+    dispatch: int
+    #: what the system said: errno
+    error: int
+
+
 class Blocked(NamedTuple):
     """The task that runs waits for other tasks: another worker may take this one's place."""
 
@@ -205,4 +215,6 @@ class Leaving(NamedTuple):
 
 
 ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish | Recite
-FromWorker: TypeAlias = Ready | Results | Returned | Published | Output | Blocked | Unblocked | Leaving | Recited
+FromWorker: TypeAlias = (
+    Ready | Results | Returned | Published | Output | Blocked | Unblocked | Leaving | Recited | Unfiled
+)

@@ -173,6 +173,21 @@ def test_a_durable_job_goes_on_at_the_standby(daemons, tmp_path):
     assert list(job.results()) == [3 * x for x in range(300)]
 
 
+def test_large_results_of_a_durable_job_are_there_at_the_standby(daemons, tmp_path):
+    pair = Pair(daemons, "--journal", str(tmp_path / "journal"), "--results", str(tmp_path / "results"))
+    pair.start_agents(2)
+    job = daemons.client().submit_job(lambda x: bytes([x]) * (1 << 20), range(60), name="large")
+    until(lambda: job.status().done > 5, "rows of the job that have ended")
+    said = pair.command("hand-over", pair.both)
+    assert said.returncode == 0, said.stderr
+    assert [value[:1] for value in job.results(timeout=60)] == [bytes([x]) for x in range(60)]
+    pair.second.signal(signal.SIGKILL)
+    pair.first.says("leads from now on")
+    assert job.status().file_bytes > 60 << 20
+    job.delete()
+    until(lambda: not [path for path in tmp_path.glob("results/*/*") if path.is_file()], "nothing left")
+
+
 def test_the_host_of_the_one_that_leads_vanishes(network, tmp_path):
     hosts = [network.host(name) for name in ("head", "second", "one", "two", "three")]
     head, second, *others = hosts

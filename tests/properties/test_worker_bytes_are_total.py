@@ -5,7 +5,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scaler.protocol.messages import SIZE, sizes_of
+from scaler.protocol.messages import FILE, SIZE, sizes_of
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import MalformedMessage, from_worker, read_by_agent
 
@@ -20,9 +20,10 @@ def results(draw: st.DrawFn) -> bytes:
     done = draw(st.lists(u64, max_size=3))
     pieces = [b"\1", struct.pack("=II", draw(st.just(spans) | u32), len(done)), struct.pack(f"={len(done)}Q", *done)]
     for _ in range(spans):
-        outcome, lo, rows = draw(st.integers(0, 8)), draw(st.integers(0, 9)), draw(st.integers(0, 4))
+        outcome, lo, rows = draw(st.integers(0, 9)), draw(st.integers(0, 9)), draw(st.integers(0, 4))
         count = sizes_of(outcome, rows)
-        sizes = draw(st.lists(st.just(SIZE.size) | st.integers(0, 9), min_size=count, max_size=count))
+        size = st.sampled_from([SIZE.size, FILE.size]) | st.integers(0, 9)
+        sizes = draw(st.lists(size, min_size=count, max_size=count))
         body = draw(st.binary(min_size=sum(sizes), max_size=sum(sizes)))
         numbers = [draw(st.just(len(sizes)) | u32), draw(st.just(len(body)) | u64)]
         pieces.append(

@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from scaler.protocol.messages import ERROR, LACKING, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import ERROR, FILE, FILED, LACKING, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
 from scaler.serialize import payload
 from scaler.serialize.call import encode_function
 from scaler.serialize.record import decode_error
@@ -24,6 +24,15 @@ class Kept(NamedTuple):
 
     outcome: int
     size: int
+
+
+class Filed(NamedTuple):
+    """What is reported of a value that is a file."""
+
+    row: int
+    tag: int
+    size: int
+    checksum: int
 
 
 class Agent:
@@ -63,6 +72,7 @@ class Agent:
         objects: tuple[tuple[Key, bytes], ...] = (),
         wanted: bytes | None = None,
         stale: tuple[Key, ...] = (),
+        results: str = "",
     ) -> None:
         """Write a dispatch of rows; the function is its payload or something to make one of, None: it is there."""
         there = list(objects)
@@ -76,7 +86,7 @@ class Agent:
         key = None if arguments is None else ARGUMENTS
         self.inbox.append(
             wm.Run(number, CLIENT, BATCH, rows.start, rows.stop, form, FUNCTION, key, flags, priority,
-                   "mod.fn", sizes, body, deps, there, list(stale), wanted)
+                   "mod.fn", sizes, body, deps, there, list(stale), wanted, 1, results)
         )  # fmt: skip
 
     def spans(self) -> list[wm.EndedSpan]:
@@ -106,6 +116,8 @@ class Agent:
                     at += size
             elif outcome == LACKING:
                 values = [decode_error(body[SIZE.size :], "a task")]
+            elif outcome == FILED:
+                values = [Filed(*each) for each in FILE.iter_unpack(body)]
             elif outcome >= STORED:
                 assert sizes.tolist() == [8] * (hi - lo)
                 values = [Kept(outcome, size) for (size,) in SIZE.iter_unpack(body)]

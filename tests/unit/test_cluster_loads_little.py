@@ -9,7 +9,8 @@ import pytest
 UNUSED = (
     "dask", "numpy", "pandas", "zmq", "uvloop", "scaler_dask", "scaler.cli", "scaler.client", "scaler.compatibility",
     "scaler.executor", "scaler.graph", "scaler.joblib", "scaler.journal", "scaler.monitor", "scaler.provisioning",
-    "scaler.symphony", "scaler.scheduler.jobs", "scaler.scheduler.supervisor", "scaler.scheduler.validating",
+    "scaler.results", "scaler.symphony", "scaler.scheduler.jobs", "scaler.scheduler.supervisor",
+    "scaler.scheduler.validating",
     "scaler.scheduler.state.validate", "scaler.agent.validating", "scaler.agent.preemption",
     "scaler.agent.core.reciting",
     "scaler.scheduler.core.answering", "scaler.scheduler.core.commanding", "scaler.scheduler.core.explaining",

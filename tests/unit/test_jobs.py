@@ -1,217 +1,41 @@
 """Durable jobs: what counts is on disk, and what was written becomes the same jobs again, wherever it was cut."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 from simulator.hostile_messages import Hostile
+from support.made_up_jobs import FIRST, MONITOR, Jobs, Paper, part, results
 
 from scaler.journal import records
-from scaler.journal.directory import Damage
-from scaler.journal.layout import Layout, Place
-from scaler.journal.records import SEGMENT_HEADER, Damaged, segment_header
 from scaler.protocol.codec import encode
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     CANCELLED,
-    EACH,
     ERROR,
     INLINE,
     STORED_OBJECT,
     TOGETHER,
-    VALUES_EACH,
     VALUES_LIST,
     Ack,
     AgentsInUse,
     ClientReturn,
     DisconnectRequest,
     Heartbeat,
-    JobAnswer,
     JobQuestion,
     JobSubmit,
-    Message,
     ObjectAnnounce,
     ObjectRequest,
     Spans,
     Task,
     TaskCancel,
-    TaskResult,
     u8,
     u32,
     u64,
 )
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
-from scaler.scheduler.jobs.jobs_core import GATHER, JobTerms
-from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.jobs.reading import MOST_WAITING
-from scaler.scheduler.residents import Hold, Join, Reply, Say
-
-MONITOR = 9
-#: what this scheduler calls the jobs' clients
-FIRST = 500
-
-
-class Paper:
-    """A journal in memory; what is appended is on disk when the test says so."""
-
-    def __init__(self, segments: dict[int, bytes] | None = None, most: int = 1 << 20) -> None:
-        self.segments = {n: bytearray(data) for n, data in (segments or {}).items()}
-        self.most = most
-        self.waiting: list[tuple[Place, bytes]] = []
-        self.synced = 0
-        self.trouble: str | None = None
-        self.removed: list[int] = []
-
-    def replay(self, take: Any) -> tuple[Layout, Damage | None]:
-        layout, damage = Layout(most=self.most), None
-        for number in sorted(self.segments):
-            data, at = memoryview(bytes(self.segments[number])), 0
-            if damage is not None:
-                del self.segments[number]
-                continue
-            try:
-                records.check_segment(data, number)
-                at = SEGMENT_HEADER
-                while at < len(data):
-                    record, end = records.read(data, at)
-                    take(record, Place(number, at))
-                    at = end
-            except Damaged as why:
-                damage = Damage(None, at, str(why), True, 0)  # type: ignore[arg-type]
-                del self.segments[number][at:]
-                if at < SEGMENT_HEADER:
-                    del self.segments[number]
-        if self.segments:
-            layout.segment = max(self.segments)
-            layout.offset = len(self.segments[layout.segment])
-        return layout, damage
-
-    def append(self, place: Place, buffers: list[Any]) -> None:
-        self.waiting.append((place, b"".join(buffers)))
-
-    def sync(self, count: int | None = None) -> None:
-        for place, data in self.waiting[:count]:
-            segment = self.segments.setdefault(place.segment, bytearray(segment_header(place.segment)))
-            assert len(segment) == place.offset
-            segment += data
-            self.synced += 1
-        del self.waiting[:count]
-
-    def take_news(self) -> tuple[int, str | None]:
-        return self.synced, self.trouble
-
-    def read(self, segment: int, offset: int, size: int) -> bytes:
-        return bytes(self.segments[segment][offset : offset + size])
-
-    def remove(self, segment: int) -> None:
-        self.removed.append(segment)
-        self.segments.pop(segment, None)
-
-    def fileno(self) -> int:
-        return -1
-
-    def close(self) -> None:
-        pass
-
-
-class Jobs:
-    """Jobs with a made-up core and a made-up disk; everything the test does is said at once."""
-
-    def __init__(self, paper: Paper | None = None, quota: int | None = None, age: float | None = None) -> None:
-        self.paper = paper or Paper()
-        self.keeper = JobKeeper(self.paper, JobTerms(1.0, 1000.0, quota, age))
-        self.now = 0.0
-        self.numbers: Iterator[int] = iter(range(FIRST, FIRST + 1000))
-        self.said: list[Say] = []
-        self.joined: list[Join] = []
-        self.holds: list[Hold] = []
-        self.answers: list[JobAnswer] = []
-        self.number = 0
-        self.go_on()
-
-    def go_on(self, seconds: float = 0.0) -> None:
-        self.now += seconds
-        for _ in range(9):
-            for wish in self.keeper.handle(self.now):
-                if isinstance(wish, Join):
-                    self.joined.append(wish)
-                    self.keeper.welcome(wish.resident, next(self.numbers))
-                elif isinstance(wish, Say):
-                    self.said.append(wish)
-                elif isinstance(wish, Hold):
-                    self.holds.append(wish)
-                elif isinstance(wish, Reply):
-                    self.answers.append(wish.message)
-            if not self.keeper.has_news:
-                return
-        raise AssertionError("it does not come to rest")
-
-    def sync(self, count: int | None = None) -> None:
-        self.go_on(GATHER)
-        for _ in range(20):
-            self.paper.sync(count)
-            self.keeper.gather()
-            self.go_on()
-            if count is not None or not self.paper.waiting:
-                return
-
-    def ask(self, kind: str, name: str = "work", **fields: Any) -> None:
-        self.number += 1
-        self.keeper.ask(MONITOR, JobQuestion(self.number, kind, name, **fields))
-        self.go_on()
-
-    def submit(self, *inner: Message, name: str = "work", key: str = "0", token: int = 7, **fields: Any) -> None:
-        self.number += 1
-        frames = [encode(message) for message in inner]
-        bodies = [fields.pop("note", b""), *(frame for each in frames for frame in each)]
-        self.keeper.ask(
-            MONITOR,
-            JobSubmit(
-                self.number, name, "me", token, key, fields.get("joins", False), fields.get("is_last", True),
-                u32(map(len, frames)), bodies,
-            ),
-        )  # fmt: skip
-        self.go_on()
-
-    def core_says(self, message: Message, number: int = FIRST) -> None:
-        self.keeper.hear(number, message)
-        self.go_on()
-
-    def tell_of(self, kind: type[Message]) -> list[Any]:
-        """What was said to the core of this kind."""
-        return [say.message for say in self.said if type(say.message) is kind]
-
-    def last(self) -> JobAnswer:
-        """The answer to what was asked last."""
-        assert self.answers
-        assert self.answers[-1].number == self.number
-        return self.answers[-1]
-
-    def state(self, name: str = "work") -> dict[str, Any]:
-        self.ask("state", name)
-        answer = self.last()
-        assert not answer.error
-        found: dict[str, Any] = json.loads(answer.text)
-        return found
-
-
-def part(rows: int = 3, first: int = 10) -> list[Message]:
-    """A function, and rows that call it."""
-    function = ObjectAnnounce(u64([first - 1]), u8([INLINE]), [b"function"])
-    task = Task(0, first, rows, EACH, 0, first - 1, 0, "f", spans=u32([0, rows]), sizes=u32([1] * rows))
-    task.bodies = [b"x" * rows]
-    return [function, task]
-
-
-def results(lo: int, *values: bytes, batch: int = 10, outcome: int = VALUES_EACH) -> TaskResult:
-    """Rows from `lo` on ended with these payloads."""
-    count = len(values)
-    return TaskResult(
-        FIRST, u64([batch]), u32([lo, lo + count]), u8([outcome]), u32([5]), u32(map(len, values)), [b"".join(values)]
-    )
 
 
 @pytest.fixture

@@ -77,7 +77,17 @@ from scaler.protocol.messages import (
     Watch,
 )
 from scaler.worker_protocol import messages as worker_messages
-from scaler.worker_protocol.messages import Blocked, Leaving, Published, Ready, Recited, Results, Returned, Unblocked
+from scaler.worker_protocol.messages import (
+    Blocked,
+    Leaving,
+    Published,
+    Ready,
+    Recited,
+    Results,
+    Returned,
+    Unblocked,
+    Unfiled,
+)
 
 UNLIMITED = AgentLimits()
 
@@ -148,6 +158,7 @@ class AgentCore:
             Unblocked: lambda worker, message: worker_lifecycle.take_unblocked(state, worker),
             Leaving: lambda worker, message: worker_lifecycle.take_leaving(out, worker),
             Recited: self._recited,
+            Unfiled: self._unfiled,
         }
 
     @property
@@ -183,6 +194,11 @@ class AgentCore:
         from scaler.agent.core import reciting
 
         reciting.take_answer(self.out, worker, message)
+
+    def _unfiled(self, worker: WorkerRecord, message: Unfiled) -> None:
+        from scaler.agent.core import unfiled
+
+        unfiled.take(self._state, self.out, worker, message)
 
     def leave(self) -> list[Effect]:
         """The last words of an agent that is told to end."""

@@ -210,6 +210,6 @@ def _run_message(state: HostState, worker: WorkerRecord, number: int, origin: Ro
     fields = (
         number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority, task.name,
         sizes, body, needs, objects, stale, origin.wanted(lo, hi),
-        1 if origin.slots == 1 else min(origin.slots, state.workers.target),
+        1 if origin.slots == 1 else min(origin.slots, state.workers.target), task.results,
     )  # fmt: skip
     return tuple.__new__(Run, fields)  # a call of the class costs five times as much

@@ -9,6 +9,7 @@ from scaler.agent.state.worker_records import BUSY, IDLE, PARKED, Dispatch, Kill
 from scaler.protocol.messages import (
     APART,
     ERROR,
+    FILED,
     KEEP,
     LACKING,
     LIVE,
@@ -25,6 +26,9 @@ from scaler.protocol.results import SpanResult
 from scaler.store.layout import Key
 from scaler.worker_protocol import messages as worker_messages
 from scaler.worker_protocol.messages import EndedSpan, Flush, Published, Results, Returned
+
+#: their values are objects
+_STORED = (STORED, LIVE)
 
 
 def take_results(state: HostState, out: Outgoing, worker: WorkerRecord, message: Results) -> None:
@@ -74,10 +78,14 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
     if state.withdrawals.withdrawing:
         withdrawing.take_ended(state, out, client, batch, lo, hi)
     function, estimates = dispatch.origin.function, state.estimates
-    if outcome >= STORED:
+    if outcome in _STORED:
         _take_stored(state, out, worker, ended)
         estimates.note_size(function, sum(size for (size,) in SIZE.iter_unpack(body)) / (hi - lo))
         outcome = STORED
+    elif outcome == FILED and state.unfiled:
+        from scaler.agent.core import unfiled  # here, as few have such results
+
+        unfiled.end(state, out)
     elif estimates.sizes:
         estimates.note_size(function, 0.0)
     took = min(duration, 0xFFFFFFFF)
@@ -108,7 +116,7 @@ def _take_stored(state: HostState, out: Outgoing, worker: WorkerRecord, ended: E
 
 def _drop_values(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedSpan) -> None:
     """Nobody is told of these rows: what they have left in the store or in the worker goes."""
-    if ended.outcome >= STORED:
+    if ended.outcome in _STORED:
         for row in range(ended.lo, ended.hi):
             storing.take_unwanted(state, out, worker, (ended.client, ended.batch + row), ended.outcome == LIVE)
 

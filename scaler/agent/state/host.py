@@ -87,6 +87,8 @@ class HostState:
     attend_at: float = math.inf
     #: what was said of rows that ended and may have to be said again
     unsettled: UnsettledResults = field(default_factory=UnsettledResults)
+    #: directories for results of durable jobs to which workers could not write -> when the log has said so, seconds
+    unfiled: dict[str, float] = field(default_factory=dict)
     departure: DepartureState = field(default_factory=DepartureState)
     follow_ups: FollowUps = field(default_factory=FollowUps)
     #: what is told of changes, to whoever subscribed

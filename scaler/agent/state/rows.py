@@ -55,7 +55,7 @@ class RowRange:
         return keys if len(keys) < 2 else list(dict.fromkeys(keys))
 
     def wanted(self, lo: int, hi: int) -> bytes | None:
-        """For each of these rows 1 if its client wants the value, 0 if only other rows do; None: it wants all."""
+        """For each of these rows more than 0 if its client wants the value, 0 if only others do; None: it wants all."""
         task = self.task
         return task.wanted[lo:hi].tobytes() if task.form == GRAPH and task.wanted else None
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from scaler.client.core.options import Options
+from scaler.client.jobs.files import JobFiles
 from scaler.client.jobs.job import states_in
 from scaler.client.jobs.jobs import jobs_of
 from scaler.client.jobs.packing import JobIds, JobPacker, Part
@@ -162,10 +163,11 @@ class DurableCalls:
         """A part is on disk, and its rows have these numbers; some may have ended in another run."""
         ended: dict[int, Ended] = {}
         if self._was_there:
+            files = JobFiles(self._sending, self._name)
             position, last = first, first + len(call.futures)
             while position < last:
                 answer = self._sending.ask("ordered", self._name, position=position)
-                ended |= {each.row: each for each in ended_rows(answer, self._name, self._codec.load)}
+                ended |= {each.row: each for each in ended_rows(answer, self._name, self._codec.load, files)}
                 if not answer.outcomes:
                     break
                 position = answer.next
@@ -185,6 +187,7 @@ class DurableCalls:
                 _fulfil(future, ended[row])
 
     def _pull(self) -> None:
+        files = JobFiles(self._pulling, self._name)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._futures or self._in_flight or self._is_closing)
@@ -198,17 +201,15 @@ class DurableCalls:
                 self._pulling.pause()  # it is being made
                 continue
             self._position = answer.next
-            found = []
-            with self._changed:
-                for each in ended_rows(answer, self._name, self._codec.load):
+            for each in ended_rows(answer, self._name, self._codec.load, files):  # one by one: they may be large
+                with self._changed:
                     future = self._futures.pop(each.row, None)
-                    if future is not None:
-                        found.append((future, each))
-                    elif self._in_flight:
+                    if future is None and self._in_flight:
                         self._unclaimed[each.row] = each
+                if future is not None:
+                    _fulfil(future, each)
+            with self._changed:
                 self._changed.notify_all()
-            for future, each in found:
-                _fulfil(future, each)
 
 
 def durable_calls(parts: ClientParts, options: Options, name: str) -> DurableCalls:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from scaler.client.jobs.files import JobFiles
 from scaler.client.jobs.results import Ended, ended_rows
 from scaler.client.jobs.session import JobSession
 from scaler.client.values.value_codec import ValueCodec
@@ -42,6 +43,9 @@ class JobState:
     spans: int
     #: why the scheduler could not go on with it; empty if it could
     trouble: str
+    #: that its large results take in files, and what the paths of these begin with; empty: it has none
+    file_bytes: int = 0
+    files: str = ""
 
     @property
     def progress(self) -> float:
@@ -59,6 +63,7 @@ def states_in(answer: JobAnswer) -> list[JobState]:
                 said["job"], said["owner"], said["state"], said["function"], said["rows"], said["done"],
                 said["failed"], said["cancelled"], said["created"], said["ended"], said["bytes"], said["spans"],
                 said["trouble"],
+                said["file_bytes"], said["files"],
             )
         )  # fmt: skip
     return states
@@ -77,6 +82,7 @@ class Job:
         self._session = session
         self._codec = codec
         self._name = name
+        self._files = JobFiles(session, name)
 
     @property
     def name(self) -> str:
@@ -151,7 +157,7 @@ class Job:
             answer = self._pull(kind, position, timeout)
             if answer is None:
                 return
-            yield from ended_rows(answer, self._name, self._codec.load)
+            yield from ended_rows(answer, self._name, self._codec.load, self._files)
             position = answer.next
 
     def _pull(self, kind: str, position: int, timeout: float | None) -> JobAnswer | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from typing import Any, NamedTuple
 
-from scaler.protocol.messages import CANCELLED, ERROR, VALUES_LIST, JobAnswer, sizes_of
+from scaler.client.jobs.files import JobFiles
+from scaler.errors import JobError
+from scaler.protocol.messages import CANCELLED, ERROR, FILED, VALUES_LIST, JobAnswer, sizes_of
 from scaler.serialize import payload as pickling
 from scaler.serialize.record import decode_error
 
@@ -26,9 +29,10 @@ class Ended(NamedTuple):
         return self.value
 
 
-def ended_rows(answer: JobAnswer, name: str, load: Callable[[Any], Any]) -> Iterator[Ended]:
-    """Each row of an answer; `name` is the job's, `load` makes a value of its bytes."""
+def ended_rows(answer: JobAnswer, name: str, load: Callable[[Any], Any], files: JobFiles) -> Iterator[Ended]:
+    """Each row of an answer; `name` is the job's, `load` makes a value of its bytes, `files` has those in files."""
     view, at, size_at = memoryview(answer.bodies[0]), 0, 0
+    prefix = json.loads(answer.text)["files"] if FILED in answer.outcomes else ""
     for i, outcome in enumerate(answer.outcomes):
         lo, hi = answer.rows[2 * i], answer.rows[2 * i + 1]
         count = sizes_of(outcome, hi - lo)
@@ -43,6 +47,10 @@ def ended_rows(answer: JobAnswer, name: str, load: Callable[[Any], Any]) -> Iter
             yield Ended(lo, error=decode_error(bytes(view[at:end]), f"row {lo:,} of job {name!r}"))
         elif outcome == VALUES_LIST:
             yield from _list(view[at:end], lo, hi)
+        elif outcome == FILED:
+            for row, size in zip(range(lo, hi), sizes, strict=True):
+                yield _file(files, prefix, row, view[at : at + size], load)
+                at += size
         else:
             for row, size in zip(range(lo, hi), sizes, strict=True):
                 yield _value(view[at : at + size], row, load)
@@ -59,7 +67,15 @@ def _list(body: memoryview, lo: int, hi: int) -> Iterator[Ended]:
     yield from (Ended(row, value) for row, value in zip(range(lo, hi), values, strict=True))
 
 
-def _value(body: memoryview, row: int, load: Callable[[Any], Any]) -> Ended:
+def _file(files: JobFiles, prefix: str, row: int, reference: memoryview, load: Callable[[Any], Any]) -> Ended:
+    try:
+        data = files.read(prefix, row, reference)
+    except JobError as error:
+        return Ended(row, error=error)
+    return _value(data, row, load)
+
+
+def _value(body: bytes | memoryview, row: int, load: Callable[[Any], Any]) -> Ended:
     try:
         return Ended(row, load(body))
     except Exception as error:  # its class is not here, say

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import STORED, Frame, sizes_of
+from scaler.protocol.codes import FILE, FILED, STORED, Frame, sizes_of
 from scaler.protocol.messages.columns import column, u8, u32, u64
 from scaler.protocol.messages.message import MESSAGE_BYTES, Message, require
 
@@ -16,7 +16,7 @@ MAX_RESULT_BYTES = 4 << 20
 #: seconds for which an answer may be waited for, at most
 MAX_JOB_WAIT = 60.0
 #: questions about jobs
-JOB_QUESTIONS = ("list", "state", "note", "ordered", "finished", "cancel", "delete")
+JOB_QUESTIONS = ("list", "state", "note", "ordered", "finished", "file", "cancel", "delete")
 
 
 @record
@@ -59,7 +59,8 @@ class JobQuestion(Message):
     number: int
     kind: str
     name: str = ""
-    #: the first row that is asked for: in their order (`ordered`), or in that of their ends (`finished`)
+    #: the first row that is asked for: in their order (`ordered`), or in that of their ends (`finished`); the row whose
+    #: value is a `file`
     position: int = 0
     #: bytes of results, about
     limit: int = MAX_RESULT_BYTES
@@ -67,6 +68,8 @@ class JobQuestion(Message):
     wait: float = 0.0
     #: rows that run are ended, too
     force: bool = False
+    #: where in the file what is asked for begins
+    offset: int = 0
 
     def validate(self) -> None:
         require(self.kind in JOB_QUESTIONS, f"unknown question {self.kind!r} about jobs")
@@ -90,9 +93,9 @@ class JobAnswer(Message):
     outcomes: "array[int]" = column(u8)
     durations: "array[int]" = column(u32)
     sizes: "array[int]" = column(u32)
-    #: what `position` has to be for what follows
+    #: what `position` has to be for what follows; of a file `offset`
     next: int = 0
-    #: the payloads of these rows, or the note
+    #: the payloads of these rows, the note, or bytes of a file
     bodies: list[Frame] = field(default_factory=list)
 
     @property
@@ -104,9 +107,12 @@ class JobAnswer(Message):
         require(len(self.rows) == 2 * n and len(self.durations) == n, "columns of one length")
         sizes = 0
         for i, outcome in enumerate(self.outcomes):
-            require(outcome < STORED, f"a job has no rows of outcome {outcome}")
+            require(outcome < STORED or outcome == FILED, f"a job has no rows of outcome {outcome}")
             require(self.rows[2 * i] < self.rows[2 * i + 1], "a span is empty")
-            sizes += sizes_of(outcome, self.rows[2 * i + 1] - self.rows[2 * i])
+            count = sizes_of(outcome, self.rows[2 * i + 1] - self.rows[2 * i])
+            if outcome == FILED:
+                require(set(self.sizes[sizes : sizes + count]) <= {FILE.size}, "28 bytes for each value that is a file")
+            sizes += count
         require(sizes == len(self.sizes), "sizes as the outcomes have payloads")
         require(len(self.bodies) == 1, "an answer has one frame")
         require(not n or sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")

@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import ERROR, LOST, SIZE, STORED, Frame, sizes_of
+from scaler.protocol.codes import ERROR, FILE, FILED, LOST, SIZE, STORED, Frame, sizes_of
 from scaler.protocol.messages.columns import column, u8, u32, u64
 from scaler.protocol.messages.message import MESSAGE_BYTES, Malformed, Message, require, rows_in
 
@@ -42,16 +42,32 @@ class TaskResult(Message):
         require(len(self.peaks) == len(self.processor_times) and len(self.peaks) in (0, n), "a profile for each span")
         sizes = 0
         for i, outcome in enumerate(self.outcomes):
-            if outcome > STORED:
+            if outcome > STORED and outcome != FILED:
                 raise Malformed(f"unknown outcome {outcome}")
             rows = self.spans[2 * i + 1] - self.spans[2 * i]
             require(outcome not in (ERROR, LOST) or rows == 1, "an error is of one row")
             if outcome == STORED:
                 require(self.batches[i] + self.spans[2 * i + 1] <= 2**64, "an id of 64 bits for each stored value")
                 require(set(self.sizes[sizes : sizes + rows]) <= {SIZE.size}, "eight bytes for each stored value")
+            elif outcome == FILED:
+                require(set(self.sizes[sizes : sizes + rows]) <= {FILE.size}, "28 bytes for each value that is a file")
             sizes += sizes_of(outcome, rows)
         require(sizes == len(self.sizes), "sizes as the outcomes have payloads")
         require(len(self.bodies) == 1 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
+        if FILED in self.outcomes:
+            self._check_files()
+
+    def _check_files(self) -> None:
+        """Raise `Malformed` unless each value that is a file is said to be of its row."""
+        at = index = 0
+        for i, outcome in enumerate(self.outcomes):
+            lo, hi = self.spans[2 * i], self.spans[2 * i + 1]
+            count = sizes_of(outcome, hi - lo)
+            end = at + sum(self.sizes[index : index + count])
+            if outcome == FILED:
+                rows = [file[0] for file in FILE.iter_unpack(self.bodies[0][at:end])]
+                require(rows == list(range(self.batches[i] + lo, self.batches[i] + hi)), "a file is of another row")
+            at, index = end, index + count
 
 
 @record

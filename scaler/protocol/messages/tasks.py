@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import EACH, GRAPH, MAX_ROWS, MAX_WORKERS, MOST_SECONDS, TOGETHER, Encoding, Frame
+from scaler.protocol.codes import EACH, GRAPH, MAX_PATH, MAX_ROWS, MAX_WORKERS, MOST_SECONDS, TOGETHER, Encoding, Frame
 from scaler.protocol.messages.columns import column, i32, u8, u32, u64
 from scaler.protocol.messages.message import Malformed, Message, check_holders, require, rows_in
 
@@ -46,12 +46,14 @@ class Task(Message):
     encoding: int = Encoding.PICKLE.value
     #: slots of a host that a row takes; 0 for one
     threads: int = 0
+    #: of durable jobs: what the paths of files begin with that large results go to; empty: into messages
+    results: str = ""
     #: of clients that return: bounds of the rows that have ended for them, ascending
     ended: "array[int]" = column(u32)
     has_bodies: ClassVar[bool] = True
     #: fields that are rarely set travel in structs of their own, which are then absent
     groups: ClassVar[dict[str, tuple[str, ...]]] = {
-        "options": ("priority", "retries", "timeout", "capabilities", "encoding", "threads"),
+        "options": ("priority", "retries", "timeout", "capabilities", "encoding", "threads", "results"),
         "needs": ("dependency_counts", "dependencies", "indexes", "uses", "wanted", "graph"),
         "places": ("stored", "stored_sizes", "holder_counts", "holders"),
         "again": ("ended",),
@@ -66,6 +68,9 @@ class Task(Message):
             raise Malformed(f"a batch has 1 to {MAX_ROWS} rows")
         require(0.0 <= self.timeout < MOST_SECONDS, "a timeout is a positive number of seconds")
         require(self.threads <= MAX_WORKERS, f"a row takes at most {MAX_WORKERS:,} threads")
+        if self.results:
+            require(self.results.startswith("/") and len(self.results) <= MAX_PATH, "a path begins with a /")
+            require(self.results.isprintable(), "a path is printable")
         meant = rows_in(self.spans, self.rows)
         bodies = len(self.objects)
         if self.form == EACH:

@@ -5,7 +5,7 @@ has. A row that is computed again ends in `recomputing.py` instead, and nothing 
 """
 
 from scaler.protocol.failures import dependency_cancelled
-from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_EACH, VALUES_LIST, Frame, u32
+from scaler.protocol.messages import CANCELLED, ERROR, FILED, LOST, STORED, VALUES_EACH, VALUES_LIST, Frame, u32
 from scaler.protocol.results import NO_SIZES, SpanResult, rows_of, stored_sizes, values_of
 from scaler.scheduler.core import dependencies, lifetimes, lineage, recomputing
 from scaler.scheduler.core.moves import AskClient, Fail, Move, Reread
@@ -22,14 +22,15 @@ from scaler.scheduler.state.transitions import Cause
 LIST_OBJECT = 1 << 63
 
 #: outcome of a span -> why its rows are done
-_CAUSES = (
-    Cause.FINISHED,  # VALUES_LIST
-    Cause.FINISHED,  # VALUES_EACH
-    Cause.FAILED,  # ERROR
-    Cause.CANCELLED,  # CANCELLED
-    Cause.FAILED,  # LOST
-    Cause.FINISHED,  # STORED
-)
+_CAUSES = {
+    VALUES_LIST: Cause.FINISHED,
+    VALUES_EACH: Cause.FINISHED,
+    ERROR: Cause.FAILED,
+    CANCELLED: Cause.CANCELLED,
+    LOST: Cause.FAILED,
+    STORED: Cause.FINISHED,
+    FILED: Cause.FINISHED,
+}
 
 
 def finish(state: ClusterState, out: Outgoing, batch: Batch, span: SpanResult, agent: AgentRecord | None) -> list[Move]:
@@ -78,16 +79,22 @@ def cancel(state: ClusterState, out: Outgoing, batch: Batch, lo: int, hi: int) -
 def hand_over(state: ClusterState, batch: Batch, lo: int, hi: int) -> list[Move]:
     """Rows were claimed: their client runs them itself, and nothing is sent about them."""
     transitions.end(state, batch, lo, hi, Cause.CLAIMED)
-    values = state.clients[batch.client].values
+    moves = _ask_client(state.clients[batch.client], batch, lo, hi)
+    _let_go(state, batch, lo, hi)
+    return moves
+
+
+def _ask_client(client: ClientRecord, batch: Batch, lo: int, hi: int) -> list[Move]:
+    """Values of these rows are where only their client can read them: it is asked for those that other rows need."""
+    values = client.values
     moves: list[Move] = []
     for row in _waited_for(batch, lo, hi):
         value = batch.id + row
         values.awaited.setdefault(value, []).extend(batch.waiters.pop(row))
-        moves.append(AskClient(state.clients[batch.client], value))
+        moves.append(AskClient(client, value))
     if values.remaking:
         lost = [value for value in values.remaking if lo <= value - batch.id < hi]
-        moves += [AskClient(state.clients[batch.client], value) for value in lost]
-    _let_go(state, batch, lo, hi)
+        moves += [AskClient(client, value) for value in lost]
     return moves
 
 
@@ -130,6 +137,8 @@ def _pass_on(state: ClusterState, batch: Batch, span: SpanResult, agent: AgentRe
     client, lo, hi, outcome = state.clients[batch.client], span.lo, span.hi, span.outcome
     if outcome == VALUES_EACH:
         return _supply_each(client, batch, span)
+    if outcome == FILED:
+        return _ask_client(client, batch, lo, hi)
     moves: list[Move] = []
     if outcome == VALUES_LIST:
         for row in _waited_for(batch, lo, hi):
@@ -151,7 +160,7 @@ def tell(out: Outgoing, batch: Batch, span: SpanResult) -> None:
     if not wanted or (span.hi - span.lo == 1 and wanted[span.lo]):
         out.result(batch.client, span)
         return
-    each = span.outcome in (VALUES_EACH, STORED)
+    each = span.outcome in (VALUES_EACH, STORED, FILED)
     values = list(values_of(span)) if each else []
     for row in range(span.lo, span.hi):
         if not wanted[row]:

@@ -6,7 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from scaler.errors import ProtocolError
 from scaler.protocol.failures import results_unreadable
-from scaler.protocol.messages import ERROR, LOST, STORED, VALUES_EACH, VALUES_LIST, TaskResult, u32
+from scaler.protocol.messages import (
+    ERROR,
+    FILED,
+    INLINE_VALUES,
+    LOST,
+    STORED,
+    VALUES_EACH,
+    VALUES_LIST,
+    TaskResult,
+    u32,
+)
 from scaler.protocol.results import SpanResult, cut, each_of
 from scaler.scheduler.core import finishing, placement, retrying, stored_objects
 from scaler.scheduler.core.moves import Move
@@ -30,6 +40,8 @@ def take(
     took: dict[Batch, tuple[int, int]] = {}
     for told in spans:
         batch = client.batches.get(told.batch)
+        if told.outcome == FILED and batch is not None and not batch.task.flags & INLINE_VALUES:
+            raise ProtocolError("results in files, of rows of no durable job")
         if batch is None or told.hi > batch.rows:
             _release_unwanted(out, agent, client, told, ())
             continue
@@ -52,7 +64,7 @@ def take(
                 except ProtocolError as problem:
                     yield _unreadable(state, out, agent, batch, span, str(problem), tries)
                     raise
-            if span.outcome <= ERROR or span.outcome == STORED:
+            if span.outcome <= ERROR or span.outcome in (STORED, FILED):
                 rows, us = took.get(batch, (0, 0))
                 took[batch] = rows + span.hi - span.lo, us + span.duration
                 batch.function.durations.add(span.hi - span.lo, span.duration)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import INLINE, JobSubmit, Message, ObjectAnnounce, Task
@@ -16,12 +17,23 @@ MOST_IDS = 1 << 63
 MOST_JOBS = 100_000
 
 
-def refusal(table: JobTable, quota: int | None, message: JobSubmit, inner: Sequence[Message]) -> str:
-    """Why a part of a job is not taken; empty if it is. `quota`: bytes that jobs may take, None: as many as fit."""
+class Quotas(NamedTuple):
+    """Bytes that jobs may take before no more are accepted; None: as many as fit."""
+
+    #: in the journal
+    journal: int | None
+    #: in files, their large results
+    results: int | None
+
+
+def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence[Message]) -> str:
+    """Why a part of a job is not taken; empty if it is."""
     if table.trouble is not None:
         return f"the journal can't be written: {table.trouble}; nothing is accepted until it can"
-    if quota is not None and message.key and sum(table.live.values()) > quota:
-        return f"durable jobs take more than the {quota:,} bytes that they may (journal_quota): delete some"
+    if quotas.journal is not None and message.key and sum(table.live.values()) > quotas.journal:
+        return f"durable jobs take more than the {quotas.journal:,} bytes that they may (journal_quota): delete some"
+    if quotas.results is not None and message.key and table.file_bytes > quotas.results:
+        return f"large results take more than the {quotas.results:,} bytes that they may (results_quota): delete jobs"
     job = table.by_name.get(message.name)
     if job is None:
         return "" if len(table.jobs) < MOST_JOBS else f"there are {MOST_JOBS:,} jobs: delete some"
@@ -45,7 +57,7 @@ def _misfit(job: Job, inner: Sequence[Message]) -> str:
             if any(kind != INLINE for kind in message.kinds):
                 return "a part of a job has an object that is not in it"
         elif type(message) is Task:
-            if message.ended or message.stored or message.spans.tolist() != [0, message.rows]:
+            if message.ended or message.stored or message.results or message.spans.tolist() != [0, message.rows]:
                 return "a part of a job says of rows what only schedulers and agents say"
             if message.batch + message.rows >= MOST_IDS:
                 return "a part of a job has rows with ids that are none"

@@ -22,6 +22,7 @@ from scaler.protocol.messages import (
     FAILED,
     INLINE,
     PROTOCOL_VERSION,
+    WANTED_ALONE,
     Ack,
     AgentsInUse,
     ClientReturn,
@@ -39,7 +40,9 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.protocol.results import ResultBuilder, SpanResult, cut, each_of, rows_of, spans_of
+from scaler.results.reference import prefix_of
 from scaler.scheduler.jobs import events as ev
+from scaler.scheduler.jobs import filing
 from scaler.scheduler.jobs.job import Batch, Job
 from scaler.scheduler.jobs.job_records import Kind, to_json
 from scaler.scheduler.jobs.job_table import JobTable
@@ -90,11 +93,35 @@ def say_all(table: JobTable, job: Job, parts: Iterable[Iterable[Message]]) -> No
     """
     unsaid, job.unsaid = job.unsaid, []
     job.core.is_told = True
-    for messages in (*parts, *unsaid):
+    for messages in parts:
         say_part(table, job, messages)
+    if not table.results:
+        for messages in unsaid:
+            say_part(table, job, messages)
+        unsaid = []
     say(table, job, ClientReturn())
     if job.is_cancelled:
         say_cancel(table, job)
+    for messages in unsaid:
+        say_new_part(table, job, messages)
+
+
+def say_new_part(table: JobTable, job: Job, messages: Iterable[Message]) -> None:
+    """Say a part that was written last: at once, or as soon as it is on disk if its rows may leave files.
+
+    Otherwise another scheduler might find files of rows that its journal does not have, and take them for needless.
+    """
+    if table.results:
+        table.then(partial(_say_synced, table, job, messages))
+    else:
+        say_part(table, job, messages)
+
+
+def _say_synced(table: JobTable, job: Job, messages: Iterable[Message]) -> None:
+    if job.core.number and job.number in table.jobs:
+        say_part(table, job, messages)
+        if job.is_cancelled:
+            say_cancel(table, job)
 
 
 def say_part(table: JobTable, job: Job, messages: Iterable[Message]) -> None:
@@ -106,7 +133,19 @@ def say_part(table: JobTable, job: Job, messages: Iterable[Message]) -> None:
             if batch.wanted is None and list(ended) == [0, batch.rows]:
                 continue
             message = replace(message, client=0, ended=ended)
+            if table.results and job.identity:
+                message.results = prefix_of(table.results, job.identity, job.number)
+                message.wanted = _alone(message)
         say(table, job, message)
+
+
+def _alone(task: Task) -> array[int]:
+    """The column `wanted` of a batch; it says too of which rows nobody else needs the value."""
+    if len(task.wanted) != len(task.uses):
+        return task.wanted
+    return u8(
+        WANTED_ALONE if wanted and not uses else wanted for wanted, uses in zip(task.wanted, task.uses, strict=True)
+    )
 
 
 def _ended_rows(job: Job, batch: Batch) -> array[int]:
@@ -157,8 +196,8 @@ def write_agents(table: JobTable, job: Job) -> None:
 
 
 # ---- hearing ---------------------------------------------------------------------------------------------------------
-def hear(table: JobTable, job: Job, message: Message) -> None:
-    """The core says something to a job."""
+def hear(table: JobTable, job: Job, message: Message, limit: int) -> None:
+    """The core says something to a job. `limit`: bytes of a message."""
     job.core.heard += 1
     kind = type(message)
     if kind is TaskResult:
@@ -169,7 +208,7 @@ def hear(table: JobTable, job: Job, message: Message) -> None:
         write_agents(table, job)
     elif kind is ObjectRequest:
         for _, value in message:  # type: ignore[attr-defined]
-            provide(table, job, value)
+            provide(table, job, value, limit)
 
 
 def gather(table: JobTable, job: Job, message: TaskResult) -> None:
@@ -178,6 +217,7 @@ def gather(table: JobTable, job: Job, message: TaskResult) -> None:
         batch = job.batches.get(span.batch)
         if batch is None or span.hi > batch.rows:
             continue
+        filing.discard(table, job, span)
         if batch.wanted is not None:
             wanted = {row: batch.first + i for i, row in enumerate(batch.wanted)}
             for single in rows_of(span):
@@ -218,6 +258,9 @@ def write_results(table: JobTable, job: Job) -> None:
     for first, span in zip(rows, spans_of(message), strict=True):
         if not job.index.has_ended(first, first + span.hi - span.lo):  # said twice in one record
             job.index.add(first, span, written.where, body)
+            filing.note(job, first, span)
+        else:
+            filing.discard(table, job, span)
         body += len(span.body)
     written.spans = job.index.spans - written.first_span
     table.mark(job, core.heard, written.size)
@@ -241,17 +284,21 @@ def restore_results(job: Job, record: Record, place: Place, message: Message) ->
         lo, hi = batch.job_rows(span.lo, span.hi)
         if hi - lo == span.hi - span.lo and not job.index.has_ended(lo, hi):
             job.index.add(lo, span, place, body)
+            filing.note(job, lo, span)
         body += len(span.body)
     return True
 
 
-def provide(table: JobTable, job: Job, value: int) -> None:
-    """The core needs the value of a row that has ended: it is in the journal."""
+def provide(table: JobTable, job: Job, value: int, limit: int) -> None:
+    """The core needs the value of a row that has ended: it is in the journal, or in a file. `limit`: of a message."""
     write_results(table, job)
     batch = job.batch_of(value)
     if batch is not None:
         row = value - batch.id
         lo, hi = batch.job_rows(row, row + 1)
+        if hi > lo and lo in job.files:
+            filing.provide(table, job, lo, value, limit, partial(say_value, table, job, value))
+            return
         if hi > lo and job.index.is_ended(lo):
             span = job.index.span_at(job.index.number_of(lo))
             table.then(partial(table.want, ev.Fetch(job.core.number, value, span, lo - span.lo)))

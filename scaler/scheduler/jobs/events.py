@@ -9,6 +9,7 @@ from scaler.common.records import record
 from scaler.journal.layout import Place
 from scaler.journal.records import Frame
 from scaler.protocol.messages import JobAnswer, JobQuestion, JobSubmit, Message
+from scaler.results.reference import Reference
 from scaler.scheduler.jobs.result_index import SpanPlace
 from scaler.scheduler.residents import Hold as Hold
 from scaler.scheduler.residents import Join as Join
@@ -91,7 +92,24 @@ class Fetched:
     payload: bytes
 
 
-Event = Submitted | Asked | Gone | Welcomed | Heard | Forgotten | OnDisk | Loaded | Fetched
+@record
+class FileRead:
+    """Bytes of a file, as `ReadFile` wanted; or what is the matter with it, if that is not empty."""
+
+    number: int
+    data: bytes
+    trouble: str = ""
+
+
+@record
+class Listed:
+    """Files are in this part of the directory for results."""
+
+    identity: str
+    names: Sequence[str]
+
+
+Event = Submitted | Asked | Gone | Welcomed | Heard | Forgotten | OnDisk | Loaded | Fetched | FileRead | Listed
 
 
 @record
@@ -148,4 +166,32 @@ class Answer:
     pieces: Sequence[tuple[int, int, int]] = ()
 
 
-Effect = Write | Copy | Remove | Load | Fetch | Answer | Join | Say | Hold | Log
+@record
+class ReadFile:
+    """Read so many bytes of a job's file; of a whole one the checksum is looked at. `FileRead` follows."""
+
+    number: int
+    identity: str
+    job: int
+    file: Reference
+    offset: int
+    size: int
+    is_whole: bool
+
+
+@record
+class RemoveFiles:
+    """Nobody needs these files of results."""
+
+    identity: str
+    names: Sequence[str]
+
+
+@record
+class ListFiles:
+    """Say which files are there; `Listed` follows, in parts."""
+
+    identity: str
+
+
+Effect = Write | Copy | Remove | Load | Fetch | Answer | ReadFile | RemoveFiles | ListFiles | Join | Say | Hold | Log

@@ -13,6 +13,7 @@ from scaler.common.records import record
 from scaler.journal.layout import Place
 from scaler.protocol.messages import Message
 from scaler.protocol.results import ResultBuilder
+from scaler.results.reference import Reference, prefix_of
 from scaler.scheduler.jobs.result_index import ResultIndex, part_of
 
 
@@ -115,6 +116,8 @@ class Job:
     session: int
     #: seconds since 1970
     created: float
+    #: of the part of the directory for large results that has its files; empty: it has none
+    identity: str = ""
     #: what its first part was: for people
     function: str = ""
     ended: float | None = None
@@ -134,6 +137,9 @@ class Job:
     #: that it takes in the journal
     bytes: int = 0
     index: ResultIndex = field(default_factory=ResultIndex)
+    #: row -> its result, if that is a file; and bytes of all of them
+    files: dict[int, Reference] = field(default_factory=dict)
+    file_bytes: int = 0
     #: spans of results that are on disk, and how many rows ended how, as in `Unsynced`
     shown: int = 0
     counts: tuple[int, int, int] = (0, 0, 0)
@@ -182,12 +188,13 @@ class Job:
         at = bisect_left(self.starts, hi)
         return not at or self.starts[at - 1] + self.batches[self.starts[at - 1]].rows <= lo
 
-    def described(self) -> dict[str, Any]:
-        """What users hear of it, for JSON."""
+    def described(self, directory: str) -> dict[str, Any]:
+        """What users hear of it, for JSON; `directory`: where large results are."""
         done, failed, cancelled = self.counts
         return {
             "v": 1, "job": self.name, "owner": self.owner, "state": self.state.value, "function": self.function,
             "rows": self.index.rows, "done": done, "failed": failed, "cancelled": cancelled,
             "created": self.created, "ended": self.ended, "bytes": self.bytes, "spans": self.shown,
-            "trouble": self.trouble,
+            "trouble": self.trouble, "file_bytes": self.file_bytes,
+            "files": prefix_of(directory, self.identity, self.number) if directory and self.identity else "",
         }  # fmt: skip

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Frame, size_of
 from scaler.protocol.messages import Message
+from scaler.results.reference import file_name
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job import Job, Unsynced, Written
 from scaler.scheduler.jobs.job_records import LAST_ONLY, Kind, to_json
@@ -44,8 +46,23 @@ class JobTable:
     deleted: dict[int, set[int]] = field(default_factory=dict)
     #: job that is deleted -> the record that says so
     tombs: dict[int, Written] = field(default_factory=dict)
+    #: the directory for large results, and what this journal calls its part of it; empty: there is none
+    results: str = ""
+    identity: str = ""
+    #: number of a file that is read -> what is done with its bytes, or with what is the matter
+    reads: dict[int, Callable[[bytes, str], None]] = field(default_factory=dict)
+    next_read: int = 0
+    #: monitor -> files that are read for it
+    reads_of: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    #: a job with files was deleted, of which more may come to light
+    is_untidy: bool = False
     #: what is done when so many records are on disk
     when_synced: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of large results in files, of all jobs."""
+        return sum(job.file_bytes for job in self.jobs.values())
 
     def write(self, job: Job, kind: Kind, *frames: Frame) -> Written:
         """Write a record of a job."""
@@ -94,9 +111,17 @@ class JobTable:
         tomb = self.write(job, Kind.DELETED)
         job.records.remove(tomb)
         self.drop(job)
+        self.then(partial(self.remove_files, job))
         self.tombs[job.number] = tomb
         self.deleted[job.number] = {written.where.segment for written in job.records} - {tomb.where.segment}
         self.lay_to_rest(job.number)
+
+    def remove_files(self, job: Job) -> None:
+        """A job is deleted, and that is on disk."""
+        if job.files:
+            names = [file_name(job.number, file.row, file.tag) for file in job.files.values()]
+            self.effects.append(ev.RemoveFiles(job.identity, names))
+        self.is_untidy |= bool(job.identity)
 
     def drop(self, job: Job) -> None:
         """A job is not here any more, and nothing that was written of it counts."""

@@ -26,7 +26,7 @@ from scaler.protocol.messages import (
     Message,
     Task,
 )
-from scaler.scheduler.jobs import accepting, at_core, reading
+from scaler.scheduler.jobs import accepting, at_core, filing, reading
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job import Job
 from scaler.scheduler.jobs.job_records import Kind, to_json
@@ -50,6 +50,10 @@ class JobTerms:
     quota: int | None = None
     #: seconds after its end when a job is deleted; None: somebody has to
     age: float | None = None
+    #: bytes that large results may take in files before no more jobs are accepted; None: as many as fit
+    results_quota: int | None = None
+    #: bytes of a message
+    limit: int = 1 << 30
 
 
 class JobsCore:
@@ -59,9 +63,12 @@ class JobsCore:
         """`encode` makes frames of a message."""
         self._table = JobTable(Layout(), encode)
         self._terms = terms
+        self._quotas = accepting.Quotas(terms.quota, terms.results_quota)
         self._next_beat: float | None = None
         #: when results that have been gathered may be written, seconds
         self._next_write = 0.0
+        #: when it is looked for files that nobody needs, seconds
+        self._next_sweep = 0.0
         self._now = 0.0
         self._restoring = Restoring(self._table)
         self._waiting: list[reading.Waiting] = []
@@ -78,6 +85,8 @@ class JobsCore:
             ev.OnDisk: self._on_disk,
             ev.Loaded: self._loaded,
             ev.Fetched: self._fetched,
+            ev.FileRead: self._file_read,
+            ev.Listed: self._listed,
         }
 
     @property
@@ -97,6 +106,16 @@ class JobsCore:
         """All is restored; where the next record goes."""
         self._table.layout = layout
         self._restoring.finish()
+
+    def keep_files(self, directory: str, identity: str) -> None:
+        """There is a directory for large results, and this is what the journal calls its part of it."""
+        self._table.results, self._table.identity = directory, identity
+
+    @property
+    def identity(self) -> str:
+        """What the journal calls its part of the directory for results; its youngest job with files says it, too."""
+        table = self._table
+        return table.identity or next((job.identity for job in reversed(table.jobs.values()) if job.identity), "")
 
     def begin(self) -> list[ev.Effect]:
         """All is restored: jobs that have not ended go on."""
@@ -135,6 +154,8 @@ class JobsCore:
         self._run_synced()
         if table.synced == table.written:
             self._reclaiming.step(table)
+        if table.identity:
+            self._sweep()
         self._answer_waiting()
         return self._take_effects()
 
@@ -144,6 +165,8 @@ class JobsCore:
         due = [waiting.deadline for waiting in self._waiting]
         if any(job.core.gathered is not None for job in self._table.by_client.values()):
             due.append(self._next_write)
+        if self._table.identity:
+            due.append(self._next_sweep)
         if (self._table.by_client or self._terms.age is not None) and self._next_beat is not None:
             due.append(self._next_beat)
         return min(due, default=None)
@@ -155,7 +178,7 @@ class JobsCore:
     # ---- submitting ------------------------------------------------------------------------------------------------
     def _submitted(self, event: ev.Submitted) -> None:
         table, message = self._table, event.message
-        refusal = event.trouble or accepting.refusal(table, self._terms.quota, message, event.inner)
+        refusal = event.trouble or accepting.refusal(table, self._quotas, message, event.inner)
         if refusal:
             reading.refuse(table, event.monitor, message.number, refusal)
             return
@@ -179,11 +202,14 @@ class JobsCore:
         table = self._table
         number, table.next_number = table.next_number, table.next_number + 1
         created = round(self._terms.wall + self._now, 3)
-        job = Job(number, message.name, message.owner, message.token, message.token | 1, created)
+        job = Job(number, message.name, message.owner, message.token, message.token | 1, created, table.identity)
         table.jobs[number] = table.by_name[job.name] = job
         table.write(
             job, Kind.OPENED,
-            to_json(name=job.name, owner=job.owner, token=job.token, session=job.session, created=created),
+            to_json(
+                name=job.name, owner=job.owner, token=job.token, session=job.session, created=created,
+                results=job.identity,
+            ),
         )  # fmt: skip
         if len(message.bodies[0]):
             table.write(job, Kind.NOTE, message.bodies[0])
@@ -215,7 +241,7 @@ class JobsCore:
         counts = to_json(counts=list(message.counts))
         self._table.write(job, Kind.PART, about, counts, *message.bodies[1:])
         if job.core.is_told:
-            at_core.say_part(self._table, job, inner)
+            at_core.say_new_part(self._table, job, inner)
         else:
             job.unsaid.append(inner)
 
@@ -224,6 +250,8 @@ class JobsCore:
         question = event.message
         if question.kind in ("cancel", "delete"):
             self._change(event.monitor, question)
+        elif question.kind == "file":
+            filing.answer(self._table, event.monitor, question)
         elif question.kind == "note":
             self._table.then(lambda: reading.note(self._table, event.monitor, question))
         elif not reading.answer(self._table, event.monitor, question, is_late=False):
@@ -279,7 +307,7 @@ class JobsCore:
         job = self._table.by_client.get(event.number)
         if job is not None:
             self._touched[job] = None
-            at_core.hear(self._table, job, event.message)
+            at_core.hear(self._table, job, event.message, self._terms.limit)
 
     def _fetched(self, event: ev.Fetched) -> None:
         job = self._table.by_client.get(event.number)
@@ -331,6 +359,25 @@ class JobsCore:
         for job in table.by_client.values():
             if job.unsynced:
                 self._touched[job] = None
+
+    def _file_read(self, event: ev.FileRead) -> None:
+        done = self._table.reads.pop(event.number, None)
+        if done is not None:
+            done(event.data, event.trouble)
+
+    def _listed(self, event: ev.Listed) -> None:
+        filing.sweep(self._table, event.identity, event.names)
+
+    def _sweep(self) -> None:
+        """Look now and then whether there are files that nobody needs, and soon after a job was deleted."""
+        table = self._table
+        if table.is_untidy:
+            table.is_untidy = False
+            self._next_sweep = min(self._next_sweep, self._now + filing.SOON)
+        if self._now >= self._next_sweep:
+            self._next_sweep = self._now + filing.SWEEP
+            for identity in sorted({table.identity, *(job.identity for job in table.jobs.values())} - {""}):
+                table.want(ev.ListFiles(identity))
 
     def _run_synced(self) -> None:
         table = self._table

@@ -19,6 +19,9 @@ from scaler.scheduler.jobs.job_records import Kind
 from scaler.scheduler.jobs.jobs_core import JobsCore, JobTerms
 from scaler.scheduler.residents import Reply, ResidentWish
 
+#: why a large result can't be had
+NO_FILES = "it is in a file, and this scheduler was started without --results DIRECTORY"
+
 
 class OpenJournal(Protocol):
     """A journal, as `scaler.journal.journal.Journal` says what it does."""
@@ -38,12 +41,29 @@ class OpenJournal(Protocol):
     def close(self) -> None: ...
 
 
+class OpenFiles(Protocol):
+    """A directory for large results, as `scaler.scheduler.jobs.result_files.ResultFiles` says what it does."""
+
+    directory: str
+
+    def begin(self, known: str, is_anew: bool) -> str: ...
+
+    def fileno(self) -> int: ...
+
+    def do(self, work: ev.ReadFile | ev.RemoveFiles | ev.ListFiles) -> None: ...
+
+    def take(self) -> list[ev.FileRead | ev.Listed]: ...
+
+    def close(self) -> None: ...
+
+
 class JobKeeper:
     """Keeps them in one journal. For one thread; `close` blocks for a moment, nothing else does for long."""
 
-    def __init__(self, journal: OpenJournal, terms: JobTerms) -> None:
-        """Read the journal; blocks. Raises `JournalError`."""
+    def __init__(self, journal: OpenJournal, terms: JobTerms, files: OpenFiles | None = None) -> None:
+        """Read the journal; blocks. Raises `JournalError` and `ResultsError`. `files`: for large results."""
         self._journal = journal
+        self._files = files
         self._core = JobsCore(encode, terms)
         #: one more than that of whoever wrote last
         self._term = 1
@@ -51,6 +71,9 @@ class JobKeeper:
         self.replayed = 0
         layout, self.damage = journal.replay(self._restore)
         self._core.lay_out(layout)
+        if files is not None:
+            is_anew = self.damage is not None and not self.damage.is_cut
+            self._core.keep_files(files.directory, files.begin(self._core.identity, is_anew))
         self._events: list[ev.Event] = []
         self._has_begun = False
         self.has_news = True
@@ -61,17 +84,25 @@ class JobKeeper:
         self._core.restore(record, place, _results_in(record))
 
     @property
+    def results(self) -> str:
+        """The part of the directory for large results that is this journal's."""
+        return "" if self._files is None else f"{self._files.directory}/{self._core.identity}"
+
+    @property
     def jobs(self) -> int:
         """How many there are."""
         return self._core.jobs
 
     # ---- the loop --------------------------------------------------------------------------------------------------
-    def fileno(self) -> int:
-        """Readable when more is on disk."""
-        return self._journal.fileno()
+    def filenos(self) -> list[int]:
+        """Readable when more is on disk, or something was done with files."""
+        return [self._journal.fileno(), *([] if self._files is None else [self._files.fileno()])]
 
     def gather(self) -> None:
-        """Take in what is on disk by now."""
+        """Take in what is on disk by now, and what was done with files."""
+        if self._files is not None:
+            for done in self._files.take():
+                self._tell(done)
         records, trouble = self._journal.take_news()
         self._tell(ev.OnDisk(records, trouble))
 
@@ -82,6 +113,8 @@ class JobKeeper:
 
     def close(self) -> None:
         """Write what waits, and let somebody else have the journal."""
+        if self._files is not None:
+            self._files.close()
         self._journal.close()
 
     # ---- what it hears (`Residents`) -------------------------------------------------------------------------------
@@ -148,6 +181,11 @@ class JobKeeper:
                 if effect.pieces:
                     effect.message.bodies = [self._gathered(effect.pieces)]
                 wishes.append(Reply(effect.monitor, effect.message))
+            elif isinstance(effect, (ev.ReadFile, ev.RemoveFiles, ev.ListFiles)):
+                if self._files is not None:
+                    self._files.do(effect)
+                elif isinstance(effect, ev.ReadFile):
+                    self._tell(ev.FileRead(effect.number, b"", NO_FILES))
             else:
                 wishes.append(effect)
         return wishes

@@ -42,7 +42,7 @@ def refuse(table: JobTable, monitor: int, number: int, error: str) -> None:
 
 def state_of(table: JobTable, monitor: int, number: int, *jobs: Job) -> None:
     """Tell how jobs are."""
-    lines = "\n".join(json.dumps(job.described()) for job in jobs)
+    lines = "\n".join(json.dumps(job.described(table.results)) for job in jobs)
     table.effects.append(ev.Answer(monitor, JobAnswer(number, text=lines, bodies=[b""])))
 
 
@@ -76,7 +76,7 @@ def note(table: JobTable, monitor: int, question: JobQuestion) -> None:
         refuse(table, monitor, question.number, unknown(question.name))
         return
     notes = [written for written in job.records if written.kind == Kind.NOTE]
-    message = JobAnswer(question.number, text=json.dumps(job.described()), bodies=[b""])
+    message = JobAnswer(question.number, text=json.dumps(job.described(table.results)), bodies=[b""])
     pieces = [(w.where.segment, w.where.offset + ONLY_FRAME, w.size - ONLY_FRAME) for w in notes[:1]]
     table.effects.append(ev.Answer(monitor, message, pieces))
 
@@ -109,7 +109,9 @@ def _finished(job: Job, question: JobQuestion) -> Iterator[SpanPlace]:
 
 
 def _results(table: JobTable, monitor: int, question: JobQuestion, job: Job, spans: list[SpanPlace]) -> None:
-    message = JobAnswer(question.number, text=json.dumps(job.described()), next=question.position, bodies=[b""])
+    message = JobAnswer(
+        question.number, text=json.dumps(job.described(table.results)), next=question.position, bodies=[b""]
+    )
     for span in spans:
         message.rows.extend((span.lo, span.hi))
         message.outcomes.append(span.outcome)

@@ -8,12 +8,14 @@ part its first row, a state its turn; what comes before what it belongs to is pu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from scaler.common.records import record
 from scaler.journal.layout import Place
 from scaler.journal.records import Damaged, Record, size_of
 from scaler.protocol.messages import Message
+from scaler.results.reference import is_identity
 from scaler.scheduler.jobs import at_core
 from scaler.scheduler.jobs.job import Job, Written
 from scaler.scheduler.jobs.job_records import Kind, from_json
@@ -69,6 +71,7 @@ class Restoring:
         if record.owner in table.jobs:
             return  # a copy
         job = Job(record.owner, said["name"], said["owner"], said["token"], said["session"], said["created"])
+        job.identity = said.get("results", "") if is_identity(said.get("results", "")) else ""
         table.jobs[job.number] = table.by_name[job.name] = job
         table.keep(job, record.kind, place, size_of(record.frames))
         self._retry(job.number)
@@ -85,7 +88,9 @@ class Restoring:
             return  # a copy
         self._deleted.add(number)
         if number in table.jobs:
-            table.drop(table.jobs[number])
+            job = table.jobs[number]
+            table.drop(job)
+            table.then(partial(table.remove_files, job))
         table.tombs[number] = Written(record.kind, place, size_of(record.frames))
 
     def finish(self) -> None:

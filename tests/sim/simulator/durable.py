@@ -4,6 +4,7 @@ The real `JobKeeper` runs in the scheduler's process; only the disk is made up. 
 since how a monitor's session goes on is tried elsewhere; what they asked a scheduler that died they ask the next one.
 """
 
+import json
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from scaler.journal.records import SEGMENT_HEADER, Damaged, Frame, Record, segme
 from scaler.protocol.codec import encode
 from scaler.protocol.messages import (
     EACH,
+    FILED,
     GRAPH,
     INLINE,
     INLINE_VALUES,
@@ -31,12 +33,14 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.protocol.results import SpanResult
+from scaler.protocol.results import SpanResult, values_of
+from scaler.results.reference import Reference
 from scaler.scheduler.jobs.jobs_core import JobTerms
 from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.residents import Reply, ResidentWish
 from simulator.checks import Wrong, require
 from simulator.jobs import Job, ends_of
+from simulator.shared_files import SimFiles
 from simulator.world import TICK, World
 
 #: bytes of a segment, so that there are several
@@ -158,7 +162,8 @@ class SimKeeper(JobKeeper):
         self._cluster = cluster
         self._server = server
         self.journal = SimJournal(cluster.world, cluster.disk, lambda: server.post(TICK))
-        super().__init__(self.journal, JobTerms(1.0, 0.0))
+        self.files = SimFiles(cluster.world, cluster.shared, lambda: server.post(TICK))
+        super().__init__(self.journal, JobTerms(1.0, 0.0), self.files if cluster.shares_files else None)
 
     def handle(self, now: float) -> list[ResidentWish]:
         """As the real one, with what is on disk by now."""
@@ -308,12 +313,17 @@ class DurableUser:
             size_at, end = size_at + count, at + sum(sizes)
             span = SpanResult(0, 0, hi - lo, outcome, 0, 0, sizes, answer.bodies[0][at:end])
             at = end
+            ends = self._read_files(answer, span) if outcome == FILED else ends_of(span)
             require(lo == len(self._read), f"{self._name}: row {lo} came after {len(self._read)} others")
-            for job, how in zip(self._rows[lo:hi], ends_of(span), strict=True):
+            for job, how in zip(self._rows[lo:hi], ends, strict=True):
                 problem = job.ended(how, self._world.losses)
                 if problem is not None:
                     raise Wrong(f"{self._name}: {problem}", f"job-{job.uid}.")
                 self._read.append(job.runs)
+
+    def _read_files(self, answer: JobAnswer, span: SpanResult) -> list[tuple[Any, ...]]:
+        prefix, shared = json.loads(answer.text)["files"], self._cluster.shared
+        return [("value", shared.read(prefix, Reference.unpack(each))) for each in values_of(span)]
 
     def check(self) -> None:
         """All is over: what had ended for it did not run again, unless a host was lost that nobody could ask."""

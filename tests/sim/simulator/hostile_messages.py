@@ -193,12 +193,14 @@ class Hostile:
         for _ in self._few():
             again = len(made.batches) > 0 and random.random() < 0.3
             batch, lo = (made.batches[-1], made.spans[-2] + random.choice([0, 1])) if again else (self._id(), 0)
-            outcome = random.randrange(m.STORED + 1)
+            outcome = random.choice([*range(m.STORED + 1), m.FILED])
             rows = 1 if outcome in (m.ERROR, m.LOST) else random.choice([1, 1, 2, 3, 4])
             payloads = [
                 m.SIZE.pack(random.choice([0, 1 << 20, 2**64 - 1])) if outcome == m.STORED else random.randbytes(9)
                 for _ in range(m.sizes_of(outcome, rows))
             ]
+            if outcome == m.FILED:
+                payloads = [m.FILE.pack((batch + row) % 2**64, 1, 2, 3) for row in range(lo, lo + rows)]
             made.batches.append(batch)
             made.spans.extend([lo, lo + rows])
             made.outcomes.append(outcome)

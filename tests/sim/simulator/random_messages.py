@@ -122,13 +122,16 @@ def results(draw: Any) -> m.TaskResult:
     message = m.TaskResult(draw(U32))
     is_profiled, body = draw(st.booleans()), b""
     for _ in range(draw(st.integers(0, FEW))):
-        outcome = draw(st.integers(0, m.STORED))
-        lo = draw(st.integers(0, 2**31))
+        outcome = draw(st.sampled_from([*range(m.STORED + 1), m.FILED]))
+        batch, lo = draw(U64), draw(st.integers(0, 2**31))
         rows = 1 if outcome in (m.ERROR, m.LOST) else draw(st.integers(1, 4))
         count = m.sizes_of(outcome, rows)
         payload = BYTES if outcome != m.STORED else U64.map(m.SIZE.pack)
         payloads = draw(st.lists(payload, min_size=count, max_size=count))
-        message.batches.append(draw(U64))
+        if outcome == m.FILED:
+            batch = min(batch, 2**64 - lo - rows)
+            payloads = [m.FILE.pack(batch + row, *draw(st.tuples(U64, U64, U32))) for row in range(lo, lo + rows)]
+        message.batches.append(batch)
         message.spans.extend([lo, lo + rows])
         message.outcomes.append(outcome)
         message.durations.append(draw(U32))
@@ -230,18 +233,19 @@ def submissions(draw: Any) -> m.JobSubmit:
 def job_questions() -> Any:
     kinds, waits = st.sampled_from(m.JOB_QUESTIONS), st.floats(0, m.MAX_JOB_WAIT)
     limits = st.integers(1, m.MAX_RESULT_BYTES)
-    return st.builds(m.JobQuestion, U64, kinds, JOB_NAMES, U64, limits, waits, st.booleans())
+    return st.builds(m.JobQuestion, U64, kinds, JOB_NAMES, U64, limits, waits, st.booleans(), U64)
 
 
 @st.composite
 def job_answers(draw: Any) -> m.JobAnswer:
     answer = m.JobAnswer(draw(U64), draw(TEXT), draw(TEXT), next=draw(U64))
-    for outcome in draw(st.lists(st.integers(0, m.STORED - 1), max_size=FEW)):
+    for outcome in draw(st.lists(st.sampled_from([*range(m.STORED), m.FILED]), max_size=FEW)):
         lo, rows = draw(st.integers(0, 2**40)), draw(st.integers(1, 5))
         answer.rows.extend((lo, lo + rows))
         answer.outcomes.append(outcome)
         answer.durations.append(draw(U32))
-        answer.sizes.extend(draw(st.lists(st.integers(0, 9), min_size=(n := m.sizes_of(outcome, rows)), max_size=n)))
+        sizes = st.integers(0, 9) if outcome != m.FILED else st.just(m.FILE.size)
+        answer.sizes.extend(draw(st.lists(sizes, min_size=(n := m.sizes_of(outcome, rows)), max_size=n)))
     answer.bodies = [bytes(sum(answer.sizes))]
     return answer
 

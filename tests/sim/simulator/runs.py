@@ -17,8 +17,9 @@ from simulator.network import Network
 from simulator.operator import Operator
 from simulator.pair import Pair
 from simulator.server import Server
+from simulator.shared_files import SharedFiles
 from simulator.workload import User
-from simulator.world import World
+from simulator.world import TICK, World
 
 FAULTY = 12.0
 #: slots that a row takes, at most
@@ -49,6 +50,9 @@ class Cluster:
         #: schedulers that were started after the first
         self.restarts = -1
         self.disk = Disk()
+        self.shared = SharedFiles()
+        #: schedulers have a directory for large results of durable jobs
+        self.shares_files = bool(mix.durable) and self.world.random.random() < 0.6
         #: by their numbers, which are below 0
         self.durable: dict[int, DurableUser] = {}
         #: workers of the agent in the scheduler's process
@@ -171,6 +175,11 @@ class Cluster:
         require(
             not self.disk.segments, f"all jobs are deleted, and the journal has segments {list(self.disk.segments)}"
         )
+        if self.shares_files:
+            self.server.keeper.files.look()
+            self.server.post(TICK)
+            world.run(world.now + 1.0)
+        require(not self.shared.there, f"all jobs are deleted, and there are files {list(self.shared.there)}")
         check_empty(self.server.core, {host.name: host.core for host in self.hosts if host.alive})
         check_stores([host for host in self.hosts if host.alive])
         left = [client.name for client in self.clients if client.alive and not client.gone]

@@ -11,6 +11,7 @@ from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     APART,
     ERROR,
+    FILED,
     GRAPH,
     INLINE_VALUES,
     KEEP,
@@ -296,7 +297,11 @@ class SimWorker:
 
     def _report(self, assigned: Assigned, row: int, outcome: int, what: Any, us: int) -> None:
         each = assigned.run.flags & (KEEP | APART) or assigned.run.name.endswith("each")
-        size = 0 if outcome in FAILURES or self._travels(assigned.run, row) else self._job(assigned, row).stored
+        travels = self._travels(assigned.run, row)
+        size = 0 if outcome in FAILURES or travels else self._job(assigned, row).stored
+        if outcome < 0 and travels and self._job(assigned, row).stored:
+            file = self.host.cluster.shared.write(self.world, assigned.run, row, what)
+            outcome, what = (outcome, what) if file is None else (FILED, file)
         if size:
             key = assigned.run.client, assigned.run.batch + row
             may_live = assigned.run.form == GRAPH and assigned.run.flags & KEEP and assigned.run.wanted is not None
