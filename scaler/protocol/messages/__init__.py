@@ -81,6 +81,15 @@ from scaler.protocol.messages.jobs import (
     JobQuestion,
     JobSubmit,
 )
+from scaler.protocol.messages.journals import (
+    MAX_SLICE,
+    TURN_NUMBERS,
+    Copying,
+    JournalSlice,
+    JournalStart,
+    JournalState,
+    JournalSynced,
+)
 from scaler.protocol.messages.message import Malformed, Message, Part
 from scaler.protocol.messages.object_places import (
     Neighbours,
@@ -148,6 +157,7 @@ __all__ = [
     "MAX_PAGE",
     "MAX_RESULT_BYTES",
     "MAX_ROWS",
+    "MAX_SLICE",
     "MAX_WORKERS",
     "MOST_SECONDS",
     "PLACE",
@@ -161,6 +171,7 @@ __all__ = [
     "STORED_OBJECT",
     "STREAM",
     "TOGETHER",
+    "TURN_NUMBERS",
     "VALUES_EACH",
     "VALUES_LIST",
     "WARN",
@@ -181,6 +192,7 @@ __all__ = [
     "ClusterView",
     "Command",
     "CommandResult",
+    "Copying",
     "DemandColumns",
     "DisconnectRequest",
     "DisconnectResponse",
@@ -199,6 +211,10 @@ __all__ = [
     "JobAnswer",
     "JobQuestion",
     "JobSubmit",
+    "JournalSlice",
+    "JournalStart",
+    "JournalState",
+    "JournalSynced",
     "Malformed",
     "Message",
     "Neighbours",
