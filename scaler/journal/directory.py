@@ -1,8 +1,11 @@
 """The directory of a journal: one writer by a lock, segments by number, and replaying what they hold.
 
-DIR/lock            locked by whoever writes
+DIR/lock            locked by whoever writes; names it, and has the number that it was marked with last
+DIR/history         who has written, and whether there is another copy (`history.py`)
 DIR/00000001.log    segments, in the order of their numbers; the last one is written
-DIR/aside/          what was behind a place that could not be believed: nothing reads it
+DIR/aside/          what was behind a place that could not be believed, and the last copy that was replaced: nothing
+                    reads it
+DIR/incoming/       a copy that is to replace this one, and is not complete yet (`replacing.py`)
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scaler.errors import ScalerError
+from scaler.journal import history as turns
 from scaler.journal import records
 from scaler.journal.layout import Place
 from scaler.journal.records import SEGMENT_HEADER, Cut, Damaged, OtherVersion, Record
@@ -62,7 +66,7 @@ class Directory:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            owner = os.pread(lock, 32, 0).decode(errors="replace").strip()
+            owner = os.pread(lock, 32, 0).decode(errors="replace").partition("\n")[0].strip()
             os.close(lock)
             whose = f" (process {owner})" if owner else ""
             raise JournalError(
@@ -73,11 +77,43 @@ class Directory:
             os.truncate(lock, 0)
             os.pwrite(lock, b"%d\n" % os.getpid(), 0)
 
+    def mark(self, number: int) -> None:
+        """Whoever reads this number from now on looks at this very directory, not at another, nor at a copy of it.
+
+        It has to be locked. Raises OSError.
+        """
+        assert self._lock is not None
+        os.pwrite(self._lock, b"%d\n%020d\n" % (os.getpid(), number), 0)
+        os.fsync(self._lock)
+
+    def has_mark(self, number: int) -> bool:
+        """Somebody has marked this directory, last with this number."""
+        try:
+            lines = (self.path / "lock").read_bytes().split(b"\n")
+        except OSError:
+            return False
+        return lines[1:2] == [b"%020d" % number]
+
     def unlock(self) -> None:
         """Let somebody else write."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    # ---- its history -----------------------------------------------------------------------------------------------
+    def history(self) -> turns.History:
+        """What is known of who has written; nothing of a journal that has none, or one that can't be read."""
+        try:
+            return turns.from_bytes((self.path / "history").read_bytes()) or turns.History()
+        except OSError:
+            return turns.History()
+
+    def write_history(self, said: turns.History) -> None:
+        """Put this in the place of what stood there; it is on disk then. Blocks. Raises OSError."""
+        new = self.path / "history.new"
+        write_synced(new, turns.to_bytes(said))
+        os.replace(new, self.path / "history")
+        sync_directory(self.path)
 
     # ---- segments --------------------------------------------------------------------------------------------------
     def segment(self, number: int) -> Path:
@@ -119,6 +155,36 @@ class Directory:
                 return self._damage(numbers[index:], path, stop.at, stop.why)
         return None
 
+    def look(self) -> tuple[turns.Copy, Damage | None]:
+        """Which copy this is, up to where it can be believed; and where it can't. Blocks. Raises `JournalError`."""
+        end = turns.NOTHING
+        damage = None
+
+        def take(record: Record, place: Place) -> None:
+            nonlocal end
+            end = Place(place.segment, place.offset + records.size_of(record.frames))
+
+        said = self.history()
+        if self.path.exists():
+            damage = self.replay(take)
+        end = max(end, said.floor)
+        return turns.Copy(turns.believed(said.turns, end), end), damage
+
+    def written_last(self) -> float | None:
+        """When the last segment was written, in seconds since 1970; None if there is none."""
+        try:
+            return self.segment(self.segments()[-1]).stat().st_mtime
+        except (OSError, IndexError, JournalError):
+            return None
+
+    def sync_segment(self, number: int) -> None:
+        """The bytes of a segment are on disk. Blocks. Raises `JournalError`."""
+        try:
+            with self.segment(number).open("rb") as file:
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise JournalError(f"the journal {self.path} can't be written: {error.strerror}") from None
+
     def _damage(self, numbers: list[int], path: Path, at: int, why: Damaged) -> Damage:
         sizes = [self.segment(number).stat().st_size for number in numbers]
         is_cut = isinstance(why, Cut) and len(numbers) == 1
@@ -129,26 +195,32 @@ class Directory:
 
         Blocks. Raises `JournalError`.
         """
+        self.cut(Place(int(damage.path.stem), damage.offset))
+
+    def cut(self, place: Place, is_kept: bool = True) -> None:
+        """Nothing is here from this place on; what was is moved aside, unless nobody wants it.
+
+        Blocks. Raises `JournalError`.
+        """
         numbers = self.segments()
-        first = int(damage.path.stem)
+        path = self.segment(place.segment)
         try:
             aside = self.path / "aside"
             aside.mkdir(mode=0o700, exist_ok=True)
-            _sync_directory(self.path)
-            data = damage.path.read_bytes()[damage.offset :]
-            if data:
-                kept = aside / f"{damage.path.stem}-{damage.offset}.log"
-                _write_synced(kept, data)
-            for number in [n for n in numbers if n > first]:
+            sync_directory(self.path)
+            data = path.read_bytes()[place.offset :] if place.segment in numbers else b""
+            if data and is_kept:
+                write_synced(aside / f"{path.stem}-{place.offset}.log", data)
+            for number in [n for n in numbers if n > place.segment]:
                 os.replace(self.segment(number), aside / self.segment(number).name)
-            _sync_directory(aside)
-            if damage.offset < SEGMENT_HEADER:
-                damage.path.unlink(missing_ok=True)
-            else:
-                with damage.path.open("r+b") as file:
-                    file.truncate(damage.offset)
+            sync_directory(aside)
+            if place.offset < SEGMENT_HEADER:
+                path.unlink(missing_ok=True)
+            elif data:
+                with path.open("r+b") as file:
+                    file.truncate(place.offset)
                     os.fsync(file.fileno())
-            _sync_directory(self.path)
+            sync_directory(self.path)
         except OSError as error:
             raise JournalError(f"the journal {self.path} can't be mended: {error.strerror}") from None
 
@@ -156,11 +228,11 @@ class Directory:
         """Remove a segment that nothing needs any more."""
         with contextlib.suppress(FileNotFoundError):
             self.segment(number).unlink()
-        _sync_directory(self.path)
+        sync_directory(self.path)
 
     def sync(self) -> None:
         """The names of segments that were made are on disk. Blocks."""
-        _sync_directory(self.path)
+        sync_directory(self.path)
 
 
 class _Stop(Exception):
@@ -208,14 +280,15 @@ def _mapped(path: Path) -> Iterator[memoryview]:
             mapped.close()
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def write_synced(path: Path, data: bytes) -> None:
+    """A file has these bytes, on disk. Blocks."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
     """What was made, renamed or removed there is so after a power cut, too."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:

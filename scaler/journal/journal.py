@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from scaler.journal.directory import Damage, Directory
+from scaler.journal import replacing
+from scaler.journal.directory import Damage, Directory, JournalError
+from scaler.journal.history import Copy, History, begun
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import SEGMENT_HEADER, Frame, Record
 from scaler.journal.writer import Writer
@@ -20,6 +24,12 @@ class Journal:
         self.path = Path(path)
         self._directory = Directory(path)
         self._directory.lock()
+        try:
+            replacing.finish(self._directory)
+        except BaseException:
+            self._directory.unlock()
+            raise
+        self.history = self._directory.history()
         self._writer: Writer | None = None
         #: segment -> descriptor
         self._files: dict[int, int] = {}
@@ -33,12 +43,39 @@ class Journal:
         if damage is not None:
             self._directory.set_aside(damage)
         layout = Layout()
-        segments = self._directory.segments()
-        if segments:
-            layout.segment = segments[-1]
-            layout.offset = max(SEGMENT_HEADER, self._directory.segment(segments[-1]).stat().st_size)
+        lengths = self.lengths()
+        if lengths:
+            layout.segment = max(lengths)
+            layout.offset = max(SEGMENT_HEADER, lengths[layout.segment])
+        if (layout.segment, layout.offset) < self.history.floor:
+            layout.segment, layout.offset = self.history.floor
+        self.keep_history(begun(self.history, Place(layout.segment, layout.offset), secrets.randbits(63)))
         self._writer = Writer(self._directory)
         return layout, damage
+
+    def lengths(self) -> dict[int, int]:
+        """Segment -> bytes; all of it is on disk then, though whoever wrote it was killed. Raises `JournalError`."""
+        segments = self._directory.segments()
+        if segments:
+            self._directory.sync_segment(segments[-1])
+        return {number: self._directory.segment(number).stat().st_size for number in segments}
+
+    # ---- other copies ----------------------------------------------------------------------------------------------
+    def look(self) -> tuple[Copy, Damage | None]:
+        """What this copy is, before it is replayed; each byte of it is looked at. Blocks. Raises `JournalError`."""
+        return self._directory.look()
+
+    def keep_history(self, history: History) -> None:
+        """Have this known to whoever opens the journal next. Blocks for a moment. Raises `JournalError`."""
+        try:
+            self._directory.write_history(history)
+        except OSError as error:
+            raise JournalError(f"the journal {self.path} can't be written: {error.strerror}") from None
+        self.history = history
+
+    def mark(self, number: int) -> None:
+        """Let others see by this number whether they look at this directory. Blocks for a moment."""
+        self._directory.mark(number)
 
     def fileno(self) -> int:
         """Readable when there are news."""
@@ -68,6 +105,8 @@ class Journal:
         file = self._files.pop(segment, None)
         if file is not None:
             os.close(file)
+        if self._directory.segments() == [segment]:  # numbers go on: a place is never used twice
+            self.keep_history(replace(self.history, floor=Place(segment + 1, SEGMENT_HEADER)))
         self._directory.remove(segment)
 
     def close(self) -> None:

@@ -122,6 +122,41 @@ def read(data: memoryview, at: int) -> tuple[Record, int]:
     return Record(kind, owner, _frames(data[start:end]), term), end
 
 
+class Checker:
+    """Looks at records whose bytes come in pieces, from the beginning of one on."""
+
+    def __init__(self) -> None:
+        #: bytes of the current record's lengths and checksum that have come, and of what is behind those to come
+        self._prefix = b""
+        self._left = 0
+        self._crc = self._wanted = 0
+
+    @property
+    def is_between(self) -> bool:
+        """The last record is complete."""
+        return not self._prefix
+
+    def take(self, data: Frame) -> int:
+        """The next bytes; how many of them belong to records that are complete now. Raises `Damaged`."""
+        view, at, whole = memoryview(data), 0, 0
+        while at < len(view):
+            if len(self._prefix) < _PREFIX.size:
+                more = bytes(view[at : at + _PREFIX.size - len(self._prefix)])
+                self._prefix, at = self._prefix + more, at + len(more)
+                if len(self._prefix) < _PREFIX.size:
+                    break
+                length, self._wanted = _PREFIX.unpack(self._prefix)
+                self._left, self._crc = length + _HEAD.size, 0
+            piece = view[at : at + self._left]
+            self._crc, self._left, at = crc32(piece, self._crc), self._left - len(piece), at + len(piece)
+            if self._left:
+                break
+            if self._crc != self._wanted:
+                raise Damaged("the checksum of a record is wrong")
+            self._prefix, whole = b"", at
+        return whole
+
+
 def _frames(data: memoryview) -> tuple[Frame, ...]:
     if len(data) < _COUNT.size:
         raise Damaged("a record has no number of frames")

@@ -77,6 +77,10 @@ _MEMBERS: dict[type[m.Message], str] = {
     m.JobQuestion: "jobQuestion",
     m.JobAnswer: "jobAnswer",
     m.PartnerReport: "partnerReport",
+    m.JournalState: "journalState",
+    m.JournalStart: "journalStart",
+    m.JournalSlice: "journalSlice",
+    m.JournalSynced: "journalSynced",
 }
 MESSAGE_CLASSES = tuple(_MEMBERS)
 

@@ -58,6 +58,10 @@ struct Message {
     jobQuestion @49 :JobQuestion;
     jobAnswer @50 :JobAnswer;
     partnerReport @51 :PartnerReport;
+    journalState @52 :JournalState;
+    journalStart @53 :JournalStart;
+    journalSlice @54 :JournalSlice;
+    journalSynced @55 :JournalSynced;
   }
 }
 
@@ -283,6 +287,39 @@ struct PartnerReport {      # what one of a pair of schedulers tells the other, 
   changed @4 :Bool;         # the roster is in this report
   roster @5 :Data;          # u64: sessions of the agents that count
   yields @6 :Bool;          # it leads, and asks the other to lead from now on
+}
+struct JournalState {       # which copy of a journal one of a pair of schedulers has
+  stream @0 :UInt64;        # drawn by the one that leads each time that it says this; all that follows has it
+  copying @1 :Text;         # "leads"; or of the other "own", "shared" (the same directory) or "none"
+  segment @2 :UInt64;       # where what can be believed ends
+  offset @3 :UInt64;
+  turns @4 :Data;           # u64, four of each turn: number, lot, segment and offset of its start
+  alone @5 :Bool;           # something may have been acknowledged that no other copy has
+  segments @6 :Data;        # u64: those that are there, ascending
+  trouble @7 :Text;         # why there is no copy
+}
+struct JournalStart {       # what comes next of a stream
+  stream @0 :UInt64;
+  whole @1 :Bool;           # the copy that is there is to be replaced
+  segment @2 :UInt64;       # where both part
+  offset @3 :UInt64;
+  turns @4 :Data;           # u64
+}
+struct JournalSlice {       # a frame: bytes of a segment
+  stream @0 :UInt64;
+  segment @1 :UInt64;
+  offset @2 :UInt64;
+  echo @3 :UInt64;          # the last number of a JournalSynced that was heard in time
+  inStep @4 :Bool;          # whatever was acknowledged is in the copy
+  complete @5 :Bool;        # with these bytes a whole copy is complete
+  removed @6 :Data;         # u32: segments that are not needed any more
+}
+struct JournalSynced {      # how far the copy is on disk
+  stream @0 :UInt64;
+  segment @1 :UInt64;
+  offset @2 :UInt64;
+  number @3 :UInt64;        # counts these
+  complete @4 :Bool;        # it takes the place of the old one
 }
 struct Command {            # what somebody wants done
   number @0 :UInt64;        # the answer has it, too

@@ -29,7 +29,7 @@ from scaler.protocol.messages import (
     Refused,
 )
 from scaler.scheduler.core import events as ev
-from scaler.scheduler.pairing import Pairing, PairWish
+from scaler.scheduler.pairing import AboutJournals, Pairing, PairWish
 from scaler.scheduler.residents import Hold, Join, Reply, Residents, Say
 from scaler.scheduler.state.agent_records import LOCAL_AGENT as LOCAL_AGENT
 from scaler.scheduler.succession import StepDown, Succession
@@ -72,6 +72,8 @@ class Disconnect(NamedTuple):
 Wish = Outgoing | Disconnect | ev.Effect | PairWish
 
 
+#: messages about durable jobs that are kept for a moment until there are some
+MOST_EARLY = 16
 #: why there are no durable jobs
 NO_JOURNAL = "this scheduler keeps no durable jobs: start it with --journal DIRECTORY"
 
@@ -84,6 +86,9 @@ class Composition:
         self._core = core
         self._acceptor = acceptor
         self._residents: Residents | None = None
+        #: why there are none; and who asked already of those that there will be in a moment
+        self._refusal = NO_JOURNAL
+        self._early: list[tuple[int, JobSubmit | JobQuestion]] | None = None
         #: the numbers that those have
         self._resident_numbers: set[int] = set()
         self._agent: LocalAgent | None = None
@@ -108,6 +113,21 @@ class Composition:
     def lodge(self, residents: Residents | None) -> None:
         """Put clients beside the core that live in this process; or none from now on."""
         self._residents = residents
+        early, self._early = self._early or (), None
+        if residents is not None:
+            self._refusal = NO_JOURNAL
+            for monitor, message in early:
+                residents.ask(monitor, message)
+
+    def await_residents(self, refusal: str, is_brief: bool) -> None:
+        """There are none yet, for this reason; if that `is_brief`, whoever asks something of them may wait."""
+        self._refusal = refusal
+        if is_brief:
+            self._early = self._early or []
+            return
+        early, self._early = self._early or (), None
+        for monitor, message in early:
+            self._refuse_job(monitor, message)
 
     def _greet(self) -> None:
         """The local agent joins; again, if the core took it for lost."""
@@ -130,10 +150,26 @@ class Composition:
             return
         self._events += events
 
-    def tell_partner(self, report: PartnerReport) -> Outgoing | None:
-        """Where and how a report goes to the other one of a pair; None if that has made no connection."""
-        partner = None if self._pairing is None else self._pairing.partner
-        return None if partner is None else self.send(partner, report)
+    @property
+    def partner(self) -> int | None:
+        """The number of the other one of a pair, if that has made a connection."""
+        return None if self._pairing is None else self._pairing.partner
+
+    def tell_partner(self, message: PartnerReport | AboutJournals) -> Outgoing | None:
+        """Where and how a message goes to the other one of a pair; None if that has made no connection."""
+        return None if self.partner is None else self.send(self.partner, message)
+
+    def take_about_journals(self) -> list[AboutJournals]:
+        """What that has said of its journal."""
+        if self._pairing is None:
+            return []
+        said, self._pairing.about_journals = self._pairing.about_journals, []
+        return said
+
+    def reject_partner(self, reason: str, now: float) -> None:
+        """What it said makes no sense."""
+        if self._pairing is not None:
+            self._pairing.reject_partner(reason, now)
 
     def _take_job_message(self, events: tuple[ev.Event, ...]) -> bool:
         """Hand a message about jobs to those who know them; False if it is not its sender's to send."""
@@ -143,10 +179,14 @@ class Composition:
             assert isinstance(event.message, (JobSubmit, JobQuestion))
             if self._residents is not None:
                 self._residents.ask(event.number, event.message)
+            elif self._early is not None and len(self._early) < MOST_EARLY:
+                self._early.append((event.number, event.message))
             else:
-                refusal = JobAnswer(event.message.number, NO_JOURNAL, bodies=[b""])
-                self._replies.append(Reply(event.number, refusal))
+                self._refuse_job(event.number, event.message)
         return True
+
+    def _refuse_job(self, monitor: int, message: JobSubmit | JobQuestion) -> None:
+        self._replies.append(Reply(monitor, JobAnswer(message.number, self._refusal, bodies=[b""])))
 
     def send(self, number: int, message: Message) -> Outgoing | None:
         """Where and how a message goes that the shell has made for a peer, after a `Publish`; None if it is gone."""

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from scaler.common.effects import Log
-from scaler.protocol.acceptor import Acceptor, Joined, Lost, Received
+from scaler.protocol.acceptor import Acceptor, Joined, Lost, Outgoing, Received
 from scaler.protocol.codes import Role
-from scaler.protocol.messages import Command, CommandResult, DisconnectRequest, Hello, PartnerReport
+from scaler.protocol.messages import (
+    Command,
+    CommandResult,
+    DisconnectRequest,
+    Hello,
+    JournalSlice,
+    JournalStart,
+    JournalState,
+    JournalSynced,
+    PartnerReport,
+    Refused,
+)
 from scaler.scheduler import succession as sn
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.residents import Reply
 
+#: what is said of journals
+AboutJournals = JournalState | JournalStart | JournalSlice | JournalSynced
 #: what the shell does about it
 PairWish = sn.Tell | sn.KeepJobs | sn.StepDown | Log
 
@@ -25,6 +38,8 @@ class Pairing:
         self._heard: set[int] = set()
         #: the session that the partner has made, if it has one
         self.partner: int | None = None
+        #: what the partner has said of its journal
+        self.about_journals: list[AboutJournals] = []
         #: for the scheduler's core
         self.events: list[ev.Event] = [
             ev.HandOut(succession.hands_out, succession.trouble), ev.Announce(succession.roster)
@@ -65,6 +80,8 @@ class Pairing:
         if event.number == self.partner:
             if isinstance(message, PartnerReport):
                 succession.hear_partner(message, now)
+            elif isinstance(message, AboutJournals):
+                self.about_journals.append(message)
             elif isinstance(message, DisconnectRequest):
                 succession.lose_partner(now, said_goodbye=True)
             return True
@@ -84,6 +101,15 @@ class Pairing:
         if error or command.kind == "promote":
             self.replies.append(_result(monitor, command.number, error))
         return True
+
+    def reject_partner(self, reason: str, now: float) -> None:
+        """What the partner said makes no sense: its session is over."""
+        if self.partner is not None:
+            connection = self._acceptor.forget(self.partner)
+            self.partner = None
+            if connection is not None:
+                self._acceptor.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last=True))
+            self._succession.lose_partner(now, said_goodbye=False)
 
     def lose_agent(self, number: int, now: float) -> None:
         """The core has forgotten somebody, who may be an agent."""

@@ -17,9 +17,20 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Initiator, Rejected
-from scaler.protocol.messages import DisconnectRequest, PartnerReport
+from scaler.protocol.messages import (
+    DisconnectRequest,
+    JournalSlice,
+    JournalStart,
+    JournalState,
+    JournalSynced,
+    Message,
+    PartnerReport,
+)
 from scaler.scheduler.succession import BEAT, SUSPECT
 from scaler.transport import PROBE, Address, Connection, Security, connect
+
+#: what schedulers say to each other
+Said = PartnerReport | JournalState | JournalStart | JournalSlice | JournalSynced
 
 logger = logging.getLogger("scaler.scheduler")
 
@@ -35,6 +46,8 @@ class PartnerLink:
         self._loop = loop
         self._connection: Connection | None = None
         self._initiator = self._new_initiator()
+        #: connections that were made
+        self._made_so_far = 0
         #: what the thread has made, and that it is at work
         self._made: Connection | None = None
         self._is_connecting = False
@@ -70,7 +83,12 @@ class PartnerLink:
         with contextlib.suppress(OSError):
             os.write(self._waking_end, b"x")
 
-    def receive(self, now: float) -> tuple[list[PartnerReport], bool]:
+    @property
+    def route(self) -> int | None:
+        """Which connection what is said now goes over; None if there is no session."""
+        return self._made_so_far if self._connection is not None and self._initiator.is_open else None
+
+    def receive(self, now: float) -> tuple[list[Said], bool]:
         """What the other one has said; and whether the connection has just been lost. Does not block."""
         made, self._made = self._made, None
         if self in self._loop.ready:
@@ -80,6 +98,7 @@ class PartnerLink:
                 os.read(self._wake_end, 4096)
         if made is not None:
             self._connection, self._initiator, self._heard = made, self._new_initiator(), now
+            self._made_so_far += 1
             self._loop.watch(made.fileno(), self)
             self._send(self._initiator.greet(now))
         connection = self._connection
@@ -94,8 +113,8 @@ class PartnerLink:
             self._drop(connection, trouble)
         return reports, bool(trouble)
 
-    def _take(self, connection: Connection, now: float) -> tuple[list[PartnerReport], str]:
-        reports: list[PartnerReport] = []
+    def _take(self, connection: Connection, now: float) -> tuple[list[Said], str]:
+        reports: list[Said] = []
         for frames in connection.receive():
             self._heard = now
             try:
@@ -106,14 +125,20 @@ class PartnerLink:
                 return reports, said.reason
             if isinstance(said, PartnerReport):
                 self._trouble = ""
+            if isinstance(said, Said):
                 reports.append(said)
         self._send(self._initiator.take_ack())
         return reports, ""
 
-    def send(self, report: PartnerReport) -> None:
+    def send(self, message: Message) -> None:
         """Say this, if there is a session. Does not block."""
         if self._initiator.is_open:
-            self._send(self._initiator.send(report))
+            self._send(self._initiator.send(message))
+
+    def reject(self, reason: str) -> None:
+        """What the other one said makes no sense: this connection is over."""
+        if self._connection is not None:
+            self._drop(self._connection, reason)
 
     def _send(self, envelope: Envelope | None) -> None:
         if envelope is not None and self._connection is not None:

@@ -21,10 +21,11 @@ from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, first_number, new_number
-from scaler.protocol.messages import PROTOCOL_VERSION, Hello, PartnerReport, Welcome
+from scaler.protocol.messages import PROTOCOL_VERSION, Copying, Hello, JournalState, PartnerReport, Welcome
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent, Wish
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
+from scaler.scheduler.pairing import AboutJournals
 from scaler.scheduler.publishing import Publisher
 from scaler.scheduler.residents import Residents
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
@@ -44,6 +45,7 @@ from scaler.transport import (
 from scaler.version import __version__
 
 if TYPE_CHECKING:
+    from scaler.scheduler.copies.copies import Copies
     from scaler.scheduler.partner_link import PartnerLink
 
 logger = logging.getLogger("scaler.scheduler")
@@ -92,15 +94,22 @@ class Jobs(Residents, Protocol):
         """End what they are written by; blocks for a moment."""
 
 
-def open_jobs(config: SchedulerConfig) -> Jobs | None:
-    """The durable jobs of a scheduler that keeps a journal. Blocks while it is read. Raises `JournalError`."""
+def open_jobs(config: SchedulerConfig, copies: Copies | None = None, may_hold: bool = False) -> Jobs | None:
+    """The durable jobs of a scheduler that keeps a journal, of which the other one of a pair may have copies.
+
+    None if there is no journal, or it is held back, if it may be. Blocks while it is read. Raises `JournalError`.
+    """
     if config.journal is None:
         return None
     from scaler.journal.journal import Journal  # here, as few want it and all would load it
     from scaler.scheduler.jobs.jobs_core import JobTerms
     from scaler.scheduler.jobs.keeper import JobKeeper
 
-    begun, journal = time.monotonic(), Journal(config.journal)
+    begun = time.monotonic()
+    copied = None if copies is None else copies.open(may_hold, begun)
+    if copies is not None and copied is None:
+        return None
+    journal = Journal(config.journal) if copied is None else copied
     terms = JobTerms(
         config.heartbeat_interval, time.time() - begun, config.journal_quota, config.job_age, config.results_quota,
         config.max_message_bytes,
@@ -111,11 +120,13 @@ def open_jobs(config: SchedulerConfig) -> Jobs | None:
 
         files = ResultFiles(config.results, config.journal)
     try:
-        keeper = JobKeeper(journal, terms, files)
+        keeper = JobKeeper(journal, terms, files, lambda: copied is None or not copied.has_partner)
     except BaseException:
         journal.close()
         if files is not None:
             files.close()
+        if copies is not None:
+            copies.discard()
         raise
     if keeper.damage is not None:
         logger.log(logging.INFO if keeper.damage.is_cut else logging.WARNING, "Journal: %s", keeper.damage)
@@ -137,10 +148,12 @@ class Server:
         door: MonitorDoor | None = None,
         jobs: Jobs | None = None,
         succession: Succession | None = None,
+        copies: Copies | None = None,
     ) -> None:
         """`door` is for monitors of this machine; those of other hosts come to the listener, as everybody does.
 
-        `jobs` are durable, and `close` ends what they are written by. With `succession` this may be one of a pair.
+        `jobs` are durable, and `close` ends what they are written by. With `succession` this may be one of a pair,
+        with `copies` of their journal.
         """
         self._config = config
         self._listener = listener
@@ -173,6 +186,11 @@ class Server:
             self._take_jobs(jobs)
         #: when the journal is tried again that somebody else writes, seconds
         self._jobs_due: float | None = None
+        self._copies = copies
+        #: why the last session with the partner was ended for what it said of its journal
+        self._rejected = ""
+        if copies is not None:
+            self._begin_copies(copies)
         self._link: PartnerLink | None = None
         if succession is not None and succession.partner:
             self._open_link(succession)
@@ -196,9 +214,14 @@ class Server:
         """Hear the partner, and see that there is a connection to it."""
         link = self._link
         if link is not None:
-            reports, is_lost = link.receive(now)
-            for report in reports:
-                succession.hear_partner(report, now)
+            messages, is_lost = link.receive(now)
+            for said in messages:
+                if isinstance(said, PartnerReport):
+                    succession.hear_partner(said, now)
+                elif self._copies is not None:
+                    self._copies.hear(said, now)
+                elif isinstance(said, JournalState) and said.copying == Copying.LEADS:
+                    link.send(no_copy(said))
             if is_lost:
                 succession.lose_partner(now, said_goodbye=False)
         address = succession.seeks(now)
@@ -212,6 +235,69 @@ class Server:
         if outgoing is not None:
             self._send(outgoing)
 
+    # ---- journals --------------------------------------------------------------------------------------------------
+    def _begin_copies(self, copies: Copies) -> None:
+        """Hold the journal back until it is known that there is no newer copy, or make one."""
+        if self._succession is not None:
+            self._succession.holds_jobs = copies.is_held
+        if copies.is_held:
+            self._composition.await_residents(copies.reason, is_brief=True)
+            logger.info("Journal: %s", copies.reason)
+        if self._succession is not None and not self._succession.leads:
+            follower = copies.follow()
+            self.loop.watch(follower.fileno(), follower)
+
+    def _attend_to_copies(self, now: float) -> None:
+        """Pass on what the journals of a pair have to say to each other, and see what that comes to."""
+        about, copies = self._composition.take_about_journals(), self._copies
+        if copies is None:
+            for said in about:
+                if isinstance(said, JournalState) and said.copying == Copying.LEADS:
+                    self._tell_over(None, no_copy(said))
+            return
+        for said in about:
+            copies.hear(said, now)
+        route, link = None, None if self._link is None else self._link.route
+        if link is not None:
+            route = "link", link
+        elif self._composition.partner is not None:
+            route = "peer", self._composition.partner
+        self.loop.ready.pop(copies.follower, None)
+        attended = copies.attend(route, now)
+        for log in attended.logs:
+            logger.log(getattr(logging, log.level), "%s", log.text)
+        for message in attended.said:
+            self._tell_over(route, message)
+        if attended.rejection:
+            self._reject_partner(attended.rejection, now)
+        if attended.has_news and self._jobs is not None:
+            self._jobs.gather()
+        if copies.is_held:
+            if attended.opens:
+                self._keep_jobs(here=True)
+            else:
+                self._composition.await_residents(copies.reason, copies.is_waiting_briefly(now))
+
+    def _tell_over(self, route: tuple[str, int] | None, message: AboutJournals) -> None:
+        """Say something to the partner over one connection."""
+        if route is not None and route[0] == "link" and self._link is not None:
+            self._link.send(message)
+            return
+        outgoing = self._composition.tell_partner(message)
+        if outgoing is not None:
+            self._send(outgoing)
+
+    def _reject_partner(self, reason: str, now: float) -> None:
+        """What the partner said of its journal makes no sense: both connections begin anew."""
+        assert self._succession is not None
+        if reason != self._rejected:  # it may come back with the same twice a second
+            self._rejected = reason
+            logger.error("Journal: the session with %s is ended: it %s", self._succession.partner, reason)
+        if self._link is not None:
+            self._link.reject(reason)
+        self._composition.reject_partner(reason, now)
+        self._succession.lose_partner(now, said_goodbye=False)
+
     def _take_jobs(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._composition.lodge(jobs)
@@ -221,21 +307,30 @@ class Server:
     def _keep_jobs(self, here: bool) -> None:
         """Keep durable jobs from now on, or leave them to the partner. Blocks while the journal is read or closed."""
         jobs, self._jobs_due = self._jobs, None
+        copies = self._copies
         if here and jobs is None:
+            if copies is not None and copies.follower is not None:
+                self.loop.forget(copies.follower.fileno())
+                for log in copies.succeed(time.monotonic()):
+                    logger.log(getattr(logging, log.level), "%s", log.text)
             try:
-                opened = open_jobs(self._config)
+                opened = open_jobs(self._config, copies)
             except ScalerError as error:
                 logger.error("durable jobs are not kept yet: %s", error)
                 self._jobs_due = time.monotonic() + JOURNAL_PAUSE
                 return
             if opened is not None:
                 self._take_jobs(opened)
+            if self._succession is not None:
+                self._succession.holds_jobs = False
         elif not here and jobs is not None:
             for each in jobs.filenos():
                 self.loop.forget(each)
             self._composition.lodge(None)
             self._jobs = None
             jobs.close()
+            if copies is not None:
+                copies.hand_over()
 
     def _log_holdings(self) -> None:
         """Say in a line what is here, and in another what is expected; asked for with `kill -USR1`."""
@@ -295,6 +390,8 @@ class Server:
                 self._agent.close()
             if self._jobs is not None:
                 self._jobs.close()
+            if self._copies is not None:
+                self._copies.close()
             if self._link is not None:
                 self._link.close(says_goodbye=not self.has_stepped_down)
             if self._door is not None:
@@ -313,6 +410,8 @@ class Server:
             self._receive(self._door)
         if self._jobs is not None and self.loop.ready.pop(self._jobs, self) is None:
             self._jobs.gather()
+        if self._succession is not None:
+            self._attend_to_copies(now)
         if self._agent is not None:
             self._agent.gather()
         due = self._planned is not None and now >= self._planned
@@ -328,6 +427,7 @@ class Server:
             self._agent.wake if self._agent else None,
             self._jobs.wake if self._jobs else None,
             self._jobs_due,
+            self._copies.wake if self._copies else None,
             self._succession.wake if self._succession else None,
             self._tend(now),
         )
@@ -427,13 +527,25 @@ def open_server(config: SchedulerConfig, security: Security, succession: Success
         if succession is not None:
             succession.address = _seen_by(succession.partner, listener.address)
         door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
-        jobs = open_jobs(config) if succession is None or succession.leads else None
-        return Server(config, listener, security, door, jobs, succession)
+        copies = None if succession is None or config.journal is None else _copies(config.journal, succession)
+        jobs = open_jobs(config, copies, may_hold=True) if succession is None or succession.leads else None
+        return Server(config, listener, security, door, jobs, succession, copies)
     except BaseException:
         if door is not None:
             door.close(0)
         listener.close(0)
         raise
+
+
+def _copies(journal: str, succession: Succession) -> Copies:
+    from scaler.scheduler.copies.copies import Copies  # here, as few want it and all would load it
+
+    return Copies(journal, succession)
+
+
+def no_copy(state: JournalState) -> JournalState:
+    """What one that keeps no journal answers to the one that leads and has one."""
+    return JournalState(state.stream, Copying.NONE)
 
 
 def _succession_of(config: SchedulerConfig) -> Succession:

@@ -144,6 +144,12 @@ class Succession:
         #: why it does not, in words
         self.trouble = "it stands by" if stands_by else ""
         self._yielding: _Yielding | None = None
+        #: the partner has a copy of the journal in a directory of its own; and all that counts is in it
+        self.copies = self.is_copy_in_step = False
+        #: the partner is not asked to lead before it has the rest of the journal
+        self._awaits_rest = False
+        #: durable jobs wait until it is known that the partner has no newer copy of their journal
+        self.holds_jobs = False
         #: when agents that counted at the last scheduler and have not come are missed
         self._absent_from = float("inf")
         self._next_beat = float("-inf")
@@ -164,6 +170,11 @@ class Succession:
     def seeks(self, now: float) -> str:
         """Where the partner is to be connected to; empty if it was heard, or there is none."""
         return self.partner if now - self._heard > 2 * BEAT else ""
+
+    def has_standby(self, now: float) -> bool:
+        """The partner was heard a moment ago, and stands by."""
+        report = self._report
+        return self.leads and report is not None and not report.leading and now - self._heard <= SUSPECT
 
     @property
     def wake(self) -> float | None:
@@ -307,8 +318,12 @@ class Succession:
     # ---- what people want ------------------------------------------------------------------------------------------
     def promote(self, now: float) -> str:
         """Lead, whoever else may: the agents that come count from now on. Why it does not, or nothing."""
-        if self.leads and self.hands_out:
+        if self.leads and self.hands_out and not self.holds_jobs:
             return "this scheduler leads already"
+        if self.leads and self.holds_jobs:
+            self.wishes.append(KeepJobs(True))
+        if self.leads and self.hands_out:
+            return ""
         self._settled, self._offered, self.is_paired, self._report = frozenset(), None, False, None
         if self.leads:
             self.term += 1
@@ -318,8 +333,11 @@ class Succession:
             self._lead(now, "somebody wants it")
         return ""
 
-    def hand_over(self, monitor: int, number: int, now: float) -> str:
-        """Have the partner lead: `Answer` tells when it does. Why it can't, or nothing."""
+    def hand_over(self, monitor: int, number: int, now: float, is_forced: bool = False) -> str:
+        """Have the partner lead: `Answer` tells when it does. Why it can't, or nothing.
+
+        `is_forced`: whatever its copy of the journal lacks.
+        """
         report = self._report
         if not self.leads:
             return f"this scheduler {self._elsewhere(now).removeprefix('it ')}"
@@ -327,12 +345,21 @@ class Succession:
             return "no other scheduler stands by for this one (scaler_scheduler --standby-of)"
         if self._yielding is not None:
             return "somebody else hands it over at this moment"
+        if self.copies and not self.is_copy_in_step and not is_forced:
+            return "the copy of the journal at the other scheduler is not in step yet: try again when the log says so"
+        self._awaits_rest = self.copies and not is_forced
         self._yielding = _Yielding(monitor, number, now + YIELD)
         self.wishes.append(Log("INFO", f"Scheduler: hands over to the one at {self.partner}"))
         self._let_hand_out(False, "it hands over to its partner")
         self.wishes.append(KeepJobs(False))
         self._beat(now)
         return ""
+
+    def rest_is_there(self, now: float) -> None:
+        """The partner has all of the journal, and may lead."""
+        if self._awaits_rest:
+            self._awaits_rest = False
+            self._beat(now)
 
     # ---- time ------------------------------------------------------------------------------------------------------
     def tick(self, now: float) -> None:
@@ -387,7 +414,7 @@ class Succession:
                     self._version,
                     is_said,
                     u64(sorted(roster) if is_said else ()),
-                    self.leads and self._yielding is not None,
+                    self.leads and self._yielding is not None and not self._awaits_rest,
                 )
             )
         )
@@ -445,6 +472,7 @@ class Succession:
         self._here.clear()
         self._members.clear()
         self._offered = None
+        self.copies = self.is_copy_in_step = self._awaits_rest = False
         self.hands_out, self.trouble = False, "it stands by"
         self._next_beat = float("-inf")
         if self._yielding is not None:

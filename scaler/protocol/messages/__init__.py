@@ -86,6 +86,15 @@ from scaler.protocol.messages.jobs import (
     JobQuestion,
     JobSubmit,
 )
+from scaler.protocol.messages.journals import (
+    MAX_SLICE,
+    TURN_NUMBERS,
+    Copying,
+    JournalSlice,
+    JournalStart,
+    JournalState,
+    JournalSynced,
+)
 from scaler.protocol.messages.message import Malformed, Message, Part
 from scaler.protocol.messages.object_places import (
     Neighbours,
@@ -157,6 +166,7 @@ __all__ = [
     "MAX_PATH",
     "MAX_RESULT_BYTES",
     "MAX_ROWS",
+    "MAX_SLICE",
     "MAX_WORKERS",
     "MOST_SECONDS",
     "PLACE",
@@ -170,6 +180,7 @@ __all__ = [
     "STORED_OBJECT",
     "STREAM",
     "TOGETHER",
+    "TURN_NUMBERS",
     "VALUES_EACH",
     "VALUES_LIST",
     "WANTED_ALONE",
@@ -191,6 +202,7 @@ __all__ = [
     "ClusterView",
     "Command",
     "CommandResult",
+    "Copying",
     "DemandColumns",
     "DisconnectRequest",
     "DisconnectResponse",
@@ -209,6 +221,10 @@ __all__ = [
     "JobAnswer",
     "JobQuestion",
     "JobSubmit",
+    "JournalSlice",
+    "JournalStart",
+    "JournalState",
+    "JournalSynced",
     "Malformed",
     "Message",
     "Neighbours",

@@ -60,10 +60,21 @@ class OpenFiles(Protocol):
 class JobKeeper:
     """Keeps them in one journal. For one thread; `close` blocks for a moment, nothing else does for long."""
 
-    def __init__(self, journal: OpenJournal, terms: JobTerms, files: OpenFiles | None = None) -> None:
-        """Read the journal; blocks. Raises `JournalError` and `ResultsError`. `files`: for large results."""
+    def __init__(
+        self,
+        journal: OpenJournal,
+        terms: JobTerms,
+        files: OpenFiles | None = None,
+        is_alone: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Read the journal; blocks. Raises `JournalError` and `ResultsError`. `files`: for large results.
+
+        Unless this keeper `is_alone`, another one may go on with a copy of the journal, and needs files that this one
+        does not know: then none is looked for that nobody needs.
+        """
         self._journal = journal
         self._files = files
+        self._is_alone = is_alone
         self._core = JobsCore(encode, terms)
         #: one more than that of whoever wrote last
         self._term = 1
@@ -183,7 +194,8 @@ class JobKeeper:
                 wishes.append(Reply(effect.monitor, effect.message))
             elif isinstance(effect, (ev.ReadFile, ev.RemoveFiles, ev.ListFiles)):
                 if self._files is not None:
-                    self._files.do(effect)
+                    if self._is_alone() or not isinstance(effect, ev.ListFiles):
+                        self._files.do(effect)
                 elif isinstance(effect, ev.ReadFile):
                     self._tell(ev.FileRead(effect.number, b"", NO_FILES))
             else:

@@ -71,6 +71,10 @@ class Hostile:
             return self._peers_of(self._few())
         if name == "ids" or (name == "roster" and "array" in kind):
             return self._ids_of(self._few())
+        if name in ("turns", "segments"):
+            return m.u64([random.choice(EDGES_64) for _ in range(m.TURN_NUMBERS * random.randrange(3))])
+        if name == "copying":
+            return str(random.choice(list(m.Copying)))
         if name == "bodies":
             return [random.randbytes(random.choice([0, 8, 57])) for _ in range(random.randrange(3))]
         if name == "kind":

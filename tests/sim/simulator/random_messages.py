@@ -264,6 +264,33 @@ def partner_reports(draw: Any) -> m.PartnerReport:
     return m.PartnerReport(draw(U64), leading, address, draw(U64), changed, sessions, yields)
 
 
+TURNS = st.lists(U64, max_size=2).map(lambda numbers: m.u64(numbers * m.TURN_NUMBERS))
+
+
+def journal_messages() -> dict[type[m.Message], Any]:
+    slices = st.builds(
+        m.JournalSlice, U64, U64, U64, U64, st.booleans(), st.booleans(),
+        st.lists(U32, max_size=FEW).map(m.u32), st.lists(BYTES, min_size=1, max_size=1),
+    )  # fmt: skip
+    segments = st.lists(U64, max_size=FEW).map(m.u64)
+    return {
+        m.JournalState: st.builds(
+            m.JournalState,
+            U64,
+            st.sampled_from(list(m.Copying)).map(str),
+            U64,
+            U64,
+            TURNS,
+            st.booleans(),
+            segments,
+            TEXT,
+        ),
+        m.JournalStart: st.builds(m.JournalStart, U64, st.booleans(), U64, U64, TURNS),
+        m.JournalSlice: slices,
+        m.JournalSynced: st.builds(m.JournalSynced, U64, U64, U64, U64, st.booleans()),
+    }
+
+
 NUMBERS = {"protocol": st.integers(0, 2**16 - 1), "stream": st.integers(0, 255), "workers": st.integers(0, 100_000)}
 NUMBERS["number"] = st.integers(0, MAX_NUMBER - 1)
 NUMBERS["leaving"] = st.sampled_from([int(each) for each in Leaving])
@@ -324,6 +351,7 @@ def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
         m.JobQuestion: job_questions(),
         m.JobAnswer: job_answers(),
         m.PartnerReport: partner_reports(),
+        **journal_messages(),
         m.QueryResult: st.builds(m.QueryResult, U64, U32, U64, TEXT, bodies=st.lists(BYTES, min_size=1, max_size=1)),
         m.Snapshot: snapshots(),
     }

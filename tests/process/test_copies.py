@@ -1,0 +1,249 @@
+"""A journal that is sent along: the standby has a copy in a directory of its own, and leads with it."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from support import noting, until
+from support.programs import Daemons, Program, environment
+
+from scaler.errors import JobError
+from scaler.journal.directory import Directory
+
+QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "2")
+#: seconds that anything here may take
+PATIENCE = 60
+IN_STEP = "is in step: what counts is on both disks"
+
+
+class Pair:
+    """Two schedulers of one test with a journal each."""
+
+    def __init__(self, daemons: Daemons, tmp_path, with_second: bool = True) -> None:
+        self.daemons = daemons
+        self.journals = [tmp_path / "a", tmp_path / "b"]
+        self.first = daemons.start_scheduler(*QUICK, "--journal", str(self.journals[0]))
+        self.addresses = [daemons.address, ""]
+        if with_second:
+            self.start_second()
+
+    def start_second(self) -> Program:
+        """Start the one that stands by."""
+        address = self.addresses[1] or "tcp://127.0.0.1:0"
+        self.second = self.daemons.run(
+            "scaler_scheduler", "scheduler", *QUICK, "--journal", str(self.journals[1]),
+            "--standby-of", self.addresses[0], address,
+        )  # fmt: skip
+        self.addresses[1] = self.second.says(r"listens at (tcp://\S+)")[1]
+        self.second.says("stands by for the one at")
+        self.daemons.address = ",".join(self.addresses)
+        return self.second
+
+    def start_second_alone(self) -> None:
+        """Start it again though the other one is not there."""
+        self.second = self.daemons.run(
+            "scaler_scheduler", "scheduler", *QUICK, "--journal", str(self.journals[1]),
+            "--standby-of", self.addresses[0], self.addresses[1],
+        )  # fmt: skip
+        self.second.says("listens at")
+
+    def start_first(self) -> Program:
+        """Start it again as it was started."""
+        self.first = self.daemons.run(
+            "scaler_scheduler", "scheduler", *QUICK, "--journal", str(self.journals[0]), self.addresses[0]
+        )
+        self.first.says("listens at")
+        return self.first
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess:
+        """Run a command of `scaler`."""
+        program = "import sys; sys.argv[0] = 'scaler'; from scaler.cli.main import main; main()"
+        return subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            capture_output=True, text=True, timeout=PATIENCE, env=environment(), check=False,
+        )  # fmt: skip
+
+    def start_agents(self, agents: int) -> list[Program]:
+        """So many, each with a worker; returns when they count."""
+        started = [self.daemons.start_agent(1) for _ in range(agents)]
+        until(lambda: self._count() == agents, f"{agents} agents that count")
+        return started
+
+    def _count(self) -> int:
+        said = self.command("status", self.daemons.address, "--json")
+        return json.loads(said.stdout)["scheduler"]["roster"] if said.returncode == 0 else -1
+
+    def bytes_of(self, which: int) -> dict[str, bytes]:
+        """The segments of one of the two."""
+        return {path.name: path.read_bytes() for path in self.journals[which].glob("*.log")}
+
+
+@pytest.fixture
+def pair(daemons, tmp_path):
+    return Pair(daemons, tmp_path)
+
+
+def kill(program):
+    program.signal(signal.SIGKILL)
+    program.ends(5)
+
+
+def test_what_is_acknowledged_is_on_both_disks_and_the_standby_leads_with_it(daemons, pair, tmp_path):
+    pair.start_agents(2)
+    pair.first.says(IN_STEP, 8)
+    client = daemons.client()
+    job = client.submit_job(noting(tmp_path / "ran", 0.01), range(300), name="long")
+    assert sum(map(len, pair.bytes_of(1).values())) > 300, "nothing is in the copy, and the job was acknowledged"
+    until(lambda: job.status().done > 100, "rows of the job that have ended")
+    kill(pair.first)
+    pair.second.says("leads from now on, in term 1")
+    pair.second.says("has all that counts")
+    assert list(job.results()) == [3 * x for x in range(300)]
+    assert len((tmp_path / "ran").read_text().split()) <= 301
+
+
+def test_a_hand_over_there_and_back_with_the_rest_of_the_journal(daemons, pair, tmp_path):
+    pair.start_agents(2)
+    pair.first.says(IN_STEP)
+    client = daemons.client()
+    job = client.submit_job(noting(tmp_path / "ran", 0.01), range(400), name="long")
+    until(lambda: job.status().done > 50, "rows of the job that have ended")
+    said = pair.command("hand-over", daemons.address)
+    assert said.returncode == 0, said.stderr
+    pair.second.says("has all that counts")
+    pair.second.says(IN_STEP)  # the first one has the copy now
+    until(lambda: job.status().done > 150, "more of them")
+    until(lambda: pair.command("hand-over", daemons.address).returncode == 0, "a hand-over back")
+    pair.first.says("has all that counts")
+    assert list(job.results()) == [3 * x for x in range(400)]
+    assert len((tmp_path / "ran").read_text().split()) == 400
+    assert "whole copy" not in pair.second.text  # what the first one had was cut back, or had only to be continued
+
+
+def test_a_standby_that_comes_late_or_again_is_sent_what_it_lacks(daemons, tmp_path):
+    pair = Pair(daemons, tmp_path, with_second=False)
+    daemons.start_agent(1)
+    with daemons.client() as client:
+        client.submit_job(len, ["x" * 1000] * 3000, name="early").wait(PATIENCE)
+    pair.start_second()
+    pair.first.says("is sent a whole copy")
+    pair.first.says(IN_STEP)
+    kill(pair.second)
+    with daemons.client() as client:
+        client.submit_job(abs, range(10), name="alone")  # takes a while: the copy that is gone may still count
+        pair.first.says("goes on alone: the one at .* is away")
+        pair.start_second()
+        until(lambda: pair.first.text.count(IN_STEP) == 2, "a copy that is in step again")
+        assert pair.bytes_of(0) == pair.bytes_of(1)
+        assert pair.first.text.count("is sent a whole copy") == 1
+        pair.second.signal(signal.SIGTERM)
+        pair.second.ends(10)
+        client.submit_job(abs, range(10), name="at once")
+        assert Directory(pair.journals[1]).replay(lambda record, place: None) is None
+
+
+def test_a_standby_that_leads_with_a_copy_that_is_not_in_step_says_what_may_be_missing(daemons, pair):
+    pair.first.says(IN_STEP)
+    with daemons.client() as client:
+        client.submit_job(abs, range(10), name="there")
+        pair.second.signal(signal.SIGTERM)
+        pair.second.ends(10)
+        client.submit_job(abs, range(10), name="missed")
+    kill(pair.first)
+    pair.start_second_alone()
+    assert pair.command("promote", pair.addresses[1]).returncode == 0
+    pair.second.says(r"is not known to be in step .* may be missing that came after its last record, 20..-..-.. ..:")
+    with daemons.client() as client:
+        assert [job.name for job in client.jobs()] == ["there"]
+        client.submit_job(abs, range(10), name="instead")
+        # the first one comes back as it was started, with what nobody else has; and yet it is not the newer one
+        pair.start_first()
+        pair.second.says("is sent a whole copy")
+        pair.second.says(IN_STEP)
+        assert [job.name for job in client.jobs()] == ["there", "instead"]
+    assert pair.bytes_of(0) == pair.bytes_of(1)
+    assert list((pair.journals[0] / "aside" / "replaced").glob("*.log"))
+
+
+def test_both_are_started_again_and_the_newer_copy_leads(daemons, pair):
+    pair.first.says(IN_STEP)
+    assert pair.command("hand-over", daemons.address).returncode == 0
+    pair.second.says(IN_STEP)
+    kill(pair.first)
+    with daemons.client() as client:
+        client.submit_job(abs, range(10), name="newer")
+    kill(pair.second)
+    pair.start_first()  # it leads, and keeps no jobs before it has asked the other one
+    pair.first.says("may have a newer copy of the journal")
+    pair.start_second()
+    pair.first.says("has a newer copy, and is to lead")
+    pair.second.says("leads from now on")
+    with daemons.client() as client:
+        assert [job.name for job in client.jobs()] == ["newer"]
+    pair.second.says(IN_STEP)
+    assert pair.bytes_of(0) == pair.bytes_of(1)
+
+
+def test_one_that_is_started_again_alone_waits_for_the_other_unless_somebody_promotes_it(daemons, pair):
+    pair.first.says(IN_STEP)
+    with daemons.client() as client:
+        client.submit_job(abs, range(10), name="kept")
+    kill(pair.second)
+    kill(pair.first)
+    pair.start_first()
+    pair.first.says("may have a newer copy of the journal")
+    said = pair.command("jobs", pair.addresses[0])
+    assert "durable jobs are not kept yet: the scheduler at" in said.stderr
+    assert pair.command("promote", pair.addresses[0]).returncode == 0
+    with daemons.client() as client:
+        assert [job.name for job in client.jobs()] == ["kept"]
+
+
+def test_a_journal_of_somebody_else_is_left_as_it_is(daemons, tmp_path):
+    other = Daemons(tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    try:
+        other.start_scheduler(*QUICK, "--journal", str(tmp_path / "b"))
+        with other.client() as client:
+            client.submit_job(abs, range(10), name="theirs")
+    finally:
+        other.close()
+    pair = Pair(daemons, tmp_path, with_second=False)
+    with daemons.client() as client:
+        client.submit_job(abs, range(10), name="ours")
+    before = pair.bytes_of(1)
+    pair.start_second()
+    pair.first.says("has another journal, which is left as it is: move it away")
+    assert pair.bytes_of(1) == before
+
+
+def test_a_copy_that_is_damaged_is_mended_with_what_the_other_has(daemons, pair):
+    pair.first.says(IN_STEP)
+    with daemons.client() as client:
+        client.submit_job(len, ["x" * 100] * 500, name="whole")
+        kill(pair.second)
+        (path,) = pair.journals[1].glob("*.log")
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        pair.start_second()
+        until(lambda: pair.first.text.count(IN_STEP) == 2, "a copy that is in step again")
+    assert pair.bytes_of(0) == pair.bytes_of(1)
+    assert Directory(pair.journals[1]).replay(lambda record, place: None) is None
+
+
+def test_whoever_can_not_know_that_it_still_leads_acknowledges_nothing(daemons, pair):
+    (agent,) = pair.start_agents(1)
+    pair.first.says(IN_STEP)
+    with daemons.client() as client:
+        kill(pair.second)
+        kill(agent)
+        pair.first.says("Journal: it can't be written: the one at .* is away, and too few agents are heard")
+        with pytest.raises(JobError, match="nothing is accepted until it can"):
+            client.submit_job(abs, range(10), name="too late")
+        assert pair.command("promote", pair.addresses[0]).returncode == 0
+        pair.first.says("goes on alone: the one at .* is away")
+        until(lambda: "it is written again" in pair.first.text)
+        client.submit_job(abs, range(10), name="alone")

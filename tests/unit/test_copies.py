@@ -1,0 +1,647 @@
+"""A journal is sent along: what counts is on both disks or is known to be on one, and the newer copy stays."""
+
+import os
+from collections import deque
+from random import Random
+
+import pytest
+
+from scaler.errors import ScalerError
+from scaler.journal import records
+from scaler.journal.copy_on_disk import CopyOnDisk
+from scaler.journal.directory import Directory
+from scaler.journal.history import (
+    FIRST,
+    MOST_TURNS,
+    NOTHING,
+    Copy,
+    History,
+    Relation,
+    Turn,
+    begun,
+    from_bytes,
+    is_newer,
+    relation,
+    to_bytes,
+)  # fmt: skip
+from scaler.journal.layout import Layout, Place
+from scaler.journal.records import Checker, Damaged, Record, segment_header, size_of
+from scaler.protocol.messages import Copying, JournalSlice, JournalStart, JournalState, JournalSynced, u32, u64
+from scaler.scheduler.copies import events as ev
+from scaler.scheduler.copies.sending import Phase, Sending
+from scaler.scheduler.copies.taking import Taking
+
+
+# ---- who is newer ----------------------------------------------------------------------------------------------------
+def turn(number: int, lot: int, segment: int, offset: int) -> Turn:
+    return Turn(number, lot, Place(segment, offset))
+
+
+ONE, TWO, OTHER_TWO = turn(1, 11, 1, 24), turn(2, 22, 1, 90), turn(2, 33, 1, 70)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "found", "common"),
+    [
+        (((ONE,), (1, 90)), ((ONE,), (1, 90)), Relation.SAME, (1, 90)),
+        (((ONE,), (2, 30)), ((ONE,), (1, 90)), Relation.EXTENDS, (1, 90)),
+        (((ONE, TWO), (1, 99)), ((ONE,), (1, 80)), Relation.EXTENDS, (1, 80)),
+        (((ONE, TWO), (1, 90)), ((ONE,), (1, 90)), Relation.EXTENDS, (1, 90)),
+        (((ONE, TWO), (1, 99)), ((ONE,), (1, 95)), Relation.FORKED, (1, 90)),
+        (((ONE, TWO), (1, 99)), ((ONE, OTHER_TWO), (1, 99)), Relation.FORKED, (1, 70)),
+        (((ONE,), (1, 90)), ((TWO,), (1, 90)), Relation.STRANGE, NOTHING),
+        (((ONE,), (1, 90)), ((), NOTHING), Relation.EXTENDS, NOTHING),
+        (((ONE,), FIRST), ((), NOTHING), Relation.SAME, NOTHING),
+        (((turn(1, 5, 1, 24),), FIRST), ((ONE,), (1, 90)), Relation.IS_EXTENDED, NOTHING),
+    ],
+)
+def test_two_copies_are_alike_up_to_where_their_turns_part(mine, theirs, found, common):
+    mine, theirs = (Copy(turns, Place(*end)) for turns, end in (mine, theirs))
+    assert relation(mine, theirs) == (found, common)
+    mirrored = {Relation.EXTENDS: Relation.IS_EXTENDED, Relation.IS_EXTENDED: Relation.EXTENDS}
+    assert relation(theirs, mine) == (mirrored.get(found, found), common)
+
+
+def test_of_two_that_were_both_written_on_the_one_of_more_turns_is_newer():
+    three = turn(3, 44, 1, 95)
+    mine, theirs = Copy((ONE, TWO, three), Place(1, 99)), Copy((ONE, OTHER_TWO), Place(7, 99))
+    assert (is_newer(mine, theirs), is_newer(theirs, mine)) == (True, False)
+    same_turns = Copy((ONE, TWO), Place(1, 99))
+    assert (is_newer(same_turns, theirs), is_newer(theirs, same_turns)) == (False, False)
+
+
+def test_a_history_is_read_as_it_was_written_and_anything_else_is_none():
+    history = History()
+    for number in range(MOST_TURNS + 3):
+        history = begun(history, Place(number + 1, 50), number)
+    assert (len(history.turns), history.turns[-1].number) == (MOST_TURNS, MOST_TURNS + 3)
+    assert from_bytes(to_bytes(history)) == history
+    lost = begun(history, Place(60, 50), 999)
+    assert [each.start.segment for each in lost.turns[-2:]] == [60, 60]
+    assert lost.turns[-1].number == MOST_TURNS + 4
+    for data in (b"", b"{}", b"[]", b"\xff", b'{"v":1,"turns":[[1,2]]}', to_bytes(history).replace(b"false", b"{")):
+        assert from_bytes(data) is None
+
+
+def test_records_that_come_in_pieces_are_checked_whatever_the_pieces_are():
+    some = [b"".join(records.pack(Record(1, n, (b"x" * (9 * n),), 1))) for n in range(5)]
+    data = b"".join(some)
+    for step in (1, 3, 7, 30, 1000):
+        checker, good = Checker(), 0
+        for at in range(0, len(data), step):
+            whole = checker.take(data[at : at + step])
+            good = at + whole if whole else good
+        assert (good, checker.is_between) == (len(data), True)
+        for bit in range(0, 8 * len(data), 11):
+            bad = bytearray(data)
+            bad[bit // 8] ^= 1 << bit % 8
+            checker = Checker()
+            try:
+                for at in range(0, len(bad), step):
+                    checker.take(bad[at : at + step])
+            except Damaged:
+                continue
+            assert not checker.is_between  # a length that is wrong: the rest of it is awaited
+
+
+# ---- both of a pair, with disks that are killed ----------------------------------------------------------------------
+class Leader:
+    """The one that writes, in a directory, with what decides about sending."""
+
+    def __init__(self, path, chance: Random, now: float) -> None:
+        self.directory = Directory(path)
+        self.directory.lock()
+        _, damage = self.directory.look()
+        if damage is not None:
+            self.directory.set_aside(damage)
+        self.ids = ids_in(path)
+        lengths = {n: self.directory.segment(n).stat().st_size for n in self.directory.segments()}
+        self.layout = Layout(most=700)
+        if lengths:
+            self.layout.segment, self.layout.offset = max(lengths), lengths[max(lengths)]
+        end = max(Place(self.layout.segment, self.layout.offset), self.directory.history().floor)
+        self.layout.segment, self.layout.offset = end
+        self.directory.write_history(begun(self.directory.history(), end, chance.getrandbits(63)))
+        self.sending = Sending(Copy(self.directory.history().turns, end), lengths)
+        self.unacknowledged: deque[tuple[Place, int]] = deque()
+        self.acknowledged = set(self.ids)
+        self.may_be_alone = True
+        self.sent: deque = deque()
+
+    def write(self, number: int, size: int) -> None:
+        frames = (b"%d" % number, b"x" * size)
+        place = self.layout.take(frames)
+        path = self.directory.segment(place.segment)
+        if not path.exists():
+            path.write_bytes(segment_header(place.segment))
+        with path.open("r+b") as file:
+            file.seek(place.offset)
+            file.write(b"".join(records.pack(Record(1, number, frames, 1))))
+        end = Place(place.segment, place.offset + size_of(frames))
+        self.unacknowledged.append((end, number))
+        self.sending.written(*end)
+
+    def reclaim(self) -> None:
+        """Give the first segment back, as journals do: what is in it is written again."""
+        first = self.directory.segments()[:-1][:1]
+        if first and self.sending.counted == self.sending._written:
+            for number in ids_in(self.directory.path, first[0]):
+                self.write(number, 10)
+            self.sending.remove(first[0])
+
+    def attend(self, now: float) -> None:
+        self.sending.tick(now, self.may_be_alone)
+        for wish in self.sending.take():
+            if isinstance(wish, ev.Send):
+                data = self.directory.segment(wish.message.segment).read_bytes() if wish.size else b""
+                wish.message.bodies = [data[wish.message.offset :][: wish.size]]
+                assert len(wish.message.bodies[0]) == wish.size
+                self.sent.append(wish.message)
+            elif isinstance(wish, ev.Say):
+                self.sent.append(wish.message)
+            elif isinstance(wish, ev.Mark):
+                self.directory.mark(wish.number)
+            elif isinstance(wish, ev.Keep):
+                said = self.directory.history()
+                self.directory.write_history(History(said.turns, said.floor, wish.partner, wish.alone))
+            elif isinstance(wish, ev.Unlink):
+                self.directory.remove(wish.segment)
+            assert not isinstance(wish, (ev.Reject, ev.Yield)), wish
+        while self.unacknowledged and self.unacknowledged[0][0] <= self.sending.counted:
+            self.acknowledged.add(self.unacknowledged.popleft()[1])
+
+    def end(self) -> None:
+        self.directory.unlock()
+
+
+class Standby:
+    """The one that follows, with what decides, and a disk that does one thing at a time."""
+
+    def __init__(self, path) -> None:
+        self.taking = Taking()
+        self.disk = CopyOnDisk(path)
+        self.work: deque = deque()
+        self.stream = 0
+        self.sent: deque = deque()
+
+    def attend(self, now: float) -> None:
+        self.taking.tick(now)
+        for wish in self.taking.take():
+            assert not isinstance(wish, ev.Reject), wish
+            if isinstance(wish, ev.Say):
+                self.sent.append(wish.message)
+            else:
+                self.stream = wish.stream if isinstance(wish, ev.Look) else self.stream
+                self.work.append((self.stream, wish))
+
+    def work_once(self, now: float) -> None:
+        if not self.work:
+            return
+        stream, work = self.work.popleft()
+        if isinstance(work, ev.Look):
+            self.taking.looked(stream, self.disk.look(stream), now)
+        elif stream != self.stream:
+            return
+        elif isinstance(work, ev.BeginWhole):
+            self.disk.begin_whole(work.turns, "a")
+        elif isinstance(work, ev.BeginBehind):
+            self.disk.begin_behind(work.place, work.turns, "a")
+        else:
+            self.disk.check(work.place, work.data, work.complete)
+            if work.data:
+                self.disk.write(work.place, work.data)
+            end = Place(work.place.segment, work.place.offset + len(work.data))
+            self.disk.sync()
+            if work.complete:
+                self.disk.complete(end)
+            self.disk.remove(list(work.removed))
+            self.taking.synced(stream, end, len(work.data), work.complete, now)
+        self.attend(now)
+
+    def end(self) -> None:
+        self.disk.close()
+
+
+def ids_in(path, segment: int | None = None) -> set[int]:
+    found: set[int] = set()
+    if path.exists():
+        Directory(path).replay(
+            lambda record, place: found.add(record.owner) if segment in (None, place.segment) else None
+        )
+    return found
+
+
+def bytes_in(path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in path.glob("*.log") if each.stat().st_size > 24}
+
+
+class World:
+    """Two directories; one of a pair leads, and what happens is drawn by lot."""
+
+    def __init__(self, path, seed: int, monkeypatch) -> None:
+        monkeypatch.setattr(ev, "SLICE", 300)
+        monkeypatch.setattr(ev, "WINDOW", 900)
+        monkeypatch.setattr(os, "fsync", lambda file: None)
+        monkeypatch.setattr(os, "fdatasync", lambda file: None)
+        self.chance = Random(seed)
+        self.paths = [path / "a", path / "b"]
+        self.at = 0
+        self.now = 100.0
+        self.number = 0
+        self.leader = Leader(self.paths[0], self.chance, self.now)
+        self.standby: Standby | None = Standby(self.paths[1])
+        self.is_connected = False
+        #: what happened that tests want to have happened
+        self.seen: set[str] = set()
+
+    def step(self) -> None:
+        chance = self.chance
+        action = chance.choices(
+            ["write", "deliver", "answer", "disk", "time", "connect", "cut", "kill", "succeed", "isolate", "reclaim"],
+            [30, 40, 40, 40, 6, 6, 0.8, 0.6, 0.5, 0.3, 1.5],
+        )[0]
+        getattr(self, action)()
+        self.leader.attend(self.now)
+        if self.standby is not None:
+            self.standby.attend(self.now)
+        if self.leader.sending.phase is Phase.IN_STEP:
+            self.seen.add("in step")
+
+    def write(self) -> None:
+        self.number += 1
+        self.leader.write(self.number, self.chance.choice((3, 50, 200)))
+
+    def reclaim(self) -> None:
+        self.leader.reclaim()
+
+    def deliver(self) -> None:
+        if self.is_connected and self.leader.sent:
+            self.standby.taking.hear(self.leader.sent.popleft(), self.now)
+
+    def answer(self) -> None:
+        if self.is_connected and self.standby.sent:
+            self.leader.sending.hear(self.standby.sent.popleft(), self.now)
+
+    def disk(self) -> None:
+        if self.standby is not None:
+            self.standby.work_once(self.now)
+
+    def time(self) -> None:
+        self.now += self.chance.choice((0.01, 0.3, 1.0, 3.0))
+
+    def connect(self) -> None:
+        if self.standby is None:
+            self.standby = Standby(self.paths[1 - self.at])
+        if not self.is_connected:
+            self.is_connected = True
+            self.leader.sending.meet(self.chance.getrandbits(60) | 1, "b", self.now)
+            self.leader.sent.clear()
+            self.standby.sent.clear()
+
+    def cut(self) -> None:
+        self.is_connected = False
+        self.leader.sending.part(self.now, for_good=False)
+        self.leader.sent.clear()
+        if self.standby is not None:
+            self.standby.taking.part()
+            self.standby.sent.clear()
+
+    def kill(self) -> None:
+        """The standby is killed; it comes back with what is on its disk."""
+        if self.standby is not None:
+            self.cut()
+            self.standby.end()
+            self.standby = None
+            self.seen.add("killed")
+
+    def isolate(self) -> None:
+        """Nobody hears the one that leads any more, and it does not know it; in the end the other one leads."""
+        self.cut()
+        self.leader.may_be_alone = False
+        for _ in range(self.chance.randrange(20)):
+            self.chance.choice((self.write, self.time, self.disk))()
+            self.leader.attend(self.now)
+        self.succeed()
+
+    def succeed(self) -> None:
+        """The one that leads is gone, and the other one takes its place."""
+        if self.standby is None or not Directory(self.paths[1 - self.at]).history().turns:
+            self.leader.may_be_alone = True
+            return
+        self.cut()
+        in_step = self.standby.taking.is_in_step(self.now)
+        self.standby.end()
+        promised = self.leader.acknowledged
+        self.leader.end()
+        self.at = 1 - self.at
+        self.leader = Leader(self.paths[self.at], self.chance, self.now)
+        self.standby = None
+        if in_step:
+            self.seen.add("succeeded in step")
+            assert promised <= self.leader.ids
+        else:
+            self.seen.add("succeeded behind")
+
+    def heal(self) -> None:
+        """All is well for long enough: both have the same."""
+        for _ in range(3000):
+            self.connect()
+            for action in (self.deliver, self.answer, self.disk):
+                action()
+            self.now += 0.01
+            self.leader.attend(self.now)
+            self.standby.attend(self.now)
+            if self.leader.sending.is_flushed and not self.leader.sent and not self.standby.work:
+                break
+        assert self.leader.sending.is_flushed
+        assert bytes_in(self.paths[0]) == bytes_in(self.paths[1])
+        assert not self.leader.unacknowledged
+
+
+SEEDS = 25
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(1000, marks=pytest.mark.heavy)])
+def test_whatever_is_cut_killed_or_taken_over_nothing_that_counts_is_missing(tmp_path, monkeypatch, first):
+    seen: set[str] = set()
+    for seed in range(first, first + (SEEDS if not first else 40 * SEEDS)):
+        world = World(tmp_path / str(seed), seed, monkeypatch)
+        try:
+            for _ in range(600):
+                world.step()
+            world.heal()
+        except (AssertionError, ScalerError, OSError) as error:
+            raise AssertionError(f"seed {seed}: {type(error).__name__} {error}") from error
+        world.leader.end()
+        world.standby.end()
+        seen |= world.seen
+    assert seen == {"in step", "killed", "succeeded in step", "succeeded behind"}
+
+
+# ---- who is not trusted ----------------------------------------------------------------------------------------------
+def record_bytes(number: int, size: int = 40) -> bytes:
+    return b"".join(records.pack(Record(1, number, (b"x" * size,), 1)))
+
+
+class Taker:
+    """A standby with an empty directory that was offered a journal, and is told things."""
+
+    def __init__(self, path) -> None:
+        self.standby = Standby(path)
+        self.rejections: list[str] = []
+        self.say(JournalState(7, Copying.LEADS))
+        self.state = self.standby.sent.pop()
+
+    def say(self, message) -> None:
+        standby = self.standby
+        standby.taking.hear(message, 1.0)
+        while True:
+            for wish in standby.taking.take():
+                if isinstance(wish, ev.Reject):
+                    self.rejections.append(wish.reason)
+                elif isinstance(wish, ev.Say):
+                    standby.sent.append(wish.message)
+                else:
+                    standby.stream = 7
+                    standby.work.append((7, wish))
+            if not standby.work:
+                return
+            try:
+                standby.work_once(1.0)
+            except Damaged as why:
+                standby.taking.damaged(7, str(why))
+
+    def piece(self, segment: int, offset: int, data: bytes = b"", **more) -> None:
+        self.say(JournalSlice(7, segment, offset, bodies=[data], **more))
+
+
+@pytest.fixture
+def taker(tmp_path, monkeypatch):
+    monkeypatch.setattr(Standby, "attend", lambda self, now: None)
+    taker = Taker(tmp_path)
+    taker.say(JournalStart(7, True, turns=ev.said_of((ONE,))))
+    taker.piece(3, 24, record_bytes(1), complete=True)
+    taker.piece(3, 24 + len(record_bytes(1)), record_bytes(2)[:20])
+    assert (taker.state.copying, taker.rejections) == (Copying.OWN, [])
+    yield taker
+    taker.standby.end()
+
+
+NEXT = 24 + len(record_bytes(1)) + 20
+
+
+@pytest.mark.parametrize(
+    ("segment", "offset", "data", "more", "why"),
+    [
+        (3, NEXT + 1, b"x", {}, "do not follow the last ones"),
+        (3, 24, b"x", {}, "do not follow the last ones"),
+        (2, 24, b"x", {}, "do not follow the last ones"),
+        (4, 25, b"x", {}, "do not follow the last ones"),
+        (3, NEXT, bytes(100), {}, "damaged: the checksum of a record is wrong"),
+        (4, 24, record_bytes(3), {}, "damaged: a segment ends within a record"),
+        (3, NEXT, b"", {"removed": u32([4])}, "removed that is not there"),
+        (3, NEXT, bytes(1 << 20), {}, "damaged"),
+    ],
+)
+def test_bytes_that_can_not_be_right_cost_the_session_and_leave_the_copy_as_it_was(
+    taker, tmp_path, segment, offset, data, more, why
+):
+    taker.piece(segment, offset, data, **more)
+    assert len(taker.rejections) == 1
+    assert why in taker.rejections[0]
+    taker.piece(3, NEXT, record_bytes(2)[20:])  # nobody listens any more
+    assert len(taker.rejections) == 1
+    assert ids_in(tmp_path) == {1}
+    # the next session goes on from there
+    taker.rejections.clear()
+    taker.say(JournalState(7, Copying.LEADS))
+    assert Place(taker.standby.sent[-1].segment, taker.standby.sent[-1].offset) == (3, NEXT - 20)
+
+
+def test_a_whole_copy_that_ends_within_a_record_is_none(taker, tmp_path):
+    taker.say(JournalState(7, Copying.LEADS))
+    taker.say(JournalStart(7, True, turns=ev.said_of((TWO,))))
+    taker.piece(9, 24, record_bytes(5)[:-1], complete=True)
+    assert taker.rejections == ["sends a journal that is damaged: it ends within a record"]
+    taker.say(JournalState(7, Copying.LEADS))
+    assert ids_in(tmp_path) == {1}
+
+
+def test_what_nobody_asked_for_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(Standby, "attend", lambda self, now: None)
+    for said, why in [
+        (JournalSlice(7, 1, 24, bodies=[b"x"]), "before it says where they belong"),
+        (JournalStart(7, False, 1, 24), "from a place on that the copy here does not reach"),
+        (JournalStart(7, False, 0, 0), "from a place on that the copy here does not reach"),
+        (JournalState(7, Copying.OWN), "answers about its journal what nobody asked"),
+    ]:
+        taker = Taker(tmp_path)
+        taker.say(said)
+        assert why in taker.rejections[0]
+        taker.say(JournalStart(7, True))
+        assert len(taker.rejections) == 1
+        taker.standby.end()
+
+
+def test_whoever_sends_more_than_it_may_is_not_waited_for(tmp_path):
+    taking = Taking()
+    taking.hear(JournalState(7, Copying.LEADS), 1.0)
+    taking.looked(7, Standby(tmp_path).disk.look(7), 1.0)
+    taking.hear(JournalStart(7, True), 1.0)
+    data = bytes(ev.SLICE)
+    for at in range(1 + ev.WINDOW // ev.SLICE):
+        taking.hear(JournalSlice(7, 1, 24 + at * len(data), bodies=[data]), 1.0)
+    assert not any(isinstance(wish, ev.Reject) for wish in taking.take())
+    taking.hear(JournalSlice(7, 1, 24 + (1 + ev.WINDOW // ev.SLICE) * len(data), bodies=[data]), 1.0)
+    assert "more bytes of a journal at once than it may" in taking.take()[-1].reason
+
+
+def sending(written: int = 1000, **more) -> Sending:
+    made = Sending(Copy((ONE,), Place(1, written)), {1: written}, **more)
+    made.meet(7, "b", 0.0)
+    made.take()
+    return made
+
+
+def answer(end: int, **more) -> JournalState:
+    return JournalState(7, Copying.OWN, 1, end, ev.said_of((ONE,)), segments=u64([1]), **more)
+
+
+def test_a_standby_that_says_what_can_not_be_costs_itself_the_session():
+    made = sending()
+    made.hear(JournalSynced(7, 1, 500), 0.0)
+    assert "what nobody asked" in made.take()[-1].reason
+    for end in (1001, 100):
+        made = sending()
+        made.hear(answer(200), 0.0)
+        made.hear(JournalSynced(7, 1, end), 0.0)
+        assert "that it was not sent" in made.take()[-1].reason
+        assert made.phase is Phase.APART
+
+
+def test_what_counts_waits_for_both_disks_until_the_other_one_knows_that_it_lacks_something():
+    made = sending()
+    made.hear(answer(200), 0.0)
+    made.hear(JournalSynced(7, 1, 1000, number=1), 0.0)
+    assert made.is_in_step
+    made.written(1, 1100)
+    made.tick(0.0, may_be_alone=True)
+    assert made.counted == (1, 1000)
+    made.hear(JournalSynced(7, 1, 1100, number=2), 0.1)
+    assert made.counted == (1, 1100)
+    made.part(0.2, for_good=False)
+    made.written(1, 1200)
+    made.tick(0.1 + ev.ALONE, may_be_alone=True)
+    assert made.counted == (1, 1100)
+    made.tick(0.2 + ev.ALONE, may_be_alone=False)
+    assert made.counted == (1, 1100)
+    assert "too few agents" in made.trouble
+    made.tick(0.2 + ev.ALONE, may_be_alone=True)
+    assert (made.counted, made.trouble) == ((1, 1200), None)
+    assert [wish for wish in made.take() if isinstance(wish, ev.Keep)][-1] == ev.Keep("b", alone=True)
+
+
+def test_one_that_says_goodbye_is_not_waited_for():
+    made = sending()
+    made.hear(answer(1000), 0.0)
+    assert made.is_in_step
+    made.part(0.1, for_good=True)
+    made.written(1, 1100)
+    made.tick(0.1, may_be_alone=True)
+    assert made.counted == (1, 1100)
+
+
+def test_a_standby_whose_disk_is_stuck_is_not_waited_for_though_it_lives():
+    made = sending()
+    made.hear(answer(1000), 0.0)
+    made.written(1, 1100)
+    made.tick(0.0, may_be_alone=True)
+    now = 0.0
+    while now < ev.STALLED + ev.ALONE + 1:
+        now += ev.BEAT
+        made.hear(JournalSynced(7, 1, 1000, number=int(now * 10)), now)
+        made.tick(now, may_be_alone=True)
+    assert (made.counted, made.phase) == ((1, 1100), Phase.BEHIND)
+    assert not [wish for wish in made.take() if isinstance(wish, ev.Send)][-1].message.in_step
+    made.hear(JournalSynced(7, 1, 1100, number=999), now)
+    assert made.is_in_step
+
+
+def test_a_copy_counts_as_in_step_from_when_the_sign_of_life_was_sent_that_was_heard(tmp_path):
+    taking = Taking()
+    taking.hear(JournalState(7, Copying.LEADS), 1.0)
+    taking.looked(7, Standby(tmp_path).disk.look(7), 1.0)
+    taking.hear(JournalStart(7, True), 1.0)
+    taking.tick(2.0)
+    taking.tick(3.0)
+    number = taking.take()[-1].message.number
+    taking.hear(JournalSlice(7, 1, 24, echo=number - 1, in_step=True, bodies=[b""]), 50.0)  # it was stopped meanwhile
+    assert not taking.is_in_step(50.0)
+    taking.hear(JournalSlice(7, 1, 24, echo=number, in_step=True, bodies=[b""]), 3.5)
+    assert (taking.is_in_step(3.0 + ev.ALONE), taking.is_in_step(3.1 + ev.ALONE)) == (True, False)
+    taking.hear(JournalSlice(7, 1, 24, echo=number, in_step=False, bodies=[b""]), 3.6)
+    assert not taking.is_in_step(3.6)
+
+
+def test_a_newer_copy_is_asked_to_lead_and_a_strange_one_is_left_alone():
+    made = sending()
+    made.hear(answer(1001), 0.0)
+    assert any(isinstance(wish, ev.Yield) for wish in made.take())
+    made = sending()
+    made.hear(JournalState(7, Copying.OWN, 1, 500, ev.said_of((OTHER_TWO,))), 0.0)
+    assert ["which is left as it is: move it away" in wish.text for wish in made.take()] == [True]
+    for said in (answer(1000), JournalState(7, Copying.SHARED), JournalState(7, Copying.NONE)):
+        made = sending(is_held=True)
+        made.hear(said, 0.0)
+        assert [type(wish) for wish in made.take()] == [ev.Open]
+
+
+# ---- a copy that takes the place of another --------------------------------------------------------------------------
+class Killed(Exception):
+    """The process ends here."""
+
+
+def test_a_copy_is_replaced_as_a_whole_wherever_that_is_cut_short(tmp_path, monkeypatch):
+    calls = 0
+    for cut in range(100):
+        path = tmp_path / str(cut)
+        standby = Standby(path)
+        for number, segment in ((1, 1), (2, 2)):
+            path.mkdir(exist_ok=True)
+            Directory(path).segment(segment).write_bytes(segment_header(segment) + record_bytes(number))
+        standby.disk.look(1)
+        left = cut
+
+        def dying(call):
+            def made(*arguments, **options):
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise Killed
+                return call(*arguments, **options)
+
+            return made
+
+        with monkeypatch.context() as patch:
+            for name in ("replace", "rename", "mkdir", "unlink", "rmdir", "fsync", "pwrite"):
+                patch.setattr(os, name, dying(getattr(os, name)))
+            try:
+                standby.disk.begin_whole((ONE,), "a")
+                standby.disk.check(Place(2, 24), record_bytes(7))
+                standby.disk.write(Place(2, 24), record_bytes(7))
+                standby.disk.complete(Place(2, 24 + len(record_bytes(7))))
+            except Killed:
+                calls += 1
+            is_done = left >= 0
+        standby.end()
+        again = Standby(path)
+        seen = again.disk.look(1)
+        assert ids_in(path) in ({1, 2}, {7}), cut
+        assert (ids_in(path) == {7}) == (seen.copy.turns == (ONE,)), cut
+        assert not (path / "incoming").exists()
+        again.end()
+        if is_done:
+            break
+    assert calls > 10
+    assert ids_in(path) == {7}
+    assert {each.name for each in (path / "aside" / "replaced").iterdir()} == {"00000001.log", "00000002.log"}
