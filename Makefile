@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-slurm test-ssh test-pbs check format bench sim sim-long fuzz soak mutants compat compat-all clean
+.PHONY: help demo test test-browser test-slurm test-ssh test-pbs test-kubernetes check format bench sim sim-long fuzz soak mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,6 +38,10 @@ test-slurm: $(READY) ## install Slurm (Debian, as root) if it is missing, and ru
 	@command -v sbatch munged >/dev/null && test -x /usr/sbin/slurmctld -a -x /usr/sbin/slurmd \
 	    || apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge
 	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/slurm
+
+test-kubernetes: $(READY) ## build Kubernetes 1.20.2 from Debian's source (once, 20 minutes), and run pods from it (Debian, as root)
+	$(BIN)/python tests/kubernetes/install.py
+	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/kubernetes
 
 check: $(READY) ## lint, formatting, types and the import contract
 	$(BIN)/ruff check .

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +21,8 @@ from scaler.provisioning.manifests import REQUEST, TAG, PodOptions, agent_pod
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
 from scaler.provisioning.registry import take
 from scaler.transport.security import KEY_FILE_VARIABLE, KEY_VARIABLE
+
+logger = logging.getLogger("scaler.provision")
 
 #: seconds for which a pod that failed can be looked at
 KEPT = 600.0
@@ -160,7 +164,10 @@ class KubernetesProvider:
     def _connected(self) -> Any:
         if self._api is None:
             said = {name: self._options[name] for name in ("url", "kubeconfig") if self._options[name]}
-            self._api = self._kr8s.api(namespace=self._options["namespace"], **said)
+            with warnings.catch_warnings(record=True) as warned:
+                self._api = self._kr8s.api(namespace=self._options["namespace"], **said)
+            for each in warned:
+                logger.warning("kr8s: %s", each.message)
         return self._api
 
     @contextlib.contextmanager

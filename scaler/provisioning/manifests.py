@@ -72,7 +72,7 @@ def cluster(options: PodOptions, tag: str, key: str, agents: int, workers: int) 
          "livenessProbe": {**listens, "failureThreshold": 6}},
     )  # fmt: skip
     dashboard = _deployment(
-        options, tag, "dashboard", 1, ["scaler_ui", address, "--port", str(DASHBOARD_PORT)],
+        options, tag, "dashboard", 1, ["scaler_ui", address, "--port", str(DASHBOARD_PORT), "--wait"],
         {"readinessProbe": shows, "livenessProbe": {**shows, "failureThreshold": 6}},
     )  # fmt: skip
     agent = _deployment(
