@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-slurm test-ssh test-pbs test-jobs check format bench sim sim-long fuzz soak mutants compat compat-all clean
+.PHONY: help demo test test-browser test-slurm test-ssh test-pbs test-jobs test-kubernetes check format bench sim sim-long fuzz soak mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -41,6 +41,10 @@ test-slurm: $(READY) ## install Slurm (Debian, as root) if it is missing, and ru
 
 test-jobs: $(READY) ## kill client, scheduler and agents ten times under a durable job of a million rows (root on Linux; minutes)
 	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/process/test_jobs_lose_all.py
+
+test-kubernetes: $(READY) ## build Kubernetes 1.20.2 from Debian's source (once, 20 minutes), and run pods from it (Debian, as root)
+	$(BIN)/python tests/kubernetes/install.py
+	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/kubernetes
 
 check: $(READY) ## lint, formatting, types and the import contract
 	$(BIN)/ruff check .

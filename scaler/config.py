@@ -429,6 +429,7 @@ class DashboardConfig:
         str | None, Option("file with the private key of the certificate, in PEM", others=("--key",))
     ] = None
     interval: Interval = defaults.MONITOR_INTERVAL
+    wait: Annotated[bool, Option("begin without a scheduler as well, and wait for one")] = False
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("listen at another address than loopback without TLS")] = False
 

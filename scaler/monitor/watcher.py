@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from scaler.errors import ConnectionFailed, ProtocolError
+from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError
 from scaler.monitor.link import Link
 from scaler.monitor.output import LastOutput, output_of
 from scaler.monitor.reading import decoded
@@ -61,11 +61,13 @@ class Watcher:
         timeout: float = 5.0,
         name: str = "monitor",
         on_change: Callable[[Seen], None] | None = None,
+        waits: bool = False,
     ) -> None:
         """Connect to where a scheduler's log says monitors connect (ipc://...), or to its own address (tcp://...).
 
         `interval` in seconds. Blocks for at most `timeout` seconds; raises `ConnectionFailed` (nobody is there, or it
         is another user's), `HandshakeRefused` (another key, another version) and `AddressError`, each in one line.
+        With `waits` it begins without a scheduler as well, and looks for one.
         `on_change` is called in the watcher's thread with all that is seen; it should be quick, and not raise.
         """
         self._link = Link(address, security, name)
@@ -78,13 +80,17 @@ class Watcher:
         self._asked: dict[int, tuple[tuple[int, int], float]] = {}
         self._numbers = itertools.count(1)
         self._wake_end, self._waking_end = os.pipe()
+        reason = ""
         try:
             self._link.connect(timeout)
-        except BaseException:
-            self._close_pipe()
-            raise
-        self._seen = Seen(None, True, time.time(), "", 0)
-        self._link.say(Watch(self._interval))
+        except BaseException as error:
+            reason = str(error)
+            if not waits or isinstance(error, HandshakeRefused) or not isinstance(error, ConnectionFailed):
+                self._close_pipe()
+                raise
+        self._seen = Seen(None, not reason, time.time(), reason, 0)
+        if not reason:
+            self._link.say(Watch(self._interval))
         self._thread = threading.Thread(target=self._run, name="scaler-watcher", daemon=True)
         self._thread.start()
 
@@ -145,6 +151,9 @@ class Watcher:
     # ---- the thread ------------------------------------------------------------------------------------------------
     def _run(self) -> None:
         try:
+            if not self._seen.is_connected:
+                self._show(None, False, self._seen.reason)
+                self._find_again()
             while not self._is_closed:
                 reason = self._serve()
                 if not self._is_closed:

@@ -1,19 +1,31 @@
 """Hosts from Kubernetes: a pod for each, by `kr8s` (the extra `kubernetes`).
 
 Pods have the tag as a label, and names that follow from the request: the same request again makes no second one.
+Those that have ended stay in Kubernetes' lists until somebody deletes them, which is done here: at once, or after
+`KEPT` seconds if they failed, since their log tells why.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import time
+import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from scaler.provisioning import kubernetes_key
 from scaler.provisioning.manifests import REQUEST, TAG, PodOptions, agent_pod
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
 from scaler.provisioning.registry import take
-from scaler.transport.security import KEY_FILE_VARIABLE
+from scaler.transport.security import KEY_FILE_VARIABLE, KEY_VARIABLE
+
+logger = logging.getLogger("scaler.provision")
+
+#: seconds for which a pod that failed can be looked at
+KEPT = 600.0
 
 _OPTIONS: dict[str, tuple[type, Any]] = {
     "image": (str, ""), "namespace": (str, "default"), "cpu": (str, ""), "memory": (str, ""),
@@ -49,26 +61,64 @@ class KubernetesProvider:
             options["key_secret"], options["pull_secret"], options["service_account"],
         )  # fmt: skip
         self._api: Any = None
+        self._keys = kubernetes_key.PodKeys(kr8s.objects, self._connected, self._unless)
+        #: pods that have ended and are not deleted yet -> when that was seen, by the monotonic clock
+        self._ended: dict[str, float] = {}
 
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """Make pods; those of this request that are there already count."""
-        made: list[str] = []
+        made: list[dict[str, Any]] = []
+        namespace, is_key_made = self._options["namespace"], False
         try:
             with self._words():
-                for pod in self._pods(n, template):
-                    with self._unless(409):
-                        self._kr8s.objects.Pod(pod, api=self._connected()).create()
-                    made.append(pod["metadata"]["name"])
+                if self._makes_key(template):
+                    key = kubernetes_key.key_of(template.environment)
+                    self._keys.make(template, namespace, key)
+                    is_key_made = True
+                made.extend(self._made(pod) for pod in self._pods(n, template))
         except ProviderError as error:
             if not made or not self._is_refusal(error.__cause__):
                 raise  # it may have been made: lists will tell
-        return made
+        finally:
+            if is_key_made:
+                with self._words():
+                    self._keys.give(kubernetes_key.name_of(template), namespace, made)
+        return [pod["metadata"]["name"] for pod in made]
+
+    def _made(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """A new pod as the server knows it, or the one that has its name."""
+        pod = self._kr8s.objects.Pod(manifest, api=self._connected())
+        with self._unless(409):
+            pod.create()
+        if "uid" not in pod.raw["metadata"]:
+            pod.refresh()
+        return dict(pod.raw)
 
     def list(self, tag: str) -> Jobs:
         """The pods with that tag, until they are deleted."""
+        namespace = self._options["namespace"]
         with self._words():
-            found = self._connected().get("pods", namespace=self._options["namespace"], label_selector={TAG: tag})
-            return [job_of(dict(pod.raw)) for pod in found if REQUEST in pod.labels]
+            found = self._connected().get("pods", namespace=namespace, label_selector={TAG: tag})
+            pods = [dict(pod.raw) for pod in found if REQUEST in pod.labels]
+            if not self._options["key_secret"]:
+                self._keys.look_after(tag, namespace, pods)
+        jobs = [job_of(pod) for pod in pods]
+        self._remove_ended(jobs)
+        return jobs
+
+    def _remove_ended(self, jobs: Jobs) -> None:
+        """Delete what has ended, in time."""
+        now = time.monotonic()
+        ended = {job.id: job for job in jobs if job.state is JobState.ENDED}
+        self._ended = {name: self._ended.get(name, now) for name in ended}
+        over = [name for name, job in ended.items() if not job.reason or now - self._ended[name] >= KEPT]
+        with contextlib.suppress(ProviderError):
+            self.cancel(over)
+
+    def close(self) -> None:
+        """This provider is done with: pods that have failed need no longer be kept."""
+        self.cancel(list(self._ended))
+        self._ended.clear()
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Delete pods; agents have `grace` seconds to end in order."""
@@ -87,12 +137,22 @@ class KubernetesProvider:
 
     def preview(self, n: int, template: HostTemplate) -> str:
         """The pods as they are made."""
-        return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(self._pods(n, template))}, indent=2)
+        items = list(self._pods(n, template))
+        if self._makes_key(template):
+            items.insert(0, kubernetes_key.secret(template, self._options["namespace"], "(the key pair)"))
+        return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2)
+
+    def _makes_key(self, template: HostTemplate) -> bool:
+        """Pods need a key, and nobody has named a Secret that has it."""
+        is_needed = KEY_VARIABLE in template.environment or KEY_FILE_VARIABLE in template.environment
+        return is_needed and not self._options["key_secret"]
 
     def _pods(self, n: int, template: HostTemplate) -> Iterator[dict[str, Any]]:
-        environment = dict(template.environment)
-        environment.pop(KEY_FILE_VARIABLE, None)  # of this host; pods have the secret
+        secrets = (KEY_VARIABLE, KEY_FILE_VARIABLE)  # pods have a Secret instead
+        environment = {name: value for name, value in template.environment.items() if name not in secrets}
         options = self._pod_options
+        if self._makes_key(template):
+            options = replace(options, key_secret=kubernetes_key.name_of(template))
         for index in range(n):
             name = f"{template.job_name}-{index}"
             command = [self._options["program"], *template.command[1:], "--job", name]
@@ -104,7 +164,10 @@ class KubernetesProvider:
     def _connected(self) -> Any:
         if self._api is None:
             said = {name: self._options[name] for name in ("url", "kubeconfig") if self._options[name]}
-            self._api = self._kr8s.api(namespace=self._options["namespace"], **said)
+            with warnings.catch_warnings(record=True) as warned:
+                self._api = self._kr8s.api(namespace=self._options["namespace"], **said)
+            for each in warned:
+                logger.warning("kr8s: %s", each.message)
         return self._api
 
     def _is_refusal(self, error: BaseException | None) -> bool:

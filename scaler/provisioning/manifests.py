@@ -72,7 +72,7 @@ def cluster(options: PodOptions, tag: str, key: str, agents: int, workers: int) 
          "livenessProbe": {**listens, "failureThreshold": 6}},
     )  # fmt: skip
     dashboard = _deployment(
-        options, tag, "dashboard", 1, ["scaler_ui", address, "--port", str(DASHBOARD_PORT)],
+        options, tag, "dashboard", 1, ["scaler_ui", address, "--port", str(DASHBOARD_PORT), "--wait"],
         {"readinessProbe": shows, "livenessProbe": {**shows, "failureThreshold": 6}},
     )  # fmt: skip
     agent = _deployment(
@@ -121,7 +121,11 @@ def _deployment(
 def _spec(options: PodOptions, role: str, command: Sequence[str], environment: Mapping[str, str]) -> Manifest:
     container: Manifest = {"name": role, "image": options.image, "command": list(command)}
     variables: list[Manifest] = [{"name": name, "value": value} for name, value in environment.items()]
-    spec: Manifest = {"containers": [container], "automountServiceAccountToken": bool(options.service_account)}
+    spec: Manifest = {
+        "containers": [container], "automountServiceAccountToken": bool(options.service_account),
+        # variables for each service of the namespace: SCALER_PORT, of one called scaler, would be an option of ours
+        "enableServiceLinks": False,
+    }  # fmt: skip
     if options.key_secret:
         place = {"secretKeyRef": {"name": options.key_secret, "key": KEY_NAME}}
         variables.append({"name": KEY_VARIABLE, "valueFrom": place})

@@ -133,6 +133,19 @@ def test_a_page_under_a_prefix_and_a_proxys_origin(start, tmp_path):
     assert re.search(r'^scaler_workers\{state="\w+"\} 1$', metrics, re.MULTILINE)
 
 
+def test_one_that_waits_begins_without_a_scheduler(daemons):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        daemons.address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    running = daemons.run("scaler_ui", "ui", daemons.address, "--port", "0", "--wait")
+    dashboard = Dashboard(running, running.says(r"Dashboard: open (\S+)")[1])
+    assert "scaler_up 0" in dashboard.ask("/metrics")[2]
+    assert dashboard.ask("/")[0] == 200
+    daemons.start_scheduler()
+    until(lambda: "scaler_up 1" in dashboard.ask("/metrics")[2], "it to find the scheduler")
+    running.signal(signal.SIGTERM)
+    assert running.ends(10) == 0
+
+
 def test_each_way_not_to_begin_is_one_line(start_cluster, tmp_path, capsys, monkeypatch):
     monitor = start_cluster(1).monitor_address
 

@@ -19,9 +19,11 @@ from scaler.provisioning.kubernetes import job_of
 from scaler.provisioning.manifests import PodOptions, agent_pod
 from scaler.provisioning.provider import HostTemplate, JobState, ProviderError
 from scaler.provisioning.registry import make_provider
+from scaler.transport import load_or_create
 
 ALIVE = ["--alive-file", "/tmp/scaler-alive"]
-PODS = re.compile(r"/api/v1/namespaces/([a-z0-9-]+)/pods(?:/([a-z0-9.-]+))?$")
+PATH = re.compile(r"/api/v1/namespaces/([a-z0-9-]+)/(pods|secrets)(?:/([a-z0-9.-]+))?$")
+KINDS = {"pods": "Pod", "secrets": "Secret"}
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 
 
@@ -33,6 +35,7 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.pods = {}
+        self.secrets = {}
         self.refuses = None
         #: pods that there may be; how it says that there are no more of them: a word, or None for no answer
         self.room = 1000
@@ -62,61 +65,78 @@ class Handler(http.server.BaseHTTPRequestHandler):
         kind = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         self._answer({**kind, "message": message, "reason": reason, "code": status}, status)
 
+    def _found(self):
+        """Which table, namespace and name a request is about."""
+        space, kind, name = PATH.match(urlsplit(self.path).path.rstrip("/")).groups()
+        return {"pods": self.server.pods, "secrets": self.server.secrets}[kind], KINDS[kind], space, name
+
     def do_GET(self):
         parts = urlsplit(self.path)
         parts = parts._replace(path=parts.path.rstrip("/"))
-        found = PODS.match(parts.path)
         if parts.path == "/version":
             return self._answer({"major": "1", "minor": "33", "gitVersion": "v1.33.1"})
         if parts.path == "/api/v1":
             pods = {"name": "pods", "singularName": "pod", "namespaced": True, "kind": "Pod", "shortNames": ["po"]}
-            verbs = {"verbs": ["create", "delete", "get", "list"]}
-            return self._answer({"kind": "APIResourceList", "groupVersion": "v1", "resources": [{**pods, **verbs}]})
+            secrets = {**pods, "name": "secrets", "singularName": "secret", "kind": "Secret", "shortNames": []}
+            verbs = {"verbs": ["create", "delete", "get", "list", "patch"]}
+            known = [{**pods, **verbs}, {**secrets, **verbs}]
+            return self._answer({"kind": "APIResourceList", "groupVersion": "v1", "resources": known})
         if parts.path == "/api":
             return self._answer({"kind": "APIVersions", "versions": ["v1"]})
         if parts.path == "/apis":
             return self._answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": []})
-        if found and found[2] is None:
+        if not PATH.match(parts.path):
+            return self._fail(404, "NotFound", f"the server could not find {parts.path}")
+        table, kind, space, name = self._found()
+        if name is None:
             selector = parse_qs(parts.query).get("labelSelector", [""])[0]
             wanted = dict(part.split("=") for part in selector.split(",") if part)
             items = [
-                pod for (namespace, _), pod in self.server.pods.items()
-                if namespace == found[1] and wanted.items() <= pod["metadata"]["labels"].items()
+                item for (namespace, _), item in table.items()
+                if namespace == space and wanted.items() <= item["metadata"]["labels"].items()
             ]  # fmt: skip
-            return self._answer({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
-        if found and (found[1], found[2]) in self.server.pods:
-            return self._answer(self.server.pods[found[1], found[2]])
+            return self._answer({"kind": f"{kind}List", "apiVersion": "v1", "metadata": {}, "items": items})
+        if (space, name) in table:
+            return self._answer(table[space, name])
         return self._fail(404, "NotFound", f"the server could not find {parts.path}")
 
     def do_POST(self):
-        pod = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        (namespace, _), name = PODS.match(urlsplit(self.path).path).groups(), pod["metadata"]["name"]
+        item = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        (table, kind, space, _), name = self._found(), item["metadata"]["name"]
         if self.server.refuses:
             return self._fail(403, "Forbidden", self.server.refuses)
-        assert (pod["apiVersion"], pod["kind"], pod["metadata"]["namespace"]) == ("v1", "Pod", namespace)
+        assert (item["apiVersion"], item["kind"], item["metadata"]["namespace"]) == ("v1", kind, space)
         assert NAME.match(name)
-        wrong = problems(pod)
+        wrong = problems(item)
         if wrong:
             return self._fail(422, "Invalid", "; ".join(wrong))
-        if (namespace, name) in self.server.pods:
-            return self._fail(409, "AlreadyExists", f'pods "{name}" already exists')
-        if len(self.server.pods) >= self.server.room:
+        if (space, name) in table:
+            return self._fail(409, "AlreadyExists", f'{kind} "{name}" already exists')
+        if kind == "Pod" and len(table) >= self.server.room:
             if self.server.says is None:
                 self.close_connection = True
                 return None
             return self._fail(403, "Forbidden", self.server.says)
-        pod["metadata"]["uid"] = f"uid-{name}"
-        pod["status"] = {"phase": "Pending"}
-        self.server.pods[namespace, name] = pod
-        return self._answer(pod, 201)
+        item["metadata"]["uid"] = f"uid-{name}"
+        item["status"] = {"phase": "Pending"}
+        table[space, name] = item
+        return self._answer(item, 201)
+
+    def do_PATCH(self):
+        patch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        table, _, space, name = self._found()
+        if (space, name) not in table:
+            return self._fail(404, "NotFound", f"{name} not found")
+        table[space, name]["metadata"] |= patch["metadata"]
+        return self._answer(table[space, name])
 
     def do_DELETE(self):
         self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        found = PODS.match(urlsplit(self.path).path)
-        pod = self.server.pods.pop((found[1], found[2]), None)
-        if pod is None:
-            return self._fail(404, "NotFound", f'pods "{found[2]}" not found')
-        return self._answer(pod)
+        table, _, space, name = self._found()
+        item = table.pop((space, name), None)
+        if item is None:
+            return self._fail(404, "NotFound", f'"{name}" not found')
+        return self._answer(item)
 
 
 @pytest.fixture
@@ -129,8 +149,12 @@ def server(monkeypatch, tmp_path):
     made.server_close()
 
 
+#: what the provisioner says of keys
+ENVIRONMENT = {"SCALER_KEY_FILE": "/home/me/key"}
+
+
 def template(request=1, **more):
-    environment = {"SCALER_KEY_FILE": "/home/me/key"}
+    environment = dict(ENVIRONMENT)
     command = ("/here/bin/scaler_cluster", "tcp://head:2345", "--workers", "2")
     return HostTemplate("lab", request, command, environment=environment, workers=2, **more)
 
@@ -154,12 +178,12 @@ def test_pods_come_are_found_and_go(server):
         {"name": "SCALER_KEY", "valueFrom": {"secretKeyRef": {"name": "lab-key", "key": "key"}}}
     ]
     # the same request once more, as after a crash: no second pods
-    assert provider_of(server).submit(2, template()) == ["lab-1-0", "lab-1-1"]
-    assert len(server.pods) == 2
+    assert provider_of(server, key_secret="lab-key").submit(2, template()) == ["lab-1-0", "lab-1-1"]
+    assert (len(server.pods), server.secrets) == (2, {})
     pod["status"] = {"phase": "Running"}
     pod["spec"]["nodeName"] = "node7"
     provider.submit(1, template(request=2))
-    jobs = {job.id: job for job in provider_of(server).list("lab")}
+    jobs = {job.id: job for job in provider.list("lab")}
     assert sorted(jobs) == ["lab-1-0", "lab-1-1", "lab-2-0"]
     assert (jobs["lab-1-0"].state, jobs["lab-1-0"].host) == (JobState.RUNNING, "node7")
     assert (jobs["lab-1-1"].state, jobs["lab-1-1"].name) == (JobState.PENDING, "lab-1")
@@ -168,10 +192,47 @@ def test_pods_come_are_found_and_go(server):
     assert [job.id for job in provider.list("lab")] == ["lab-2-0"]
 
 
+def test_pods_without_a_named_secret_have_one_that_is_theirs(server, monkeypatch):
+    made = load_or_create()
+    monkeypatch.setitem(ENVIRONMENT, "SCALER_KEY_FILE", str(made.origin))
+    provider = provider_of(server)
+    assert provider.submit(2, template()) == ["lab-1-0", "lab-1-1"]
+    secret = server.secrets["work", "lab-1-key"]
+    assert secret["stringData"] == {"key": made.to_env()["SCALER_KEY"]}
+    owners = [(owner["kind"], owner["name"], owner["uid"]) for owner in secret["metadata"]["ownerReferences"]]
+    assert owners == [("Pod", name, f"uid-{name}") for name in ("lab-1-0", "lab-1-1")]
+    (variable,) = server.pods["work", "lab-1-0"]["spec"]["containers"][0]["env"]
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": "lab-1-key", "key": "key"}
+    assert made.to_env()["SCALER_KEY"] not in provider.preview(1, template())
+    # one whose maker was killed before its pods were made goes, and that of another cluster stays
+    for tag in ("lab", "other"):
+        metadata = {"name": f"{tag}-7-key", "labels": {"scaler-tag": tag, "scaler-request": "7"}}
+        server.secrets["work", f"{tag}-7-key"] = {"kind": "Secret", "metadata": metadata}
+    assert [job.id for job in provider_of(server).list("lab")] == ["lab-1-0", "lab-1-1"]
+    assert sorted(server.secrets) == [("work", "lab-1-key"), ("work", "other-7-key")]
+    # one whose maker was killed after that is given to them
+    del secret["metadata"]["ownerReferences"]
+    provider_of(server).list("lab")
+    assert len(secret["metadata"]["ownerReferences"]) == 2
+
+
+def test_pods_that_have_ended_are_deleted(server):
+    provider = provider_of(server, key_secret="lab-key")
+    names = provider.submit(3, template())
+    for name, status in zip(names, ({"phase": "Running"}, {"phase": "Succeeded"}, {"phase": "Failed"}), strict=True):
+        server.pods["work", name]["status"] = status
+    assert [job.state for job in provider.list("lab")] == [JobState.RUNNING, JobState.ENDED, JobState.ENDED]
+    # what failed is there to be looked at for a while, and until nobody provides hosts any more
+    assert [name for _, name in server.pods] == ["lab-1-0", "lab-1-2"]
+    provider.list("lab")
+    provider.close()
+    assert [name for _, name in server.pods] == ["lab-1-0"]
+
+
 def test_what_the_server_refuses_is_said_in_its_words(server):
     server.refuses = 'pods is forbidden: User "me" cannot create resource "pods" in namespace "work"'
     with pytest.raises(ProviderError, match=r'^Kubernetes: .*User "me" cannot create resource "pods"'):
-        provider_of(server).submit(1, template())
+        provider_of(server, key_secret="lab-key").submit(1, template())
     with pytest.raises(OptionError, match="image is needed"):
         make_provider("kubernetes", {})
 

@@ -89,7 +89,9 @@ class Board:
 def watched(config: DashboardConfig, on_change: Callable[[Seen], None]) -> AbstractContextManager[object]:
     """A watcher of what the configuration says. Raises `ConnectionFailed`."""
     security = load_or_create(config.key_file) if config.key_file is not None else None
-    return Watcher(config.monitor, config.interval, security=security, name="scaler_ui", on_change=on_change)
+    return Watcher(
+        config.monitor, config.interval, security=security, name="scaler_ui", on_change=on_change, waits=config.wait
+    )
 
 
 def run(config: DashboardConfig, say: Callable[[str], None], watch: Watch = watched) -> int:
