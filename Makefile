@@ -88,6 +88,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	    echo "make: Scaler needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1 || true)." >&2; \
 	    echo "make: name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@test ! -L $(VENV) || { \
+	    echo "make: $(VENV) is a link, and making it anew would empty what it leads to: $$(readlink $(VENV))." >&2; \
+	    echo "make: run \`make\` there, or remove the link and have an environment here." >&2; exit 1; }
 	@echo "making the environment $(VENV) with $$($(PYTHON) -V) (once; a minute or two) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,bench]'
