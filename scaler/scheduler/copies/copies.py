@@ -21,6 +21,9 @@ from scaler.scheduler.succession import Succession
 GRACE = 5.0
 #: seconds until one that has a newer copy is asked again to lead
 RETRY = 1.0
+#: seconds until one that has not answered is asked for its copy again: the connection that it answered over may be lost
+#: while ours is not. Twice as long each time, as a large copy takes a while to be looked at
+ANSWER = 3.0
 
 #: how the other one is spoken to: it changes with each connection
 Route = tuple[str, int]
@@ -55,6 +58,8 @@ class Copies:
         self.follower: Follower | None = None
         self._route: Route | None = None
         self._retry = 0.0
+        #: seconds for which an answer is waited for next
+        self._patience = ANSWER
         #: the journal is not written here any more, and the other one gets the rest
         self._hands_over = False
 
@@ -133,7 +138,7 @@ class Copies:
         """When something is due though nothing happened."""
         due: list[float | None] = [self._until, self._brief_until if self.is_held else None]
         if self.journal is not None:
-            due += [self.journal.sending.wake, self._retry]
+            due += [self.journal.sending.wake, self._retry or None]
         if self.follower is not None:
             due.append(self.follower.wake)
         return min((each for each in due if each is not None), default=None)
@@ -142,6 +147,7 @@ class Copies:
         """The other one has said something about its journal."""
         journal, follower = self.journal, self.follower
         if journal is not None and isinstance(message, (JournalState, JournalSynced)):
+            self._retry, self._patience = 0.0, ANSWER
             journal.hear(message, now)
         elif follower is not None and isinstance(message, (JournalState, JournalStart, JournalSlice)):
             follower.hear(message, self._succession.partner, now)
@@ -178,6 +184,7 @@ class Copies:
                 journal.sending.part(now, for_good=not succession.is_paired)
             else:
                 journal.meet(succession.partner, now)
+                self._retry, self._patience = now + self._patience, 2 * self._patience
         wishes, has_news = journal.attend(now, succession.hands_out)
         said: list[ev.Said] = []
         logs: list[Log] = []
