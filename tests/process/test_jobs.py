@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from support import noting, until
-from support.programs import Daemons, environment
+from support.programs import Daemons, environment, program
 
 from scaler import Client, Executor
 from scaler.errors import JobError
@@ -215,6 +215,59 @@ def test_two_schedulers_do_not_share_a_journal(shared, daemons, tmp_path):
     assert second.ends(20) == 1
     assert f"another scheduler (process {cluster.scheduler.pid}) writes the journal {journal}" in second.text
     assert not door.exists()
+
+
+def test_a_file_system_that_is_read_only_is_one_line_and_stays_as_it_is(network, tmp_path):
+    host, mount = network.host("head"), tmp_path / "mount"
+    mount.mkdir()
+
+    def run(*command):
+        assert host.start(command[0], *command).ends(10) == 0
+
+    run("mount", "-t", "tmpfs", "none", str(mount))
+    there, fresh = mount / "journal", mount / "fresh"
+    host.start_scheduler("--journal", str(there)).stop()
+    run("mount", "-o", "remount,ro", str(mount))
+    for journal in (there, fresh):
+        refused = host.start(
+            "scheduler", *program("scaler_scheduler", "scheduler"), "--journal", str(journal), "tcp://127.0.0.1:0"
+        )
+        assert refused.ends(20) == 1
+        (line,) = [line for line in refused.text.splitlines() if "[ERROR]" in line]
+        assert f"the journal {journal} can't be written: Read-only file system; give a directory" in line
+        assert "Traceback" not in refused.text
+    run("mount", "-o", "remount,rw", str(mount))
+    again = host.start_scheduler("--journal", str(there))
+    again.says(r"has 0 jobs")
+    run("test", "!", "-e", str(fresh))
+
+
+def test_a_job_waits_for_room_on_a_full_disk_and_loses_nothing(network, tmp_path):
+    host, mount = network.host("head"), tmp_path / "mount"
+    mount.mkdir()
+    assert host.start("mount", "mount", "-t", "tmpfs", "-o", "size=1m", "none", str(mount)).ends(10) == 0
+    scheduler = host.start_scheduler("--journal", str(mount / "journal"))
+    host.start_agent(host.url(), 2)
+    script = host.start_script(
+        """
+        import sys
+        from scaler import Client
+
+        def large(number):
+            return number.to_bytes(4, "big") * 5_000
+
+        with Client(sys.argv[1]) as client:
+            job = client.submit_job(large, range(200), name="large")
+            results = list(job.results())
+            assert results == [large(number) for number in range(200)]
+            print("all there:", len(results))
+        """,
+        host.url(),
+    )
+    scheduler.says(r"can't be written: No space left on device")
+    assert host.start("mount", "mount", "-o", "remount,size=64m", str(mount)).ends(10) == 0
+    assert script.ends(60) == 0
+    assert "all there: 200" in script.text
 
 
 def test_without_a_journal_it_is_said_how_to_have_one(daemons):
