@@ -88,6 +88,7 @@ class SchedulerClusterCombo:
         max_tasks_per_worker: int | None = None,
         preload: str | None = None,
         journal: str | None = None,
+        results: str | None = None,
         dashboard: bool = False,
         **originals: Unpack[ClusterArguments],
     ) -> None:
@@ -107,6 +108,7 @@ class SchedulerClusterCombo:
             "log_level": log_level,
             "max_message_bytes": max_message_bytes,
             "journal": journal,
+            "results": results,
         }
         of_agent: dict[str, Any] = {
             "workers": n_workers,

@@ -7,7 +7,7 @@ import time
 import pytest
 from support import until
 
-from scaler import Executor
+from scaler import Client, Executor
 from scaler.errors import JobError
 from scaler.results import files
 
@@ -49,6 +49,19 @@ def make(x):
 def kill(program):
     program.signal(signal.SIGKILL)
     program.ends(5)
+
+
+def test_a_local_cluster_has_a_journal_and_files_that_the_next_one_finds(start_cluster, journal, results):
+    kept = {"journal": str(journal), "results": str(results)}
+    first = start_cluster(1, **kept)
+    with Client(first.address) as client:
+        assert client.submit_job(make, range(3), name="local").wait(30)
+    first.shutdown()
+    assert len(files_in(results)) == 2
+    with Client(start_cluster(1, **kept).address) as client:
+        assert list(client.attach("local").results()) == [make(x) for x in range(3)]
+    with pytest.raises(ValueError, match="results is for durable jobs: give a journal, too"):
+        start_cluster(1, results=str(results))
 
 
 def test_large_results_are_files_that_outlive_the_scheduler(cluster, journal, results, options):
