@@ -34,6 +34,7 @@ from scaler.worker_protocol.messages import (
     Published,
     PublishedValue,
     Quit,
+    Recall,
     Results,
     Returned,
     ReturnedSpan,
@@ -77,6 +78,10 @@ class RowRunner:
         self._loops = Loops(self._ledger, self._results, page, clock, self._tell, self._preload)
         #: the main thread waits for the socket, and reads it itself
         self._idle = False
+        #: the dispatch that was read last
+        self._last = 0
+        #: rows were recalled that have not been read yet
+        self._recalls: list[Recall] = []
         #: the agent wants this worker to end after what it has
         self._quitting = False
         #: called before results are sent
@@ -104,25 +109,35 @@ class RowRunner:
         """Nothing has run before the row that is being loaded; to be asked within the first assignment."""
         return bool(self._assignments) and self._assignments[0].next_row() <= self._assignments[0].lo + 1
 
-    def recall(self, token: int, keep: int) -> None:
-        """Send what is finished, and give back rows that have not begun. `keep` rows stay, with the one that runs."""
+    def recall(self, message: Recall) -> None:
+        """Send what is finished, and give back rows that have not begun, also those that have not been read yet."""
         with self._lock:
             if not self._idle:
                 self._pull()
-            self.flush()
-            running = self._ledger.running()
-            excess = sum([len(assignment.rows) for assignment in self._assignments])
-            excess -= max(keep - (running is not None), 0)
-            returned = []
-            for assignment in reversed(self._assignments):
-                if excess <= 0:
-                    break
-                lo, hi = assignment.take_back(max(assignment.lo, assignment.end - excess))
-                if lo < hi:
-                    run = assignment.run
-                    returned.append(ReturnedSpan(run.dispatch, run.client, run.batch, lo, hi))
-                    excess -= hi - lo
-            self._send(Returned(token, returned, running))
+            elif message.last > self._last:  # the main thread is about to read it
+                self._recalls.append(message)
+                return
+            self._give_back(message.token, message.keep)
+
+    def give_back(self) -> None:
+        """The row that runs is going to wait: give back those behind it."""
+        self.recall(Recall(0, 0))
+
+    def _give_back(self, token: int, keep: int) -> None:
+        self.flush()
+        running = self._ledger.running()
+        excess = sum([len(assignment.rows) for assignment in self._assignments])
+        excess -= max(keep - (running is not None), 0)
+        returned = []
+        for assignment in reversed(self._assignments):
+            if excess <= 0:
+                break
+            lo, hi = assignment.take_back(max(assignment.lo, assignment.end - excess))
+            if lo < hi:
+                run = assignment.run
+                returned.append(ReturnedSpan(run.dispatch, run.client, run.batch, lo, hi))
+                excess -= hi - lo
+        self._send(Returned(token, returned, running))
 
     def publish(self, keys: list[Key]) -> None:
         """Write values that stayed here to the store, and say so for each; blocks as long as that takes."""
@@ -191,12 +206,24 @@ class RowRunner:
             with self._lock:
                 self._idle = False
                 self._pull()
+                if self._recalls:
+                    self._answer_recalls()
                 self._loops.flush_at = self._clock() + FLUSH_NS
+
+    def _answer_recalls(self) -> None:
+        """Give back what was recalled before it was read, unless all of that is still to come."""
+        recalls, self._recalls = self._recalls, []
+        for message in recalls:
+            if message.last > self._last and not self._assignments:
+                self._recalls.append(message)
+            else:
+                self._give_back(message.token, message.keep)
 
     def _pull(self) -> None:
         """Take in the messages that have come."""
         for message in self._read():
             if isinstance(message, Run):
+                self._last = message.dispatch
                 self._inputs.drop(message.stale)
                 self._inputs.add(message.objects)
                 self._assignments.append(Assignment(message))

@@ -51,7 +51,7 @@ def serve(
         runner = RowRunner(sender.send, _reader(task), page)
         last_lines = LastLines()
         outputs = _replace_outputs(sender, last_lines)
-        context.install(runner.task, sender.send, lambda: runner.recall(0, 0))
+        context.install(runner.task, sender.send, runner.give_back)
 
         def flush_outputs() -> None:
             for output in outputs:
@@ -111,7 +111,7 @@ def _obey(control: socket.socket, runner: RowRunner, recite: Callable[[Recite], 
             poll.poll()
             for message in receiver.read():
                 if isinstance(message, Recall):
-                    runner.recall(message.token, message.keep)
+                    runner.recall(message)
                 elif isinstance(message, Flush):
                     runner.flush()
                 elif isinstance(message, Publish):

@@ -84,6 +84,8 @@ class Recall(NamedTuple):
     token: int
     #: rows that may stay, the one that runs included
     keep: int
+    #: dispatch of the last `Run` that was sent before this, on the other socket: a worker without rows reads that first
+    last: int = 0
 
 
 class Flush(NamedTuple):

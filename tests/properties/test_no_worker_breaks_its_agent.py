@@ -157,7 +157,7 @@ def test_no_worker_breaks_its_agent(words: list[tuple[int, wm.FromWorker | None]
                     fake.worker(slot, wm.Unblocked())
                 results = honest(fake, slot)
                 if worker.recalling:
-                    fake.worker(slot, wm.Returned(1, [], None))
+                    fake.worker(slot, wm.Returned(worker.recalling, [], None))
                 if results is not None and slot in fake.core.state.workers.records:
                     fake.worker(slot, results)
         fake.now += 0.5

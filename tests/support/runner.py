@@ -45,7 +45,7 @@ class Agent:
         self.runner = RowRunner(self.sent.append, self._read, self.page)
         #: what to do when the runner has nothing to do
         self.when_idle: Callable[[], None] = self.quit
-        context.install(self.runner.task, self.sent.append, lambda: self.runner.recall(0, 0))
+        context.install(self.runner.task, self.sent.append, self.runner.give_back)
 
     def _read(self) -> list[wm.ToWorker]:
         messages, self.inbox = self.inbox, []

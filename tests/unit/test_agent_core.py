@@ -114,10 +114,30 @@ def test_rows_behind_one_that_takes_longer_than_expected_are_taken_back() -> Non
     fake.now += 1.0
     fake.handle(ev.Tick())
     token = recall(fake)
-    assert fake.control[0] == (0, wm.Recall(token, 1))
+    assert fake.control[0] == (0, wm.Recall(token, 1, last=fake.runs[0][-1].dispatch))
     fake.give_back(0, token)
     assert fake.running(0) == [(10, 0, 1)]
     assert fake.running(1)
+
+
+def test_a_row_that_a_worker_may_keep_for_others_is_not_taken_for_one_that_runs() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=100)
+    fake.give(10, 0, 3)
+    fake.now += 1.0
+    fake.handle(ev.Tick())
+    kept = recall(fake)
+    fake.control.clear()
+    cancel(fake, 10, 0, 3)
+    wanted = recall(fake)
+    assert fake.control == [(0, wm.Recall(wanted, 0, last=fake.runs[0][0].dispatch))]
+    (run,) = fake.runs[0]
+    fake.worker(0, wm.Returned(kept, [wm.ReturnedSpan(run.dispatch, C, 10, 1, 3)], None))
+    assert ends(fake) == [(10, 2, 3, CANCELLED), (10, 1, 2, CANCELLED)]
+    assert fake.heard(TaskRunning) == []
+    fake.worker(0, wm.Returned(wanted, [wm.ReturnedSpan(run.dispatch, C, 10, 0, 1)], None))
+    assert ends(fake) == [(10, 0, 1, CANCELLED)]
+    assert fake.heard(TaskRunning) == []
 
 
 # ---- workers come and go ---------------------------------------------------------------------------------------------

@@ -319,7 +319,7 @@ def in_control_thread(act: Callable[[], None]) -> Callable[[], None]:
 
 @pytest.mark.usefixtures("patient")
 def test_a_recall_inside_a_row_sends_what_is_finished_and_returns_the_rest(agent: Agent) -> None:
-    in_row(agent, 3, in_control_thread(lambda: agent.runner.recall(9, 2)))
+    in_row(agent, 3, in_control_thread(lambda: agent.runner.recall(wm.Recall(9, 2))))
     agent.hand_out(1, b"", range(10), arguments=[(i,) for i in range(10)])
     agent.run()
     assert list(map(type, agent.sent)) == [wm.Results, wm.Returned, wm.Results]
@@ -337,7 +337,7 @@ def test_a_recall_while_the_function_is_loaded_leaves_the_first_row_if_it_shall(
     decode = loops.of
 
     def decode_slowly(part: Any, objects: Any) -> Any:
-        in_control_thread(lambda: agent.runner.recall(1, keep))()
+        in_control_thread(lambda: agent.runner.recall(wm.Recall(1, keep)))()
         return decode(part, objects)
 
     monkeypatch.setattr(loops, "of", decode_slowly)
@@ -350,7 +350,7 @@ def test_a_recall_while_the_function_is_loaded_leaves_the_first_row_if_it_shall(
 def test_a_recall_reaches_dispatches_that_were_not_read_yet(agent: Agent) -> None:
     def act() -> None:
         agent.hand_out(2, b"", range(50, 60), arguments=[(i,) for i in range(60)])
-        agent.runner.recall(1, 0)
+        agent.runner.recall(wm.Recall(1, 0))
 
     in_row(agent, 1, in_control_thread(act))
     agent.hand_out(1, b"", range(5), arguments=[(i,) for i in range(60)])
@@ -361,8 +361,32 @@ def test_a_recall_reaches_dispatches_that_were_not_read_yet(agent: Agent) -> Non
     assert sorted(agent.done()) == [1, 2]
 
 
+def test_a_recall_that_is_heard_before_its_rows_takes_them_back(agent: Agent) -> None:
+    def come() -> None:
+        in_control_thread(lambda: agent.runner.recall(wm.Recall(5, 0, last=1)))()
+        assert agent.returned() == []
+        agent.hand_out(1, double, range(3), arguments=[(i,) for i in range(3)])
+
+    steps = iter((come, agent.quit))
+    agent.runner.run(lambda *_: next(steps)())
+    assert agent.returned() == [wm.Returned(5, [wm.ReturnedSpan(1, CLIENT, BATCH, 0, 3)], None)]
+    assert (agent.outcomes(), agent.done()) == ({}, [1])
+
+
+def test_a_recall_of_rows_that_come_in_parts_is_answered_when_there_is_something_to_run(agent: Agent) -> None:
+    steps = iter((
+        lambda: agent.runner.recall(wm.Recall(5, 1, last=2)),
+        lambda: agent.hand_out(1, double, range(3), arguments=[(i,) for i in range(3)]),
+        lambda: agent.hand_out(2, double, range(3, 6), arguments=[(i,) for i in range(6)]),
+        agent.quit,
+    ))  # fmt: skip
+    agent.runner.run(lambda *_: next(steps)())
+    assert agent.returned() == [wm.Returned(5, [wm.ReturnedSpan(1, CLIENT, BATCH, 1, 3)], None)]
+    assert sorted(agent.outcomes()) == [0, 3, 4, 5]
+
+
 def test_a_recall_is_answered_when_nothing_can_be_returned(agent: Agent) -> None:
-    agent.runner.recall(4, 0)
+    agent.runner.recall(wm.Recall(4, 0))
     assert agent.returned() == agent.sent == [wm.Returned(4, [], None)]
 
 
@@ -382,7 +406,7 @@ def test_a_long_row_is_not_charged_to_the_short_ones_before_it(agent: Agent) -> 
     def act() -> None:
         for _ in range(5000):  # the row takes 5 s
             next(ticks)
-        agent.runner.recall(1, 0)
+        agent.runner.recall(wm.Recall(1, 0))
 
     in_row(agent, 3, act)
     agent.hand_out(1, b"", range(6), arguments=[(i,) for i in range(6)])
@@ -546,7 +570,7 @@ def test_every_row_is_reported_exactly_once_whatever_the_interleaving(agent: Age
             switches.turn.acquire(timeout=0.01)
             token += 1
             sys.settrace(switches.control)
-            agent.runner.recall(token, rng.choice([0, 1, 2, 10, 30, 100]))
+            agent.runner.recall(wm.Recall(token, rng.choice([0, 1, 2, 10, 30, 100])))
             sys.settrace(None)
             switches.acted.release()
 

@@ -19,13 +19,14 @@ def recall(state: HostState, out: Outgoing, worker: WorkerRecord, keep: int = 1)
     """Ask a worker for its rows that have not begun; `keep` rows stay, the one that runs included.
 
     One that is still loading what its first row needs is thus left that row: taken back, it would come to run after
-    rows that were behind it. A worker that was asked and has not answered is not asked again.
+    rows that were behind it. A worker that was asked for as many rows and has not answered is not asked again.
     """
-    if not worker.recalling:
-        worker.recalling = True
-        token = state.workers.next_token
-        state.workers.next_token += 1
-        tell(out, worker, Recall(token, keep), control=True)
+    if worker.recalling and worker.may_keep <= keep:
+        return
+    worker.recalling, worker.may_keep = state.workers.next_token, keep
+    state.workers.next_token += 1
+    last = next(reversed(worker.dispatches), 0)
+    tell(out, worker, Recall(worker.recalling, keep, last), control=True)
 
 
 def kill(out: Outgoing, worker: WorkerRecord, kind: KillKind, words: str) -> None:

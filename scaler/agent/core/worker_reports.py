@@ -135,8 +135,8 @@ def take_returned(state: HostState, out: Outgoing, worker: WorkerRecord, message
             withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
     for number in [number for number, dispatch in worker.dispatches.items() if not dispatch.left]:
         dispatch_moves.close_dispatch(state, worker, number)
-    if message.token:
-        worker.recalling = False
+    if message.token and message.token == worker.recalling:
+        worker.recalling = 0
         if any(dispatch.unwanted for dispatch in worker.dispatches.values()):
             worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
         withdrawing.refuse_running(state, out, worker)

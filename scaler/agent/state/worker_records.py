@@ -118,8 +118,10 @@ class WorkerRecord:
     blocked: bool = False
     #: its task has waited for other tasks, and others may have been begun in its slots meanwhile
     has_waited: bool = False
-    #: it was asked for rows, and has not answered
-    recalling: bool = False
+    #: token of the last `Recall` that it was sent and has not answered; 0: of none
+    recalling: int = 0
+    #: rows that it was allowed to keep then
+    may_keep: int = 0
     #: when to see whether it keeps results back; infinite: that has been done since it last said something
     look_at: float = math.inf
     #: rows that it has been given and that have ended

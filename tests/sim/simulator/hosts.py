@@ -8,7 +8,7 @@ from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.state.memory import AgentLimits
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Established
-from scaler.protocol.messages import Message, ObjectFetch
+from scaler.protocol.messages import Message, ObjectFetch, TaskRunning
 from scaler.worker_protocol import messages as wm
 from simulator.agent_mirror import AgentMirror
 from simulator.checks import check_agent, require
@@ -46,6 +46,8 @@ class Host(Process):
         self.core.state.facts.subscribe(self.world.moves.note_agent)
         self.store = SimStore(self)
         self.workers: dict[int, SimWorker] = {}
+        #: (client, batch, row) of all that its workers have ever begun
+        self.begun: set[tuple[int, int, int]] = set()
         #: chance that a worker ends while it starts
         self.bad_starts = 0.0
         self._timer_wish: float | None = None
@@ -150,6 +152,7 @@ class Host(Process):
             check_agent(self.world, self.name, self.core, self._mirror)
         for effect in effects:
             if isinstance(effect, ev.ToScheduler):
+                self._check_running(effect.message)
                 said.append(effect.message)
                 continue
             self.world.boundary(self.role, self)
@@ -180,6 +183,13 @@ class Host(Process):
         if len(effects) > len(said):
             self.world.boundary(self.role, self)
         return said
+
+    def _check_running(self, message: Message) -> None:
+        """No cancellation is refused for a row that has not begun."""
+        for client, batch, lo, hi in message if isinstance(message, TaskRunning) else ():
+            for row in range(lo, hi):
+                is_true = (client, batch, row) in self.begun
+                require(is_true, f"{self.name}: row {batch + row} of client {client} has not begun, and is said to run")
 
     def _wish(self, when: float) -> None:
         self._timer_wish = when

@@ -72,6 +72,9 @@ class SimWorker:
         self._live: dict[Any, tuple[int, int]] = {}
         self._results: list[tuple[Assigned, int, int, int, int, list[Any]]] = []
         self._done: list[int] = []
+        #: the dispatch that was heard of last, and what was recalled before it was
+        self._last = 0
+        self._recalls: list[wm.Recall] = []
         self._quitting = False
         self._flush_at = 0.0
         self._arrival = [0.0, 0.0]
@@ -109,6 +112,10 @@ class SimWorker:
             for key, payload in message.objects:
                 self._objects[key] = bytes(payload)
             self._assigned.append(Assigned(message))
+            self._last = message.dispatch
+            recalls, self._recalls = self._recalls, []
+            for recall in recalls:
+                self._recall(recall.token, recall.keep)
             self._next()
         elif isinstance(message, wm.Drop):
             self._drop(message.keys)
@@ -121,7 +128,10 @@ class SimWorker:
             self._quitting = True
             self._next()
         elif isinstance(message, wm.Recall):
-            self._recall(message.token, message.keep)
+            if message.last > self._last:
+                self._recalls.append(message)
+            else:
+                self._recall(message.token, message.keep)
 
     def _drop(self, keys: Any) -> None:
         for key in keys:
@@ -200,6 +210,7 @@ class SimWorker:
             self._begin(assigned, row)
 
     def _begin(self, assigned: Assigned, row: int) -> None:
+        self.host.begun.add((assigned.run.client, assigned.run.batch, row))
         try:
             spec, values = self._call(assigned, row)
         except KeyError as error:
