@@ -15,6 +15,7 @@ from collections import deque
 from pathlib import Path
 
 from scaler.errors import ScalerError
+from scaler.journal.directory import sync_directory, write_synced
 from scaler.protocol.codes import MAX_PATH
 from scaler.results import files
 from scaler.results.reference import IDENTITY_DIGITS, is_identity, prefix_of
@@ -61,12 +62,12 @@ class ResultFiles:
         try:
             if is_anew or not identity:
                 identity = secrets.token_hex(IDENTITY_DIGITS // 2)
-            _write_synced(self._journal / IDENTITY, identity)
+            self._write_identity(identity)
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
             own = os.path.join(self.directory, identity)
             if not os.path.isdir(own):
                 os.mkdir(own, mode=0o700)
-                _sync(self.directory)
+                sync_directory(Path(self.directory))
             if not os.access(own, os.W_OK | os.X_OK):
                 raise PermissionError(0, "Permission denied")
         except OSError as error:
@@ -82,6 +83,13 @@ class ResultFiles:
         except (OSError, UnicodeDecodeError):
             return ""
         return found if is_identity(found) else ""
+
+    def _write_identity(self, identity: str) -> None:
+        if self._read_identity() != identity:
+            draft = self._journal / f"{IDENTITY}.part"
+            write_synced(draft, f"{identity}\n".encode())
+            draft.rename(self._journal / IDENTITY)
+            sync_directory(self._journal)
 
     def fileno(self) -> int:
         """Readable when something is done."""
@@ -154,23 +162,3 @@ class ResultFiles:
                     self._tell(ev.Listed(identity, names))
                     names = []
         self._tell(ev.Listed(identity, names))
-
-
-def _write_synced(path: Path, text: str) -> None:
-    if path.exists() and path.read_text(errors="replace").strip() == text:
-        return
-    draft = path.with_suffix(".part")
-    with draft.open("w") as file:
-        file.write(f"{text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    _sync(str(path.parent))
-
-
-def _sync(path: str) -> None:
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
