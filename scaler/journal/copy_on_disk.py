@@ -14,7 +14,7 @@ from scaler.journal import replacing
 from scaler.journal.directory import Directory, JournalError
 from scaler.journal.history import NOTHING, History, Seen, Turn
 from scaler.journal.layout import Place
-from scaler.journal.records import SEGMENT_HEADER, Checker, Damaged, Frame, segment_header
+from scaler.journal.records import SEGMENT_HEADER, Checker, Damaged, Frame
 
 
 class CopyOnDisk:
@@ -134,14 +134,7 @@ class CopyOnDisk:
 
     def _enter(self, number: int) -> None:
         self._leave()
-        path = self._files.segment(number)
-        is_new = not path.exists()
-        file = self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._segment = number
-        if is_new:
-            os.pwrite(file, segment_header(number), 0)
-            os.fsync(file)
-            self._files.sync()
+        self._file, self._segment = self._files.open_segment(number), number
 
     def _leave(self) -> None:
         if self._file is not None:

@@ -1,5 +1,6 @@
 """A journal is sent along: what counts is on both disks or is known to be on one, and the newer copy stays."""
 
+import errno
 import os
 from collections import deque
 from random import Random
@@ -594,6 +595,32 @@ def test_a_newer_copy_is_asked_to_lead_and_a_strange_one_is_left_alone():
         made = sending(is_held=True)
         made.hear(said, 0.0)
         assert [type(wish) for wish in made.take()] == [ev.Open]
+
+
+# ---- a disk that refuses ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("written", [0, 10])
+def test_a_segment_whose_beginning_did_not_fit_begins_as_it_should_when_it_does(tmp_path, monkeypatch, written):
+    disk = CopyOnDisk(tmp_path)
+    disk.look(1)
+    disk.begin_behind(Place(1, 24), (ONE,), "a")
+    data = record_bytes(7)
+    disk.check(Place(1, 24), data)
+    real = os.pwrite
+
+    def full(file, data, offset):
+        real(file, bytes(data)[:written], offset)
+        if not written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return written
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left"):
+            disk.write(Place(1, 24), data)
+    disk.write(Place(1, 24), data)
+    disk.sync()
+    disk.close()
+    assert Directory(tmp_path).segment(1).read_bytes() == segment_header(1) + data
 
 
 # ---- a copy that takes the place of another --------------------------------------------------------------------------
