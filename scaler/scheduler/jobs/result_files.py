@@ -5,15 +5,12 @@ DIRECTORY/IDENTITY/...   files of one journal; the identity is in the journal's 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import queue
 import secrets
-import threading
-from collections import deque
 from pathlib import Path
 
+from scaler.common.side_thread import SideThread
 from scaler.errors import ScalerError
 from scaler.journal.directory import sync_directory, write_synced
 from scaler.protocol.codes import MAX_PATH
@@ -42,13 +39,9 @@ class ResultFiles:
         """The directory is made if it is not there; `journal` is that of the journal."""
         self.directory = str(Path(directory).absolute())
         self._journal = Path(journal)
-        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._done: deque[ev.FileRead | ev.Listed] = deque()
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         #: what the log has said last of files that can't be removed or listed
         self._complained = ""
-        self._thread = threading.Thread(target=self._run, name="scaler-results", daemon=True)
-        self._thread.start()
+        self._thread: SideThread[Work, ev.FileRead | ev.Listed] = SideThread("scaler-results", self._do, self._fail)
 
     def begin(self, known: str, is_anew: bool) -> str:
         """What the journal calls its part of the directory, which is there from now on. Blocks. Raises `ResultsError`.
@@ -93,50 +86,39 @@ class ResultFiles:
 
     def fileno(self) -> int:
         """Readable when something is done."""
-        return self._bell
+        return self._thread.fileno()
 
     def do(self, work: Work) -> None:
         """Have something done, after what was wanted before."""
-        self._work.put(work)
+        self._thread.put(work)
 
     def take(self) -> list[ev.FileRead | ev.Listed]:
         """What was done."""
-        if self._bell >= 0:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._bell)
-        done = []
-        while self._done:
-            done.append(self._done.popleft())
-        return done
+        return self._thread.take()
 
     def close(self, timeout: float = 1.0) -> None:
         """Do what waits, as far as that is possible within this many seconds."""
-        self._work.put(None)
-        self._thread.join(timeout)
-        if not self._thread.is_alive():
-            os.close(self._bell)
-            self._bell = -1
+        self._thread.close(timeout)
 
     # ---- the thread ------------------------------------------------------------------------------------------------
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            if isinstance(work, ev.ReadFile):
-                self._tell(self._read(work))
-                continue
-            path = os.path.join(self.directory, work.identity)
-            try:
-                if isinstance(work, ev.RemoveFiles):
-                    files.remove(path, list(work.names))
-                else:
-                    self._list(work.identity, path)
-            except OSError as error:
-                self._complain(f"large results in {path} can't be looked after: {error.strerror}; it is tried again")
-            else:
-                self._complained = ""
+    def _do(self, work: Work) -> None:
+        if isinstance(work, ev.ReadFile):
+            self._thread.tell(self._read(work))
+            return
+        path = os.path.join(self.directory, work.identity)
+        if isinstance(work, ev.RemoveFiles):
+            files.remove(path, list(work.names))
+        else:
+            self._list(work.identity, path)
+        self._complained = ""
 
-    def _tell(self, done: ev.FileRead | ev.Listed) -> None:
-        self._done.append(done)
-        os.eventfd_write(self._bell, 1)
+    def _fail(self, work: Work, error: Exception) -> None:
+        why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        if isinstance(work, ev.ReadFile):
+            self._thread.tell(ev.FileRead(work.number, b"", f"its file can't be read: {why}"))
+        else:
+            path = os.path.join(self.directory, work.identity)
+            self._complain(f"large results in {path} can't be looked after: {why}; it is tried again")
 
     def _complain(self, text: str) -> None:
         if text != self._complained:
@@ -159,6 +141,6 @@ class ResultFiles:
             for entry in entries:
                 names.append(entry.name)
                 if len(names) == NAMES:
-                    self._tell(ev.Listed(identity, names))
+                    self._thread.tell(ev.Listed(identity, names))
                     names = []
-        self._tell(ev.Listed(identity, names))
+        self._thread.tell(ev.Listed(identity, names))
