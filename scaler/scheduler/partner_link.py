@@ -136,8 +136,9 @@ class PartnerLink:
             self._send(self._initiator.send(message))
 
     def reject(self, reason: str) -> None:
-        """What the other one said makes no sense: this connection is over."""
+        """What the other one said makes no sense, as the log has said: this connection is over."""
         if self._connection is not None:
+            self._trouble = reason
             self._drop(self._connection, reason)
 
     def _send(self, envelope: Envelope | None) -> None:
