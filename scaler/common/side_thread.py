@@ -38,7 +38,9 @@ class SideThread(Generic[Work, Done]):
         self._done: deque[Done] = deque()
         #: nobody takes any more what is told
         self.is_closing = threading.Event()
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._bell, self._rope = os.pipe()
+        for each in (self._bell, self._rope):
+            os.set_blocking(each, False)
         self._thread: threading.Thread | None = None
 
     def fileno(self) -> int:
@@ -56,7 +58,7 @@ class SideThread(Generic[Work, Done]):
         """What was told."""
         if self._bell >= 0:
             with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._bell)
+                os.read(self._bell, 4096)
         done = []
         while self._done:
             done.append(self._done.popleft())
@@ -72,6 +74,7 @@ class SideThread(Generic[Work, Done]):
                 return False
         if self._bell >= 0:
             os.close(self._bell)
+            os.close(self._rope)
             self._bell = -1
         return True
 
@@ -98,4 +101,5 @@ class SideThread(Generic[Work, Done]):
         """Say what came of it."""
         self._done.append(done)
         if not self.is_closing.is_set():
-            os.eventfd_write(self._bell, 1)
+            with contextlib.suppress(BlockingIOError):  # it has been told often enough
+                os.write(self._rope, b"x")
