@@ -211,6 +211,24 @@ def test_a_copy_that_is_damaged_is_mended_with_what_the_other_has(daemons, pair)
     assert Directory(pair.journals[1]).replay(lambda record, place: None) is None
 
 
+def test_a_disk_that_gives_back_other_bytes_is_said_once_and_the_pair_stays_one(daemons, tmp_path):
+    pair = Pair(daemons, tmp_path, with_second=False)
+    with daemons.client() as client:
+        client.submit_job(len, ["x" * 100] * 500, name="whole")
+    (path,) = pair.journals[0].glob("*.log")
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(len(data) // 2)
+        file.write(bytes([data[len(data) // 2] ^ 1]))
+    pair.start_second()
+    pair.first.says("has not come to be in step 3 times")
+    with path.open("r+b") as file:  # as it was
+        file.write(data)
+    pair.first.says(IN_STEP)
+    assert pair.second.text.count("sends a journal that is damaged") == 1
+    assert pair.bytes_of(0) == pair.bytes_of(1)
+
+
 def test_whoever_can_not_know_that_it_still_leads_acknowledges_nothing(daemons, pair):
     (agent,) = start_agents(daemons, 1)
     pair.first.says(IN_STEP)
