@@ -10,7 +10,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from scaler.errors import ScalerError
 from scaler.journal import replacing
 from scaler.journal.directory import Directory
 from scaler.journal.history import NOTHING, History, Seen, Turn
@@ -150,10 +149,3 @@ class CopyOnDisk:
                 os.fdatasync(file)
             finally:
                 os.close(file)
-
-
-def refusal(error: Exception) -> str:
-    """What is to be said of it in one line."""
-    if isinstance(error, ScalerError):
-        return str(error)
-    return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"

@@ -47,6 +47,13 @@ class Damage:
         return f"{self.path} at byte {self.offset:,}: {self.why}; {self.lost:,} bytes from there on are not used"
 
 
+def refusal(error: Exception) -> str:
+    """What is to be said in one line of what keeps a disk from being read or written."""
+    if isinstance(error, ScalerError):
+        return str(error)
+    return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+
+
 class Directory:
     """A journal's directory. `lock` before anything is changed; reading needs no lock."""
 

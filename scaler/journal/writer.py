@@ -13,7 +13,7 @@ import threading
 from collections import deque
 
 from scaler.common.records import record
-from scaler.journal.directory import Directory, JournalError
+from scaler.journal.directory import Directory, refusal
 from scaler.journal.layout import Place
 from scaler.journal.records import Frame
 
@@ -85,8 +85,8 @@ class Writer:
                 break
             try:
                 self._write(batch)
-            except (OSError, JournalError) as error:
-                self._refused(getattr(error, "strerror", None) or str(error))
+            except Exception as error:  # whatever it is: without this thread nothing would be written, and nobody told
+                self._refused(refusal(error))
                 with self._wanted:
                     if self._is_closing:
                         break

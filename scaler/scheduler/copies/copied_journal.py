@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scaler.common.effects import Log
 from scaler.errors import ScalerError
-from scaler.journal.directory import Damage
+from scaler.journal.directory import Damage, refusal
 from scaler.journal.history import Copy
 from scaler.journal.journal import Journal
 from scaler.journal.layout import Layout, Place
@@ -150,7 +150,7 @@ class CopiedJournal:
             try:
                 self._carry_out(wish, found)
             except (OSError, ScalerError) as error:
-                is_over, why = True, getattr(error, "strerror", None) or str(error)
+                is_over, why = True, refusal(error)
                 if why != self._complained:
                     self._complained = why
                     found.append(Log("ERROR", f"Journal: it can't be sent along: {why}"))

@@ -14,7 +14,8 @@ from scaler.common.effects import Log
 from scaler.common.records import record
 from scaler.common.side_thread import SideThread
 from scaler.errors import ScalerError
-from scaler.journal.copy_on_disk import CopyOnDisk, refusal
+from scaler.journal.copy_on_disk import CopyOnDisk
+from scaler.journal.directory import refusal
 from scaler.journal.history import Seen
 from scaler.journal.layout import Place
 from scaler.journal.records import Damaged

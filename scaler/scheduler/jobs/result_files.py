@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scaler.common.side_thread import SideThread
 from scaler.errors import ScalerError
-from scaler.journal.directory import sync_directory, write_synced
+from scaler.journal.directory import refusal, sync_directory, write_synced
 from scaler.protocol.codes import MAX_PATH
 from scaler.results import files
 from scaler.results.reference import IDENTITY_DIGITS, is_identity, prefix_of
@@ -113,7 +113,7 @@ class ResultFiles:
         self._complained = ""
 
     def _fail(self, work: Work, error: Exception) -> None:
-        why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        why = refusal(error)
         if isinstance(work, ev.ReadFile):
             self._thread.tell(ev.FileRead(work.number, b"", f"its file can't be read: {why}"))
         else:
