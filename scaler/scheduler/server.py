@@ -92,7 +92,6 @@ class Server:
         `jobs` are durable, and `close` ends what they are written by. With `succession` this may be one of a pair,
         with `copies` of their journal.
         """
-        self._config = config
         self._listener = listener
         self._door = door
         self._standalone_store = StandaloneStoreProcess(
