@@ -360,7 +360,8 @@ class World:
             self.now += 0.01
             self.leader.attend(self.now)
             self.standby.attend(self.now)
-            if self.leader.sending.is_flushed and not self.leader.sent and not self.standby.work:
+            sending, is_idle = self.leader.sending, not (self.leader.sent or self.standby.work)
+            if sending.is_flushed and is_idle and not sending._removed:  # which the next sign of life tells of
                 break
         assert self.leader.sending.is_flushed
         assert bytes_in(self.paths[0]) == bytes_in(self.paths[1])
