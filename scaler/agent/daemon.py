@@ -6,13 +6,11 @@ the agent begins anew. The connection is made by a thread, since that may block,
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import math
 import os
 import signal
-import threading
 import time
 
 from scaler.agent.alive_file import AliveFile
@@ -26,6 +24,7 @@ from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.loop import make_loop
+from scaler.common.side_thread import SideThread
 from scaler.config import AgentConfig, OptionError
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
 from scaler.protocol.channel import Envelope
@@ -96,10 +95,11 @@ class Daemon:
         if zygote is not None and config.preemption_url is not None:
             watch_for_notice(config.preemption_url, self.loop, self._take_first_notice)
         self._connection: Connection | None = None
-        #: a connection that was made and waits for the loop's attention
-        self._made: Connection | None = None
-        self._wake_end, self._waking_end = os.pipe()
-        self.loop.watch(self._wake_end, self)
+        #: it makes a connection, or finds that there will be none
+        self._connecting: SideThread[bool, Connection | None] = SideThread(
+            "scaler-connect", self._connect, self._give_up
+        )
+        self.loop.watch(self._connecting.fileno(), self)
         self._planned: float | None = None
         #: the log says that the scheduler is not there
         self._has_complained = False
@@ -127,17 +127,21 @@ class Daemon:
 
     # ---- the connection --------------------------------------------------------------------------------------------
     def _reconnect(self) -> None:
-        threading.Thread(target=self._connect, name="scaler-connect", daemon=True).start()
+        self._connecting.put(True)
 
-    def _connect(self) -> None:
+    def _give_up(self, is_wanted: bool, error: Exception) -> None:
+        self.failure = f"no connection to the scheduler can be made: {type(error).__name__}: {error}"
+        self._connecting.tell(None)
+
+    def _connect(self, is_wanted: bool) -> None:
         attempts = Attempts(time.monotonic(), self._patience, self._candidates.longest_pause)
         if self._initiator.is_elsewhere:
             time.sleep(attempts.next_pause(time.monotonic()))
         while self.failure is None:
             address, patience = self._candidates.current, PROBE if self._candidates.others else 5.0
             try:
-                self._made = connect(address, self._security, patience, max_message_bytes=self._limit)
-                break
+                self._connecting.tell(connect(address, self._security, patience, max_message_bytes=self._limit))
+                return
             except ConnectionFailed as error:
                 self._candidates.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
                 if isinstance(error, HandshakeRefused) and self._initiator.welcome is None:
@@ -150,14 +154,12 @@ class Daemon:
                     self._has_complained = True
                     logger.warning("%s; trying until it is there", error)
                 time.sleep(attempts.next_pause(time.monotonic()))
-        with contextlib.suppress(OSError):
-            os.write(self._waking_end, b"x")
+        self._connecting.tell(None)
 
     def _take_connection(self) -> None:
-        made, self._made = self._made, None
+        made = next(iter(self._connecting.take()), None)
         if made is None:
             return
-        os.read(self._wake_end, 4096)
         self._connection = made
         if self._initiator.welcome is None and self._shell.widen_store(self._address):
             self._initiator.introduce(data=self._shell.store[2])

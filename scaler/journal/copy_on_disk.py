@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from scaler.journal import replacing
-from scaler.journal.directory import Directory, JournalError
+from scaler.journal.directory import Directory
 from scaler.journal.history import NOTHING, History, Seen, Turn
 from scaler.journal.layout import Place
-from scaler.journal.records import SEGMENT_HEADER, Checker, Damaged, Frame, segment_header
+from scaler.journal.records import SEGMENT_HEADER, Checker, Damaged, Frame
 
 
 class CopyOnDisk:
@@ -109,11 +109,15 @@ class CopyOnDisk:
             os.fdatasync(self._file)
 
     def complete(self, end: Place) -> None:
-        """The new copy, which ends here, takes the place of the old one. Raises OSError, `JournalError`."""
+        """The new copy, which ends here, takes the place of the old one. May be tried again.
+
+        Raises OSError, `JournalError`.
+        """
         self._leave()
-        if not self._files.segments():
-            self._history = replace(self._history, floor=end)
-        self._files.write_history(self._history)
+        if self._files.path.exists():  # otherwise it is on its way
+            if not self._files.segments():
+                self._history = replace(self._history, floor=end)
+            self._files.write_history(self._history)
         replacing.finish(self._directory)
         self._files = self._directory
 
@@ -127,31 +131,21 @@ class CopyOnDisk:
 
     def close(self) -> None:
         """Let somebody else have the directory."""
-        self._leave()
-        if self._is_locked:
-            self._directory.unlock()
-            self._is_locked = False
+        try:
+            self._leave()
+        finally:
+            if self._is_locked:
+                self._directory.unlock()
+                self._is_locked = False
 
     def _enter(self, number: int) -> None:
         self._leave()
-        path = self._files.segment(number)
-        is_new = not path.exists()
-        file = self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._segment = number
-        if is_new:
-            os.pwrite(file, segment_header(number), 0)
-            os.fsync(file)
-            self._files.sync()
+        self._file, self._segment = self._files.open_segment(number), number
 
     def _leave(self) -> None:
-        if self._file is not None:
-            os.fdatasync(self._file)
-            os.close(self._file)
-            self._file, self._segment = None, 0
-
-
-def refusal(error: Exception) -> str:
-    """What is to be said of it in one line."""
-    if isinstance(error, JournalError):
-        return str(error)
-    return getattr(error, "strerror", None) or str(error)
+        file, self._file, self._segment = self._file, None, 0
+        if file is not None:
+            try:
+                os.fdatasync(file)
+            finally:
+                os.close(file)

@@ -11,6 +11,7 @@ DIR/incoming/       a copy that is to replace this one, and is not complete yet 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
@@ -44,6 +45,13 @@ class Damage:
 
     def __str__(self) -> str:
         return f"{self.path} at byte {self.offset:,}: {self.why}; {self.lost:,} bytes from there on are not used"
+
+
+def refusal(error: Exception) -> str:
+    """What is to be said in one line of what keeps a disk from being read or written."""
+    if isinstance(error, ScalerError):
+        return str(error)
+    return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
 
 
 class Directory:
@@ -129,6 +137,23 @@ class Directory:
         except OSError as error:
             raise JournalError(f"the journal {self.path} can't be read: {error.strerror}") from None
         return sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isascii() and n[:-4].isdecimal())
+
+    def open_segment(self, number: int) -> int:
+        """A descriptor for writing to a segment: what it begins with is on disk, and so is its name.
+
+        Blocks. Raises OSError; then it may be tried again, however much was written.
+        """
+        file = os.open(self.segment(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.fstat(file).st_size < SEGMENT_HEADER:
+                if os.pwrite(file, records.segment_header(number), 0) < SEGMENT_HEADER:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(file)
+                sync_directory(self.path)
+        except BaseException:
+            os.close(file)
+            raise
+        return file
 
     def replay(self, take: Callable[[Record, Place], None]) -> Damage | None:
         """Give each record to `take`, in order, until one can't be believed, which `take` may say by `Damaged`.
@@ -228,10 +253,6 @@ class Directory:
         """Remove a segment that nothing needs any more."""
         with contextlib.suppress(FileNotFoundError):
             self.segment(number).unlink()
-        sync_directory(self.path)
-
-    def sync(self) -> None:
-        """The names of segments that were made are on disk. Blocks."""
         sync_directory(self.path)
 
 

@@ -13,9 +13,9 @@ import threading
 from collections import deque
 
 from scaler.common.records import record
-from scaler.journal.directory import Directory, JournalError
+from scaler.journal.directory import Directory, refusal
 from scaler.journal.layout import Place
-from scaler.journal.records import SEGMENT_HEADER, Frame, segment_header
+from scaler.journal.records import Frame
 
 #: seconds between two tries of a disk that refuses
 AGAIN = 0.5
@@ -85,8 +85,8 @@ class Writer:
                 break
             try:
                 self._write(batch)
-            except (OSError, JournalError) as error:
-                self._refused(getattr(error, "strerror", None) or str(error))
+            except Exception as error:  # whatever it is: without this thread nothing would be written, and nobody told
+                self._refused(refusal(error))
                 with self._wanted:
                     if self._is_closing:
                         break
@@ -126,18 +126,7 @@ class Writer:
         if self._segment == number and self._file is not None:
             return
         self._leave_segment()
-        path = self._directory.segment(number)
-        is_new = not path.exists() or path.stat().st_size < SEGMENT_HEADER
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            if is_new:
-                os.pwrite(file, segment_header(number), 0)
-                os.fsync(file)
-                self._directory.sync()
-        except OSError:
-            os.close(file)
-            raise
-        self._file, self._segment = file, number
+        self._file, self._segment = self._directory.open_segment(number), number
 
     def _leave_segment(self) -> None:
         if self._file is not None:

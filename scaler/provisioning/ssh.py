@@ -96,8 +96,8 @@ class SshProvider:
         for host in free[:n]:
             self._count += 1
             job = _Started(f"{host}#{self._count}", template.job_name, host)
-            self._jobs[job.id] = job
             threading.Thread(target=self._run, args=(job, text), name=f"scaler-ssh-{host}", daemon=True).start()
+            self._jobs[job.id] = job
             ids.append(job.id)
         return ids
 
@@ -166,7 +166,7 @@ class SshProvider:
                 code = self._serve(job, text.replace('"JOB"', json.dumps(job.id)), complaints)
                 complaints.seek(0)
                 lines = complaints.read()[-4096:].decode(errors="replace").splitlines()
-        except OSError as error:
+        except Exception as error:  # whatever it is: otherwise the host would be in use for good
             code, lines = 255, [str(error)]
             if job.process is not None:  # nobody reads what it says any more
                 _close_input(job.process)

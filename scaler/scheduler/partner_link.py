@@ -5,13 +5,11 @@ A session begins anew with each connection: what is said is said again twice a s
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import threading
 
 from scaler.common.loop import Loop
-from scaler.errors import ConnectionFailed, ProtocolError
+from scaler.common.side_thread import SideThread
+from scaler.errors import ProtocolError, ScalerError
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
@@ -48,13 +46,11 @@ class PartnerLink:
         self._initiator = self._new_initiator()
         #: connections that were made
         self._made_so_far = 0
-        #: what the thread has made, and that it is at work
-        self._made: Connection | None = None
+        self._thread: SideThread[str, Connection] = SideThread("scaler-partner", self._connect, self._fail)
         self._is_connecting = False
         #: when it may be tried again, seconds: who is gone refuses at once
         self._due = 0.0
-        self._wake_end, self._waking_end = os.pipe()
-        loop.watch(self._wake_end, self)
+        loop.watch(self._thread.fileno(), self)
         #: when something was heard, seconds
         self._heard = 0.0
         #: what the log has last said of why it is not connected
@@ -67,21 +63,22 @@ class PartnerLink:
         """Connect there, unless there is a connection, or it was tried a moment ago. Does not block."""
         if self._connection is None and not self._is_connecting and now >= self._due:
             self._is_connecting, self._due = True, now + BEAT
-            target = Address.parse(address).for_client()
-            threading.Thread(target=self._connect, args=(target,), name="scaler-partner", daemon=True).start()
+            self._thread.put(address)
 
-    def _connect(self, address: Address) -> None:
-        trouble = ""
-        try:
-            self._made = connect(address, self._security, PROBE, max_message_bytes=self._limit)
-        except ConnectionFailed as error:
-            trouble = str(error)
-        if trouble and trouble != self._trouble:
+    def _connect(self, address: str) -> None:
+        made = connect(Address.parse(address).for_client(), self._security, PROBE, max_message_bytes=self._limit)
+        if self._thread.is_closing.is_set():
+            made.close(0)
+        self._thread.tell(made)
+        self._is_connecting = False
+
+    def _fail(self, address: str, error: Exception) -> None:
+        """Nobody is there, or what it has said of where it is makes no sense, or there is no room for a connection."""
+        trouble = str(error) if isinstance(error, ScalerError) else f"{address}: {type(error).__name__}: {error}"
+        if trouble != self._trouble:
             logger.warning("the other scheduler is not there: %s; trying until it is", trouble)
             self._trouble = trouble
         self._is_connecting = False
-        with contextlib.suppress(OSError):
-            os.write(self._waking_end, b"x")
 
     @property
     def route(self) -> int | None:
@@ -90,13 +87,11 @@ class PartnerLink:
 
     def receive(self, now: float) -> tuple[list[Said], bool]:
         """What the other one has said; and whether the connection has just been lost. Does not block."""
-        made, self._made = self._made, None
-        if self in self._loop.ready:
-            self._loop.ready.pop(self, None)
-            with contextlib.suppress(BlockingIOError):
-                os.set_blocking(self._wake_end, False)
-                os.read(self._wake_end, 4096)
-        if made is not None:
+        self._loop.ready.pop(self, None)
+        for made in self._thread.take():
+            if self._connection is not None:
+                made.close(0)
+                continue
             self._connection, self._initiator, self._heard = made, self._new_initiator(), now
             self._made_so_far += 1
             self._loop.watch(made.fileno(), self)
@@ -136,8 +131,9 @@ class PartnerLink:
             self._send(self._initiator.send(message))
 
     def reject(self, reason: str) -> None:
-        """What the other one said makes no sense: this connection is over."""
+        """What the other one said makes no sense, as the log has said: this connection is over."""
         if self._connection is not None:
+            self._trouble = reason
             self._drop(self._connection, reason)
 
     def _send(self, envelope: Envelope | None) -> None:
@@ -161,5 +157,4 @@ class PartnerLink:
                 self._connection.close(0.3)
             self._connection.close(0)
             self._connection = None
-        # the other end stays open for a thread that may still connect: it ends with this process
-        os.close(self._wake_end)
+        self._thread.close(0.1)

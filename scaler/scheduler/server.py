@@ -21,13 +21,13 @@ from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, first_number, new_number
-from scaler.protocol.messages import PROTOCOL_VERSION, Copying, Hello, JournalState, PartnerReport, Welcome
+from scaler.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent, Wish
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
-from scaler.scheduler.pairing import AboutJournals
+from scaler.scheduler.durable_jobs import DurableJobs, Jobs, open_jobs
+from scaler.scheduler.partner import Partner
 from scaler.scheduler.publishing import Publisher
-from scaler.scheduler.residents import Residents
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
 from scaler.scheduler.succession import KeepJobs, StepDown, Succession, Tell
 from scaler.transport import (
@@ -46,12 +46,9 @@ from scaler.version import __version__
 
 if TYPE_CHECKING:
     from scaler.scheduler.copies.copies import Copies
-    from scaler.scheduler.partner_link import PartnerLink
 
 logger = logging.getLogger("scaler.scheduler")
 
-#: seconds between looks whether a journal can be had that somebody else writes
-JOURNAL_PAUSE = 0.5
 #: seconds for which the address of a scheduler that has stepped down may be in use
 REOPEN_SECONDS = 10.0
 
@@ -77,66 +74,6 @@ class LocalShell(LocalAgent, Protocol):
         """End it and its workers; blocks for a moment."""
 
 
-class Jobs(Residents, Protocol):
-    """The durable jobs of a scheduler, as far as its process is concerned."""
-
-    @property
-    def wake(self) -> float | None:
-        """When they should be looked after though nothing happened."""
-
-    def filenos(self) -> list[int]:
-        """Readable when more of them is on disk."""
-
-    def gather(self) -> None:
-        """Take in what is on disk; never blocks."""
-
-    def close(self) -> None:
-        """End what they are written by; blocks for a moment."""
-
-
-def open_jobs(config: SchedulerConfig, copies: Copies | None = None, may_hold: bool = False) -> Jobs | None:
-    """The durable jobs of a scheduler that keeps a journal, of which the other one of a pair may have copies.
-
-    None if there is no journal, or it is held back, if it may be. Blocks while it is read. Raises `JournalError`.
-    """
-    if config.journal is None:
-        return None
-    from scaler.journal.journal import Journal  # here, as few want it and all would load it
-    from scaler.scheduler.jobs.jobs_core import JobTerms
-    from scaler.scheduler.jobs.keeper import JobKeeper
-
-    begun = time.monotonic()
-    copied = None if copies is None else copies.open(may_hold, begun)
-    if copies is not None and copied is None:
-        return None
-    journal = Journal(config.journal) if copied is None else copied
-    terms = JobTerms(
-        config.heartbeat_interval, time.time() - begun, config.journal_quota, config.job_age, config.results_quota,
-        config.max_message_bytes,
-    )  # fmt: skip
-    files = None
-    if config.results is not None:
-        from scaler.scheduler.jobs.result_files import ResultFiles
-
-        files = ResultFiles(config.results, config.journal)
-    try:
-        keeper = JobKeeper(journal, terms, files, lambda: copied is None or not copied.has_partner)
-    except BaseException:
-        journal.close()
-        if files is not None:
-            files.close()
-        if copies is not None:
-            copies.discard()
-        raise
-    if keeper.damage is not None:
-        logger.log(logging.INFO if keeper.damage.is_cut else logging.WARNING, "Journal: %s", keeper.damage)
-    took = time.monotonic() - begun
-    logger.info("Journal: %s has %d jobs; %d records read in %.2f s", journal.path, keeper.jobs, keeper.replayed, took)
-    if files is not None:
-        logger.info("Journal: large results are files in %s", keeper.results)
-    return keeper
-
-
 class Server:
     """A scheduler that listens, and in a local cluster has this host's agent in its process."""
 
@@ -155,7 +92,6 @@ class Server:
         `jobs` are durable, and `close` ends what they are written by. With `succession` this may be one of a pair,
         with `copies` of their journal.
         """
-        self._config = config
         self._listener = listener
         self._door = door
         self._standalone_store = StandaloneStoreProcess(
@@ -175,25 +111,17 @@ class Server:
         acceptor = Acceptor(terms, LOCAL_AGENT, first_number(LOCAL_AGENT))
         self._composition = Composition(core, acceptor, succession)
         self._publisher = Publisher(terms.epoch, listener.address.url, self._composition, succession)
-        self._security = security
         self._heartbeat = config.heartbeat_interval
         self.loop = make_loop(config.event_loop, self._step)
         self.loop.watch(listener.fileno(), listener)
         if door is not None:
             self.loop.watch(door.fileno(), door)
-        self._jobs: Jobs | None = None
-        if jobs is not None:
-            self._take_jobs(jobs)
-        #: when the journal is tried again that somebody else writes, seconds
-        self._jobs_due: float | None = None
-        self._copies = copies
-        #: why the last session with the partner was ended for what it said of its journal
-        self._rejected = ""
-        if copies is not None:
-            self._begin_copies(copies)
-        self._link: PartnerLink | None = None
-        if succession is not None and succession.partner:
-            self._open_link(succession)
+        self._partner: Partner | None = None
+        if succession is not None:
+            self._partner = Partner(
+                succession, self._composition, security, config.max_message_bytes, self.loop, self._send
+            )
+        self._durable = DurableJobs(config, self._composition, self.loop, jobs, copies, succession, self._partner)
         #: everything is to be made anew: this scheduler stands by from now on
         self.has_stepped_down = False
         self._agent: LocalShell | None = None
@@ -201,136 +129,6 @@ class Server:
         self._planned: float | None = None
         self._stopping = False
         self.loop.on_signal(signal.SIGUSR1, self._log_holdings)
-
-    # ---- one of a pair ---------------------------------------------------------------------------------------------
-    def _open_link(self, succession: Succession) -> PartnerLink:
-        from scaler.scheduler.partner_link import PartnerLink  # here, as few have a partner and all would load it
-
-        link = PartnerLink(succession.address, self._security, self._config.max_message_bytes, self.loop)
-        self._link = link
-        return link
-
-    def _attend_to_partner(self, succession: Succession, now: float) -> None:
-        """Hear the partner, and see that there is a connection to it."""
-        link = self._link
-        if link is not None:
-            messages, is_lost = link.receive(now)
-            for said in messages:
-                if isinstance(said, PartnerReport):
-                    succession.hear_partner(said, now)
-                elif self._copies is not None:
-                    self._copies.hear(said, now)
-                elif isinstance(said, JournalState) and said.copying == Copying.LEADS:
-                    link.send(no_copy(said))
-            if is_lost:
-                succession.lose_partner(now, said_goodbye=False)
-        address = succession.seeks(now)
-        if address:
-            (link or self._open_link(succession)).dial(address, now)
-
-    def _tell_partner(self, report: PartnerReport) -> None:
-        if self._link is not None:
-            self._link.send(report)
-        outgoing = self._composition.tell_partner(report)
-        if outgoing is not None:
-            self._send(outgoing)
-
-    # ---- journals --------------------------------------------------------------------------------------------------
-    def _begin_copies(self, copies: Copies) -> None:
-        """Hold the journal back until it is known that there is no newer copy, or make one."""
-        if self._succession is not None:
-            self._succession.holds_jobs = copies.is_held
-        if copies.is_held:
-            self._composition.await_residents(copies.reason, is_brief=True)
-            logger.info("Journal: %s", copies.reason)
-        if self._succession is not None and not self._succession.leads:
-            follower = copies.follow()
-            self.loop.watch(follower.fileno(), follower)
-
-    def _attend_to_copies(self, now: float) -> None:
-        """Pass on what the journals of a pair have to say to each other, and see what that comes to."""
-        about, copies = self._composition.take_about_journals(), self._copies
-        if copies is None:
-            for said in about:
-                if isinstance(said, JournalState) and said.copying == Copying.LEADS:
-                    self._tell_over(None, no_copy(said))
-            return
-        for said in about:
-            copies.hear(said, now)
-        route, link = None, None if self._link is None else self._link.route
-        if link is not None:
-            route = "link", link
-        elif self._composition.partner is not None:
-            route = "peer", self._composition.partner
-        self.loop.ready.pop(copies.follower, None)
-        attended = copies.attend(route, now)
-        for log in attended.logs:
-            logger.log(getattr(logging, log.level), "%s", log.text)
-        for message in attended.said:
-            self._tell_over(route, message)
-        if attended.rejection:
-            self._reject_partner(attended.rejection, now)
-        if attended.has_news and self._jobs is not None:
-            self._jobs.gather()
-        if copies.is_held:
-            if attended.opens:
-                self._keep_jobs(here=True)
-            else:
-                self._composition.await_residents(copies.reason, copies.is_waiting_briefly(now))
-
-    def _tell_over(self, route: tuple[str, int] | None, message: AboutJournals) -> None:
-        """Say something to the partner over one connection."""
-        if route is not None and route[0] == "link" and self._link is not None:
-            self._link.send(message)
-            return
-        outgoing = self._composition.tell_partner(message)
-        if outgoing is not None:
-            self._send(outgoing)
-
-    def _reject_partner(self, reason: str, now: float) -> None:
-        """What the partner said of its journal makes no sense: both connections begin anew."""
-        assert self._succession is not None
-        if reason != self._rejected:  # it may come back with the same twice a second
-            self._rejected = reason
-            logger.error("Journal: the session with %s is ended: it %s", self._succession.partner, reason)
-        if self._link is not None:
-            self._link.reject(reason)
-        self._composition.reject_partner(reason, now)
-        self._succession.lose_partner(now, said_goodbye=False)
-
-    def _take_jobs(self, jobs: Jobs) -> None:
-        self._jobs = jobs
-        self._composition.lodge(jobs)
-        for each in jobs.filenos():
-            self.loop.watch(each, jobs)
-
-    def _keep_jobs(self, here: bool) -> None:
-        """Keep durable jobs from now on, or leave them to the partner. Blocks while the journal is read or closed."""
-        jobs, self._jobs_due = self._jobs, None
-        copies = self._copies
-        if here and jobs is None:
-            if copies is not None and copies.follower is not None:
-                self.loop.forget(copies.follower.fileno())
-                for log in copies.succeed(time.monotonic()):
-                    logger.log(getattr(logging, log.level), "%s", log.text)
-            try:
-                opened = open_jobs(self._config, copies)
-            except ScalerError as error:
-                logger.error("durable jobs are not kept yet: %s", error)
-                self._jobs_due = time.monotonic() + JOURNAL_PAUSE
-                return
-            if opened is not None:
-                self._take_jobs(opened)
-            if self._succession is not None:
-                self._succession.holds_jobs = False
-        elif not here and jobs is not None:
-            for each in jobs.filenos():
-                self.loop.forget(each)
-            self._composition.lodge(None)
-            self._jobs = None
-            jobs.close()
-            if copies is not None:
-                copies.hand_over()
 
     def _log_holdings(self) -> None:
         """Say in a line what is here, and in another what is expected; asked for with `kill -USR1`."""
@@ -388,30 +186,22 @@ class Server:
             self._standalone_store.stop()
             if self._agent is not None:
                 self._agent.close()
-            if self._jobs is not None:
-                self._jobs.close()
-            if self._copies is not None:
-                self._copies.close()
-            if self._link is not None:
-                self._link.close(says_goodbye=not self.has_stepped_down)
+            self._durable.close()
+            if self._partner is not None:
+                self._partner.close(says_goodbye=not self.has_stepped_down)
             if self._door is not None:
                 self._door.close(0)
             self._listener.close(0.2)
 
     def _step(self) -> None:
         now = time.monotonic()
-        if self._succession is not None:
-            self._attend_to_partner(self._succession, now)
-            if self._jobs_due is not None and now >= self._jobs_due:
-                self._keep_jobs(here=True)
+        if self._partner is not None:
+            self._partner.attend(now)
         if self.loop.ready.pop(self._listener, self) is None:
             self._receive(self._listener)
         if self._door is not None and self.loop.ready.pop(self._door, self) is None:
             self._receive(self._door)
-        if self._jobs is not None and self.loop.ready.pop(self._jobs, self) is None:
-            self._jobs.gather()
-        if self._succession is not None:
-            self._attend_to_copies(now)
+        self._durable.attend(now)
         if self._agent is not None:
             self._agent.gather()
         due = self._planned is not None and now >= self._planned
@@ -425,9 +215,7 @@ class Server:
         wishes = (
             self._wake,
             self._agent.wake if self._agent else None,
-            self._jobs.wake if self._jobs else None,
-            self._jobs_due,
-            self._copies.wake if self._copies else None,
+            *self._durable.wakes,
             self._succession.wake if self._succession else None,
             self._tend(now),
         )
@@ -500,9 +288,10 @@ class Server:
             except OSError as error:
                 logger.error("the standalone store can't be started: %s", error)
         elif isinstance(wish, Tell):
-            self._tell_partner(wish.report)
+            assert self._partner is not None
+            self._partner.report(wish.report)
         elif isinstance(wish, KeepJobs):
-            self._keep_jobs(wish.here)
+            self._durable.keep(wish.here)
         elif isinstance(wish, StepDown):
             self._stopping = self.has_stepped_down = True
         elif isinstance(wish, ev.Stop):
@@ -541,11 +330,6 @@ def _copies(journal: str, succession: Succession) -> Copies:
     from scaler.scheduler.copies.copies import Copies  # here, as few want it and all would load it
 
     return Copies(journal, succession)
-
-
-def no_copy(state: JournalState) -> JournalState:
-    """What one that keeps no journal answers to the one that leads and has one."""
-    return JournalState(state.stream, Copying.NONE)
 
 
 def _succession_of(config: SchedulerConfig) -> Succession:

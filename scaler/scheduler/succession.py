@@ -28,15 +28,14 @@ from scaler.common.records import record
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import LOT, epoch_of, term_of
 from scaler.protocol.messages import Hello, PartnerReport, u64
+from scaler.scheduler.roster import Roster
 
 #: seconds between two reports
 BEAT = 0.5
 #: seconds of silence after which the partner may be gone, and of a closed connection
 SUSPECT, CLOSED = 2.5, 0.5
-#: seconds for which an agent that was heard counts as there, and one that was refused as wanting to come
-LEASE, VOTE_AGE = 3.0, 1.5
-#: seconds after which agents of the last scheduler that have not come count no more, if the partner agrees
-ABSENT = 10.0
+#: seconds for which an agent that was refused counts as wanting to come
+VOTE_AGE = 1.5
 #: seconds that the partner is given to lead once it was asked to
 YIELD = 3.0
 #: terms are below this
@@ -130,15 +129,9 @@ class Succession:
         self._heard = float("-inf")
         #: there are two: rosters count
         self.is_paired = False
-        #: what the partner has, what it was sent and may have, and who is to count in the end
-        self._settled: frozenset[int] = frozenset()
-        self._offered: frozenset[int] | None = None
-        self._members: set[int] = set()
-        self._version = 0
+        self._roster = Roster()
         #: the partner's epoch whose roster this is, of one that stands by
         self._followed = 0
-        #: agents that are here, and when they were heard last
-        self._here: dict[int, float] = {}
         self._votes: dict[int, _Vote] = {}
         self.hands_out = not stands_by
         #: why it does not, in words
@@ -150,8 +143,6 @@ class Succession:
         self._awaits_rest = False
         #: durable jobs wait until it is known that the partner has no newer copy of their journal
         self.holds_jobs = False
-        #: when agents that counted at the last scheduler and have not come are missed
-        self._absent_from = float("inf")
         self._next_beat = float("-inf")
         self._next_look = float("-inf")
         self.wishes: list[Wish] = []
@@ -165,7 +156,7 @@ class Succession:
     @property
     def roster(self) -> int:
         """How many agents count, as far as both know."""
-        return len(self._settled) if self.is_paired else 0
+        return len(self._roster.settled) if self.is_paired else 0
 
     def seeks(self, now: float) -> str:
         """Where the partner is to be connected to; empty if it was heard, or there is none."""
@@ -227,18 +218,16 @@ class Succession:
     # ---- agents ----------------------------------------------------------------------------------------------------
     def agent_joined(self, session: int, now: float) -> None:
         """An agent was welcomed."""
-        self._here[session] = now
-        self._members.add(session)
+        self._roster.join(session, now)
         self._next_look = now
 
     def agents_heard(self, sessions: list[int], now: float) -> None:
         """These have said something."""
-        self._here.update(dict.fromkeys(sessions, now))
+        self._roster.hear(sessions, now)
 
     def agent_left(self, session: int, now: float) -> None:
         """It is gone."""
-        self._here.pop(session, None)
-        self._members.discard(session)
+        self._roster.leave(session)
         self._next_look = now
 
     # ---- the partner -----------------------------------------------------------------------------------------------
@@ -274,19 +263,15 @@ class Succession:
                 self._next_beat = float("-inf")  # it answers with its roster
                 return
             self.is_paired = True
-            self._settled = frozenset(report.roster)
-            self._version = max(self._version, report.version)
+            self._roster.inherit(report.roster, report.version, now)
             if report.version:  # it has stood by for one that this one knows nothing of
                 self.term = max(self.term, term_of(report.epoch)) + 1
-                self._members |= self._settled
-                self._absent_from = now + ABSENT
             self.wishes.append(Log("INFO", f"Scheduler: the one at {report.address} stands by"))
             self._announce()
         elif term_of(report.epoch) > self.term:
             self.term = term_of(report.epoch) + 1
             self._announce()
-        if self._offered is not None and report.epoch == self.epoch and report.version == self._version:
-            self._settled, self._offered = self._offered, None
+        if report.epoch == self.epoch and self._roster.confirm(report.version):
             self._announce()
         self._next_look = float("-inf")
 
@@ -300,7 +285,8 @@ class Succession:
             self.is_paired = True
             self._followed, self.term = report.epoch, max(self.term, term_of(report.epoch))
             if report.changed:
-                self._settled, self._version, self._next_beat = frozenset(report.roster), report.version, now
+                self._roster.follow(report.roster, report.version)
+                self._next_beat = now
             if report.yields:
                 self._lead(now, "it was asked to")
 
@@ -310,7 +296,7 @@ class Succession:
         self._next_look = min(self._next_look, now + CLOSED)
         if said_goodbye and self.leads and self._report is not None and not self._report.leading:
             self._report, self.partner, self.is_paired = None, "", False
-            self._settled, self._offered = frozenset(), None
+            self._roster.dissolve()
             self.wishes.append(Log("INFO", "Scheduler: nobody stands by any more"))
             self._announce()
             self._let_hand_out(True)
@@ -324,7 +310,8 @@ class Succession:
             self.wishes.append(KeepJobs(True))
         if self.leads and self.hands_out:
             return ""
-        self._settled, self._offered, self.is_paired, self._report = frozenset(), None, False, None
+        self._roster.dissolve()
+        self.is_paired, self._report = False, None
         if self.leads:
             self.term += 1
             self._announce()
@@ -380,18 +367,9 @@ class Succession:
         """Whether enough agents are here; and who is to count from now on."""
         if not self.is_paired or self._yielding is not None:
             return
-        if now > self._absent_from:
-            self._absent_from = float("inf")
-            self._members &= self._here.keys()
-        if self._offered is None and self._settled != self._members and now - self._heard <= SUSPECT:
-            self._offered = frozenset(self._members)
-            self._version += 1
+        is_offered, least = self._roster.look(now, may_offer=now - self._heard <= SUSPECT)
+        if is_offered:
             self._next_beat = now
-        least = ""
-        for roster in (self._settled, self._offered or ()):
-            there = sum(now - self._here.get(session, float("-inf")) <= LEASE for session in roster)
-            if roster and 2 * there <= len(roster):
-                least = f"{there} of the {len(roster)} agents that count are heard"
         self._let_hand_out(not least, least)
 
     def _beat(self, now: float) -> None:
@@ -400,20 +378,20 @@ class Succession:
             return
         report = self._report
         if self.leads:
-            has_other = report is None or report.version != self._version or report.epoch != self.epoch
+            has_other = report is None or report.version != self._roster.version or report.epoch != self.epoch
         else:
             has_other = report is None or report.epoch != self._followed
-        roster = self._offered if self._offered is not None else self._settled
-        is_said = has_other and bool(self._version)
+        version = self._roster.version
+        is_said = has_other and bool(version)
         self.wishes.append(
             Tell(
                 PartnerReport(
                     self.epoch if self.leads else max(self._followed, self.term << LOT),
                     self.leads,
                     self.address,
-                    self._version,
+                    version,
                     is_said,
-                    u64(sorted(roster) if is_said else ()),
+                    u64(sorted(self._roster.latest) if is_said else ()),
                     self.leads and self._yielding is not None and not self._awaits_rest,
                 )
             )
@@ -439,39 +417,38 @@ class Succession:
             return ""
         votes = self._votes
         top = max((vote.term for vote in votes.values() if vote.roster), default=-1)
-        if self._settled and top <= self.term:
-            if 2 * len(self._settled & votes.keys()) > len(self._settled):
-                return f"more than half of {len(self._settled)} agents want it"
+        counts = len(self._roster.settled)
+        if counts and top <= self.term:
+            if self._roster.has_majority(votes.keys()):
+                return f"more than half of {counts} agents want it"
         elif top >= 0:
             most = max(vote.roster for vote in votes.values() if vote.term == top)
             if 2 * sum(bool(vote.roster) or vote.term >= top for vote in votes.values()) > most:
                 return f"more than half of {most} agents want it"
-        elif self._version and not self._settled and is_wanted:
+        elif self._roster.version and not counts and is_wanted:
             return "its partner is gone, and had no agents"
         return ""
 
     def _comes_before(self, report: PartnerReport) -> bool:
-        mine, other = (self.term, self._version), (term_of(report.epoch), report.version)
+        mine, other = (self.term, self._roster.version), (term_of(report.epoch), report.version)
         return mine > other or (mine == other and self.address < report.address)
 
     def _lead(self, now: float, why: str) -> None:
         self.leads, self.term = True, self.term + 1
         self._votes.clear()
-        self._members, self._here, self._offered = set(self._settled), {}, None
-        self._absent_from = now + ABSENT
+        self._roster.lead(now)
         self.wishes.append(Log("WARNING", f"Scheduler: leads from now on, in term {self.term}: {why}"))
         self._announce()
         self.wishes.append(KeepJobs(True))
-        self.trouble = f"none of {len(self._settled)} agents that count has come yet"
-        self._let_hand_out(not self._settled)
+        counts = len(self._roster.settled)
+        self.trouble = f"none of {counts} agents that count has come yet"
+        self._let_hand_out(not counts)
         self._next_beat = self._next_look = now
 
     def _step_down(self, reason: str) -> None:
         self.leads = False
         self._followed, self._report = 0, None
-        self._here.clear()
-        self._members.clear()
-        self._offered = None
+        self._roster.step_down()
         self.copies = self.is_copy_in_step = self._awaits_rest = False
         self.hands_out, self.trouble = False, "it stands by"
         self._next_beat = float("-inf")

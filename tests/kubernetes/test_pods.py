@@ -7,7 +7,7 @@ import time
 
 import pytest
 from lab import KINDS
-from support import until
+from support import until, working
 from support.programs import Daemons
 
 import scaler
@@ -29,16 +29,6 @@ def daemons(traces, tmp_path):
 def cluster_of(**more):
     options = {"maximum": 4, "workers": 1, "list_interval": 0.5, "image": IMAGE}
     return scaler.Cluster("kubernetes", **{**options, **more})
-
-
-def work_of():
-    """A function that travels whole: pods can't import this module."""
-
-    def work(n, seconds):
-        time.sleep(seconds)
-        return n
-
-    return work
 
 
 def note_of(directory):
@@ -89,7 +79,7 @@ def is_ready(pod):
 
 
 def test_pods_come_and_go_with_the_work(lab, traces):
-    work, most = work_of(), 0
+    work, most = working(), 0
     with cluster_of(drain_time=4.0, idle_time=3.0, cpu="500m") as cluster:
         with scaler.Client(cluster) as client:
             futures = [client.submit(work, n, 0.5) for n in range(120)]
@@ -125,7 +115,7 @@ def test_what_the_scheduler_of_kubernetes_says_is_told(lab, traces):
 
 
 def test_a_pod_that_is_killed_costs_no_work(lab, traces):
-    work = work_of()
+    work = working()
     with cluster_of(minimum=2) as cluster, scaler.Client(cluster) as client:
         futures = [client.submit(work, n, 0.5) for n in range(60)]
         until(lambda: sum(future.done() for future in futures) > 5, "some work", 60)
@@ -170,7 +160,7 @@ def test_the_provisioner_is_killed(lab, daemons, tmp_path):
         f'address = "{daemons.address}"\nprovider = "kubernetes"\ntag = "killed"\nmaximum = 4\nworkers = 1\n'
         f'drain_time = 4.0\nidle_time = 3.0\nlist_interval = 0.5\n[options]\nimage = "{IMAGE}"\n'
     )
-    work, seen, most = work_of(), set(), 0
+    work, seen, most = working(), set(), 0
     client = daemons.client(reconnect=60.0)
     futures = [client.submit(work, n, 0.4) for n in range(200)]
 
@@ -261,7 +251,7 @@ def test_who_provides_runs_in_a_pod_with_a_service_account(lab, daemons):
         "volumes": [{"name": "config", "configMap": {"name": "provider"}}],
     }  # fmt: skip
     lab.apply({"apiVersion": "v1", "kind": "Pod", **about, "spec": spec})
-    work = work_of()
+    work = working()
     client = daemons.client()
     futures = [client.submit(work, n, 0.2) for n in range(20)]
     assert [future.result(120) for future in futures] == list(range(20)), lab.said("provider")

@@ -1,20 +1,15 @@
 """A journal that is sent along: the standby has a copy in a directory of its own, and leads with it."""
 
-import json
 import signal
-import subprocess
-import sys
 
 import pytest
 from support import noting, until
-from support.programs import Daemons, Program, environment
+from support.programs import Daemons, Program
+from support.two_schedulers import PATIENCE, QUICK, command, start_agents
 
 from scaler.errors import JobError
 from scaler.journal.directory import Directory
 
-QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "2")
-#: seconds that anything here may take
-PATIENCE = 60
 IN_STEP = "is in step: what counts is on both disks"
 
 
@@ -57,24 +52,6 @@ class Pair:
         self.first.says("listens at")
         return self.first
 
-    def command(self, *arguments: str) -> subprocess.CompletedProcess:
-        """Run a command of `scaler`."""
-        program = "import sys; sys.argv[0] = 'scaler'; from scaler.cli.main import main; main()"
-        return subprocess.run(
-            [sys.executable, "-c", program, *arguments],
-            capture_output=True, text=True, timeout=PATIENCE, env=environment(), check=False,
-        )  # fmt: skip
-
-    def start_agents(self, agents: int) -> list[Program]:
-        """So many, each with a worker; returns when they count."""
-        started = [self.daemons.start_agent(1) for _ in range(agents)]
-        until(lambda: self._count() == agents, f"{agents} agents that count")
-        return started
-
-    def _count(self) -> int:
-        said = self.command("status", self.daemons.address, "--json")
-        return json.loads(said.stdout)["scheduler"]["roster"] if said.returncode == 0 else -1
-
     def bytes_of(self, which: int) -> dict[str, bytes]:
         """The segments of one of the two."""
         return {path.name: path.read_bytes() for path in self.journals[which].glob("*.log")}
@@ -91,7 +68,7 @@ def kill(program):
 
 
 def test_what_is_acknowledged_is_on_both_disks_and_the_standby_leads_with_it(daemons, pair, tmp_path):
-    pair.start_agents(2)
+    start_agents(daemons, 2)
     pair.first.says(IN_STEP, 8)
     client = daemons.client()
     job = client.submit_job(noting(tmp_path / "ran", 0.01), range(300), name="long")
@@ -105,17 +82,17 @@ def test_what_is_acknowledged_is_on_both_disks_and_the_standby_leads_with_it(dae
 
 
 def test_a_hand_over_there_and_back_with_the_rest_of_the_journal(daemons, pair, tmp_path):
-    pair.start_agents(2)
+    start_agents(daemons, 2)
     pair.first.says(IN_STEP)
     client = daemons.client()
     job = client.submit_job(noting(tmp_path / "ran", 0.01), range(400), name="long")
     until(lambda: job.status().done > 50, "rows of the job that have ended")
-    said = pair.command("hand-over", daemons.address)
+    said = command("hand-over", daemons.address)
     assert said.returncode == 0, said.stderr
     pair.second.says("has all that counts")
     pair.second.says(IN_STEP)  # the first one has the copy now
     until(lambda: job.status().done > 150, "more of them")
-    until(lambda: pair.command("hand-over", daemons.address).returncode == 0, "a hand-over back")
+    until(lambda: command("hand-over", daemons.address).returncode == 0, "a hand-over back")
     pair.first.says("has all that counts")
     assert list(job.results()) == [3 * x for x in range(400)]
     assert len((tmp_path / "ran").read_text().split()) == 400
@@ -153,7 +130,7 @@ def test_a_standby_that_leads_with_a_copy_that_is_not_in_step_says_what_may_be_m
         client.submit_job(abs, range(10), name="missed")
     kill(pair.first)
     pair.start_second_alone()
-    assert pair.command("promote", pair.addresses[1]).returncode == 0
+    assert command("promote", pair.addresses[1]).returncode == 0
     pair.second.says(r"is not known to be in step .* may be missing that came after its last record, 20..-..-.. ..:")
     with daemons.client() as client:
         assert [job.name for job in client.jobs()] == ["there"]
@@ -169,7 +146,7 @@ def test_a_standby_that_leads_with_a_copy_that_is_not_in_step_says_what_may_be_m
 
 def test_both_are_started_again_and_the_newer_copy_leads(daemons, pair):
     pair.first.says(IN_STEP)
-    assert pair.command("hand-over", daemons.address).returncode == 0
+    assert command("hand-over", daemons.address).returncode == 0
     pair.second.says(IN_STEP)
     kill(pair.first)
     with daemons.client() as client:
@@ -194,9 +171,9 @@ def test_one_that_is_started_again_alone_waits_for_the_other_unless_somebody_pro
     kill(pair.first)
     pair.start_first()
     pair.first.says("may have a newer copy of the journal")
-    said = pair.command("jobs", pair.addresses[0])
+    said = command("jobs", pair.addresses[0])
     assert "durable jobs are not kept yet: the scheduler at" in said.stderr
-    assert pair.command("promote", pair.addresses[0]).returncode == 0
+    assert command("promote", pair.addresses[0]).returncode == 0
     with daemons.client() as client:
         assert [job.name for job in client.jobs()] == ["kept"]
 
@@ -234,8 +211,26 @@ def test_a_copy_that_is_damaged_is_mended_with_what_the_other_has(daemons, pair)
     assert Directory(pair.journals[1]).replay(lambda record, place: None) is None
 
 
+def test_a_disk_that_gives_back_other_bytes_is_said_once_and_the_pair_stays_one(daemons, tmp_path):
+    pair = Pair(daemons, tmp_path, with_second=False)
+    with daemons.client() as client:
+        client.submit_job(len, ["x" * 100] * 500, name="whole")
+    (path,) = pair.journals[0].glob("*.log")
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(len(data) // 2)
+        file.write(bytes([data[len(data) // 2] ^ 1]))
+    pair.start_second()
+    pair.first.says("has not come to be in step 3 times")
+    with path.open("r+b") as file:  # as it was
+        file.write(data)
+    pair.first.says(IN_STEP)
+    assert pair.second.text.count("sends a journal that is damaged") == 1
+    assert pair.bytes_of(0) == pair.bytes_of(1)
+
+
 def test_whoever_can_not_know_that_it_still_leads_acknowledges_nothing(daemons, pair):
-    (agent,) = pair.start_agents(1)
+    (agent,) = start_agents(daemons, 1)
     pair.first.says(IN_STEP)
     with daemons.client() as client:
         kill(pair.second)
@@ -243,7 +238,7 @@ def test_whoever_can_not_know_that_it_still_leads_acknowledges_nothing(daemons, 
         pair.first.says("Journal: it can't be written: the one at .* is away, and too few agents are heard")
         with pytest.raises(JobError, match="nothing is accepted until it can"):
             client.submit_job(abs, range(10), name="too late")
-        assert pair.command("promote", pair.addresses[0]).returncode == 0
+        assert command("promote", pair.addresses[0]).returncode == 0
         pair.first.says("goes on alone: the one at .* is away")
         until(lambda: "it is written again" in pair.first.text)
         client.submit_job(abs, range(10), name="alone")

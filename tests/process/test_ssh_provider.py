@@ -180,6 +180,21 @@ def test_an_agent_whose_words_cannot_be_kept_is_ended(far, tmp_path):
     until(lambda: list((far / "tmp").iterdir()) == [])
 
 
+def test_a_host_that_no_thread_can_be_had_for_is_free_again(far, monkeypatch):
+    def refusing(*arguments):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ssh.threading, "Timer", refusing)
+        provider = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable, "grace": 0.1})
+        provider.submit(1, template(far))
+        (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
+    assert job.reason == "can't start new thread"
+    monkeypatch.setattr(ssh, "REST", 0.0)
+    assert provider.submit(1, template(far, request=2)) == ["alpha1#2"]
+    provider.close()
+
+
 def test_hosts_that_were_killed_there_are_cleaned_up_later(far):
     left = far / "tmp" / "scaler-ssh-999999999-x"
     left.mkdir()

@@ -1,20 +1,14 @@
 """Two schedulers: one leads, the other stands by, and takes its place when it is gone, cut off, or handed over."""
 
-import json
 import signal
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 from support import noting, until
-from support.programs import Daemons, Program, environment, program
+from support.programs import Daemons, program
+from support.two_schedulers import PATIENCE, QUICK, command, start_agents
 
 from scaler import Client, SchedulerStandsBy
-
-QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "2")
-#: seconds that anything here may take
-PATIENCE = 60
 
 
 class Pair:
@@ -42,24 +36,6 @@ class Pair:
         self.first = self._daemons.run("scaler_scheduler", "scheduler", *self._options, self.first_address)
         self.first.says("listens at")
 
-    def command(self, *arguments: str) -> subprocess.CompletedProcess:
-        """Run a command of `scaler`."""
-        program = "import sys; sys.argv[0] = 'scaler'; from scaler.cli.main import main; main()"
-        return subprocess.run(
-            [sys.executable, "-c", program, *arguments],
-            capture_output=True, text=True, timeout=PATIENCE, env=environment(), check=False,
-        )  # fmt: skip
-
-    def start_agents(self, agents: int) -> list[Program]:
-        """So many, each with a worker; returns when they count."""
-        started = [self._daemons.start_agent(1) for _ in range(agents)]
-        until(lambda: self._count() == agents, f"{agents} agents that count")
-        return started
-
-    def _count(self) -> int:
-        said = self.command("status", self.first_address, "--json")
-        return json.loads(said.stdout)["scheduler"]["roster"] if said.returncode == 0 else -1
-
 
 @pytest.fixture
 def pair(daemons):
@@ -67,7 +43,7 @@ def pair(daemons):
 
 
 def test_the_one_that_leads_is_killed_and_no_row_runs_twice(daemons, pair, tmp_path):
-    pair.start_agents(3)
+    start_agents(daemons, 3)
     client = daemons.client()
     noted = noting(tmp_path / "ran", 0.01)
     futures = [client.submit(noted, x) for x in range(600)]
@@ -86,39 +62,39 @@ def test_the_one_that_leads_is_killed_and_no_row_runs_twice(daemons, pair, tmp_p
 
 
 def test_a_hand_over_there_and_back(daemons, pair, tmp_path):
-    pair.start_agents(2)
+    start_agents(daemons, 2)
     client = daemons.client()
     noted = noting(tmp_path / "ran", 0.01)
     futures = [client.submit(noted, x) for x in range(400)]
     futures[20].result(timeout=PATIENCE)
-    said = pair.command("hand-over", pair.both)
+    said = command("hand-over", pair.both)
     assert said.stdout == "handed over: the other scheduler leads, and this one stands by for it\n", said.stderr
     pair.first.says("stands by for the one at")
     assert futures[-1].result(timeout=PATIENCE) == 3 * 399
-    until(lambda: pair.command("hand-over", pair.both).returncode == 0, "a hand-over back")
+    until(lambda: command("hand-over", pair.both).returncode == 0, "a hand-over back")
     assert [future.result(timeout=PATIENCE) for future in futures] == [3 * x for x in range(400)]
     assert client.submit(abs, -8).result(timeout=PATIENCE) == 8
     assert set(Counter((tmp_path / "ran").read_text().split()).values()) == {1}
 
 
 def test_half_of_the_agents_are_not_enough_until_somebody_promotes_the_standby(daemons, pair):
-    _, gone = pair.start_agents(2)
+    _, gone = start_agents(daemons, 2)
     client = daemons.client()
     assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
     gone.signal(signal.SIGKILL)
     pair.first.signal(signal.SIGKILL)
     pair.second.says("the connection to the other scheduler is lost")
     future = client.submit(abs, -2)
-    until(lambda: "does not lead yet" in pair.command("status", pair.both).stderr, "a standby that does not lead yet")
-    said = pair.command("promote", pair.second_address)
+    until(lambda: "does not lead yet" in command("status", pair.both).stderr, "a standby that does not lead yet")
+    said = command("promote", pair.second_address)
     assert said.stdout == f"leads: {pair.second_address}\n", said.stderr
     assert future.result(timeout=PATIENCE) == 2
-    said = pair.command("promote", pair.second_address)
+    said = command("promote", pair.second_address)
     assert "this scheduler leads already" in said.stderr
 
 
 def test_the_one_that_leads_is_stopped_for_a_while(daemons, pair):
-    pair.start_agents(3)
+    start_agents(daemons, 3)
     client = daemons.client()
     assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
     pair.first.signal(signal.SIGSTOP)
@@ -132,7 +108,7 @@ def test_the_one_that_leads_is_stopped_for_a_while(daemons, pair):
 
 
 def test_both_are_killed_and_the_agents_tell_who_counts(daemons, pair):
-    pair.start_agents(2)
+    start_agents(daemons, 2)
     client = daemons.client()
     assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
     pair.second.signal(signal.SIGKILL)
@@ -148,24 +124,23 @@ def test_a_client_that_knows_the_standby_alone_is_told(daemons, pair):
         SchedulerStandsBy, match=f"it stands by for the one at {pair.first_address}: give the addresses"
     ):
         Client(pair.second_address)
-    said = pair.command("hand-over", pair.second_address)
+    said = command("hand-over", pair.second_address)
     assert "this scheduler stands by for the one at" in said.stderr
 
 
 def test_commands_about_pairs_say_that_there_is_none(daemons):
     daemons.start_scheduler(*QUICK)
-    run = Pair.command
-    assert "no other scheduler stands by for this one" in run(None, "hand-over", daemons.address).stderr
-    assert "this scheduler leads already" in run(None, "promote", daemons.address).stderr
+    assert "no other scheduler stands by for this one" in command("hand-over", daemons.address).stderr
+    assert "this scheduler leads already" in command("promote", daemons.address).stderr
 
 
 def test_a_durable_job_goes_on_at_the_standby(daemons, tmp_path):
     pair = Pair(daemons, "--journal", str(tmp_path / "journal"))
-    pair.start_agents(2)
+    start_agents(daemons, 2)
     client = daemons.client()
     job = client.submit_job(noting(tmp_path / "ran", 0.01), range(300), name="long")
     until(lambda: job.status().done > 20, "rows of the job that have ended")
-    said = pair.command("hand-over", pair.both)
+    said = command("hand-over", pair.both)
     assert said.returncode == 0, said.stderr
     until(lambda: job.status().done > 100, "more of them")
     pair.second.signal(signal.SIGKILL)
@@ -175,10 +150,10 @@ def test_a_durable_job_goes_on_at_the_standby(daemons, tmp_path):
 
 def test_large_results_of_a_durable_job_are_there_at_the_standby(daemons, tmp_path):
     pair = Pair(daemons, "--journal", str(tmp_path / "journal"), "--results", str(tmp_path / "results"))
-    pair.start_agents(2)
+    start_agents(daemons, 2)
     job = daemons.client().submit_job(lambda x: bytes([x]) * (1 << 20), range(60), name="large")
     until(lambda: job.status().done > 5, "rows of the job that have ended")
-    said = pair.command("hand-over", pair.both)
+    said = command("hand-over", pair.both)
     assert said.returncode == 0, said.stderr
     assert [value[:1] for value in job.results(timeout=60)] == [bytes([x]) for x in range(60)]
     pair.second.signal(signal.SIGKILL)
@@ -193,8 +168,8 @@ def test_the_host_of_the_one_that_leads_vanishes(network, tmp_path):
     head, second, *others = hosts
     key = ("--key-file", str(tmp_path / "key"))
     first = head.start_scheduler(*key, *QUICK)
-    command = program("scaler_scheduler", "scheduler")
-    standby = second.start("standby", *command, *key, *QUICK, "--standby-of", head.url(), "tcp://0.0.0.0:0")
+    started = program("scaler_scheduler", "scheduler")
+    standby = second.start("standby", *started, *key, *QUICK, "--standby-of", head.url(), "tcp://0.0.0.0:0")
     port = standby.says(r"listens at tcp://0\.0\.0\.0:(\d+)")[1]
     standby.says("stands by for the one at")
     both = f"{head.url()},tcp://{second.address}:{port}"

@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 from slurm_here import NODES, Slurm
+from support.calls import working
 from support.programs import Daemons
 from support.waiting import until
 
@@ -109,18 +110,8 @@ def test_the_first_result_comes_soon_after_the_first_job_begins(slurm):
     assert slurm.jobs() == []
 
 
-def work_of():
-    """A function that travels whole: hosts can't import this module."""
-
-    def work(n, seconds):
-        time.sleep(seconds)
-        return n
-
-    return work
-
-
 def test_work_goes_through_short_walltimes(slurm):
-    random, work = Random(14), work_of()
+    random, work = Random(14), working()
     tasks, least, most = 2_000, 0.004, 4.0
     seconds = [least * (most / least) ** random.random() for _ in range(tasks)]
     random.shuffle(seconds)
@@ -179,7 +170,7 @@ def test_scheduler_provisioner_and_slurmctld_are_killed_once_each(slurm, daemons
         most = max(most, len(slurm.jobs()))
 
     client = daemons.client(reconnect=60.0)
-    work = work_of()
+    work = working()
     futures = [client.submit(work, n, 0.2 + (n % 5) / 5) for n in range(800)]
 
     def done():

@@ -1,6 +1,6 @@
 """What tests with real processes share: waiting, programs in the background, and the check that nothing is left."""
 
-from support.calls import noting
+from support.calls import noting, working
 from support.programs import ROOT, Daemons, Program, Scripts
 from support.terminal import Terminal, Terminals
 from support.traces import Traces, alive, workers_of
@@ -21,4 +21,5 @@ __all__ = [
     "until",
     "within",
     "workers_of",
+    "working",
 ]

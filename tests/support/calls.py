@@ -1,5 +1,6 @@
 """Functions that tests have run, and that leave a trace of it."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,3 +20,13 @@ def noting(path: Path, seconds: float = 0.0) -> Callable[[int], int]:
         return 3 * x
 
     return noted
+
+
+def working() -> Callable[[int, float], int]:
+    """A function that takes so many seconds and returns its first argument; it travels whole to where tests are not."""
+
+    def work(n: int, seconds: float) -> int:
+        time.sleep(seconds)
+        return n
+
+    return work

@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from scaler.journal import records
+from simulator import segments
+
 from scaler.journal.directory import Damage
 from scaler.journal.layout import Layout, Place
-from scaler.journal.records import SEGMENT_HEADER, Damaged, segment_header
+from scaler.journal.records import segment_header
 from scaler.protocol.codec import encode
 from scaler.protocol.messages import (
     EACH,
@@ -36,8 +37,8 @@ FIRST = 500
 class Paper:
     """A journal in memory; what is appended is on disk when the test says so."""
 
-    def __init__(self, segments: dict[int, bytes] | None = None, most: int = 1 << 20) -> None:
-        self.segments = {n: bytearray(data) for n, data in (segments or {}).items()}
+    def __init__(self, there: dict[int, bytes] | None = None, most: int = 1 << 20) -> None:
+        self.segments = {n: bytearray(data) for n, data in (there or {}).items()}
         self.most = most
         self.waiting: list[tuple[Place, bytes]] = []
         self.synced = 0
@@ -45,28 +46,7 @@ class Paper:
         self.removed: list[int] = []
 
     def replay(self, take: Any) -> tuple[Layout, Damage | None]:
-        layout, damage = Layout(most=self.most), None
-        for number in sorted(self.segments):
-            data, at = memoryview(bytes(self.segments[number])), 0
-            if damage is not None:
-                del self.segments[number]
-                continue
-            try:
-                records.check_segment(data, number)
-                at = SEGMENT_HEADER
-                while at < len(data):
-                    record, end = records.read(data, at)
-                    take(record, Place(number, at))
-                    at = end
-            except Damaged as why:
-                damage = Damage(None, at, str(why), True, 0)  # type: ignore[arg-type]
-                del self.segments[number][at:]
-                if at < SEGMENT_HEADER:
-                    del self.segments[number]
-        if self.segments:
-            layout.segment = max(self.segments)
-            layout.offset = len(self.segments[layout.segment])
-        return layout, damage
+        return segments.replay(self.segments, take, self.most)
 
     def append(self, place: Place, buffers: list[Any]) -> None:
         self.waiting.append((place, b"".join(buffers)))

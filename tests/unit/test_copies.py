@@ -1,11 +1,15 @@
 """A journal is sent along: what counts is on both disks or is known to be on one, and the newer copy stays."""
 
+import errno
 import os
 from collections import deque
+from itertools import pairwise
 from random import Random
 
 import pytest
+from support import until
 
+from scaler.common.effects import Log
 from scaler.errors import ScalerError
 from scaler.journal import records
 from scaler.journal.copy_on_disk import CopyOnDisk
@@ -24,10 +28,15 @@ from scaler.journal.history import (
     relation,
     to_bytes,
 )  # fmt: skip
+from scaler.journal.journal import Journal
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Checker, Damaged, Record, segment_header, size_of
 from scaler.protocol.messages import Copying, JournalSlice, JournalStart, JournalState, JournalSynced, u32, u64
 from scaler.scheduler.copies import events as ev
+from scaler.scheduler.copies import follower as follower_module
+from scaler.scheduler.copies.copied_journal import CopiedJournal
+from scaler.scheduler.copies.copies import Copies, Route
+from scaler.scheduler.copies.follower import Follower
 from scaler.scheduler.copies.sending import Phase, Sending
 from scaler.scheduler.copies.taking import Taking
 
@@ -351,7 +360,8 @@ class World:
             self.now += 0.01
             self.leader.attend(self.now)
             self.standby.attend(self.now)
-            if self.leader.sending.is_flushed and not self.leader.sent and not self.standby.work:
+            sending, is_idle = self.leader.sending, not (self.leader.sent or self.standby.work)
+            if sending.is_flushed and is_idle and not sending._removed:  # which the next sign of life tells of
                 break
         assert self.leader.sending.is_flushed
         assert bytes_in(self.paths[0]) == bytes_in(self.paths[1])
@@ -541,6 +551,41 @@ def test_what_counts_waits_for_both_disks_until_the_other_one_knows_that_it_lack
     assert [wish for wish in made.take() if isinstance(wish, ev.Keep)][-1] == ev.Keep("b", alone=True)
 
 
+def test_of_a_whole_copy_nothing_counts_before_it_is_complete(monkeypatch):
+    monkeypatch.setattr(ev, "SLICE", 300)
+    made = sending()
+    made.hear(answer(1000), 0.0)
+    assert made.is_in_step
+    made.part(0.1, for_good=False)
+    made.written(1, 1010)
+    made.written(1, 2000)
+    made.meet(8, "b", 0.2)
+    made.hear(JournalState(8, Copying.OWN), 0.2)  # with an empty directory
+    made.tick(0.2, may_be_alone=False)
+    made.hear(JournalSynced(8, 1, 1224, number=1), 0.3)
+    assert made.counted == (1, 1000)
+    made.hear(JournalSynced(8, 1, 2000, number=2, complete=True), 0.4)
+    assert (made.counted, made.is_in_step) == ((1, 2000), True)
+
+
+def test_a_standby_that_can_make_no_copy_says_so_once_and_keeps_its_session():
+    made = sending()
+    made.hear(answer(200), 0.0)
+    told = []
+    for stream in (7, 8, 9):
+        if stream > 7:
+            made.meet(stream, "b", 0.0)
+        made.hear(JournalState(stream, Copying.NONE, trouble="No space left on device"), 0.0)
+        assert made.phase is Phase.APART
+        made.hear(JournalSynced(stream, 1, 200), 0.0)  # what was under way
+        wishes = made.take()
+        assert not any(isinstance(wish, ev.Reject) for wish in wishes)
+        told += [wish.text for wish in wishes if isinstance(wish, Log)]
+    assert made.failures == 3
+    assert "has not come to be in step 3 times" in told.pop()
+    assert told == ["Journal: the one at b has no copy: No space left on device"]
+
+
 def test_one_that_says_goodbye_is_not_waited_for():
     made = sending()
     made.hear(answer(1000), 0.0)
@@ -594,6 +639,180 @@ def test_a_newer_copy_is_asked_to_lead_and_a_strange_one_is_left_alone():
         made = sending(is_held=True)
         made.hear(said, 0.0)
         assert [type(wish) for wish in made.take()] == [ev.Open]
+
+
+# ---- the shells ------------------------------------------------------------------------------------------------------
+class Leading:
+    """A succession that leads, beside another one."""
+
+    partner, is_paired, hands_out = "b", True, True
+    copies = is_copy_in_step = False
+
+    def has_standby(self, now: float) -> bool:
+        return True
+
+
+@pytest.fixture
+def copies(tmp_path):
+    copies = Copies(tmp_path / "a", Leading())
+    copies.open(False, 0.0).replay(lambda record, place: None)
+    yield copies
+    copies.close()
+
+
+def asked(copies: Copies, route: Route | None, now: float) -> list[int]:
+    """The streams for which a copy is asked for."""
+    said = copies.attend(route, now).said
+    return [each.stream for each in said if isinstance(each, JournalState)]
+
+
+def test_a_copy_that_comes_to_nothing_is_asked_for_at_longer_and_longer_intervals(copies):
+    pauses, since = [], 0.0
+    for now in (step / 2 for step in range(300)):
+        while len(pauses) < 9 and (streams := asked(copies, ("link", 1), now)):
+            pauses.append(now - since)
+            since = now
+            copies.hear(JournalState(streams[0], Copying.NONE, trouble="No space left on device"), now)
+    assert pauses == [0, 0, 1, 2, 4, 8, 16, 32, 60]
+
+
+def test_sessions_that_end_before_the_copy_is_in_step_are_followed_by_pauses(copies):
+    asked_at = []
+    for step in range(60):
+        now, route = step / 2, ("link", step // 2)
+        for stream in asked(copies, route, now):
+            asked_at.append(now)
+            copies.hear(JournalState(stream, Copying.OWN), now)  # and it hangs up
+    gaps = [later - earlier for earlier, later in pairwise(asked_at)]
+    assert gaps[0] == 1
+    assert gaps == sorted(gaps)
+    assert gaps[-1] >= 8
+
+
+def test_a_copy_in_step_is_asked_for_at_once_when_its_connection_is_lost(copies):
+    for count in range(4):
+        (stream,) = asked(copies, ("link", count), float(count))
+        copies.hear(JournalState(stream, Copying.OWN), float(count))
+        copies.hear(JournalSynced(stream, 0, 0, 1, complete=True), float(count))
+        copies.attend(("link", count), float(count))
+        assert copies.journal.sending.is_in_step
+
+
+def test_what_can_not_be_read_here_is_said_once_and_nothing_else_is_left_undone(tmp_path, monkeypatch):
+    journal = CopiedJournal(tmp_path)
+    layout, _ = journal.replay(lambda record, place: None)
+    journal.append(layout.take((b"x",)), records.pack(Record(1, 1, (b"x",), 1)))
+    until(lambda: journal.take_news()[0] == 1, "a record on disk")
+    monkeypatch.setattr(Journal, "read", lambda self, segment, offset, size: b"")
+    monkeypatch.setattr(ev, "WINDOW", 10)
+    monkeypatch.setattr(ev, "SLICE", 10)
+    told = []
+    for _ in range(2):
+        journal.sending.alone = False
+        journal.meet("b", 0.0)
+        journal.hear(JournalState(journal.sending._stream, Copying.OWN), 0.0)
+        wishes, _ = journal.attend(0.0, may_be_alone=True)
+        told += [wish.text for wish in wishes if isinstance(wish, Log)]
+        assert journal.sending.phase is Phase.APART
+        assert not any(isinstance(wish, JournalSlice) for wish in wishes)
+        assert Directory(tmp_path).history().alone
+    assert journal.sending.failures == 2
+    assert len([text for text in told if "can't be sent along" in text]) == 1
+    journal.end()
+
+
+def test_whatever_happens_to_the_disk_of_a_standby_it_is_said_and_the_next_stream_is_taken(tmp_path, monkeypatch):
+    follower = Follower(tmp_path)
+    found: list = []
+
+    def said(kind):
+        found.extend(follower.attend(1.0))
+        return [each for each in found if isinstance(each, kind)]
+
+    def broken(self, *arguments):
+        raise ValueError("nobody expected this")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CopyOnDisk, "look", broken)
+        follower.hear(JournalState(7, Copying.LEADS), "a", 1.0)
+        until(lambda: said(JournalState), "an answer")
+    assert said(JournalState)[-1].trouble == "ValueError: nobody expected this"
+    with monkeypatch.context() as patch:
+        patch.setattr(CopyOnDisk, "begin_whole", broken)
+        follower.hear(JournalState(8, Copying.LEADS), "a", 1.0)
+        until(lambda: said(JournalState)[-1].copying == Copying.OWN, "an answer")
+        follower.hear(JournalStart(8, True), "a", 1.0)
+        until(lambda: said(JournalState)[-1].copying == Copying.NONE, "word that there is no copy")
+        follower.hear(JournalSlice(8, 1, 24, bodies=[record_bytes(1)]), "a", 1.0)
+    follower.hear(JournalState(9, Copying.LEADS), "a", 1.0)
+    until(lambda: said(JournalState)[-1].stream == 9, "an answer")
+    follower.hear(JournalStart(9, True), "a", 1.0)
+    follower.hear(JournalSlice(9, 1, 24, complete=True, bodies=[record_bytes(1)]), "a", 1.0)
+    until(lambda: any(each.complete for each in said(JournalSynced)), "a copy")
+    assert follower.close()
+    assert ids_in(tmp_path) == {1}
+    assert not said(ev.Reject)
+    assert [log.text for log in said(Log)] == [
+        "Journal: no copy of it can be made here: ValueError: nobody expected this"
+    ]
+
+
+# ---- a disk that refuses ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("written", [0, 10])
+def test_a_segment_whose_beginning_did_not_fit_begins_as_it_should_when_it_does(tmp_path, monkeypatch, written):
+    disk = CopyOnDisk(tmp_path)
+    disk.look(1)
+    disk.begin_behind(Place(1, 24), (ONE,), "a")
+    data = record_bytes(7)
+    disk.check(Place(1, 24), data)
+    real = os.pwrite
+
+    def full(file, data, offset):
+        real(file, bytes(data)[:written], offset)
+        if not written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return written
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left"):
+            disk.write(Place(1, 24), data)
+    disk.write(Place(1, 24), data)
+    disk.sync()
+    disk.close()
+    assert Directory(tmp_path).segment(1).read_bytes() == segment_header(1) + data
+
+
+def test_a_copy_takes_the_place_of_another_though_the_disk_refuses_in_the_middle_of_that(tmp_path, monkeypatch):
+    monkeypatch.setattr(follower_module, "AGAIN", 0.01)
+    real, chance, refused = os.replace, Random(5), 0
+
+    def refusing(source, target):
+        nonlocal refused
+        if chance.random() < 0.8:
+            refused += 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(source, target)
+
+    (tmp_path / "b").mkdir()
+    Directory(tmp_path / "b").segment(1).write_bytes(segment_header(1) + record_bytes(1))
+    follower = Follower(tmp_path / "b")
+    found: list = []
+
+    def said(kind):
+        found.extend(follower.attend(1.0))
+        return [each for each in found if isinstance(each, kind)]
+
+    follower.hear(JournalState(7, Copying.LEADS), "a", 1.0)
+    until(lambda: said(JournalState), "an answer")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", refusing)
+        follower.hear(JournalStart(7, True, turns=ev.said_of((ONE,))), "a", 1.0)
+        follower.hear(JournalSlice(7, 1, 24, complete=True, bodies=[record_bytes(7)]), "a", 1.0)
+        until(lambda: any(each.complete for each in said(JournalSynced)), "a copy")
+    assert follower.close()
+    assert refused > 2
+    assert ids_in(tmp_path / "b") == {7}
 
 
 # ---- a copy that takes the place of another --------------------------------------------------------------------------

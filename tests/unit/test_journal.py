@@ -173,6 +173,20 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_and_nothing_is_lost(tmp_
     assert replayed(tmp_path) == (some, None)
 
 
+def test_an_error_that_nobody_expected_is_told_and_what_waits_is_written_when_it_is_over(tmp_path, some, monkeypatch):
+    monkeypatch.setattr(writer, "AGAIN", 0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", lambda file, buffers, offset: 1 // 0)
+        journal = Journal(tmp_path)
+        layout, _ = journal.replay(lambda record, place: None)
+        for record in some:
+            journal.append(layout.take(record.frames), records.pack(record))
+        until(lambda: journal.take_news() == (0, "ZeroDivisionError: integer division or modulo by zero"))
+    until(lambda: journal.take_news() == (len(some), None))
+    journal.close()
+    assert replayed(tmp_path) == (some, None)
+
+
 def test_a_large_record_is_written_though_the_system_takes_less_at_once(tmp_path, monkeypatch):
     real = os.pwritev
     monkeypatch.setattr(os, "pwritev", lambda file, buffers, offset: real(file, [b"".join(buffers)[:1000]], offset))

@@ -30,3 +30,30 @@ def test_one_that_is_gone_is_not_tried_without_a_pause(monkeypatch: pytest.Monke
             until(lambda: not link._is_connecting)
         link.close(says_goodbye=False)
     assert len(tries) == 2
+
+
+def test_one_that_says_of_itself_what_is_no_address_is_looked_for_again(caplog: pytest.LogCaptureFixture) -> None:
+    link = PartnerLink("tcp://127.0.0.1:1", Security.none(), 1 << 20, make_loop("builtin", lambda: None))
+    for now in (100.0, 100.0 + BEAT):
+        link.dial("nonsense", now)
+        until(lambda: not link._is_connecting)
+    assert link.receive(now) == ([], False)
+    link.close(says_goodbye=False)
+    (line,) = caplog.messages
+    assert "the other scheduler is not there: address 'nonsense' has no tcp:// in front" in line
+
+
+def test_whatever_keeps_a_connection_from_being_made_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+
+    def refusing(*arguments, **options):
+        tries.append(arguments)
+        raise RuntimeError("too many open files")
+
+    monkeypatch.setattr(partner_link, "connect", refusing)
+    link = PartnerLink("tcp://127.0.0.1:1", Security.none(), 1 << 20, make_loop("builtin", lambda: None))
+    for now in (100.0, 100.0 + BEAT):
+        link.dial("tcp://127.0.0.1:2", now)
+        until(lambda: not link._is_connecting)
+    link.close(says_goodbye=False)
+    assert len(tries) == 2

@@ -12,10 +12,9 @@ from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, hello_of, term_of
 from scaler.protocol.initiator import Established, Initiator, Rejected
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello, PartnerReport, Refused, Welcome, u64
+from scaler.scheduler.roster import ABSENT, LEASE
 from scaler.scheduler.succession import (
-    ABSENT,
     BEAT,
-    LEASE,
     MAX_TERM,
     SUSPECT,
     YIELD,

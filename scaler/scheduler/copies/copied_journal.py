@@ -13,7 +13,7 @@ from pathlib import Path
 
 from scaler.common.effects import Log
 from scaler.errors import ScalerError
-from scaler.journal.directory import Damage
+from scaler.journal.directory import Damage, refusal
 from scaler.journal.history import Copy
 from scaler.journal.journal import Journal
 from scaler.journal.layout import Layout, Place
@@ -43,6 +43,8 @@ class CopiedJournal:
         #: what `take_news` gave last
         self._told: tuple[int, str | None] = (0, None)
         self._is_open = self._is_closed = False
+        #: what the log has said last of why it can't be sent along
+        self._complained = ""
 
     # ---- held back -------------------------------------------------------------------------------------------------
     @property
@@ -140,13 +142,22 @@ class CopiedJournal:
         """Time has passed; what is left to others, and whether `take_news` has any."""
         found: list[Wish] = []
         self.sending.tick(now, may_be_alone)
-        for wish in self.sending.take():
+        wishes, is_over = deque(self.sending.take()), False
+        while wishes:
+            wish = wishes.popleft()
+            if is_over and isinstance(wish, (ev.Say, ev.Send)):
+                continue  # it belongs to a stream of which something is missing
             try:
                 self._carry_out(wish, found)
             except (OSError, ScalerError) as error:
-                found.append(Log("ERROR", f"Journal: it can't be sent along: {getattr(error, 'strerror', 0) or error}"))
-                self.sending.part(now, for_good=False)
-                break
+                is_over, why = True, refusal(error)
+                if why != self._complained:
+                    self._complained = why
+                    found.append(Log("ERROR", f"Journal: it can't be sent along: {why}"))
+                self.sending.fail()
+                wishes.extend(self.sending.take())
+        if self.sending.is_in_step:
+            self._complained = ""
         self._see_what_counts()
         return found, self._is_open and self._told != (self._shown, self._trouble or self.sending.trouble)
 

@@ -19,8 +19,9 @@ from scaler.scheduler.succession import Succession
 
 #: seconds for which a journal is held back until the other scheduler is heard, if it may have an older copy
 GRACE = 5.0
-#: seconds until one that has a newer copy is asked again to lead
-RETRY = 1.0
+#: seconds until one that has a newer copy is asked again to lead, or for its copy, when the last two streams came to
+#: nothing: twice as long each time that another one does, and this at most
+RETRY, MOST_RETRY = 1.0, 60.0
 #: seconds until one that has not answered is asked for its copy again: the connection that it answered over may be lost
 #: while ours is not. Twice as long each time, as a large copy takes a while to be looked at
 ANSWER = 3.0
@@ -54,10 +55,14 @@ class Copies:
         self.is_held = False
         self._until: float | None = None
         #: until when whoever asks for jobs may wait for that
-        self._brief_until = 0.0
+        self._brief_until: float | None = None
         self.follower: Follower | None = None
         self._route: Route | None = None
-        self._retry = 0.0
+        #: when the other one is asked for its copy; None: it was, and has answered, or there is nobody to ask
+        self._ask_at: float | None = None
+        #: it is not asked before this, as so many streams came to nothing
+        self._not_before = 0.0
+        self._failures = 0
         #: seconds for which an answer is waited for next
         self._patience = ANSWER
         #: the journal is not written here any more, and the other one gets the rest
@@ -78,9 +83,9 @@ class Copies:
                     raise
                 self.is_held = True
                 self._brief_until = now + GRACE
-                self._until = self._brief_until if self.journal.was_alone else None
+                self._until = now + GRACE if self.journal.was_alone else None
                 return None
-        self.is_held, self._until = False, None
+        self.is_held, self._until, self._brief_until = False, None, None
         return self.journal
 
     def discard(self) -> None:
@@ -130,15 +135,15 @@ class Copies:
 
     def is_waiting_briefly(self, now: float) -> bool:
         """Whoever asks for jobs may wait: this is likely to be settled in a moment."""
-        return self.is_held and now < self._brief_until
+        return self._brief_until is not None and now < self._brief_until
 
     # ---- what passes -----------------------------------------------------------------------------------------------
     @property
     def wake(self) -> float | None:
         """When something is due though nothing happened."""
-        due: list[float | None] = [self._until, self._brief_until if self.is_held else None]
+        due: list[float | None] = [self._until, self._brief_until]
         if self.journal is not None:
-            due += [self.journal.sending.wake, self._retry or None]
+            due += [self.journal.sending.wake, self._ask_at]
         if self.follower is not None:
             due.append(self.follower.wake)
         return min((each for each in due if each is not None), default=None)
@@ -147,13 +152,17 @@ class Copies:
         """The other one has said something about its journal."""
         journal, follower = self.journal, self.follower
         if journal is not None and isinstance(message, (JournalState, JournalSynced)):
-            self._retry, self._patience = 0.0, ANSWER
+            was_asked = journal.sending.is_asked
             journal.hear(message, now)
+            if was_asked and not journal.sending.is_asked:
+                self._ask_at, self._patience = None, ANSWER
         elif follower is not None and isinstance(message, (JournalState, JournalStart, JournalSlice)):
             follower.hear(message, self._succession.partner, now)
 
     def attend(self, route: Route | None, now: float) -> Attended:
         """Time has passed, or something was heard or written; `route`: how the other one can be spoken to."""
+        if not self.is_waiting_briefly(now):
+            self._brief_until = None
         if self.journal is not None:
             return self._lead(self.journal, route, now)
         follower = self.follower
@@ -178,13 +187,18 @@ class Copies:
         succession = self._succession
         if not succession.has_standby(now):
             route = None
-        if route != self._route or (route is not None and self._retry and now >= self._retry):
-            self._route, self._retry = route, 0.0
-            if route is None:
-                journal.sending.part(now, for_good=not succession.is_paired)
-            else:
-                journal.meet(succession.partner, now)
-                self._retry, self._patience = now + self._patience, 2 * self._patience
+        is_new = route != self._route
+        if is_new:
+            self._route = route
+            journal.sending.part(now, for_good=route is None and not succession.is_paired)
+        has_failed = self._has_failed(journal.sending.failures, now)
+        if route is None:
+            self._ask_at = None
+        elif is_new or has_failed:
+            self._ask_at = max(now, self._not_before)
+        if self._ask_at is not None and now >= self._ask_at:
+            journal.meet(succession.partner, now)
+            self._ask_at, self._patience = now + self._patience, 2 * self._patience
         wishes, has_news = journal.attend(now, succession.hands_out)
         said: list[ev.Said] = []
         logs: list[Log] = []
@@ -203,10 +217,17 @@ class Copies:
         self._tell_succession(journal, now)
         return Attended(said, logs, rejection, has_news, opens)
 
+    def _has_failed(self, failures: int, now: float) -> bool:
+        """Whether another stream came to nothing. The more do, the longer are pauses: each look reads all of a copy."""
+        before, self._failures = self._failures, failures
+        if failures > before:
+            self._not_before = now + (min(MOST_RETRY, RETRY * 2.0 ** min(failures - 2, 30)) if failures > 1 else 0.0)
+        return failures > before
+
     def _yield(self, now: float) -> None:
         """The other one has the newer copy."""
         if self._succession.hand_over(0, 0, now, is_forced=True):
-            self._retry = now + RETRY
+            self._ask_at = now + RETRY
         self._until, self._brief_until = None, now + GRACE
 
     def _tell_succession(self, journal: CopiedJournal, now: float) -> None:

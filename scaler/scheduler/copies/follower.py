@@ -6,16 +6,16 @@ the other one ──► Taking ──► thread: check, write, sync ──► Ta
 from __future__ import annotations
 
 import contextlib
-import os
-import queue
-import threading
-from collections import deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from scaler.common.effects import Log
 from scaler.common.records import record
+from scaler.common.side_thread import SideThread
 from scaler.errors import ScalerError
-from scaler.journal.copy_on_disk import CopyOnDisk, refusal
+from scaler.journal.copy_on_disk import CopyOnDisk
+from scaler.journal.directory import refusal
 from scaler.journal.history import Seen
 from scaler.journal.layout import Place
 from scaler.journal.records import Damaged
@@ -32,7 +32,15 @@ ENDING = 5.0
 
 #: what is left to others
 Wish = ev.Said | ev.Reject | Log
-_Work = ev.Look | ev.BeginWhole | ev.BeginBehind | ev.Append
+
+
+@record
+class _Task:
+    """Something to be done for a stream; `partner`: where the one that leads is."""
+
+    stream: int
+    partner: str
+    work: ev.Look | ev.BeginWhole | ev.BeginBehind | ev.Append
 
 
 @record
@@ -55,6 +63,15 @@ class _Damaged:
     why: str
 
 
+@record
+class _Failed:
+    stream: int
+    why: str
+
+
+_Done = _Looked | _Synced | _Damaged | _Failed | Log
+
+
 class Follower:
     """For one thread, but for the one that it has itself. `close` blocks, nothing else does."""
 
@@ -63,18 +80,19 @@ class Follower:
         self._taking = Taking()
         #: where the one that leads is
         self._partner = ""
-        self._work: queue.SimpleQueue[tuple[int, _Work] | None] = queue.SimpleQueue()
-        self._done: deque[_Looked | _Synced | _Damaged | Log] = deque()
         #: the stream that is worked for; what belongs to others is dropped
         self._stream = 0
-        self._is_closing = threading.Event()
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._thread: threading.Thread | None = None
+        self._thread: SideThread[_Task, _Done] = SideThread("scaler-copy", self._do, self._fail, self._end)
+        #: of the thread: the directory, and the stream of which no more is wanted
+        self._disk = CopyOnDisk(path)
+        self._over = 0
+        #: what the log has said last of a copy that can't be made
+        self._complained = ""
 
     # ---- the loop --------------------------------------------------------------------------------------------------
     def fileno(self) -> int:
         """Readable when the disk has done something."""
-        return self._bell
+        return self._thread.fileno()
 
     @property
     def wake(self) -> float | None:
@@ -97,17 +115,16 @@ class Follower:
 
     def attend(self, now: float) -> list[Wish]:
         """Take in what the disk has done, and what is left to others."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._bell)
         found: list[Wish] = []
-        while self._done:
-            done = self._done.popleft()
+        for done in self._thread.take():
             if isinstance(done, _Looked):
                 self._taking.looked(done.stream, done.seen, now)
             elif isinstance(done, _Synced):
                 self._taking.synced(done.stream, done.place, done.size, done.complete, now)
             elif isinstance(done, _Damaged):
                 self._taking.damaged(done.stream, done.why)
+            elif isinstance(done, _Failed):
+                self._taking.failed(done.stream, done.why)
             else:
                 found.append(done)
         self._taking.tick(now)
@@ -119,113 +136,95 @@ class Follower:
                     self._stream = 0
                 found.append(wish)
             else:
-                self._give(wish)
+                if isinstance(wish, ev.Look):
+                    self._stream = wish.stream
+                self._thread.put(_Task(self._stream, self._partner, wish))
         return found
-
-    def _give(self, work: _Work) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="scaler-copy", daemon=True)
-            self._thread.start()
-        if isinstance(work, ev.Look):
-            self._stream = work.stream
-        self._work.put((self._stream, work))
 
     def close(self) -> bool:
         """End the work, and let somebody else have the directory; whether it came to an end. Blocks."""
         self._stream = 0
-        self._is_closing.set()
-        self._work.put(None)
-        if self._thread is not None:
-            self._thread.join(ENDING)
-            if self._thread.is_alive():
-                return False
-        os.close(self._bell)
-        return True
+        return self._thread.close(ENDING)
 
     # ---- the thread ------------------------------------------------------------------------------------------------
-    def _run(self) -> None:
-        disk = CopyOnDisk(self.path)
-        try:
-            waiting: tuple[int, _Work] | None = None
-            while True:
-                item = waiting or self._work.get()
-                waiting = None
-                if item is None:
-                    return
-                if isinstance(item[1], ev.Append):
-                    waiting = self._append(disk, item[0], item[1])
-                elif item[0] == self._stream:
-                    self._prepare(disk, item[0], item[1])
-        finally:
-            disk.close()
+    def _is_wanted(self, task: _Task) -> bool:
+        return task.stream == self._stream != self._over
 
-    def _tell(self, done: _Looked | _Synced | _Damaged | Log) -> None:
-        self._done.append(done)
-        if not self._is_closing.is_set():
-            os.eventfd_write(self._bell, 1)
+    def _do(self, task: _Task) -> None:
+        if not self._is_wanted(task):
+            return
+        work, disk = task.work, self._disk
+        if isinstance(work, ev.Look):
+            self._thread.tell(_Looked(task.stream, disk.look(task.stream)))
+        elif isinstance(work, ev.BeginWhole):
+            disk.begin_whole(work.turns, task.partner)
+        elif isinstance(work, ev.BeginBehind):
+            disk.begin_behind(work.place, work.turns, task.partner)
+        else:
+            self._append(task, work)
+        if not isinstance(work, ev.Look):
+            self._complained = ""
 
-    def _prepare(self, disk: CopyOnDisk, stream: int, work: _Work) -> None:
-        try:
-            if isinstance(work, ev.Look):
-                self._tell(_Looked(stream, disk.look(stream)))
-            elif isinstance(work, ev.BeginWhole):
-                disk.begin_whole(work.turns, self._partner)
-            elif isinstance(work, ev.BeginBehind):
-                disk.begin_behind(work.place, work.turns, self._partner)
-        except (OSError, ScalerError) as error:
-            self._tell(Log("ERROR", f"Journal: no copy of it can be made here: {refusal(error)}"))
-            if isinstance(work, ev.Look):
-                self._tell(_Looked(stream, refusal(error)))
-            else:
-                self._tell(_Damaged(stream, "it can't be written here"))
+    def _fail(self, task: _Task, error: Exception) -> None:
+        """It is said once, and not tried again before the one that leads asks for it."""
+        self._over = task.stream
+        why = refusal(error)
+        if why != self._complained:
+            self._complained = why
+            self._thread.tell(Log("ERROR", f"Journal: no copy of it can be made here: {why}"))
+        if isinstance(task.work, ev.Look):
+            self._thread.tell(_Looked(task.stream, why))
+        else:
+            self._thread.tell(_Failed(task.stream, why))
 
-    def _append(self, disk: CopyOnDisk, stream: int, first: ev.Append) -> tuple[int, _Work] | None:
-        """Write pieces, as many as there are, and sync them together; the work that was found behind them."""
-        some, size, behind = [first], len(first.data), None
+    def _end(self) -> None:
+        with contextlib.suppress(OSError):  # what was not synced was not told of
+            self._disk.close()
+
+    def _append(self, task: _Task, first: ev.Append) -> None:
+        """Write pieces, as many as there are, and sync them together."""
+        some = [first]
         while len(some) < MOST_TOGETHER and not (some[-1].complete or some[-1].removed):
-            try:
-                behind = self._work.get_nowait()
-            except queue.Empty:
+            more = self._thread.next_if(lambda other: other.stream == task.stream and isinstance(other.work, ev.Append))
+            if more is None:
                 break
-            if behind is None or behind[0] != stream or not isinstance(behind[1], ev.Append):
-                if behind is None:
-                    self._work.put(None)
-                break
-            some.append(behind[1])
-            size, behind = size + len(behind[1].data), None
-        if stream != self._stream:
-            return behind
-        last = some[-1]
+            assert isinstance(more.work, ev.Append)
+            some.append(more.work)
+        disk, last = self._disk, some[-1]
+        end = Place(last.place.segment, last.place.offset + len(last.data))
         try:
             for piece in some:
                 disk.check(piece.place, piece.data, piece.complete)
         except Damaged as why:
-            self._stream = 0
-            self._tell(_Damaged(stream, str(why)))
-            return behind
-        if self._persist(disk, stream, some):
-            place = Place(last.place.segment, last.place.offset + len(last.data))
-            self._tell(_Synced(stream, place, size, any(piece.complete for piece in some)))
-        return behind
+            self._over = task.stream
+            self._thread.tell(_Damaged(task.stream, str(why)))
+            return
+        steps: list[Callable[[], None]] = [partial(_write, disk, some)]
+        if last.complete:
+            steps.append(partial(disk.complete, end))
+        if last.removed:
+            steps.append(partial(disk.remove, list(last.removed)))
+        if all(self._insist(task, step) for step in steps):
+            self._thread.tell(_Synced(task.stream, end, sum(len(piece.data) for piece in some), last.complete))
 
-    def _persist(self, disk: CopyOnDisk, stream: int, some: list[ev.Append]) -> bool:
-        """Write and sync, as often as it takes; False if nobody wants it any more."""
+    def _insist(self, task: _Task, step: Callable[[], None]) -> bool:
+        """Do this to the disk, as often as it takes; False if nobody wants it any more."""
         trouble = ""
-        while stream == self._stream:
+        while self._is_wanted(task):
             try:
-                for piece in some:
-                    if piece.data:
-                        disk.write(piece.place, piece.data)
-                disk.sync()
-                last = some[-1]
-                if last.complete:
-                    disk.complete(Place(last.place.segment, last.place.offset + len(last.data)))
-                if last.removed:
-                    disk.remove(list(last.removed))
+                step()
                 return True
             except (OSError, ScalerError) as error:
                 if refusal(error) != trouble:
                     trouble = refusal(error)
-                    self._tell(Log("ERROR", f"Journal: the copy here can't be written: {trouble}; trying until it can"))
-                self._is_closing.wait(AGAIN)
+                    text = f"Journal: the copy here can't be written: {trouble}; trying until it can"
+                    self._thread.tell(Log("ERROR", text))
+                self._thread.is_closing.wait(AGAIN)
         return False
+
+
+def _write(disk: CopyOnDisk, some: list[ev.Append]) -> None:
+    for piece in some:
+        if piece.data:
+            disk.write(piece.place, piece.data)
+    disk.sync()

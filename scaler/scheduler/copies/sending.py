@@ -2,7 +2,7 @@
 
 Pure. Whoever has the clock, the disk and the connection tells it of them and does what it `take`s.
 
-    the other one can be spoken to      meet(stream, address, now)     part(now, for_good)
+    the other one can be spoken to      meet(stream, address, now)     part(now, for_good)     fail()
     it has said something               hear(message, now)
     something is on disk here           written(segment, length)       remove(segment)
     time goes by                        tick(now, may_be_alone)
@@ -42,6 +42,8 @@ class Phase(Enum):
     IN_STEP = "in step"
 
 
+#: so many streams in a row that come to nothing are said to be
+MANY_FAILURES = 3
 _STREAMING = (Phase.WHOLE, Phase.BEHIND, Phase.CLOSING, Phase.IN_STEP)
 _GATED = (Phase.CLOSING, Phase.IN_STEP)
 
@@ -62,6 +64,10 @@ class Sending:
         self.phase = Phase.APART
         #: what is on disk here counts, whatever the other one has
         self.alone = True
+        #: streams in a row that ended before the copy was in step
+        self.failures = 0
+        #: why there is no copy, as the other one has said last
+        self._refusal = ""
         #: why nothing more counts for now; None: nothing keeps it
         self.trouble: str | None = None
         self._stream = 0
@@ -88,6 +94,11 @@ class Sending:
     def is_copied(self) -> bool:
         """There is another copy that counts, or will."""
         return self.phase in _STREAMING or not self.alone
+
+    @property
+    def is_asked(self) -> bool:
+        """The other one was asked what it has, and has not answered."""
+        return self.phase is Phase.ASKED
 
     @property
     def is_in_step(self) -> bool:
@@ -152,7 +163,21 @@ class Sending:
         if for_good:
             self._lease = float("-inf")
 
+    def fail(self) -> None:
+        """The stream comes to nothing: it can't be read here, or not be written there."""
+        failures = self.failures
+        self._part()
+        self._count_failure(failures + 1)
+
+    def _count_failure(self, failures: int) -> None:
+        self.failures = failures
+        if failures == MANY_FAILURES:
+            words = f"has not come to be in step {failures} times: it is tried again, at longer and longer intervals"
+            self._tell("WARNING", f"the copy at {self.partner} {words}; the log there may say more")
+
     def _part(self) -> None:
+        if self.phase in (Phase.WHOLE, Phase.BEHIND, Phase.CLOSING):
+            self._count_failure(self.failures + 1)
         self.phase, self._stream = Phase.APART, 0
         self._under_way.clear()
         self._bytes, self._waits_since, self._echo = 0, None, 0
@@ -164,7 +189,7 @@ class Sending:
         """It says what it has, or how far it is. What belongs to another stream is of no interest."""
         if not self._stream or message.stream != self._stream:
             return
-        if isinstance(message, JournalState) and self.phase is Phase.ASKED:
+        if isinstance(message, JournalState) and (self.phase is Phase.ASKED or message.trouble):
             self._hear_state(message, now)
         elif isinstance(message, JournalSynced) and self.phase in _STREAMING:
             self._hear_synced(message, now)
@@ -178,14 +203,17 @@ class Sending:
     def _hear_state(self, state: JournalState, now: float) -> None:
         mine, theirs = Copy(self._turns, self._end), ev.copy_of(state)
         found, common = relation(mine, theirs)
-        if state.copying != Copying.OWN or found is Relation.STRANGE:
+        if state.trouble:
+            self.fail()
+            if state.trouble != self._refusal:
+                self._refusal = state.trouble
+                self._tell("WARNING", f"the one at {self.partner} has no copy: {state.trouble}")
+        elif state.copying != Copying.OWN or found is Relation.STRANGE:
             self.phase = Phase.APART
             if state.copying == Copying.OWN:
                 self._tell(
                     "WARNING", f"the one at {self.partner} has another journal, which is left as it is: move it away"
                 )
-            elif state.trouble:
-                self._tell("WARNING", f"the one at {self.partner} has no copy: {state.trouble}")
         elif is_newer(theirs, mine):
             self.phase = Phase.APART
             self._tell("WARNING", f"the one at {self.partner} has a newer copy, and is to lead")
@@ -266,7 +294,7 @@ class Sending:
         if self.phase is Phase.BEHIND and is_near:
             self.phase = Phase.CLOSING
         if self.phase is Phase.CLOSING and self._there >= self.counted and not self._awaits_complete:
-            self.phase, self.alone = Phase.IN_STEP, False
+            self.phase, self.alone, self.failures, self._refusal = Phase.IN_STEP, False, 0, ""
             self._echo_now(now)
             self._wishes.append(ev.Keep(self.partner, False))
             self._tell("INFO", f"the copy at {self.partner} is in step: what counts is on both disks")
@@ -336,7 +364,8 @@ class Sending:
     def count(self) -> None:
         """See how much counts by now."""
         if self.phase in _GATED or not self.alone:
-            self.counted = max(self.counted, min(self._written, self._there))
+            there = NOTHING if self._awaits_complete else self._there  # before it is complete nothing of it is believed
+            self.counted = max(self.counted, min(self._written, there))
         else:
             self.counted = self._written
 

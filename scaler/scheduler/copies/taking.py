@@ -3,7 +3,7 @@
 Pure. Whoever has the clock, the disk and the connection tells it of them and does what it `take`s.
 
     the other one has said something     hear(message, now)     part()
-    the disk has done something          looked, synced, damaged
+    the disk has done something          looked, synced, damaged, failed
     time goes by                         tick(now)
 
 It knows whether its copy has all that counts (`is_in_step`): the one that leads does not go on alone for `ALONE`
@@ -22,6 +22,8 @@ from scaler.scheduler.copies import events as ev
 
 #: signs of life that are remembered until the other one says that it has heard them
 MOST_BEATS = 64
+#: characters of why there is no copy
+MOST_WORDS = 300
 
 
 class Taking:
@@ -142,7 +144,7 @@ class Taking:
             return
         self._is_asked = False
         if isinstance(seen, str):
-            self._say(JournalState(stream, Copying.NONE, trouble=seen[:300]))
+            self._say(JournalState(stream, Copying.NONE, trouble=seen[:MOST_WORDS]))
         elif seen.is_shared:
             self._say(JournalState(stream, Copying.SHARED))
         else:
@@ -163,6 +165,12 @@ class Taking:
         """What came can't be part of a journal."""
         if stream == self._stream:
             self._reject(f"sends a journal that is damaged: {why}")
+
+    def failed(self, stream: int, why: str) -> None:
+        """No copy can be made here: the one that leads may ask again."""
+        if stream == self._stream:
+            self.part()
+            self._say(JournalState(stream, Copying.NONE, trouble=why[:MOST_WORDS]))
 
     # ---- time ------------------------------------------------------------------------------------------------------
     def tick(self, now: float) -> None:

@@ -5,16 +5,14 @@ DIRECTORY/IDENTITY/...   files of one journal; the identity is in the journal's 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import queue
 import secrets
-import threading
-from collections import deque
 from pathlib import Path
 
+from scaler.common.side_thread import SideThread
 from scaler.errors import ScalerError
+from scaler.journal.directory import refusal, sync_directory, write_synced
 from scaler.protocol.codes import MAX_PATH
 from scaler.results import files
 from scaler.results.reference import IDENTITY_DIGITS, is_identity, prefix_of
@@ -41,13 +39,9 @@ class ResultFiles:
         """The directory is made if it is not there; `journal` is that of the journal."""
         self.directory = str(Path(directory).absolute())
         self._journal = Path(journal)
-        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
-        self._done: deque[ev.FileRead | ev.Listed] = deque()
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         #: what the log has said last of files that can't be removed or listed
         self._complained = ""
-        self._thread = threading.Thread(target=self._run, name="scaler-results", daemon=True)
-        self._thread.start()
+        self._thread: SideThread[Work, ev.FileRead | ev.Listed] = SideThread("scaler-results", self._do, self._fail)
 
     def begin(self, known: str, is_anew: bool) -> str:
         """What the journal calls its part of the directory, which is there from now on. Blocks. Raises `ResultsError`.
@@ -61,12 +55,12 @@ class ResultFiles:
         try:
             if is_anew or not identity:
                 identity = secrets.token_hex(IDENTITY_DIGITS // 2)
-            _write_synced(self._journal / IDENTITY, identity)
+            self._write_identity(identity)
             os.makedirs(self.directory, mode=0o700, exist_ok=True)
             own = os.path.join(self.directory, identity)
             if not os.path.isdir(own):
                 os.mkdir(own, mode=0o700)
-                _sync(self.directory)
+                sync_directory(Path(self.directory))
             if not os.access(own, os.W_OK | os.X_OK):
                 raise PermissionError(0, "Permission denied")
         except OSError as error:
@@ -83,52 +77,48 @@ class ResultFiles:
             return ""
         return found if is_identity(found) else ""
 
+    def _write_identity(self, identity: str) -> None:
+        if self._read_identity() != identity:
+            draft = self._journal / f"{IDENTITY}.part"
+            write_synced(draft, f"{identity}\n".encode())
+            draft.rename(self._journal / IDENTITY)
+            sync_directory(self._journal)
+
     def fileno(self) -> int:
         """Readable when something is done."""
-        return self._bell
+        return self._thread.fileno()
 
     def do(self, work: Work) -> None:
         """Have something done, after what was wanted before."""
-        self._work.put(work)
+        self._thread.put(work)
 
     def take(self) -> list[ev.FileRead | ev.Listed]:
         """What was done."""
-        if self._bell >= 0:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._bell)
-        done = []
-        while self._done:
-            done.append(self._done.popleft())
-        return done
+        return self._thread.take()
 
     def close(self, timeout: float = 1.0) -> None:
         """Do what waits, as far as that is possible within this many seconds."""
-        self._work.put(None)
-        self._thread.join(timeout)
-        if not self._thread.is_alive():
-            os.close(self._bell)
-            self._bell = -1
+        self._thread.close(timeout)
 
     # ---- the thread ------------------------------------------------------------------------------------------------
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            if isinstance(work, ev.ReadFile):
-                self._tell(self._read(work))
-                continue
-            path = os.path.join(self.directory, work.identity)
-            try:
-                if isinstance(work, ev.RemoveFiles):
-                    files.remove(path, list(work.names))
-                else:
-                    self._list(work.identity, path)
-            except OSError as error:
-                self._complain(f"large results in {path} can't be looked after: {error.strerror}; it is tried again")
-            else:
-                self._complained = ""
+    def _do(self, work: Work) -> None:
+        if isinstance(work, ev.ReadFile):
+            self._thread.tell(self._read(work))
+            return
+        path = os.path.join(self.directory, work.identity)
+        if isinstance(work, ev.RemoveFiles):
+            files.remove(path, list(work.names))
+        else:
+            self._list(work.identity, path)
+        self._complained = ""
 
-    def _tell(self, done: ev.FileRead | ev.Listed) -> None:
-        self._done.append(done)
-        os.eventfd_write(self._bell, 1)
+    def _fail(self, work: Work, error: Exception) -> None:
+        why = refusal(error)
+        if isinstance(work, ev.ReadFile):
+            self._thread.tell(ev.FileRead(work.number, b"", f"its file can't be read: {why}"))
+        else:
+            path = os.path.join(self.directory, work.identity)
+            self._complain(f"large results in {path} can't be looked after: {why}; it is tried again")
 
     def _complain(self, text: str) -> None:
         if text != self._complained:
@@ -151,26 +141,6 @@ class ResultFiles:
             for entry in entries:
                 names.append(entry.name)
                 if len(names) == NAMES:
-                    self._tell(ev.Listed(identity, names))
+                    self._thread.tell(ev.Listed(identity, names))
                     names = []
-        self._tell(ev.Listed(identity, names))
-
-
-def _write_synced(path: Path, text: str) -> None:
-    if path.exists() and path.read_text(errors="replace").strip() == text:
-        return
-    draft = path.with_suffix(".part")
-    with draft.open("w") as file:
-        file.write(f"{text}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    _sync(str(path.parent))
-
-
-def _sync(path: str) -> None:
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        self._thread.tell(ev.Listed(identity, names))

@@ -9,10 +9,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from scaler.journal import records
 from scaler.journal.directory import Damage
 from scaler.journal.layout import Layout, Place
-from scaler.journal.records import SEGMENT_HEADER, Damaged, Frame, Record, segment_header
+from scaler.journal.records import Frame, Record, segment_header
 from scaler.protocol.codec import encode
 from scaler.protocol.messages import (
     EACH,
@@ -38,6 +37,7 @@ from scaler.results.reference import Reference
 from scaler.scheduler.jobs.jobs_core import JobTerms
 from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.residents import Reply, ResidentWish
+from simulator import segments
 from simulator.checks import Wrong, require
 from simulator.jobs import Job, ends_of
 from simulator.shared_files import SimFiles
@@ -71,25 +71,9 @@ class SimJournal:
 
     def replay(self, take: Callable[[Record, Place], None]) -> tuple[Layout, Damage | None]:
         """As the real one: what is behind a damage is gone."""
-        layout, damage = Layout(most=SEGMENT), None
-        for number in sorted(self._disk.segments):
-            data, at = memoryview(bytes(self._disk.segments[number])), 0
-            try:
-                records.check_segment(data, number)
-                at = SEGMENT_HEADER
-                while at < len(data):
-                    record, end = records.read(data, at)
-                    take(record, Place(number, at))
-                    at = end
-            except Damaged as why:
-                require(number == max(self._disk.segments), f"segment {number} is damaged: {why}")
-                damage = Damage("", at, str(why), True, 0)  # type: ignore[arg-type]
-                del self._disk.segments[number][at:]
-                if at < SEGMENT_HEADER:
-                    del self._disk.segments[number]
-        if self._disk.segments:
-            layout.segment = max(self._disk.segments)
-            layout.offset = len(self._disk.segments[layout.segment])
+        last = max(self._disk.segments, default=0)
+        layout, damage = segments.replay(self._disk.segments, take, SEGMENT)
+        require(damage is None or int(damage.path.stem) == last, f"it is damaged before its last segment: {damage}")
         return layout, damage
 
     def append(self, place: Place, buffers: list[Frame]) -> None:

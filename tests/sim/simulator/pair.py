@@ -8,7 +8,8 @@ from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Broken, Initiator, Rejected
 from scaler.protocol.messages import PartnerReport
-from scaler.scheduler.succession import LEASE, SUSPECT, Succession
+from scaler.scheduler.roster import LEASE
+from scaler.scheduler.succession import SUSPECT, Succession
 from scaler.transport import Address
 from simulator.checks import require
 from simulator.network import Connection, Network, decoded

@@ -1,0 +1,106 @@
+"""The agents that count when it is asked who of two schedulers may hand out: those that both know, and who is to come.
+
+Pure. A roster has a version, and changes when the partner has the new one: until then more than half of the old and of
+the new one are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+#: seconds for which an agent that was heard counts as there
+LEASE = 3.0
+#: seconds after which agents of the last scheduler that have not come count no more, if the partner agrees
+ABSENT = 10.0
+
+
+class Roster:
+    """As one of a pair has it."""
+
+    def __init__(self) -> None:
+        #: what the partner has, and its version; 0: there was none
+        self.settled: frozenset[int] = frozenset()
+        self.version = 0
+        #: what it was sent, and may have; and who is to count in the end
+        self._offered: frozenset[int] | None = None
+        self._members: set[int] = set()
+        #: agents that are here, and when they were heard last
+        self._here: dict[int, float] = {}
+        #: when agents that counted at the last scheduler and have not come are missed
+        self._absent_from = float("inf")
+
+    @property
+    def latest(self) -> frozenset[int]:
+        """What the partner is to have."""
+        return self.settled if self._offered is None else self._offered
+
+    # ---- agents ----------------------------------------------------------------------------------------------------
+    def join(self, session: int, now: float) -> None:
+        """An agent has come."""
+        self._here[session] = now
+        self._members.add(session)
+
+    def hear(self, sessions: Iterable[int], now: float) -> None:
+        """These have said something."""
+        self._here.update(dict.fromkeys(sessions, now))
+
+    def leave(self, session: int) -> None:
+        """It is gone."""
+        self._here.pop(session, None)
+        self._members.discard(session)
+
+    # ---- who leads -------------------------------------------------------------------------------------------------
+    def look(self, now: float, may_offer: bool) -> tuple[bool, str]:
+        """Whether another roster is offered to the partner from now on; and why too few are heard, or nothing."""
+        if now > self._absent_from:
+            self._absent_from = float("inf")
+            self._members &= self._here.keys()
+        is_new = may_offer and self._offered is None and self.settled != self._members
+        if is_new:
+            self._offered = frozenset(self._members)
+            self.version += 1
+        least = ""
+        for roster in (self.settled, self._offered or ()):
+            there = sum(now - self._here.get(session, float("-inf")) <= LEASE for session in roster)
+            if roster and 2 * there <= len(roster):
+                least = f"{there} of the {len(roster)} agents that count are heard"
+        return is_new, least
+
+    def has_majority(self, sessions: Set[int]) -> bool:
+        """More than half of those that count, as far as both know, are among these."""
+        return 2 * len(self.settled & sessions) > len(self.settled)
+
+    def confirm(self, version: int) -> bool:
+        """The partner has this version; whether that settles what was offered."""
+        if self._offered is None or version != self.version:
+            return False
+        self.settled, self._offered = self._offered, None
+        return True
+
+    def lead(self, now: float) -> None:
+        """This one leads from now on: who counts has yet to come."""
+        self._members, self._here, self._offered = set(self.settled), {}, None
+        self._absent_from = now + ABSENT
+
+    # ---- the partner's ---------------------------------------------------------------------------------------------
+    def inherit(self, sessions: Iterable[int], version: int, now: float) -> None:
+        """The one that stands by has this one, maybe of a scheduler that this one knows nothing of."""
+        self.settled = frozenset(sessions)
+        self.version = max(self.version, version)
+        if version:
+            self._members |= self.settled
+            self._absent_from = now + ABSENT
+
+    def follow(self, sessions: Iterable[int], version: int) -> None:
+        """The one that leads says that this is it."""
+        self.settled, self.version = frozenset(sessions), version
+
+    def dissolve(self) -> None:
+        """Nobody counts any more: there is no pair."""
+        self.settled, self._offered = frozenset(), None
+
+    def step_down(self) -> None:
+        """Agents are told to look elsewhere."""
+        self._here.clear()
+        self._members.clear()
+        self._offered = None
