@@ -51,7 +51,8 @@ def _ask(url: str, show: int, interval: float) -> None:
 
 def announces(url: str) -> tuple[bool, str]:
     """Whether the service announces the end of this host; and what is wrong with its answer, in words. Blocks."""
-    from urllib.error import HTTPError  # here, as few want it and all would load it
+    from http.client import HTTPException  # here, as few want it and all would load it
+    from urllib.error import HTTPError
     from urllib.request import urlopen
 
     try:
@@ -61,3 +62,5 @@ def announces(url: str) -> tuple[bool, str]:
         return False, "" if error.code == 404 else f"answered {error.code} {error.reason}"
     except (OSError, ValueError) as error:
         return False, f"does not answer ({error})"
+    except HTTPException as error:
+        return False, f"answers what is no HTTP ({type(error).__name__}: {error})"

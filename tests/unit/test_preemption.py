@@ -1,5 +1,6 @@
 """A metadata service that announces the end of a host, or says other things."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -62,6 +63,22 @@ def test_what_is_a_notice(service: Service, answer: tuple[int, bytes], is_notice
     assert said is is_noticed
     assert trouble.startswith(words)
     assert bool(trouble) is bool(words)
+
+
+def test_a_service_that_speaks_something_else_is_no_notice() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"220 welcome to mail\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        is_noticed, words = announces(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        thread.join()
+    assert not is_noticed
+    assert "answers what is no HTTP (BadStatusLine: 220 welcome" in words
 
 
 def test_nobody_there_is_no_notice() -> None:
