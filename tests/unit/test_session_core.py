@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from simulator.scripted import graph, spans, task
+from support.weight import objects_below
 
 from scaler.client.core import events as ev
 from scaler.client.core import lineage
@@ -494,6 +495,64 @@ def test_no_more_of_what_has_ended_is_kept_than_there_is_room_for(monkeypatch: p
     session.do(ev.Release(list(range(10, 100, 10))))
     assert not session.core.lineage.kept
     assert not session.core.lineage.is_of_interest
+
+
+def test_a_client_that_runs_on_does_not_grow_with_what_it_has_asked_for() -> None:
+    session = Session()
+    for batch in range(10, 20_000, 2):
+        session.submit(task(batch, 1))
+        session.hear(ended(batch, 0, 1))
+    assert objects_below(session.core) < 5_000
+
+
+def test_nor_with_stored_values_that_it_has_let_go_while_it_holds_an_older_one() -> None:
+    session = Session()
+    session.submit(task(10, 1))
+    session.hear(ended(10, 0, 1, STORED))
+    for batch in range(20, 20_000, 2):
+        session.submit(task(batch, 1))
+        session.hear(ended(batch, 0, 1, STORED))
+        session.do(ev.Release([batch]))
+    assert list(session.core.lineage.kept) == [10]
+    assert session.core.lineage.oldest == 0
+    assert objects_below(session.core) < 10_000
+
+
+def announce_and_let_go(session: Session, times: int) -> None:
+    """One object after the other is sent, needed by a row, and released."""
+    for number in range(times):
+        object_id, batch = 1_000 + 10 * number, 1_005 + 10 * number
+        session.do(ev.Announce(object_id, b"argument"))
+        session.submit(task(batch, 1, dependencies=u64([object_id]), dependency_counts=u32([1])))
+        session.hear(ended(batch, 0, 1))
+        session.do(ev.Release([object_id]))
+
+
+def test_nor_with_objects_that_it_has_released_while_an_older_row_runs_on() -> None:
+    session = Session()
+    session.do(ev.Announce(1, b"function"), ev.Announce(2, b"argument"))
+    session.submit(task(10, 1, dependencies=u64([2]), dependency_counts=u32([1])))
+    session.do(ev.Release([1, 2]))
+    announce_and_let_go(session, 1_000)
+    assert list(session.core.objects.released)[:2] == [1, 2]
+    assert len(session.core.objects.released) < 50
+    session.hear(ended(10, 0, 1))
+    assert not session.core.objects.released
+
+
+def test_nor_with_those_it_has_released_while_it_holds_an_older_stored_value() -> None:
+    session = Session()
+    session.do(ev.Announce(1, b"function"), ev.Announce(2, b"argument"))
+    session.submit(task(10, 1, dependencies=u64([2]), dependency_counts=u32([1])))
+    session.hear(ended(10, 0, 1, STORED))
+    session.do(ev.Release([1, 2]))
+    announce_and_let_go(session, 1_000)
+    assert list(session.core.objects.kept)[:2] == [1, 2]
+    assert len(session.core.objects.kept) < 50
+    session.do(ev.Release([10]))
+    session.submit(task(20_000, 1))
+    session.hear(ended(20_000, 0, 1))
+    assert not session.core.objects.kept
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -20,6 +20,8 @@ from scaler.protocol.messages import Task
 MOST_BYTES = 64 << 20
 #: bytes that a kept batch takes beside its payloads
 OVERHEAD = 1000
+#: numbers of batches that are not kept any more: as many as of those that are, and so many more, before they go
+FEW = 1_000
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -130,7 +132,10 @@ class Lineage:
         self.kept[task.batch] = EndedBatch(task, pending.number, needs, list(parents), size)
         self._needs.update(needs)
         self._bytes += size
-        heappush(self._numbers, (pending.number, task.batch))
+        if len(self._numbers) > 2 * len(self.kept) + FEW:
+            self._numbers = sorted((ended.number, batch) for batch, ended in self.kept.items())
+        else:
+            heappush(self._numbers, (pending.number, task.batch))
 
     def _maker_of(self, value: int) -> int | None:
         """The batch that made a stored value, or is to make one; None if it is not one that could be kept."""

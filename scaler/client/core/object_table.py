@@ -4,7 +4,7 @@ Of a stored object only the place is known here. After a scheduler that forgot e
 shell has to write the objects again, and until it has, nothing may be said that could need them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from scaler.client.core.events import Announce, Event, Release, Restored
@@ -12,6 +12,8 @@ from scaler.protocol.messages import Frame, ObjectAnnounce, ObjectRelease, u8, u
 
 #: questions remembered before the answered ones are left out
 _MOST_REQUESTED = 10_000
+#: objects released among which it is looked for those that are needed: so many more, and one for each so many batches
+_FEW, _BATCHES = 16, 8
 
 
 class ObjectTable:
@@ -24,6 +26,8 @@ class ObjectTable:
         self.released: dict[int, tuple[int, Announce]] = {}
         #: those that are not stored and that only batches may need that have ended and are kept; ascending
         self.kept: dict[int, tuple[int, Announce]] = {}
+        #: how many of these two there were when it was last looked which are needed
+        self._left = 0
         #: ids of rows whose values are in stores and have a reference here
         self.referenced: set[int] = set()
         #: stored objects that are being written again: until they are, nothing that may need them is said
@@ -58,6 +62,20 @@ class ObjectTable:
             if number > oldest_kept:
                 break
             del self.kept[object_id]
+
+    def are_many(self, batches: int) -> bool:
+        """It is time to look which of those that are released are needed: none of so many batches may need them."""
+        return len(self.released) + len(self.kept) > 2 * self._left + _FEW + batches // _BATCHES
+
+    def keep_needed(self, pending: Container[int], ended: Container[int]) -> None:
+        """Of those that are released only these are needed: by batches that are pending, by others that have ended."""
+        self.released = {
+            object_id: entry
+            for object_id, entry in self.released.items()
+            if object_id in pending or (object_id in ended and not entry[1].stored)
+        }
+        self.kept = {object_id: entry for object_id, entry in self.kept.items() if object_id in ended}
+        self._left = len(self.released) + len(self.kept)
 
     def clear(self) -> None:
         """The scheduler was told to forget all."""

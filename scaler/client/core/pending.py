@@ -8,6 +8,9 @@ from typing import Any
 from scaler.client.core.events import BatchGroup, Submit
 from scaler.protocol.messages import Task
 
+#: batches that have ended and are not looked for: as many as are pending, and so many more, before they are left out
+FEW = 1_000
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class PendingBatch:
@@ -67,7 +70,11 @@ class PendingBatches:
             task, tokens, group, bytearray(task.rows), event.whole, event.needs, event.template, self.submitted
         )
         self.submitted += 1
-        insort(self._order, batch)
+        order = self._order
+        if len(order) > 2 * len(self.by_id) + FEW:
+            order[:] = sorted(self.by_id)
+        else:
+            insort(order, batch)
 
     def clear(self) -> None:
         """Nothing is waited for any more."""
@@ -96,8 +103,6 @@ class PendingBatches:
     def batch_of(self, row_id: int) -> PendingBatch | None:
         """The batch of a row, None if it has ended or was never sent."""
         order = self._order
-        if len(order) > 2 * len(self.by_id) + 1000:
-            order[:] = sorted(self.by_id)
         at = bisect_right(order, row_id)
         pending = self.by_id.get(order[at - 1]) if at else None
         return pending if pending is not None and row_id < pending.task.batch + pending.task.rows else None

@@ -172,6 +172,9 @@ class SessionCore:
         self.objects.release(event.ids, pending.submitted, bool(pending.by_id), bool(lineage.kept))
         if lineage.is_of_interest:
             lineage.release(event.ids)
+        if not self._is_silenced and self.objects.are_many(len(pending.by_id) + len(lineage.kept)):
+            ended = (batch.task for batch in lineage.kept.values())
+            self.objects.keep_needed(_needs(batch.task for batch in pending.by_id.values()), _needs(ended))
         return [Transmit(release_message(event.ids))] if not self._is_silenced else []
 
     def _request(self, event: Request) -> list[Effect]:
@@ -270,6 +273,14 @@ def _with_ended(pending: PendingBatch) -> Task:
         ended.extend((lo, hi))
         lo = done.find(1, hi)
     return replace(pending.task, ended=ended) if ended else pending.task
+
+
+def _needs(tasks: Iterable[Task]) -> set[int]:
+    """The objects that batches need."""
+    needed: set[int] = set()
+    for task in tasks:
+        needed.update((task.function, task.arguments), task.dependencies)
+    return needed
 
 
 def _may_claim(task: Task) -> bool:
