@@ -106,7 +106,10 @@ def _find_listening(wanted: Address, candidates: list[Address], deadline: float 
         except OSError as error:
             failure = failure or ConnectionFailed(f"{wanted.url} cannot be reached: {error.strerror or error}")
     assert failure is not None
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # its traceback has this frame: they would keep each other, and the socket
 
 
 def _left(deadline: float | None) -> float | None:

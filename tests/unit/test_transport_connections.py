@@ -1,5 +1,7 @@
 """Both transports keep the same promises: order, size, ends that show, and clear words when there is nobody."""
 
+import contextlib
+import gc
 import os
 import resource
 import select
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -439,6 +442,36 @@ def test_a_program_that_accepts_and_says_nothing_times_out() -> None:
         silent.listen()
         with pytest.raises(ConnectionTimeout, match="does not answer"):
             connect(Address("127.0.0.1", silent.getsockname()[1]), _SECURITY, timeout=0.2)
+
+
+@pytest.mark.parametrize("who", ["nobody", "somebody silent", "somebody who hangs up"])
+def test_an_attempt_that_failed_leaves_nothing_to_the_garbage_collector(who: str) -> None:
+    def hang_up() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                door.accept()[0].close()
+
+    door = socket.socket()
+    door.bind(("127.0.0.1", 0))
+    address = Address("127.0.0.1", door.getsockname()[1])
+    left = None
+    with ExitStack() as stack:
+        if who != "nobody":
+            door.listen()
+        if who == "somebody who hangs up":
+            thread = threading.Thread(target=hang_up)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(lambda: door.shutdown(socket.SHUT_RDWR))
+        stack.callback(gc.enable)
+        gc.disable()
+        try:
+            connect(address, _SECURITY, timeout=1.0 if who == "somebody who hangs up" else 0.1)
+        except ConnectionFailed as error:
+            left = weakref.ref(error)
+        assert left is not None
+        assert left() is None, gc.get_referrers(left())
+    door.close()
 
 
 def test_importing_the_package_and_connecting_locally_does_not_load_zeromq(link: Link) -> None:
