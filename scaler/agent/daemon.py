@@ -6,7 +6,6 @@ the agent begins anew. The connection is made by a thread, since that may block,
 
 from __future__ import annotations
 
-import gc
 import logging
 import math
 import os
@@ -23,6 +22,7 @@ from scaler.agent.shell import AgentShell, core_of, log_output
 from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
+from scaler.common.long_lived import collect_rarely, keep_little_memory
 from scaler.common.loop import make_loop
 from scaler.common.side_thread import SideThread
 from scaler.config import AgentConfig, OptionError
@@ -278,6 +278,7 @@ def run(config: AgentConfig) -> int:
     )  # fmt: skip
     lent = lent_to_workers(config)
     zygote = Zygote.start(config.worker_count + EXTRA_SLOTS, lent)
+    keep_little_memory()
     security = security_of(config.key_file, config.insecure)
     if security.insecure:
         logger.warning("insecure: this host takes tasks of whoever answers at %s, in the clear", address.url)
@@ -288,8 +289,7 @@ def run(config: AgentConfig) -> int:
     except BaseException:
         store.close()
         raise
-    gc.freeze()
-    gc.set_threshold(50_000)
+    collect_rarely()
     try:
         daemon.run()
     except InvalidState as error:

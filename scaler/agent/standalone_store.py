@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ from scaler.agent.daemon import Daemon
 from scaler.agent.host_store import HostStore
 from scaler.agent.limits import available_memory, limits_of
 from scaler.common import log_lines
+from scaler.common.long_lived import collect_rarely, keep_little_memory
 from scaler.config import AgentConfig
 from scaler.transport import Address, Security, load_or_create
 
@@ -29,6 +29,7 @@ def main(options: dict[str, Any]) -> None:
     `max_message_bytes` and `log_level`: as for the scheduler. The keys come in the environment.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the scheduler's to handle
+    keep_little_memory()
     logging.basicConfig(level=options["log_level"], format=log_lines.LINE, datefmt=log_lines.TIME)
     config = AgentConfig(
         options["address"], name=f"store of {os.uname().nodename}", max_message_bytes=options["max_message_bytes"],
@@ -44,8 +45,7 @@ def main(options: dict[str, Any]) -> None:
         raise
     daemon.loop.watch_with(sys.stdin.fileno(), daemon.loop.stop)
     daemon.loop.on_signal(signal.SIGINT, lambda: None)
-    gc.freeze()
-    gc.set_threshold(50_000)
+    collect_rarely()
     daemon.run()
     if daemon.failure is not None:
         logger.error("%s", daemon.failure)

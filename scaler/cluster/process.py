@@ -21,6 +21,7 @@ from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
 from scaler.cluster.early_zygote import EarlyZygote
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines
+from scaler.common.long_lived import keep_little_memory
 from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
 from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
@@ -53,6 +54,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         zygote = early.take(agent_config, lent) if early is not None else None
         if zygote is None:
             zygote = Zygote.start(agent_config.worker_count + EXTRA_SLOTS, lent)
+        keep_little_memory()
         security = Security.from_env(os.environ) or load_or_create()
         exposed = exposure(security, Address.parse(config.address), is_said=False)
         if exposed is not None:

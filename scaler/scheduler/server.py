@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import signal
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
+from scaler.common.long_lived import collect_rarely
 from scaler.common.loop import make_loop
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, AddressInUse, ObjectTooLarge, ProtocolError, ScalerError
@@ -173,8 +173,7 @@ class Server:
         self.loop.on_signal(signal.SIGINT, lambda: None)
         monitor = self.door_address or self.address.for_client()
         program.sendall(json.dumps({"address": self.address.url, "monitor": monitor.url}).encode() + b"\n")
-        gc.freeze()
-        gc.set_threshold(50_000)
+        collect_rarely()
         self.run()
 
     def run(self) -> None:

@@ -1,0 +1,42 @@
+"""What a process settles for that lives for weeks and runs no code of users: an agent, also with a scheduler.
+
+Of memory that is freed glibc keeps what it may need again, and learns how much that is: once a block of 8 MB was freed,
+blocks of that size come from arenas, of which there are eight for each processor if there are so many threads, and each
+keeps up to 16 MB free at its end from then on; up to 64 MB after larger ones. An agent that had moved objects to disk
+for a moment kept 30 MB more ever after. So it is told how much: more than what passes all the time (a batch of rows, a
+chunk of an object), for which memory would be taken anew each time otherwise. Few of its threads do anything at once,
+so there are few arenas.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+
+#: objects made and not gone since the collector last looked at young ones, at which it does: tables let go of their own
+COLLECT_AFTER = 50_000
+#: bytes that an arena keeps free at its end, at most; larger blocks are of no arena, and given back at once
+KEEP_BYTES = 5 << 20
+#: arenas of a process
+ARENAS = 2
+
+#: as malloc.h has them
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+
+
+def keep_little_memory() -> bool:
+    """Give back what is freed but for a few MB; False where malloc can't be told, as without glibc.
+
+    To be called when the process that workers are forked from is there, as it should not have this, and before there
+    are threads, which have arenas of their own.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    options = ((_M_TRIM_THRESHOLD, KEEP_BYTES), (_M_MMAP_THRESHOLD, KEEP_BYTES), (_M_ARENA_MAX, ARENAS))
+    return mallopt is not None and all(mallopt(*option) for option in options)
+
+
+def collect_rarely() -> None:
+    """Let the collector pass over all that is there, and look rarely. To be called when all is loaded."""
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)

@@ -1,0 +1,70 @@
+"""What a process of the engine keeps of memory that was freed."""
+
+import subprocess
+import sys
+
+import psutil
+import pytest
+from support import patience, until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc is that of Linux")
+
+MB = 1_000_000
+
+#: 8 threads, each of which in turn frees large blocks, and then 20 MB in smaller ones that lie together
+_THREADS = """
+import ctypes, sys, threading
+from scaler.common.long_lived import keep_little_memory
+
+class Info(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks used free top"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+def work():
+    with turn:
+        for _ in range(2):
+            bytearray(16 << 20)
+        blocks = [bytearray(1 << 20) for _ in range(20)]
+        del blocks
+    done.wait()
+
+info = ctypes.CDLL(None).mallinfo2
+info.restype = Info
+if sys.argv[1:]:
+    assert keep_little_memory()
+turn, done = threading.Lock(), threading.Barrier(9)
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+done.wait()
+print(info().free)
+"""
+
+
+def test_a_process_that_is_told_so_keeps_little_of_what_its_threads_have_freed():
+    kept = []
+    for arguments in ([], ["told"]):
+        ran = subprocess.run([sys.executable, "-c", _THREADS, *arguments], capture_output=True, text=True, timeout=60)
+        if "mallinfo2" in ran.stderr:
+            pytest.skip("needs glibc 2.33")
+        assert not ran.returncode, ran.stderr
+        kept.append(int(ran.stdout))
+    untold, told = kept
+    assert untold > 100 * MB
+    assert told < untold / 3
+
+
+def made(value):
+    return bytes([value]) * 10 * MB
+
+
+def test_an_agent_that_has_moved_objects_to_disk_keeps_no_memory_for_the_next(daemons, tmp_path):
+    daemons.start_scheduler()
+    agent = daemons.start_agent(1, "--memory-limit", str(100 * MB), "--spill-directory", str(tmp_path))
+    client = daemons.client()
+    assert client.submit(made, 7).result(patience(20)) == made(7)
+    process = psutil.Process(agent.pid)
+    before = process.memory_full_info().uss
+    futures = [client.submit(made, x) for x in range(30)]
+    assert all(future.result(patience(20)) == made(x) for x, future in enumerate(futures))
+    until(lambda: process.memory_full_info().uss - before < 6 * MB, "its memory to be given back")
