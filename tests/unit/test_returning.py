@@ -29,6 +29,7 @@ from scaler.protocol.messages import (
     Objects,
     Settled,
     Spans,
+    StoreRequest,
     Task,
     TaskCancel,
     TaskResult,
@@ -146,6 +147,24 @@ def test_a_client_waits_for_the_agents_that_may_have_its_rows(fake: FakeSchedule
     assert fake.placed(idle) == []
     fake.wait(1.5)
     assert fake.placed(idle) == [(10, 0, 2)]
+
+
+def test_a_client_is_to_wait_once_for_an_agent_that_does_not_come(fake: FakeScheduler) -> None:
+    back(fake, task(10, 2), agents=(AGENT, OTHER))
+    agent_back(fake, inventory((10, 0, 2)))
+    assert fake.heard(CLIENT, AgentsInUse) == []
+    fake.wait(PATIENCE + 1)
+    told = fake.heard(CLIENT, AgentsInUse)
+    assert [number for message in told for number in message.added] == [AGENT]
+    assert [number for message in told for number in message.removed] == [OTHER]
+
+
+def test_a_client_is_not_to_wait_for_a_store_that_ends_with_its_scheduler(fake: FakeScheduler) -> None:
+    client = fake.client()
+    fake.say(client, StoreRequest(True))
+    store = fake.store()
+    assert [message.client for message in fake.heard(store, ClientIntroduction)] == [client]
+    assert fake.heard(client, AgentsInUse) == []
 
 
 def test_others_do_not_wait_with_it(fake: FakeScheduler) -> None:

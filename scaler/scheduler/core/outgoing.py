@@ -143,13 +143,17 @@ class Outgoing:
             self._heard_of[client] = None
 
     def meet(self, client: ClientRecord, agent: AgentRecord) -> None:
-        """An agent may have something of a client from now on; both are told, for a scheduler that comes after."""
+        """An agent may have something of a client from now on; both are told, for a scheduler that comes after.
+
+        A client is not told of the standalone store, which ends with this scheduler: nobody should wait for it.
+        """
         if agent.number in client.agents:
             return
         client.agents.add(agent.number)
         if agent.number != LOCAL_AGENT:
             self.effects.append(Send(agent.number, ClientIntroduction(client.number, client.session)))
-            self.send(client.number, AgentsInUse(u32([agent.number])))
+            if not agent.is_standalone:
+                self.send(client.number, AgentsInUse(u32([agent.number])))
 
     def introduce(self, state: ClusterState, agent: AgentRecord, holders: Iterable[int]) -> None:
         """Tell an agent where it can ask those for objects that it was not told of yet."""

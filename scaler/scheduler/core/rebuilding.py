@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from scaler.protocol.messages import ClientReturn, Message, Task, TaskResult
+from scaler.protocol.messages import AgentsInUse, ClientReturn, Message, Task, TaskResult, u32
 from scaler.protocol.results import SpanResult, spans_of
 from scaler.scheduler.core import admission, dependencies, lifetimes, lineage
 from scaler.scheduler.core.moves import Move, Route
@@ -41,6 +41,8 @@ class Rebuilding:
             out.log(
                 "WARNING", f"client {client.number} goes on without what it has at agents that did not come: {missing}"
             )
+        #: the agents that it will wait for when it comes to the next scheduler
+        self._named = record.named
         #: what it has said, and what agents have said of it
         self.messages = record.messages
         self.mail: list[tuple[int, Message]] = returning.mail.pop(client.number, [])
@@ -218,6 +220,12 @@ class Rebuilding:
         for batch_id, held in self._rows.items():
             for agent in {agent for _, _, agent in held}:
                 agent.over.append((self._client.number, batch_id))
+
+    def forget_agents(self, out: Outgoing) -> None:
+        """Have the client wait no more, at the next scheduler, for agents that have nothing of it, or did not come."""
+        gone = self._named - self._client.agents
+        if gone:
+            out.send(self._client.number, AgentsInUse(removed=u32(sorted(gone))))
 
     def _maker_of(self, value: int) -> Batch | None:
         """The batch that made a value, if it has been admitted."""

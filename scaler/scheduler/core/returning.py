@@ -58,7 +58,7 @@ def join_client(state: ClusterState, out: Outgoing, client: ClientRecord, hello:
     if hello.number != number:
         return
     expected = {n for n in hello.agents if n in returning.agents or n not in state.agents}
-    returning.clients[number] = ReturningClient(expected, state.now + min(PATIENCE, patience))
+    returning.clients[number] = ReturningClient(expected, state.now + min(PATIENCE, patience), set(hello.agents))
 
 
 def join_agent(state: ClusterState, agent: AgentRecord, hello: Hello) -> None:

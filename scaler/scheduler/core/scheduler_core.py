@@ -351,6 +351,8 @@ class SchedulerCore:
         for number, letter in work.mail:
             self._received(number, letter)
         work.release_rest()
+        if client.number in state.clients:
+            work.forget_agents(self._out)
 
     # ---- time ------------------------------------------------------------------------------------------------------
     def _plan_wake(self) -> None:

@@ -16,6 +16,8 @@ class ReturningClient:
     expected: set[int]
     #: when those are waited for no longer, seconds
     deadline: float
+    #: numbers of all agents that it has named
+    named: set[int] = field(default_factory=set)
     #: what it has said, in order
     messages: list[Message] = field(default_factory=list)
     #: it has said all that it said to the last scheduler
