@@ -193,6 +193,15 @@ def test_an_object_of_another_agent_is_fetched_and_announced() -> None:
     assert fake.running(0) == [(30, 0, 1)]
 
 
+def test_an_agent_that_is_gone_is_forgotten_when_the_scheduler_says_so() -> None:
+    fake = FakeAgent(1)
+    knows_neighbour(fake)
+    fake.tell(Neighbours(u32([OTHER, 10]), ("", "tcp://another:1")))
+    assert fake.core.state.objects.addresses == {10: "tcp://another:1"}
+    fake.give_dependents(30, [[5]], holders=[OTHER])
+    assert [list(message.rows) for message in fake.heard(ObjectMissing)] == [[(C, 30, 0, 1)]]
+
+
 def test_rows_whose_objects_cannot_be_had_go_back() -> None:
     fake = FakeAgent(1)
     knows_neighbour(fake)

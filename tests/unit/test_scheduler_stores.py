@@ -158,6 +158,23 @@ def test_an_agent_is_told_where_to_fetch_before_it_has_to() -> None:
     assert [type(message) for message in fake.heard(second)] == [Task]
 
 
+def test_it_is_told_of_others_that_are_gone_before_those_are_many() -> None:
+    fake = FakeScheduler(1)
+    second, client = fake.agent(1, ("gpu",)), fake.client()
+    known: dict[int, str] = {}
+    for number in range(100):
+        other, value, batch = fake.agent(1), 100 + number, 1_000 + 10 * number
+        fake.say(client, stored(other, value))
+        fake.say(client, task(batch, 1, dependency_counts=u32([1]), dependencies=u64([value]), capabilities=("gpu",)))
+        for message in fake.heard(second, Neighbours):
+            known.update(zip(message.numbers, message.addresses, strict=True))
+        assert known[other]
+        fake.report(second, client, result(batch, 0, 1))
+        fake.lose(other)
+    assert len([address for address in known.values() if address]) < 30
+    assert len(fake.core.state.agents[second].introduced) < 30
+
+
 def test_a_copy_that_was_fetched_is_known_and_released_too(two: Any) -> None:
     fake, first, second, client = two
     fake.say(client, stored(first, 5))

@@ -24,8 +24,13 @@ def learn_from_task(state: HostState, task: Task) -> None:
 
 
 def learn_neighbours(state: HostState, message: Neighbours) -> None:
-    """Where other agents are."""
-    state.objects.addresses.update(zip(message.numbers, message.addresses, strict=True))
+    """Where other agents are, and which can't be asked, as they are gone."""
+    addresses = state.objects.addresses
+    for number, address in zip(message.numbers, message.addresses, strict=True):
+        if address:
+            addresses[number] = address
+        else:
+            addresses.pop(number, None)
 
 
 def answer_scheduler(state: HostState, out: Outgoing, message: ObjectFetch) -> None:

@@ -67,7 +67,7 @@ class ObjectTable:
     records: dict[Key, ObjectRecord] = field(default_factory=dict)
     #: objects that came inside messages
     inline: dict[Key, Frame] = field(default_factory=dict)
-    #: where other agents are asked for objects, by number; "" for one that can't be
+    #: where other agents are asked for objects, by number; those that can't be are not in it
     addresses: dict[int, str] = field(default_factory=dict)
     #: those that back off; a dict serves as an ordered set
     backing_off: dict[Key, ObjectRecord] = field(default_factory=dict)

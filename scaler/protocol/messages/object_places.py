@@ -120,7 +120,7 @@ class ObjectResponse(Message):
 
 @record
 class Neighbours(Message):
-    """Where agents can be asked for objects."""
+    """Where agents can be asked for objects; "" for one that can't be, or is gone."""
 
     numbers: "array[int]" = column(u32)
     addresses: tuple[str, ...] = ()

@@ -27,6 +27,8 @@ from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.views.story import Stories
 
+#: agents that are gone are known to another one until they are as many as are there, and so many more
+FEW_AGENTS = 16
 #: releases of objects wait for the next message to the agent until they are this many, or this large together
 RELEASE_COUNT = 256
 RELEASE_BYTES = 1 << 16
@@ -156,14 +158,17 @@ class Outgoing:
                 self.send(client.number, AgentsInUse(u32([agent.number])))
 
     def introduce(self, state: ClusterState, agent: AgentRecord, holders: Iterable[int]) -> None:
-        """Tell an agent where it can ask those for objects that it was not told of yet."""
+        """Tell an agent where it can ask those for objects that it was not told of yet; and which others are gone."""
         known = agent.introduced
         strangers = [state.agents[number] for number in holders if number not in known and number in state.agents]
         strangers = [other for other in strangers if other is not agent]
         if strangers:
+            gone = known - state.agents.keys() if len(known) > 2 * len(state.agents) + FEW_AGENTS else ()
+            known.difference_update(gone)
             known.update(other.number for other in strangers)
-            addresses = tuple(other.host.data for other in strangers)
-            self.effects.append(Send(agent.number, Neighbours(u32([other.number for other in strangers]), addresses)))
+            addresses = [""] * len(gone) + [other.host.data for other in strangers]
+            numbers = [*gone, *(other.number for other in strangers)]
+            self.effects.append(Send(agent.number, Neighbours(u32(numbers), tuple(addresses))))
 
     def _flush_releases(self, agent: AgentRecord) -> None:
         """Releases go along with the next tasks, unless they are worth a message of their own."""
