@@ -254,7 +254,8 @@ class AgentShell:
         events: list[Event] = []
         if worker is not None:
             events += self._heard(worker)
-            self._loop.forget(worker.fileno())
+            for fd in worker.descriptors:
+                self._loop.forget(fd)
             self._loop.ready.pop(worker, None)
             worker.close()
         assert self._zygote is not None

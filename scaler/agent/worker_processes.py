@@ -78,6 +78,11 @@ class WorkerProcess:
         return self._task.fileno()
 
     @property
+    def descriptors(self) -> tuple[int, int]:
+        """All that a loop may watch."""
+        return self._task.fileno(), self._control.fileno()
+
+    @property
     def broken(self) -> str | None:
         """Why nothing more can be read of what it says: bytes came that are no message."""
         return self._receiver.broken

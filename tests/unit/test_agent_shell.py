@@ -1,0 +1,104 @@
+"""The hands of an agent's core, with worker processes and the store played by the test."""
+
+import os
+import socket
+from typing import Any
+
+import pytest
+
+from scaler.agent.core.events import StartWorker, ToWorker
+from scaler.agent.shell import AgentShell
+from scaler.agent.state.host import new_host
+from scaler.agent.state.memory import AgentLimits
+from scaler.agent.worker_processes import Exited, WorkerProcess
+from scaler.common.loop import make_loop
+from scaler.worker_protocol.messages import Drop
+
+#: many enough for more bytes than sockets take
+KEYS = [(1, number) for number in range(300_000)]
+
+
+class Core:
+    """A core that wants what the test says."""
+
+    def __init__(self) -> None:
+        self.state = new_host(1, AgentLimits())
+        self.wants: list[Any] = []
+
+    def handle(self, events: list[Any], now: float) -> list[Any]:
+        wants, self.wants = self.wants, []
+        return wants
+
+
+class Zygote:
+    """Workers that are no processes: their ends of the sockets are here."""
+
+    ended = False
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        self.reports: list[Exited] = []
+        self.theirs: list[socket.socket] = []
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def receive(self) -> list[Exited]:
+        reports, self.reports = self.reports, []
+        return reports
+
+    def fork_worker(self, slot: int) -> WorkerProcess:
+        (task, its_task), (control, its_control) = socket.socketpair(), socket.socketpair()
+        self.theirs = [its_task, its_control]
+        return WorkerProcess(slot, task, control, self)  # type: ignore[arg-type]
+
+    def end(self, slot: int) -> None:
+        """A worker has ended."""
+        for sock in self.theirs:
+            sock.close()
+        self.reports.append(Exited(slot, 0, 9))
+
+    def progress(self, slot: int) -> tuple[int, int]:
+        return 0, -1
+
+    def close(self, idle: Any) -> None:
+        for fd in (self._reader, self._writer):
+            os.close(fd)
+
+
+class Store:
+    """A store with nothing in it."""
+
+    wake = None
+
+    def watch(self, loop: Any) -> None: ...
+
+    def tidy(self, known: Any, now: float) -> None: ...
+
+    def worker_ended(self, pid: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def shell() -> Any:
+    loop = make_loop("builtin", lambda: None)
+    made = AgentShell(Core(), Zygote(), Store(), loop, {}, lambda output: None)  # type: ignore[arg-type]
+    yield made
+    made.close()
+    loop._poller.close()  # type: ignore[attr-defined]
+
+
+def test_nothing_is_watched_of_a_worker_that_has_ended_though_it_had_not_read_what_it_was_told(shell: Any) -> None:
+    zygote, core = shell._zygote, shell.core
+    descriptors = []
+    for _ in range(2):  # the sockets of the second one have the numbers of those of the first
+        core.wants = [StartWorker(0), ToWorker(0, Drop(KEYS), control=True)]
+        shell.handle([], 0.0)
+        worker = shell._workers[0]
+        descriptors.append(worker.want_write())
+        assert descriptors[-1]
+        zygote.end(0)
+        shell._loop.ready[zygote] = None
+        assert [event.slot for event in shell.gather()] == [0]
+    assert descriptors[0] == descriptors[1]
