@@ -72,10 +72,13 @@ class RemoteStore:
         with self._lock:
             return self._insist(lambda: self._get(download))
 
-    def tidy(self) -> None:
-        """Close a connection that the store has closed: that takes descriptors and threads. Does not wait for calls."""
+    def tidy(self) -> bool:
+        """Close a connection that the store has closed: that takes descriptors and threads. Does not wait for calls.
+
+        Whether it is in use: there is a connection, or a call.
+        """
         if not self._lock.acquire(blocking=False):
-            return
+            return True
         try:
             if self._connection is not None:
                 self._inbox.extend(unpack(frames, asking=False) for frames in self._connection.receive())
@@ -84,7 +87,9 @@ class RemoteStore:
         except ProtocolError:
             self._hang()
         finally:
+            is_connected = self._connection is not None
             self._lock.release()
+        return is_connected
 
     def close(self) -> None:
         """Close the connection. Blocks until calls of other threads have ended."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import until
 from support.fake_driver import FakeDriver
 
 from scaler.client.core import events as ev
@@ -27,6 +28,7 @@ from scaler.store import StoreFull as NoRoom
 from scaler.store.directory import StoreDirectory
 from scaler.store.segments import free, open_object
 from scaler.store.segments import write as write_object
+from scaler.store.transfer import Transfer
 from scaler.transport import Address, Security
 
 AGENT = 7
@@ -354,6 +356,20 @@ def test_a_value_that_does_not_come_in_time(host):
     host.driver.scheduler = lambda message: ()
     with pytest.raises(TimeoutError, match="could not be read in time"):
         host.stores.read(99, "it", 0.05)
+
+
+def test_stores_that_are_gone_are_forgotten_one_after_the_other(host, tmp_path):
+    written = []
+    for agent in range(10, 15):
+        directory = StoreDirectory.create(str(tmp_path))
+        far = Transfer(directory.path, Security.none(), "tcp://127.0.0.1:0", shortcut=False)
+        offer = StoreOffers(u32([agent]), ("",), ("",), (far.address.url,))
+        host.driver.scheduler = lambda message, offer=offer: [offer]
+        written.append(host.stores.write(agent, pack(b"value"), "it", is_repeated=True))
+        far.close()
+        directory.remove()
+        until(lambda: host.stores.tidy() or len(host.stores._readable) <= 1)
+    assert [each.agent for each in written] == list(range(10, 15))
 
 
 def without_offers(host, rounds):

@@ -66,9 +66,9 @@ class NetworkStore:
         """Fetch a value. Blocks. Raises `scaler.store.ObjectMissing`, `scaler.store.TransferFailed`."""
         return self._store.get(key)
 
-    def tidy(self) -> None:
-        """Close a connection that is of no use any more. Blocks for a moment at most."""
-        self._store.tidy()
+    def tidy(self) -> bool:
+        """Close a connection that is of no use any more; whether this is in use. Blocks for a moment at most."""
+        return self._store.tidy()
 
     def close(self) -> None:
         """Hang up; blocks until calls of other threads have ended."""

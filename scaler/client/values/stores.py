@@ -80,10 +80,13 @@ class Stores:
         return any(isinstance(other, NetworkStore) for other in list(self._readable.values()))
 
     def tidy(self) -> None:
-        """Hang up where stores are gone: they are not asked again. Blocks for moments."""
-        for other in list(self._readable.values()):
-            if isinstance(other, NetworkStore):
-                other.tidy()
+        """Hang up where stores are gone, and forget those not in use: they are offered again. Blocks for moments."""
+        for agent, other in list(self._readable.items()):
+            if isinstance(other, NetworkStore) and not other.tidy():
+                with self._lock:
+                    is_place = self._place is not None and self._place.store is other
+                    if not is_place and self._readable.get(agent) is other:
+                        del self._readable[agent]
 
     def end(self) -> None:
         """There is no scheduler any more."""
