@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from simulator.scripted import FakeScheduler, graph, result, spans, task
+from support.weight import objects_below
 
 from scaler.protocol.messages import (
     CANCELLED,
@@ -361,6 +362,18 @@ def test_a_result_is_settled_when_the_client_has_what_followed_from_it(fake: Fak
     fake.say(agent, Heartbeat(0.0, 2))
     (settled,) = fake.heard(agent, Settled)
     assert (settled.clients.tolist(), settled.results.tolist()) == ([client], [1])
+
+
+def test_nothing_is_kept_of_what_agents_have_told_that_are_gone(fake: FakeScheduler) -> None:
+    fake.agent(1)
+    client = fake.client()
+    for batch in range(10, 4_010, 10):
+        agent = fake.agent(2, ("gpu",))
+        fake.say(client, task(batch, 1, capabilities=("gpu",)))
+        fake.report(agent, client, result(batch, 0, 1))
+        fake.handle(se.Received(client, Ack(), 1_000_000))
+        fake.lose(agent)
+    assert objects_below(fake.core.state.clients[client]) < 200
 
 
 def test_agents_are_told_when_a_batch_is_over_whose_values_they_keep(fake: FakeScheduler) -> None:

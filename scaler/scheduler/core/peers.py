@@ -8,6 +8,7 @@ from scaler.scheduler.core import (
     reading,
     retrying,
     returning,
+    settling,
     store_choice,
     watching,
     withdrawing,
@@ -77,6 +78,7 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
     state.limited.discard(agent.number)
     returning.lose_agent(state, agent)
     for client in state.clients.values():
+        settling.forget_agent(client, agent.number)
         if agent.number in client.agents:
             client.agents.discard(agent.number)
             out.send(client.number, AgentsInUse(removed=u32([agent.number])))

@@ -38,6 +38,12 @@ def acknowledge(state: ClusterState, client: ClientRecord, received: int) -> Non
             agent.settled[client.number] = results
 
 
+def forget_agent(client: ClientRecord, number: int) -> None:
+    """An agent is gone; if it comes with this number again it counts anew."""
+    client.settling.fresh.pop(number, None)
+    client.settling.results.pop(number, None)
+
+
 def end_batch(state: ClusterState, client: ClientRecord, batch: Batch) -> None:
     """A batch is over; those of a graph are over together, since each may need what another has made."""
     over = [batch]
