@@ -99,6 +99,19 @@ def test_rows_that_came_again_or_may_run_again_are_not_said_to_have_ended() -> N
     assert rows_of(made.say_again({(CLIENT, 10): {1, 2}}, ())) == [(10, 0, 1), (10, 3, 4)]
 
 
+def test_batches_of_which_another_scheduler_is_told_nothing_are_forgotten() -> None:
+    made = said(result(10, 0, 1, LOST), result(30, 0, 1, ERROR), keeps=10, retries=30)
+    assert made.say_again({}, ()) == []
+    assert made.is_empty
+    made = said(result(20, 0, 1), keeps=20, retries=10)
+    assert rows_of(made.say_again({(CLIENT, 10): {0}}, ())) == [(20, 0, 1)]
+    made.settle(CLIENT, 1)
+    for batch in (10, 20):
+        assert not made.is_empty
+        made.end_batch(CLIENT, batch)
+    assert made.is_empty
+
+
 def test_rows_whose_stored_values_are_lost_are_not_said_to_have_ended() -> None:
     made = said(result(10, 0, 3, STORED), keeps=10)
     made.lose((CLIENT, 10))

@@ -348,6 +348,20 @@ def test_an_inventory_that_was_not_due_costs_its_sender_the_session(fake: FakeSc
     assert (forget.number, forget.is_told) == (agent, True)
 
 
+def test_an_agent_that_comes_too_late_is_told_when_batches_are_over_whose_values_it_keeps(fake: FakeScheduler) -> None:
+    agent = fake.agent(2)
+    back(fake, task(10, 2, retries=1))
+    fake.wait(PATIENCE + 1)
+    agent_back(fake, inventory((10, 0, 2), (20, 0, 2)))
+    over = []
+    for _ in range(2):
+        fake.say(AGENT, Heartbeat(0.0, 2))
+        for settled in fake.heard(AGENT, Settled):
+            over += list(zip(settled.over_clients, settled.over_batches, strict=True))
+        fake.end_all(agent, CLIENT)
+    assert over == [(CLIENT, 20), (CLIENT, 10)]
+
+
 # ---- what is settled -------------------------------------------------------------------------------------------------
 def test_a_result_is_settled_when_the_client_has_what_followed_from_it(fake: FakeScheduler) -> None:
     fake.agent(1)  # the first is in the scheduler's process, and keeps nothing

@@ -136,7 +136,13 @@ class UnsettledResults:
             if builder.message.batches:
                 messages.append(builder.build())
                 self.add(messages[-1])
+        self._forget_others({*held, *((each.client, batch) for each in messages for batch in each.batches)})
         return messages
+
+    def _forget_others(self, told: Container[Key]) -> None:
+        """The scheduler is told of these batches alone: of others it will not say that they are over."""
+        self._kept = {key: kept for key, kept in self._kept.items() if key in told}
+        self._retried = {key for key in self._retried if key in told}
 
     def _still_true(self, client: int, span: SpanResult, held: set[int] | None, lost: set[Key]) -> Iterable[SpanResult]:
         if span.outcome == LOST or (span.outcome == ERROR and (client, span.batch) in self._retried):

@@ -110,6 +110,12 @@ def _come_late(state: ClusterState, out: Outgoing, client: ClientRecord, agent: 
     spans = Spans()
     for batch, lo, hi in holding.rows:
         spans.add(client.number, batch, lo, hi)
+    for batch in {batch for batch, _, _ in holding.rows}:
+        known = client.batches.get(batch)
+        if known is not None:
+            known.kept_at.add(agent.number)
+        else:
+            agent.over.append((client.number, batch))
     if spans:
         out.send(agent.number, TaskCancel(spans, force=True))
 
