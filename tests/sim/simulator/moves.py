@@ -84,4 +84,5 @@ RARE: frozenset[Move] = SCRIPTED | {
     "object backing off -> stored",
     "object backing off -> absent",
     "object on disk -> stored",
+    "object restoring -> absent",
 }
