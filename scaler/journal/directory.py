@@ -30,6 +30,10 @@ class JournalError(ScalerError):
     """A journal that can't be used; the text names it, says what is the matter and what to do."""
 
 
+class Locked(JournalError):
+    """Another scheduler writes it."""
+
+
 @dataclass(frozen=True)
 class Damage:
     """Where a journal ends to be believed."""
@@ -77,7 +81,7 @@ class Directory:
             owner = os.pread(lock, 32, 0).decode(errors="replace").partition("\n")[0].strip()
             os.close(lock)
             whose = f" (process {owner})" if owner else ""
-            raise JournalError(
+            raise Locked(
                 f"another scheduler{whose} writes the journal {self.path}: end it, or give this one its own"
             ) from None
         self._lock = lock

@@ -54,6 +54,8 @@ class History:
     alone: bool = True
     #: it was written by a standby, from what the one that led had
     follows: bool = False
+    #: two schedulers are given this directory: the one that leads writes it
+    is_shared: bool = False
 
 
 class Copy(NamedTuple):
@@ -136,7 +138,7 @@ def begun(history: History, end: Place, lot: int) -> History:
     turns = believed(history.turns, end)
     number = max((turn.number for turn in history.turns), default=0) + 1
     turns = (*turns, Turn(number, lot, max(end, FIRST)))[-MOST_TURNS:]
-    return History(turns, history.floor, history.partner, alone=True, follows=False)
+    return History(turns, history.floor, history.partner, alone=True, is_shared=history.is_shared)
 
 
 def believed(turns: Sequence[Turn], end: Place) -> tuple[Turn, ...]:
@@ -153,7 +155,7 @@ def to_bytes(history: History) -> bytes:
     turns = [[turn.number, turn.lot, *turn.start] for turn in history.turns]
     said = {
         "v": 1, "turns": turns, "floor": list(history.floor), "partner": history.partner,
-        "alone": history.alone, "follows": history.follows,
+        "alone": history.alone, "follows": history.follows, "shared": history.is_shared,
     }  # fmt: skip
     return json.dumps(said).encode() + b"\n"
 
@@ -166,7 +168,8 @@ def from_bytes(data: bytes) -> History | None:
         partner, alone, follows = said["partner"], said["alone"], said["follows"]
         if said["v"] != 1 or type(partner) is not str or len(partner) > MOST_ADDRESS or len(turns) > MOST_TURNS:
             return None
-        return History(turns, _place(said["floor"]), partner, alone is not False, follows is True)
+        is_shared = said.get("shared") is True
+        return History(turns, _place(said["floor"]), partner, alone is not False, follows is True, is_shared)
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from scaler.journal import replacing
 from scaler.journal.directory import Damage, Directory, JournalError
@@ -16,11 +17,36 @@ from scaler.journal.records import SEGMENT_HEADER, Frame, Record
 from scaler.journal.writer import Writer
 
 
+class OpenWriter(Protocol):
+    """Appends to a journal, as `scaler.journal.writer.Writer` says."""
+
+    def fileno(self) -> int: ...
+
+    def append(self, place: Place, buffers: list[Frame]) -> None: ...
+
+    def take_news(self) -> tuple[int, str | None]: ...
+
+    def close(self) -> None: ...
+
+
+def draw_lot() -> int:
+    """A number that nobody else draws."""
+    return secrets.randbits(63)
+
+
 class Journal:
     """For one thread. `replay` comes first; it and `close` block, nothing else does for long."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Become the one who writes it; it is made if it is not there. Raises `JournalError`."""
+    def __init__(
+        self,
+        path: str | Path,
+        open_writer: Callable[[Directory], OpenWriter] = Writer,
+        draw: Callable[[], int] = draw_lot,
+    ) -> None:
+        """Become the one who writes it; it is made if it is not there. Raises `JournalError`.
+
+        `draw` tells turns, and whoever looks at it, apart.
+        """
         self.path = Path(path)
         self._directory = Directory(path)
         self._directory.lock()
@@ -30,7 +56,9 @@ class Journal:
             self._directory.unlock()
             raise
         self.history = self._directory.history()
-        self._writer: Writer | None = None
+        self._open_writer = open_writer
+        self._writer: OpenWriter | None = None
+        self.draw = draw
         #: segment -> descriptor
         self._files: dict[int, int] = {}
 
@@ -49,8 +77,8 @@ class Journal:
             layout.offset = max(SEGMENT_HEADER, lengths[layout.segment])
         if (layout.segment, layout.offset) < self.history.floor:
             layout.segment, layout.offset = self.history.floor
-        self.keep_history(begun(self.history, Place(layout.segment, layout.offset), secrets.randbits(63)))
-        self._writer = Writer(self._directory)
+        self.keep_history(begun(self.history, Place(layout.segment, layout.offset), self.draw()))
+        self._writer = self._open_writer(self._directory)
         return layout, damage
 
     def lengths(self) -> dict[int, int]:

@@ -89,6 +89,8 @@ class Composition:
         #: why there are none; and who asked already of those that there will be in a moment
         self._refusal = NO_JOURNAL
         self._early: list[tuple[int, JobSubmit | JobQuestion]] | None = None
+        #: they are with the partner from now on, and everybody is about to be sent there
+        self._have_left = False
         #: the numbers that those have
         self._resident_numbers: set[int] = set()
         self._agent: LocalAgent | None = None
@@ -110,14 +112,17 @@ class Composition:
         self._acceptor.include(LOCAL_AGENT, hello)
         self._greet()
 
-    def lodge(self, residents: Residents | None) -> None:
-        """Put clients beside the core that live in this process; or none from now on."""
+    def lodge(self, residents: Residents) -> None:
+        """Put clients beside the core that live in this process."""
         self._residents = residents
         early, self._early = self._early or (), None
-        if residents is not None:
-            self._refusal = NO_JOURNAL
-            for monitor, message in early:
-                residents.ask(monitor, message)
+        self._refusal = NO_JOURNAL
+        for monitor, message in early:
+            residents.ask(monitor, message)
+
+    def part_with_residents(self) -> None:
+        """The partner has them from now on. Whoever asks something of them will be sent there, and asks again."""
+        self._residents, self._early, self._have_left = None, None, True
 
     def await_residents(self, refusal: str, is_brief: bool) -> None:
         """There are none yet, for this reason; if that `is_brief`, whoever asks something of them may wait."""
@@ -179,6 +184,8 @@ class Composition:
             assert isinstance(event.message, (JobSubmit, JobQuestion))
             if self._residents is not None:
                 self._residents.ask(event.number, event.message)
+            elif self._have_left:
+                continue
             elif self._early is not None and len(self._early) < MOST_EARLY:
                 self._early.append((event.number, event.message))
             else:

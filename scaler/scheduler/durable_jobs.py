@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from scaler.common.effects import Log
-from scaler.common.loop import Loop
 from scaler.config import SchedulerConfig
 from scaler.errors import ScalerError
 from scaler.protocol.messages import Copying, JournalState
@@ -22,12 +21,15 @@ from scaler.scheduler.residents import Residents
 from scaler.scheduler.succession import Succession
 
 if TYPE_CHECKING:
+    from scaler.scheduler.copies.copied_journal import CopiedJournal
     from scaler.scheduler.copies.copies import Copies
 
 logger = logging.getLogger("scaler.scheduler")
 
 #: seconds between looks whether a journal can be had that somebody else writes
 JOURNAL_PAUSE = 0.5
+#: seconds for which whoever asks for jobs waits for that
+BRIEF = 5.0
 
 
 class Jobs(Residents, Protocol):
@@ -90,23 +92,48 @@ def open_jobs(config: SchedulerConfig, copies: Copies | None = None, may_hold: b
     return keeper
 
 
+class Watching(Protocol):
+    """What of a loop is used."""
+
+    ready: dict[object, None]
+
+    def watch(self, fd: int, source: object) -> None:
+        """Put `source` into `ready` when this can be read."""
+
+    def forget(self, fd: int) -> None:
+        """Stop watching."""
+
+
+class Shell(Protocol):
+    """What is left to the process."""
+
+    @property
+    def loop(self) -> Watching:
+        """What wakes it."""
+
+    def open_jobs(self) -> Jobs | None:
+        """The durable jobs of one that leads; None without a journal. Blocks while it is read. Raises `ScalerError`."""
+
+    def log(self, level: str, text: str) -> None:
+        """Say something in the log."""
+
+
 class DurableJobs:
     """Of one scheduler, which may be one of a pair. One thread."""
 
     def __init__(
         self,
-        config: SchedulerConfig,
         composition: Composition,
-        loop: Loop,
+        shell: Shell,
         jobs: Jobs | None = None,
         copies: Copies | None = None,
         succession: Succession | None = None,
         partner: Partner | None = None,
     ) -> None:
         """`jobs` are kept from the beginning; `copies`: of their journal. A partner comes with a succession."""
-        self._config = config
         self._composition = composition
-        self._loop = loop
+        self._shell = shell
+        self._loop = shell.loop
         self._copies = copies
         self._succession = succession
         self._partner = partner
@@ -114,6 +141,8 @@ class DurableJobs:
         #: when the journal is tried again that somebody else writes, seconds; and what the log has said last of it
         self._due: float | None = None
         self._complained = ""
+        #: until when whoever asks for jobs may wait for that; 0: it was not tried yet
+        self._brief_until = 0.0
         #: why the last session with the partner was ended for what it said of its journal
         self._rejected = ""
         if jobs is not None:
@@ -123,14 +152,20 @@ class DurableJobs:
 
     def _begin_copies(self, copies: Copies) -> None:
         """Hold the journal back until it is known that there is no newer copy, or make one."""
+        self._see_whether_held(copies)
+        if self._succession is not None and self._succession.leads:
+            if self._jobs is None and not copies.is_held:
+                self._due = 0.0  # the partner writes it, and leads
+        elif self._succession is not None:
+            follower = copies.follow()
+            self._loop.watch(follower.fileno(), follower)
+
+    def _see_whether_held(self, copies: Copies) -> None:
         if self._succession is not None:
             self._succession.holds_jobs = copies.is_held
         if copies.is_held:
             self._composition.await_residents(copies.reason, is_brief=True)
-            logger.info("Journal: %s", copies.reason)
-        if self._succession is not None and not self._succession.leads:
-            follower = copies.follow()
-            self._loop.watch(follower.fileno(), follower)
+            self._shell.log("INFO", f"Journal: {copies.reason}")
 
     def _take(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -151,7 +186,7 @@ class DurableJobs:
     def attend(self, now: float) -> None:
         """Time has passed, something is on disk, or the partner has said something."""
         if self._due is not None and now >= self._due:
-            self.keep(here=True)
+            self.keep(True, now)
         if self._jobs is not None and self._loop.ready.pop(self._jobs, self) is None:
             self._jobs.gather()
         if self._partner is None:
@@ -173,7 +208,7 @@ class DurableJobs:
             copies.hear(said, now)
         self._loop.ready.pop(copies.follower, None)
         attended = copies.attend(partner.route, now)
-        _log(attended.logs)
+        self._log(attended.logs)
         for message in attended.said:
             partner.tell(message)
         if attended.rejection:
@@ -182,48 +217,55 @@ class DurableJobs:
             self._jobs.gather()
         if copies.is_held:
             if attended.opens:
-                self.keep(here=True)
+                self.keep(True, now)
             else:
                 self._composition.await_residents(copies.reason, copies.is_waiting_briefly(now))
 
     def _reject(self, partner: Partner, reason: str, now: float) -> None:
         if reason != self._rejected:  # it may come back with the same again and again
             self._rejected = reason
-            logger.error("Journal: the session with %s is ended: it %s", partner.address, reason)
+            self._shell.log("ERROR", f"Journal: the session with {partner.address} is ended: it {reason}")
         partner.reject(reason, now)
 
     # ---- here, or at the partner -----------------------------------------------------------------------------------
-    def keep(self, here: bool) -> None:
-        """Keep durable jobs from now on, or leave them to the partner. Blocks while the journal is read or closed."""
+    def keep(self, here: bool, now: float, asks: bool = False) -> None:
+        """Keep durable jobs from now on, or leave them to the partner. Blocks while the journal is read or closed.
+
+        `asks`: not before it is known that the partner has no newer copy, if this one's is not known to be the newest.
+        """
         self._due = None
         if here and self._jobs is None:
-            self._open()
+            self._open(now, asks)
         elif not here and self._jobs is not None:
             self._leave(self._jobs)
 
-    def _open(self) -> None:
+    def _open(self, now: float, asks: bool) -> None:
         copies = self._copies
-        if copies is not None and copies.follower is not None:
-            self._loop.forget(copies.follower.fileno())
-            _log(copies.succeed(time.monotonic()))
+        if copies is not None:
+            if copies.follower is not None:
+                self._loop.forget(copies.follower.fileno())
+            self._log(copies.succeed(now, asks))
         try:
-            opened = open_jobs(self._config, copies)
+            opened = self._shell.open_jobs()
         except ScalerError as error:
-            if str(error) != self._complained:
-                self._complained = str(error)
-                logger.error("durable jobs are not kept yet: %s", error)
-            self._due = time.monotonic() + JOURNAL_PAUSE
+            reason = f"durable jobs are not kept yet: {error}"
+            if reason != self._complained:
+                self._complained = reason
+                self._shell.log("ERROR", reason)
+            self._due = now + JOURNAL_PAUSE
+            self._brief_until = self._brief_until or now + BRIEF
+            self._composition.await_residents(reason, is_brief=now < self._brief_until)
             return
-        self._complained = ""
+        self._complained, self._brief_until = "", 0.0
         if opened is not None:
             self._take(opened)
-        if self._succession is not None:
-            self._succession.holds_jobs = False
+        if copies is not None:
+            self._see_whether_held(copies)
 
     def _leave(self, jobs: Jobs) -> None:
         for each in jobs.filenos():
             self._loop.forget(each)
-        self._composition.lodge(None)
+        self._composition.part_with_residents()
         self._jobs = None
         jobs.close()
         if self._copies is not None:
@@ -236,7 +278,11 @@ class DurableJobs:
         if self._copies is not None:
             self._copies.close()
 
+    def _log(self, logs: list[Log]) -> None:
+        for log in logs:
+            self._shell.log(log.level, log.text)
 
-def _log(logs: list[Log]) -> None:
-    for log in logs:
-        logger.log(getattr(logging, log.level), "%s", log.text)
+    @property
+    def journal(self) -> CopiedJournal | None:
+        """That of one that leads, and has a copy, or will."""
+        return None if self._copies is None else self._copies.journal

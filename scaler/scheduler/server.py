@@ -121,7 +121,9 @@ class Server:
             self._partner = Partner(
                 succession, self._composition, security, config.max_message_bytes, self.loop, self._send
             )
-        self._durable = DurableJobs(config, self._composition, self.loop, jobs, copies, succession, self._partner)
+        self._config = config
+        self._copies = copies
+        self._durable = DurableJobs(self._composition, self, jobs, copies, succession, self._partner)
         #: everything is to be made anew: this scheduler stands by from now on
         self.has_stepped_down = False
         self._agent: LocalShell | None = None
@@ -129,6 +131,15 @@ class Server:
         self._planned: float | None = None
         self._stopping = False
         self.loop.on_signal(signal.SIGUSR1, self._log_holdings)
+
+    # ---- what keeps jobs asks for (`durable_jobs.Shell`) -----------------------------------------------------------
+    def open_jobs(self) -> Jobs | None:
+        """The durable jobs in the journal. Blocks while that is read. Raises `JournalError`."""
+        return open_jobs(self._config, self._copies)
+
+    def log(self, level: str, text: str) -> None:
+        """Say something in the log."""
+        logger.log(getattr(logging, level), "%s", text)
 
     def _log_holdings(self) -> None:
         """Say in a line what is here, and in another what is expected; asked for with `kill -USR1`."""
@@ -290,7 +301,7 @@ class Server:
             assert self._partner is not None
             self._partner.report(wish.report)
         elif isinstance(wish, KeepJobs):
-            self._durable.keep(wish.here)
+            self._durable.keep(wish.here, time.monotonic(), wish.asks)
         elif isinstance(wish, StepDown):
             self._stopping = self.has_stepped_down = True
         elif isinstance(wish, ev.Stop):
@@ -316,13 +327,25 @@ def open_server(config: SchedulerConfig, security: Security, succession: Success
             succession.address = _seen_by(succession.partner, listener.address)
         door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
         copies = None if succession is None or config.journal is None else _copies(config.journal, succession)
-        jobs = open_jobs(config, copies, may_hold=True) if succession is None or succession.leads else None
+        jobs = _first_jobs(config, copies) if succession is None or succession.leads else None
         return Server(config, listener, security, door, jobs, succession, copies)
     except BaseException:
         if door is not None:
             door.close(0)
         listener.close(0)
         raise
+
+
+def _first_jobs(config: SchedulerConfig, copies: Copies | None) -> Jobs | None:
+    """Those of one that is started as one that leads; None, too, if its partner does, and has their journal."""
+    from scaler.journal.directory import Locked  # here, as few want it and all would load it
+
+    try:
+        return open_jobs(config, copies, may_hold=True)
+    except Locked:
+        if copies is None or not copies.is_shared:
+            raise
+        return None
 
 
 def _copies(journal: str, succession: Succession) -> Copies:

@@ -59,9 +59,13 @@ class Announce:
 
 @record
 class KeepJobs:
-    """Durable jobs are kept here from now on, or not any more: their journal is the partner's to write."""
+    """Durable jobs are kept here from now on, or not any more: their journal is the partner's to write.
+
+    `asks`: not before it is known that the partner has no newer copy of that, if it can be asked.
+    """
 
     here: bool
+    asks: bool = False
 
 
 @record
@@ -122,8 +126,8 @@ class Succession:
         self.leads = not stands_by
         #: the highest that it has heard of
         self.term = 0
-        #: where the other one is looked for
-        self.partner = partner
+        #: where the other one is looked for, and where it was said that it is
+        self.partner = self._named = partner
         #: what that said last, and when; it counts from now on
         self._report: PartnerReport | None = None
         self._heard = float("-inf")
@@ -143,6 +147,8 @@ class Succession:
         self._awaits_rest = False
         #: durable jobs wait until it is known that the partner has no newer copy of their journal
         self.holds_jobs = False
+        #: it has stepped down, and those who hear of that are about to be made anew: nobody comes before
+        self._is_ending = False
         self._next_beat = float("-inf")
         self._next_look = float("-inf")
         self.wishes: list[Wish] = []
@@ -154,6 +160,11 @@ class Succession:
         return epoch_of(self.term, self._lot)
 
     @property
+    def is_alone(self) -> bool:
+        """The partner has said goodbye, somebody has said that it is gone, or it was never heard."""
+        return not self.is_paired and self._report is None
+
+    @property
     def roster(self) -> int:
         """How many agents count, as far as both know."""
         return len(self._roster.settled) if self.is_paired else 0
@@ -161,6 +172,10 @@ class Succession:
     def seeks(self, now: float) -> str:
         """Where the partner is to be connected to; empty if it was heard, or there is none."""
         return self.partner if now - self._heard > 2 * BEAT else ""
+
+    def hears_partner(self, now: float) -> bool:
+        """The partner was heard a moment ago, whatever it is."""
+        return now - self._heard <= SUSPECT
 
     def has_standby(self, now: float) -> bool:
         """The partner was heard a moment ago, and stands by."""
@@ -176,7 +191,7 @@ class Succession:
 
     def take(self) -> list[Wish]:
         """What is to be done, in order."""
-        wishes, self.wishes = self.wishes, []
+        wishes, self.wishes, self._is_ending = self.wishes, [], False
         return wishes
 
     # ---- who comes -------------------------------------------------------------------------------------------------
@@ -236,6 +251,8 @@ class Succession:
         if term_of(report.epoch) >= MAX_TERM or report.address == self.address:
             return
         was = self._report
+        if was is not None and term_of(report.epoch) < term_of(was.epoch) and now - self._heard < 2 * BEAT:
+            return  # it was overtaken: there may be two connections
         self._report, self._heard = report, now
         if self.leads or not self.partner:
             self.partner = report.address
@@ -287,7 +304,7 @@ class Succession:
             if report.changed:
                 self._roster.follow(report.roster, report.version)
                 self._next_beat = now
-            if report.yields:
+            if report.yields and not self._is_ending:
                 self._lead(now, "it was asked to")
 
     def lose_partner(self, now: float, said_goodbye: bool) -> None:
@@ -295,7 +312,7 @@ class Succession:
         self._heard = min(self._heard, now - SUSPECT + CLOSED)
         self._next_look = min(self._next_look, now + CLOSED)
         if said_goodbye and self.leads and self._report is not None and not self._report.leading:
-            self._report, self.partner, self.is_paired = None, "", False
+            self._report, self.partner, self.is_paired = None, self._named, False
             self._roster.dissolve()
             self.wishes.append(Log("INFO", "Scheduler: nobody stands by any more"))
             self._announce()
@@ -304,6 +321,8 @@ class Succession:
     # ---- what people want ------------------------------------------------------------------------------------------
     def promote(self, now: float) -> str:
         """Lead, whoever else may: the agents that come count from now on. Why it does not, or nothing."""
+        if self._is_ending:
+            return "this scheduler has just come to stand by: say it again"
         if self.leads and self.hands_out and not self.holds_jobs:
             return "this scheduler leads already"
         if self.leads and self.holds_jobs:
@@ -317,7 +336,7 @@ class Succession:
             self._announce()
             self._let_hand_out(True)
         else:
-            self._lead(now, "somebody wants it")
+            self._lead(now, "somebody wants it", asks=False)
         return ""
 
     def hand_over(self, monitor: int, number: int, now: float, is_forced: bool = False) -> str:
@@ -380,7 +399,7 @@ class Succession:
         if self.leads:
             has_other = report is None or report.version != self._roster.version or report.epoch != self.epoch
         else:
-            has_other = report is None or report.epoch != self._followed
+            has_other = report is None or report.epoch != self._followed or report.version != self._roster.version
         version = self._roster.version
         is_said = has_other and bool(version)
         self.wishes.append(
@@ -403,7 +422,7 @@ class Succession:
 
         Whether it leads now.
         """
-        why = self._why_to_lead(now, is_wanted)
+        why = "" if self._is_ending else self._why_to_lead(now, is_wanted)
         if why:
             self._lead(now, why)
         return bool(why)
@@ -433,20 +452,20 @@ class Succession:
         mine, other = (self.term, self._roster.version), (term_of(report.epoch), report.version)
         return mine > other or (mine == other and self.address < report.address)
 
-    def _lead(self, now: float, why: str) -> None:
+    def _lead(self, now: float, why: str, asks: bool = True) -> None:
         self.leads, self.term = True, self.term + 1
         self._votes.clear()
         self._roster.lead(now)
         self.wishes.append(Log("WARNING", f"Scheduler: leads from now on, in term {self.term}: {why}"))
         self._announce()
-        self.wishes.append(KeepJobs(True))
+        self.wishes.append(KeepJobs(True, asks))
         counts = len(self._roster.settled)
         self.trouble = f"none of {counts} agents that count has come yet"
         self._let_hand_out(not counts)
         self._next_beat = self._next_look = now
 
     def _step_down(self, reason: str) -> None:
-        self.leads = False
+        self.leads, self._is_ending = False, True
         self._followed, self._report = 0, None
         self._roster.step_down()
         self.copies = self.is_copy_in_step = self._awaits_rest = False

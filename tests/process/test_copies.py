@@ -229,6 +229,25 @@ def test_a_disk_that_gives_back_other_bytes_is_said_once_and_the_pair_stays_one(
     assert pair.bytes_of(0) == pair.bytes_of(1)
 
 
+def test_one_of_two_that_share_a_journal_is_started_again_while_the_other_leads(daemons, tmp_path):
+    pair = Pair(daemons, tmp_path, with_second=False)
+    pair.journals[1] = pair.journals[0]
+    pair.start_second()
+    pair.start_agents(2)
+    with daemons.client() as client:
+        client.submit_job(abs, range(10), name="there").wait(PATIENCE)
+        until(lambda: Directory(pair.journals[0]).history().is_shared, "a journal that is known to be shared")
+        kill(pair.first)
+        pair.second.says("leads from now on")
+        until(lambda: [job.name for job in client.jobs()] == ["there"])
+        pair.start_first()
+        pair.first.says("stands by for the one at")
+        client.submit_job(abs, range(10), name="later").wait(PATIENCE)
+        said = pair.command("hand-over", daemons.address)
+        assert said.returncode == 0, said.stderr
+        until(lambda: [job.name for job in client.jobs()] == ["there", "later"])
+
+
 def test_whoever_can_not_know_that_it_still_leads_acknowledges_nothing(daemons, pair):
     (agent,) = start_agents(daemons, 1)
     pair.first.says(IN_STEP)

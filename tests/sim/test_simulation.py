@@ -19,7 +19,7 @@ from scaler.scheduler.core.explaining import Reason
 FEW = 8
 FEWER = {
     "stores": 2, "disks": 2, "swarm": 4, "schedulers alone": 2, "leaving": 5, "leaving and faults": 5, "durable": 4,
-    "durable and faults": 4,
+    "durable and faults": 4, "shared journal": 4, "copied journal": 4,
 }  # fmt: skip
 MANY = int(os.environ.get("SCALER_SIM_RUNS", "60"))
 SEED = os.environ.get("SCALER_SIM_SEED")
@@ -47,6 +47,21 @@ def test_every_row_ends_once_and_rightly_and_nothing_is_left(mix: str) -> None:
 def test_every_row_ends_once_and_rightly_in_many_runs(mix: str, part: int) -> None:
     for seed in seeds(1000 + part * MANY // 4, MANY // 4):
         run(seed, mix)
+
+
+#: seeds that found something, and what that was
+FOUND = {
+    "the standby's connection changes under a stream": ("copied journal", 8),
+    "a whole copy is made of a journal in which nothing is left": ("copied journal", 17),
+    "one is elected whose copy is old": ("copied journal", 26),
+    "one is started again while the other has the lock of both": ("shared journal", 5027),
+}
+
+
+@pytest.mark.parametrize("what", FOUND)
+def test_what_was_found_once_is_not_met_again(what: str) -> None:
+    mix, seed = FOUND[what]
+    run(seed, mix)
 
 
 @pytest.mark.heavy

@@ -7,7 +7,16 @@ from simulator.scripted import hello
 
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.channel import Envelope
-from scaler.protocol.messages import BalanceRequest, DisconnectRequest, Heartbeat, Message, Refused, Welcome
+from scaler.protocol.messages import (
+    BalanceRequest,
+    DisconnectRequest,
+    Heartbeat,
+    JobAnswer,
+    JobQuestion,
+    Message,
+    Refused,
+    Welcome,
+)
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
 
@@ -163,3 +172,30 @@ def test_a_peer_that_said_what_can_not_be_is_told_so(composed: Composition, core
     last = meet(composed)[-1]
     assert isinstance(last, Outgoing)
     assert (last.connection, last.message, last.last) == (9, Refused("this peer sent nonsense"), True)
+
+
+class Asking:
+    """Residents that remember what they were asked."""
+
+    has_news = False
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def ask(self, monitor: int, message: JobQuestion) -> None:
+        self.asked.append(message.number)
+
+
+def test_whoever_asks_for_jobs_while_they_go_to_the_partner_is_not_told_that_there_are_none(
+    composed: Composition,
+) -> None:
+    composed.receive(1, Envelope(0, 0, hello("monitor", "somebody")), 0.0)
+    residents = Asking()
+    composed.lodge(residents)  # type: ignore[arg-type]
+    composed.receive(1, Envelope(1, 0, JobQuestion(7, "list")), 0.0)
+    composed.part_with_residents()
+    for seq in range(2, 40):
+        composed.receive(1, Envelope(seq, 0, JobQuestion(seq, "list")), 0.0)
+    said = [wish.message for wish in composed.settle(0.0) if isinstance(wish, Outgoing)]
+    assert residents.asked == [7]
+    assert not any(isinstance(message, JobAnswer) for message in said)

@@ -31,7 +31,16 @@ from scaler.journal.history import (
 from scaler.journal.journal import Journal
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Checker, Damaged, Record, segment_header, size_of
-from scaler.protocol.messages import Copying, JournalSlice, JournalStart, JournalState, JournalSynced, u32, u64
+from scaler.protocol.messages import (
+    Copying,
+    JournalSlice,
+    JournalStart,
+    JournalState,
+    JournalSynced,
+    PartnerReport,
+    u32,
+    u64,
+)
 from scaler.scheduler.copies import events as ev
 from scaler.scheduler.copies import follower as follower_module
 from scaler.scheduler.copies.copied_journal import CopiedJournal
@@ -39,6 +48,7 @@ from scaler.scheduler.copies.copies import Copies, Route
 from scaler.scheduler.copies.follower import Follower
 from scaler.scheduler.copies.sending import Phase, Sending
 from scaler.scheduler.copies.taking import Taking
+from scaler.scheduler.succession import Succession
 
 
 # ---- who is newer ----------------------------------------------------------------------------------------------------
@@ -88,6 +98,10 @@ def test_a_history_is_read_as_it_was_written_and_anything_else_is_none():
     lost = begun(history, Place(60, 50), 999)
     assert [each.start.segment for each in lost.turns[-2:]] == [60, 60]
     assert lost.turns[-1].number == MOST_TURNS + 4
+    shared = History(history.turns, is_shared=True)
+    assert from_bytes(to_bytes(shared)) == shared
+    assert begun(shared, Place(60, 50), 1).is_shared
+    assert from_bytes(to_bytes(history).replace(b', "shared": false', b"")) == history  # as it was written before
     for data in (b"", b"{}", b"[]", b"\xff", b'{"v":1,"turns":[[1,2]]}', to_bytes(history).replace(b"false", b"{")):
         assert from_bytes(data) is None
 
@@ -172,7 +186,8 @@ class Leader:
                 self.directory.mark(wish.number)
             elif isinstance(wish, ev.Keep):
                 said = self.directory.history()
-                self.directory.write_history(History(said.turns, said.floor, wish.partner, wish.alone))
+                history = History(said.turns, said.floor, wish.partner, wish.alone, is_shared=wish.is_shared)
+                self.directory.write_history(history)
             elif isinstance(wish, ev.Unlink):
                 self.directory.remove(wish.segment)
             assert not isinstance(wish, (ev.Reject, ev.Yield)), wish
@@ -646,7 +661,7 @@ class Leading:
     """A succession that leads, beside another one."""
 
     partner, is_paired, hands_out = "b", True, True
-    copies = is_copy_in_step = False
+    copies = is_copy_in_step = is_alone = False
 
     def has_standby(self, now: float) -> bool:
         return True
@@ -699,7 +714,7 @@ def test_a_copy_in_step_is_asked_for_at_once_when_its_connection_is_lost(copies)
 
 
 def test_what_can_not_be_read_here_is_said_once_and_nothing_else_is_left_undone(tmp_path, monkeypatch):
-    journal = CopiedJournal(tmp_path)
+    journal = CopiedJournal(Journal(tmp_path))
     layout, _ = journal.replay(lambda record, place: None)
     journal.append(layout.take((b"x",)), records.pack(Record(1, 1, (b"x",), 1)))
     until(lambda: journal.take_news()[0] == 1, "a record on disk")
@@ -813,6 +828,156 @@ def test_a_copy_takes_the_place_of_another_though_the_disk_refuses_in_the_middle
     assert follower.close()
     assert refused > 2
     assert ids_in(tmp_path / "b") == {7}
+
+
+def test_a_copy_that_is_silent_does_not_count_as_in_step_again_before_it_is_heard():
+    made = sending()
+    made.hear(answer(1000), 0.0)
+    assert made.is_in_step
+    for now in (ev.ALONE + 0.1, ev.ALONE + 0.6, ev.ALONE + 5):
+        made.tick(now, may_be_alone=True)
+        assert (made.is_in_step, made.alone) == (False, True)
+    made.hear(JournalSynced(7, 1, 1000, number=1), ev.ALONE + 6)
+    assert (made.is_in_step, made.alone) == (True, False)
+
+
+def test_that_a_copy_is_complete_is_said_until_it_is_heard(taker):
+    said = [each for each in taker.standby.sent if isinstance(each, JournalSynced)]
+    taker.standby.taking.tick(10.0)
+    again = [wish.message for wish in taker.standby.taking.take() if isinstance(wish, ev.Say)]
+    assert [each.complete for each in (said[-1], *again)] == [True, True]
+
+
+def test_a_whole_copy_of_a_journal_in_which_nothing_is_left_is_in_step():
+    turns = (ONE, turn(2, 22, 4, 90))
+    made = Sending(Copy(turns, Place(9, 24)), {})
+    made.meet(7, "b", 0.0)
+    made.hear(answer(500), 0.0)
+    piece = [wish for wish in made.take() if isinstance(wish, ev.Send)][-1].message
+    assert (piece.segment, piece.offset, piece.complete) == (9, 24, True)
+    made.hear(JournalSynced(7, 9, 24, number=1, complete=True), 0.1)
+    assert made.is_in_step
+
+
+def test_a_copy_without_the_segment_in_which_both_part_is_made_anew():
+    """It has given that back already, and what comes behind that place would be written into a file without it."""
+    made = Sending(Copy((ONE, TWO), Place(1, 200)), {1: 200})
+    made.meet(7, "b", 0.0)
+    made.hear(JournalState(7, Copying.OWN, 2, 24, ev.said_of((ONE,)), segments=u64([])), 0.0)
+    assert [wish.message.whole for wish in made.take() if getattr(wish, "message", None).__class__ is JournalStart] == [
+        True
+    ]
+
+
+def test_a_directory_that_both_have_is_known_to_be_shared_from_then_on():
+    made = sending()
+    made.hear(JournalState(7, Copying.SHARED), 0.0)
+    assert ev.Keep("", True, is_shared=True) in made.take()
+
+
+# ---- which copy is used ----------------------------------------------------------------------------------------------
+def kept(path, *, partner: str = "", alone: bool = False, follows: bool = False) -> None:
+    """A directory in which somebody wrote a record."""
+    directory = Directory(path)
+    directory.lock()
+    directory.segment(1).write_bytes(segment_header(1) + record_bytes(1))
+    directory.write_history(History((ONE,), partner=partner, alone=alone, follows=follows))
+    directory.unlock()
+
+
+def elected(path, asks: bool = True, hears: bool = False) -> tuple[Copies, list[str]]:
+    """A standby with this directory comes to lead; and what the log says. The other one has been heard, or not."""
+    succession = Succession("tcp://b:1", 5, "tcp://a:1", stands_by=True)
+    if hears:
+        succession.hear_partner(PartnerReport(0, False, "tcp://a:1", 0, False, u64(), False), 100.0)
+    copies = Copies(path, succession)
+    copies.follow()
+    logs = [log.text for log in copies.succeed(100.0, asks)]
+    journal = copies.open(may_hold=False, now=100.0)
+    assert (journal is None) == copies.is_held
+    if journal is not None:
+        journal.replay(lambda record, place: None)
+    return copies, logs
+
+
+@pytest.mark.parametrize(
+    ("was", "asks", "hears", "is_held", "is_warned"),
+    [
+        ({"partner": "a", "follows": True}, True, False, False, True),
+        ({"partner": "a", "follows": True}, True, True, True, False),
+        ({"partner": "a"}, True, False, True, False),
+        ({"partner": "a"}, False, False, False, True),
+        ({"partner": "a", "alone": True}, True, False, True, False),
+        ({}, True, False, False, False),
+    ],
+)
+def test_one_that_is_elected_asks_for_a_newer_copy_or_says_what_may_be_missing(
+    tmp_path, was, asks, hears, is_held, is_warned
+):
+    kept(tmp_path, **was)
+    copies, logs = elected(tmp_path, asks, hears)
+    assert (copies.is_held, any("may be missing" in text for text in logs)) == (is_held, is_warned)
+    copies.close()
+
+
+def test_one_that_is_elected_before_it_has_any_copy_waits_for_the_other(tmp_path):
+    copies, logs = elected(tmp_path)
+    assert (copies.is_held, logs) == (True, [])
+    assert "the scheduler at tcp://a:1 may have a newer copy" in copies.reason
+    assert copies.attend(None, 200.0).opens is False
+    assert "may be missing" in copies.succeed(201.0, asks=False)[0].text  # somebody says that this one is to be used
+    assert copies.open(may_hold=False, now=201.0) is not None
+    copies.journal.replay(lambda record, place: None)
+    copies.close()
+
+
+def test_an_answer_that_takes_long_is_waited_for(tmp_path):
+    """Its copy is large perhaps, and the newer one."""
+    kept(tmp_path, partner="a", alone=True)
+    copies, _ = elected(tmp_path, hears=True)
+    succession = copies._succession
+    succession.promote(100.0)
+    for now in (100.5, 107.0, 120.0):
+        succession.hear_partner(PartnerReport(0, False, "tcp://a:1", 0, False, u64(), False), now)
+        assert not copies.attend(("peer", 3), now).opens
+    assert copies.attend(None, 130.0).opens
+    copies.close()
+
+
+def test_a_copy_is_taken_on_though_a_connection_of_this_end_comes_or_goes(tmp_path):
+    """What is sent is lost with connections of the one that sends, which knows that and begins another stream."""
+    succession = Succession("tcp://b:1", 5, "tcp://a:1", stands_by=True)
+    copies = Copies(tmp_path, succession)
+    follower = copies.follow()
+
+    def heard(message) -> list:
+        copies.hear(message, 100.0)
+        said = list(copies.attend(("peer", 3), 100.0).said)
+        until(lambda: said.extend(copies.attend(("peer", 3), 100.0).said) or said)
+        return said
+
+    try:
+        heard(JournalState(7, Copying.LEADS))
+        copies.hear(JournalStart(7, True, turns=ev.said_of((ONE,))), 100.0)
+        heard(JournalSlice(7, 1, 24, bodies=[record_bytes(1)], complete=True))
+        copies.attend(("link", 1), 100.0)
+        copies.attend(None, 100.0)
+        more = Place(1, 24 + len(record_bytes(1)))
+        (synced, *_) = heard(JournalSlice(7, *more, bodies=[record_bytes(2)]))
+        assert synced.offset == more.offset + len(record_bytes(2))
+        assert follower is copies.follower
+    finally:
+        copies.close()
+
+
+def test_a_partner_that_was_never_paired_and_is_lost_may_still_count_on_its_copy():
+    """Only a goodbye, or somebody who says so, tells that nobody waits for it."""
+    succession = Succession("tcp://a:1", 5)
+    assert succession.is_alone
+    succession.hear_partner(PartnerReport(0, False, "tcp://b:1", 1, False, u64(), False), 100.0)
+    assert (succession.is_paired, succession.is_alone) == (False, False)
+    succession.lose_partner(100.1, said_goodbye=True)
+    assert succession.is_alone
 
 
 # ---- a copy that takes the place of another --------------------------------------------------------------------------

@@ -127,7 +127,7 @@ def test_a_standby_leads_when_more_than_half_of_the_agents_come(pair: Pair) -> N
     pair.agents(range(1, 4), pair.b)
     wanted = pair.wanted[B]
     assert pair.b.hands_out
-    assert KeepJobs(True) in wanted
+    assert KeepJobs(True, asks=True) in wanted
     assert [wish.may for wish in wanted if isinstance(wish, HandOut)] == [True]
     assert term_of(pair.b.epoch) == 1
 
@@ -192,6 +192,39 @@ def test_an_agent_of_a_higher_term_ends_a_leader_that_has_not_noticed(pair: Pair
     assert not pair.a.leads
 
 
+def test_nobody_comes_to_one_that_steps_down_before_that_is_done() -> None:
+    """What hears of an agent then is about to be made anew, and nobody would ever miss it."""
+    again = Succession(A, 7)
+    said = hello(session=1, epoch=epoch_of(3, 5), roster=1)
+    assert again.consider(said, 1.0) is not None
+    assert any(isinstance(wish, StepDown) for wish in again.wishes)
+    assert again.consider(said, 1.0) is not None
+    assert not again.leads
+    again.take()
+    assert again.consider(said, 1.1) is None
+    assert again.leads
+
+
+def test_one_that_was_elected_and_knows_no_roster_is_told_it(pair: Pair) -> None:
+    pair.agents(range(1, 4), pair.a)
+    assert pair.a.roster == pair.b.roster == 3
+    pair.a = Succession(A, 333, B, stands_by=True)
+    assert pair.come(range(1, 4), pair.a, told=3)[-1] is None
+    pair.agents(range(1, 4), pair.a)
+    assert (pair.a.leads, pair.a.is_paired, pair.a.roster) == (True, True, 3)
+
+
+def test_a_report_that_was_overtaken_makes_nobody_lead(pair: Pair) -> None:
+    pair.agents(range(1, 4), pair.a)
+    pair.b.tick(pair.now + BEAT)
+    late = next(wish.report for wish in pair.b.take() if isinstance(wish, Tell))
+    assert pair.a.hand_over(1, 1, pair.now) == ""
+    pair.step(1.0)
+    assert (pair.a.leads, pair.b.leads) == (False, True)
+    pair.a.hear_partner(late, pair.now)
+    assert not pair.a.leads
+
+
 def test_one_that_starts_again_asks_its_partner(pair: Pair) -> None:
     pair.agents(range(1, 6), pair.a)
     pair.a = Succession(A, 333)
@@ -212,6 +245,7 @@ def test_one_that_starts_again_without_its_partner_waits_for_more_than_half(pair
     pair.a = Succession(A, 333)
     assert all(pair.come(range(1, 3), pair.a, told=5))
     assert not pair.a.leads
+    pair.a.take()
     assert pair.come(range(3, 4), pair.a, told=5) == [None]
     assert pair.a.leads
     assert term_of(pair.a.epoch) == 1
@@ -280,6 +314,19 @@ def test_a_standby_that_says_goodbye_is_counted_on_no_more(pair: Pair) -> None:
     assert pair.a.wake is None
     pair.step(LEASE + 1)
     assert pair.a.hands_out
+
+
+def test_one_that_was_told_of_the_other_looks_for_it_though_that_said_goodbye(pair: Pair) -> None:
+    """It may be started again as it was started first: as one that leads, and knows of nobody."""
+    pair.agents(range(1, 4), pair.a)
+    assert pair.a.hand_over(1, 1, pair.now) == ""
+    pair.agents(range(1, 4), pair.b)
+    pair.b.lose_partner(pair.now, said_goodbye=True)
+    assert (pair.b.leads, pair.b.roster) == (True, 0)
+    assert pair.b.seeks(pair.now + SUSPECT) == A
+    pair.a = Succession(A, 333)
+    pair.step(1.0)
+    assert (pair.a.leads, pair.b.leads) == (False, True)
 
 
 def test_a_closed_connection_is_soon_suspicious(pair: Pair) -> None:

@@ -5,11 +5,9 @@ To those who write, it is a journal as any other: what counts is what they are t
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 from scaler.common.effects import Log
 from scaler.errors import ScalerError
@@ -29,9 +27,8 @@ Wish = ev.Said | ev.Yield | ev.Open | ev.Reject | Log
 class CopiedJournal:
     """For one thread. It is locked from the beginning to `close`; until `replay` it is held back."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Raises `JournalError`."""
-        self._journal = Journal(path)
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
         self.path = self._journal.path
         self._sending: Sending | None = None
         #: records that are not on disk here, and those that are and do not count: where each ends, and its number
@@ -58,9 +55,12 @@ class CopiedJournal:
         return self._journal.history.partner
 
     @property
-    def was_alone(self) -> bool:
-        """Whoever wrote it last went on alone in the end, so that the other copy is not known to be as new."""
-        return self._journal.history.alone
+    def may_be_newest(self) -> bool:
+        """Nobody is known to have a newer one.
+
+        Whoever wrote it last went on alone in the end, or it was made by one that stood by.
+        """
+        return bool(self._journal.history.turns) and (self._journal.history.alone or self._journal.history.follows)
 
     def hold(self) -> None:
         """Don't write it before the other one was asked. Blocks. Raises `JournalError`."""
@@ -132,7 +132,7 @@ class CopiedJournal:
 
     def meet(self, partner: str, now: float) -> None:
         """The other one can be spoken to."""
-        self.sending.meet(secrets.randbits(63) | 1, partner, now)
+        self.sending.meet(self._journal.draw() | 1, partner, now)
 
     def hear(self, message: JournalState | JournalSynced, now: float) -> None:
         """The other one says something."""
@@ -173,8 +173,9 @@ class CopiedJournal:
                 self._journal.mark(wish.number)
         elif isinstance(wish, ev.Keep):
             said = self._journal.history
-            if (said.partner, said.alone) != (wish.partner, wish.alone):
-                self._journal.keep_history(replace(said, partner=wish.partner, alone=wish.alone))
+            if (said.partner, said.alone, said.is_shared) != (wish.partner, wish.alone, wish.is_shared):
+                kept = replace(said, partner=wish.partner, alone=wish.alone, is_shared=wish.is_shared)
+                self._journal.keep_history(kept)
         elif isinstance(wish, ev.Unlink):
             self._journal.remove(wish.segment)
         else:

@@ -7,10 +7,13 @@ other one has no newer copy, or a copy that follows what the other one writes.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from scaler.common.effects import Log
+from scaler.journal.directory import Directory
+from scaler.journal.journal import Journal
 from scaler.protocol.messages import JournalSlice, JournalStart, JournalState, JournalSynced
 from scaler.scheduler.copies import events as ev
 from scaler.scheduler.copies.copied_journal import CopiedJournal
@@ -47,13 +50,23 @@ class Attended(NamedTuple):
 class Copies:
     """Of a scheduler that may be one of a pair, and keeps a journal. Not thread-safe."""
 
-    def __init__(self, path: str | Path, succession: Succession) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        succession: Succession,
+        open_journal: Callable[[Path], Journal] = Journal,
+        open_follower: Callable[[Path], Follower] = Follower,
+    ) -> None:
         self._path = Path(path)
         self._succession = succession
+        self._open_journal = open_journal
+        self._open_follower = open_follower
         self.journal: CopiedJournal | None = None
         #: that is held back, until when; None: for as long as it takes
         self.is_held = False
         self._until: float | None = None
+        #: it is to be held back though it does not say who may have a newer one; it is known that nobody has
+        self._must_ask = self._is_newest = False
         #: until when whoever asks for jobs may wait for that
         self._brief_until: float | None = None
         self.follower: Follower | None = None
@@ -73,8 +86,8 @@ class Copies:
         """The journal of a scheduler that leads; None if it is held back. Blocks. Raises `JournalError`."""
         self._route, self._hands_over = None, False
         if self.journal is None:
-            self.journal = CopiedJournal(self._path)
-            if may_hold and self.journal.has_partner:
+            self.journal = CopiedJournal(self._open_journal(self._path))
+            if self._must_ask or (may_hold and self.journal.has_partner):
                 try:
                     self.journal.hold()
                 except BaseException:
@@ -83,10 +96,15 @@ class Copies:
                     raise
                 self.is_held = True
                 self._brief_until = now + GRACE
-                self._until = now + GRACE if self.journal.was_alone else None
+                self._until = now + GRACE if self.journal.may_be_newest else None
                 return None
-        self.is_held, self._until, self._brief_until = False, None, None
+        self.is_held, self._until, self._brief_until, self._must_ask = False, None, None, False
         return self.journal
+
+    @property
+    def is_shared(self) -> bool:
+        """Both schedulers were given this directory, when somebody wrote it last."""
+        return Directory(self._path).history().is_shared
 
     def discard(self) -> None:
         """The journal could not be read: it is opened anew when it is tried again."""
@@ -96,38 +114,46 @@ class Copies:
 
     def follow(self) -> Follower:
         """Make a copy of what the other one writes."""
-        self.follower = Follower(self._path)
+        self.follower = self._open_follower(self._path)
         return self.follower
 
-    def succeed(self, now: float) -> list[Log]:
-        """This one leads from now on, with its copy; what there is to be said of that. Blocks."""
+    def succeed(self, now: float, asks: bool) -> list[Log]:
+        """The journal is written here from now on; what there is to be said of that. Blocks.
+
+        `asks`: if this copy may not be the newest, `open` holds it back until the other one was asked. One that was
+        made by following is not held back for a partner that is gone.
+        """
         follower, self.follower = self.follower, None
         if follower is None:
-            return []
+            return [self._warning()] if self.is_held and not self._is_newest else []
         in_step = follower.is_in_step(now)
         has_ended = follower.close()
         self._route = None
-        from scaler.journal.directory import Directory
-
-        directory = Directory(self._path)
-        history = directory.history()
+        history = Directory(self._path).history()
         logs = [] if has_ended else [Log("ERROR", f"Journal: the disk of {self._path} does not answer")]
         if in_step:
             return [*logs, Log("INFO", f"Journal: the copy in {self._path} has all that counts")]
-        if not history.follows:
-            return logs
+        if history.turns and not history.partner:
+            return logs  # both write the same one, or nobody else has a copy
+        self._must_ask = asks and (self._succession.hears_partner(now) or not history.follows)
+        return logs if self._must_ask else [*logs, self._warning()]
+
+    def _warning(self) -> Log:
+        """What is said when this copy is used though another one may be newer."""
+        directory = Directory(self._path)
+        partner = directory.history().partner or self._succession.partner
         since = directory.written_last()
         when = "" if since is None else time.strftime(", %Y-%m-%d %H:%M:%S,", time.localtime(since))
         text = (
-            f"Journal: the copy in {self._path} is not known to be in step with that of {history.partner}: "
+            f"Journal: the copy in {self._path} is not known to be in step with that of {partner}: "
             f"jobs and results may be missing that came after its last record{when} was written"
         )
-        return [*logs, Log("WARNING", text)]
+        return Log("WARNING", text)
 
     @property
     def reason(self) -> str:
         """Why durable jobs are not kept yet, though a journal is there."""
-        partner = self.journal.partner if self.journal is not None else ""
+        partner = (self.journal.partner if self.journal is not None else "") or self._succession.partner
         return (
             f"durable jobs are not kept yet: the scheduler at {partner} may have a newer copy of the journal; "
             f"start it, or say that this one is to be used: scaler promote {self._succession.address}"
@@ -168,9 +194,6 @@ class Copies:
         follower = self.follower
         if follower is None:
             return Attended([], [])
-        if route != self._route:
-            self._route = route
-            follower.part()
         said: list[ev.Said] = []
         logs: list[Log] = []
         rejection = ""
@@ -190,7 +213,7 @@ class Copies:
         is_new = route != self._route
         if is_new:
             self._route = route
-            journal.sending.part(now, for_good=route is None and not succession.is_paired)
+            journal.sending.part(now, for_good=route is None and succession.is_alone)
         has_failed = self._has_failed(journal.sending.failures, now)
         if route is None:
             self._ask_at = None
@@ -202,6 +225,8 @@ class Copies:
         wishes, has_news = journal.attend(now, succession.hands_out)
         said: list[ev.Said] = []
         logs: list[Log] = []
+        if self._until is not None and now >= self._until and route is not None:
+            self._until = now + RETRY  # it is there, and looks at a large copy perhaps
         rejection, opens = "", self._until is not None and now >= self._until
         for wish in wishes:
             if isinstance(wish, Log):
@@ -209,7 +234,7 @@ class Copies:
             elif isinstance(wish, ev.Reject):
                 rejection = wish.reason
             elif isinstance(wish, ev.Open):
-                opens = True
+                opens = self._is_newest = True
             elif isinstance(wish, ev.Yield):
                 self._yield(now)
             else:

@@ -54,10 +54,14 @@ class Mark:
 
 @record
 class Keep:
-    """Have it on disk before anything else is done: where another copy is, and whether it may lack something."""
+    """Have it on disk before anything else is done: where another copy is, and whether it may lack something.
+
+    Or that both schedulers were given this one.
+    """
 
     partner: str
     alone: bool
+    is_shared: bool = False
 
 
 @record

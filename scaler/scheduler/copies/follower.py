@@ -103,11 +103,6 @@ class Follower:
         """Whatever counts at the one that leads is in this copy."""
         return self._taking.is_in_step(now)
 
-    def part(self) -> None:
-        """The other one can't be spoken to any more."""
-        self._taking.part()
-        self._stream = 0
-
     def hear(self, message: JournalState | JournalStart | JournalSlice, partner: str, now: float) -> None:
         """The one that leads says something."""
         self._partner = partner

@@ -83,6 +83,8 @@ class Sending:
         #: of the other one's signs of life that came in time: the last number, and when it was heard
         self._echo = 0
         self._lease = float("-inf")
+        #: when anything was heard of it last
+        self._heard = float("-inf")
         self._next_beat = float("inf")
         #: segments that are removed when the other one has all up to a place; and those that it is to remove
         self._leaving: deque[tuple[Place, int]] = deque()
@@ -189,6 +191,7 @@ class Sending:
         """It says what it has, or how far it is. What belongs to another stream is of no interest."""
         if not self._stream or message.stream != self._stream:
             return
+        self._heard = now
         if isinstance(message, JournalState) and (self.phase is Phase.ASKED or message.trouble):
             self._hear_state(message, now)
         elif isinstance(message, JournalSynced) and self.phase in _STREAMING:
@@ -214,6 +217,8 @@ class Sending:
                 self._tell(
                     "WARNING", f"the one at {self.partner} has another journal, which is left as it is: move it away"
                 )
+            elif state.copying == Copying.SHARED and not self._is_held:
+                self._wishes.append(ev.Keep("", True, is_shared=True))
         elif is_newer(theirs, mine):
             self.phase = Phase.APART
             self._tell("WARNING", f"the one at {self.partner} has a newer copy, and is to lead")
@@ -237,7 +242,7 @@ class Sending:
             self._leaving.extend((self._written, number) for number in unknown)
         else:
             self.phase = Phase.WHOLE
-            self._next = Place(min(self._lengths, default=1), SEGMENT_HEADER)
+            self._next = Place(min(self._lengths), SEGMENT_HEADER) if self._lengths else self._end
             self._tell("INFO", f"the one at {self.partner} is sent a whole copy")
         self._awaits_complete = not is_behind
         self._there = self._next if is_behind else NOTHING
@@ -250,6 +255,8 @@ class Sending:
     def _has_all_from(self, place: Place, there: set[int]) -> bool:
         """All that follows a place is still here, and all that is here and before it is there."""
         if place.offset < SEGMENT_HEADER or self._lengths.get(place.segment, 0) < place.offset:
+            return False
+        if place.offset > SEGMENT_HEADER and place.segment not in there:
             return False
         last = max(self._lengths)
         return all(number in self._lengths for number in range(place.segment, last + 1)) and all(
@@ -279,6 +286,10 @@ class Sending:
     def _is_stalled(self, now: float) -> bool:
         return self._waits_since is not None and now - self._waits_since > ev.STALLED
 
+    def _is_present(self, now: float) -> bool:
+        """It was heard a moment ago, and takes what it is sent."""
+        return now - self._heard <= ev.STALLED and not self._is_stalled(now)
+
     # ---- sending ---------------------------------------------------------------------------------------------------
     def _go_on(self, now: float) -> None:
         """Send what there is, as long as not too much is on its way; and see whether the copy is in step by that."""
@@ -290,7 +301,7 @@ class Sending:
                 self._waits_since = now
             if is_last:
                 self.phase = Phase.BEHIND
-        is_near = self._bytes + self._lag() <= ev.WINDOW and not self._is_stalled(now)
+        is_near = self._bytes + self._lag() <= ev.WINDOW and self._is_present(now)
         if self.phase is Phase.BEHIND and is_near:
             self.phase = Phase.CLOSING
         if self.phase is Phase.CLOSING and self._there >= self.counted and not self._awaits_complete:
@@ -349,7 +360,7 @@ class Sending:
             self._tell("WARNING", f"goes on alone: {words}")
             if self.phase is Phase.IN_STEP:
                 self.phase = Phase.BEHIND
-        if self.phase is Phase.CLOSING and self._is_stalled(now):
+        if self.phase is Phase.CLOSING and not self._is_present(now):
             self.phase = Phase.BEHIND
         self._go_on(now)
         if self.phase in _STREAMING and now >= self._next_beat:

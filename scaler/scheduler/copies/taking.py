@@ -33,6 +33,8 @@ class Taking:
         self._stream = 0
         #: the directory is being looked at; its answer was said; bytes are taken
         self._is_asked = self._is_offered = self._is_taking = False
+        #: a whole copy has taken the place of the old one
+        self._is_complete = False
         self._seen = Seen()
         #: where the next byte goes; None: wherever a segment begins
         self._next: Place | None = None
@@ -65,8 +67,13 @@ class Taking:
 
     # ---- the other one ---------------------------------------------------------------------------------------------
     def part(self) -> None:
-        """It can't be spoken to any more."""
+        """What belongs to this stream is of no interest any more.
+
+        Connections come and go without that: whoever sends begins another stream when one of its own is lost, and
+        bytes that are missing are noticed.
+        """
         self._stream, self._is_asked, self._is_offered, self._is_taking = 0, False, False, False
+        self._is_complete = False
 
     def hear(self, message: JournalState | JournalStart | JournalSlice, now: float) -> None:
         """The one that leads says something; what belongs to an earlier stream is of no interest."""
@@ -159,7 +166,8 @@ class Taking:
         if stream != self._stream or not self._is_taking:
             return
         self._there, self._bytes = max(self._there, place), self._bytes - size
-        self._beat(now, complete)
+        self._is_complete |= complete
+        self._beat(now)
 
     def damaged(self, stream: int, why: str) -> None:
         """What came can't be part of a journal."""
@@ -178,11 +186,12 @@ class Taking:
         if self._is_taking and now >= self._next_beat:
             self._beat(now)
 
-    def _beat(self, now: float, complete: bool = False) -> None:
+    def _beat(self, now: float) -> None:
+        """Say how far this copy is, and all else that may have been lost with a connection."""
         self._next_beat = now + ev.BEAT
         self._number += 1
         self._beats.append((self._number, now))
-        self._say(JournalSynced(self._stream, *self._there, self._number, complete))
+        self._say(JournalSynced(self._stream, *self._there, self._number, self._is_complete))
 
     def _say(self, message: JournalState | JournalSynced) -> None:
         self._wishes.append(ev.Say(message))

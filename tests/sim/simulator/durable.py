@@ -4,42 +4,24 @@ The real `JobKeeper` runs in the scheduler's process; only the disk is made up. 
 since how a monitor's session goes on is tried elsewhere; what they asked a scheduler that died they ask the next one.
 """
 
-import json
-import pickle
 from collections.abc import Callable
 from typing import Any
 
 from scaler.journal.directory import Damage
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Frame, Record, segment_header
-from scaler.protocol.codec import encode
 from scaler.protocol.messages import (
-    EACH,
-    FILED,
-    GRAPH,
-    INLINE,
-    INLINE_VALUES,
-    KEEP,
-    TOGETHER,
     JobAnswer,
     JobQuestion,
     JobSubmit,
     Message,
-    ObjectAnnounce,
-    Task,
-    sizes_of,
-    u8,
-    u32,
-    u64,
 )
-from scaler.protocol.results import SpanResult, values_of
-from scaler.results.reference import Reference
 from scaler.scheduler.jobs.jobs_core import JobTerms
 from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.residents import Reply, ResidentWish
 from simulator import segments
-from simulator.checks import Wrong, require
-from simulator.jobs import Job, ends_of
+from simulator.checks import require
+from simulator.durable_job import DurableJob
 from simulator.shared_files import SimFiles
 from simulator.world import TICK, World
 
@@ -168,87 +150,22 @@ class DurableUser:
         self._cluster = cluster
         self._world: World = cluster.world
         self._number = number
-        self._name = f"job-{-number}"
-        self._token = self._world.random.getrandbits(60) | 1
-        self._next_id = 1
-        #: the rows that are wanted, in order
-        self._rows: list[Job] = []
+        self._job = DurableJob(cluster, f"job-{-number}")
+        self._name = self._job.name
         #: what is to be said, in order; the first was said and has no answer yet
         self._to_say: list[Message] = []
         self._said_to: Any = None
-        #: rows that were read, and how often each had run by then
-        self._read: list[int] = []
         self.is_done = False
         self._is_cancelled = False
-        parts = self._world.random.choice((1, 2, 5))
-        for part in range(parts):
-            self._to_say.append(self._part(str(part), is_last=part == parts - 1))
+        self._to_say += self._job.parts
         if self._world.random.random() < 0.15:
             self._is_cancelled = True
             self._to_say.append(JobQuestion(0, "cancel", self._name, force=self._world.random.random() < 0.5))
-            for job in self._rows:
+            for job in self._job.rows:
                 job.cancelled = True
         for message in self._to_say:
             message.number = self._world.next_id()  # type: ignore[attr-defined]
         self._world.after(self._world.random.uniform(0, 6), self._go_on)
-
-    # ---- what it submits -------------------------------------------------------------------------------------------
-    def _ids(self, count: int) -> int:
-        first, self._next_id = self._next_id, self._next_id + count
-        return first
-
-    def _job(self) -> Job:
-        random = self._world.random
-        job = Job(self._world.next_id(), random.choice((50, 2_000, 30_000)))
-        job.behaviour = random.choice(("value",) * 12 + ("fail", "deadly", "print"))
-        job.parameter = 1
-        job.stored = random.choice((0, 0, 0, 150_000))
-        self._cluster.jobs[job.uid] = job
-        return job
-
-    def _part(self, key: str, is_last: bool) -> JobSubmit:
-        random = self._world.random
-        jobs = [self._job() for _ in range(random.choice((1, 4, 30)))]
-        function = self._ids(1)
-        form = random.choice((EACH, TOGETHER, GRAPH))
-        messages: list[Message] = []
-        name = random.choice(("f", "each"))
-        task = Task(0, 0, len(jobs), form, INLINE_VALUES, function, 0, name, spans=u32([0, len(jobs)]))
-        if form != GRAPH:
-            messages.append(ObjectAnnounce(u64([function]), u8([INLINE]), [b"function"]))
-        task.batch = self._ids(len(jobs))
-        if form == EACH:
-            payloads = [pickle.dumps(job.spec) for job in jobs]
-            task.sizes, task.bodies = u32(map(len, payloads)), [b"".join(payloads)]
-        elif form == TOGETHER:
-            task.arguments = self._ids(1)
-            task.objects, task.bodies = u64([task.arguments]), [pickle.dumps([job.spec for job in jobs])]
-        else:
-            self._make_graph(task, jobs)
-        self._rows += [job for row, job in enumerate(jobs) if form != GRAPH or task.wanted[row]]
-        messages.append(task)
-        frames = [encode(message) for message in messages]
-        return JobSubmit(
-            0, self._name, "somebody", self._token, key, is_last=is_last, counts=u32(map(len, frames)),
-            bodies=[b"", *(frame for each in frames for frame in each)],
-        )  # fmt: skip
-
-    def _make_graph(self, task: Task, jobs: list[Job]) -> None:
-        random = self._world.random
-        task.flags |= KEEP
-        task.graph = task.batch
-        uses = [0] * len(jobs)
-        for at, job in enumerate(jobs):
-            job.grouped = False
-            needs = random.sample(range(max(0, at - 6), at), min(at, random.choice((0, 1, 2))))
-            job.needs = [jobs[need] for need in needs]
-            task.dependency_counts.append(len(needs))
-            task.dependencies.extend([task.batch + need for need in needs])
-            for need in needs:
-                uses[need] += 1
-        task.uses = u32(uses)
-        task.wanted = u8([at == len(jobs) - 1 or random.random() < 0.2 for at in range(len(jobs))])
-        task.objects, task.bodies = u64([task.function]), [pickle.dumps([job.spec for job in jobs])]
 
     # ---- what it says ----------------------------------------------------------------------------------------------
     def _go_on(self) -> None:
@@ -258,9 +175,9 @@ class DurableUser:
         server = self._cluster.server
         if server.alive and self._said_to is not server:
             if not self._to_say:
-                kind = "ordered" if len(self._read) < len(self._rows) else "delete"
+                kind = "ordered" if len(self._job.read) < len(self._job.rows) else "delete"
                 wait = self._world.random.choice((0.0, 0.5))
-                question = JobQuestion(self._world.next_id(), kind, self._name, len(self._read), wait=wait)
+                question = JobQuestion(self._world.next_id(), kind, self._name, len(self._job.read), wait=wait)
                 self._to_say.append(question)
             self._said_to = server
             server.keeper.ask(self._number, self._to_say[0])
@@ -285,32 +202,11 @@ class DurableUser:
         if isinstance(asked, JobQuestion) and asked.kind == "delete":
             self.is_done = True
         elif isinstance(asked, JobQuestion) and asked.kind == "ordered":
-            self._take(answer)
+            self._job.take(answer)
         self._go_on()
-
-    def _take(self, answer: JobAnswer) -> None:
-        at = size_at = 0
-        for i, outcome in enumerate(answer.outcomes):
-            lo, hi = answer.rows[2 * i], answer.rows[2 * i + 1]
-            count = sizes_of(outcome, hi - lo)
-            sizes = answer.sizes[size_at : size_at + count]
-            size_at, end = size_at + count, at + sum(sizes)
-            span = SpanResult(0, 0, hi - lo, outcome, 0, 0, sizes, answer.bodies[0][at:end])
-            at = end
-            ends = self._read_files(answer, span) if outcome == FILED else ends_of(span)
-            require(lo == len(self._read), f"{self._name}: row {lo} came after {len(self._read)} others")
-            for job, how in zip(self._rows[lo:hi], ends, strict=True):
-                problem = job.ended(how, self._world.losses)
-                if problem is not None:
-                    raise Wrong(f"{self._name}: {problem}", f"job-{job.uid}.")
-                self._read.append(job.runs)
-
-    def _read_files(self, answer: JobAnswer, span: SpanResult) -> list[tuple[Any, ...]]:
-        prefix, shared = json.loads(answer.text)["files"], self._cluster.shared
-        return [("value", shared.read(prefix, Reference.unpack(each))) for each in values_of(span)]
 
     def check(self) -> None:
         """All is over: what had ended for it did not run again, unless a host was lost that nobody could ask."""
         if not self._world.losses:
-            for row, (job, runs) in enumerate(zip(self._rows, self._read, strict=True)):
+            for row, (job, runs) in enumerate(zip(self._job.rows, self._job.read, strict=True)):
                 require(job.runs == runs, f"{self._name}: row {row} ran again after it was read", f"job-{job.uid}.")

@@ -1,8 +1,10 @@
 """What goes wrong, from the seed. Everything is mended when the time of faults is over."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, Literal
+
+from simulator.world import TICK
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,16 @@ class Mix:
     hand_over: float = 0.0
     #: jobs that are to outlive schedulers
     durable: int = 0
+    #: a pair keeps durable jobs in a journal, in a directory that both share, or each has a copy of its own
+    journal: Literal["", "shared", "copied"] = ""
+    #: of such a pair: one ends in order, or loses power; or is killed when it comes to lead, or writes to its disk;
+    #: a host is lost with its disk; somebody who knows that one is gone promotes the other
+    end_scheduler: float = 0.0
+    cut_power: float = 0.0
+    kill_leading: float = 0.0
+    kill_syncing: float = 0.0
+    lose_disk: float = 0.0
+    promote: float = 0.0
     #: chance that rows that were made together take several slots each
     threads: float = 0.0
     #: agents that somebody drains, perhaps to think better of it; agents whose end is announced, and comes
@@ -89,6 +101,22 @@ def drawn(seed: int) -> Mix:
     )
 
 
+#: faults that a pair with durable jobs may draw, and the most of each
+_WORST_OF_PAIRS = {
+    "kill_scheduler": 4.0, "cut_power": 3.0, "end_scheduler": 2.0, "stop_scheduler": 2.0, "hand_over": 4.0,
+    "cut_pair": 3.0, "cut_host": 3.0, "snap": 6.0, "kill_worker": 4.0, "kill_agent": 1.0, "stop_agent": 1.0,
+    "kill_leading": 2.0, "kill_syncing": 3.0, "lose_disk": 1.5, "promote": 2.0,
+}  # fmt: skip
+
+
+def drawn_pair(seed: int, mix: Mix) -> Mix:
+    """The mix of a seed of pairs with a journal: each fault is there or not, by lot."""
+    random = Random(seed)
+    return replace(
+        mix, **{name: worst * random.random() for name, worst in _WORST_OF_PAIRS.items() if random.random() < 0.3}
+    )
+
+
 MIXES = {
     mix.name: mix
     for mix in (
@@ -126,6 +154,8 @@ MIXES = {
             kill_client=0.3,
             local_agent=False,
         ),
+        Mix("shared journal", pair=True, journal="shared", is_swarm=True, local_agent=False),
+        Mix("copied journal", pair=True, journal="copied", is_swarm=True, local_agent=False),
         Mix("threads", threads=0.3, wild=0.3),
         Mix("leaving", drain_agent=3, announce_agent=1.5, walltime=0.3, local_agent=False, wild=0.0, retries_on_loss=1),
         Mix(
@@ -193,12 +223,12 @@ class Faults:
             self._world.random.choice(workers).die(11)
 
     def _snap(self) -> None:
-        lines = [p.line for p in [*self._cluster.hosts, *self._cluster.clients] if p.alive and p.line is not None]
+        lines = [p.line for p in self._cluster.peers if p.alive and p.line is not None]
         if lines:
             self._world.random.choice(lines).snap()
 
     def _connection(self) -> Any:
-        lines = [p.line for p in [*self._cluster.hosts, *self._cluster.clients] if p.alive and p.line is not None]
+        lines = [p.line for p in self._cluster.peers if p.alive and p.line is not None]
         return self._world.random.choice(lines) if lines else None
 
     def _drop(self) -> None:
@@ -310,7 +340,7 @@ class Faults:
         """Somebody does not reach one of the schedulers, perhaps all do not."""
         network, random = self._cluster.network, self._world.random
         site, until = random.randrange(2), self._world.now + self._length()
-        processes = [p for p in [*self._cluster.hosts, *self._cluster.clients] if p.alive and p.line is not None]
+        processes = [p for p in self._cluster.peers if p.alive and p.line is not None]
         if processes and random.random() < 0.5:
             processes = [random.choice(processes)]
         self._world.note("network", f"{[p.name for p in processes]} do not reach site {site}")
@@ -322,12 +352,88 @@ class Faults:
         if server.alive and not server.stopped:
             server.succession.hand_over(0, 0, self._world.now)
 
+    def _start_again(self, server: Any) -> None:
+        """Some time; if there is a copy of a journal, also after the other one has gone on alone."""
+        random = self._world.random
+        pause = random.uniform(0.1, 3)
+        if self._cluster.mix.journal and random.random() < 0.3:
+            pause = random.uniform(5, 12)
+        self._world.after(pause, self._cluster.start_at, server.site)
+
+    def _one_of_both(self) -> Any:
+        server = self._world.random.choice(self._cluster.pair.servers)
+        return server if server.alive else None
+
+    def _end_scheduler(self) -> None:
+        """SIGTERM."""
+        server = self._one_of_both()
+        if server is not None and not server.stopped:
+            self._world.note(server.name, "SIGTERM")
+            server.end()
+            self._start_again(server)
+
+    def _cut_power(self) -> None:
+        server = self._one_of_both()
+        if server is not None:
+            self._world.note(server.name, "loses power")
+            server.die()
+            if server.keeper is not None or not self._cluster.journals.is_shared:
+                self._cluster.journals.lose_power(self._world, server.site)
+            self._start_again(server)
+
+    def _kill_leading(self) -> None:
+        """Whoever leads next is killed a moment later."""
+        self._cluster.pair.on_lead = self._kill_soon
+
+    def _kill_soon(self, server: Any) -> None:
+        self._cluster.pair.on_lead = None
+        self._world.after(self._world.random.choice((0.0, 0.0005, 0.01, 0.3)), self._kill_this, server)
+
+    def _kill_this(self, server: Any) -> None:
+        if server.alive:
+            server.die()
+            self._start_again(server)
+
+    def _kill_syncing(self) -> None:
+        """One is killed when it writes to its disk next."""
+        server = self._one_of_both()
+        if server is not None:
+            self._cluster.journals.doomed = server
+            self._world.after(0.1, self._see_to, server)
+
+    def _see_to(self, server: Any) -> None:
+        if not server.alive:
+            self._start_again(server)
+        elif self._cluster.journals.doomed is server:
+            self._world.after(0.1, self._see_to, server)
+
+    def _lose_disk(self) -> None:
+        """A host is lost with what its scheduler had on disk; the other one has all that counts."""
+        server = self._one_of_both()
+        if server is None or not self._cluster.may_lose_disk(server.site):
+            return
+        self._world.note(server.name, "is lost with its disk")
+        server.die()
+        self._cluster.journals.wipe(server.site)
+        self._cluster.pair.replaced.add(server.site)
+        self._start_again(server)
+
+    def _promote(self) -> None:
+        """One of both is gone, and somebody says so."""
+        for server in self._cluster.pair.servers:
+            other = self._cluster.pair.servers[1 - server.site]
+            if server.alive and not server.stopped and not other.alive:
+                self._world.note(server.name, "is promoted")
+                server.succession.promote(self._world.now)
+                server.post(TICK)
+                return
+
     def _kill_scheduler(self) -> None:
         if self._cluster.pair is not None:
             server = self._world.random.choice(self._cluster.pair.servers)
             if server.alive:
                 server.die()
-                self._world.after(self._world.random.uniform(0.1, 3), self._cluster.start_at, server.site)
+                self._start_again(server)
             return
         if self._cluster.server.alive:
             self._cluster.server.die()

@@ -8,7 +8,7 @@ from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.state.memory import AgentLimits
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Established
-from scaler.protocol.messages import Message, ObjectFetch, TaskRunning
+from scaler.protocol.messages import Message, ObjectFetch, Task, TaskRunning
 from scaler.worker_protocol import messages as wm
 from simulator.agent_mirror import AgentMirror
 from simulator.checks import check_agent, require
@@ -44,6 +44,8 @@ class Host(Process):
         self.core = AgentCore(workers, AgentLimits(total), strict=True, may_return=kind is not None)
         self._mirror = AgentMirror(self.core.state)
         self.core.state.facts.subscribe(self.world.moves.note_agent)
+        #: rows that workers had when it last began anew: nobody wants them any more
+        self._stale: set[tuple[int, int, int]] = set()
         self.store = SimStore(self)
         self.workers: dict[int, SimWorker] = {}
         #: (client, batch, row) of all that its workers have ever begun
@@ -119,6 +121,8 @@ class Host(Process):
         events: list[Any] = []
         for heard in self.line.receive(items):
             if isinstance(heard, Established):
+                if not (heard.resumed or heard.returned):
+                    self._stale = {row for here in self._mirror.rows.values() for row in here}
                 events.append(ev.Welcomed(heard.resumed, self.cluster.heartbeat, heard.welcome.number, heard.returned))
             else:
                 events += self.heard(heard)
@@ -134,6 +138,11 @@ class Host(Process):
 
     def heard(self, message: Any) -> list[Any]:
         """Like that of the shell: what its core is told when the scheduler has said something."""
+        if type(message) is Task and self.cluster.journals is not None:
+            for lo, hi in zip(message.spans[::2], message.spans[1::2], strict=True):
+                rows = {(message.client, message.batch, row) for row in range(lo, hi)}
+                twice = [here & rows - self._stale for here in self._mirror.rows.values() if here & rows - self._stale]
+                require(not twice, f"{self.name} is given rows that it has: {twice}", f"batch={message.batch}")
         keys = zip(message.clients, message.ids, strict=True) if type(message) is ObjectFetch else ()
         return [*(ev.FileMissing(key) for key in keys if key not in self.store.files), ev.FromScheduler(message)]
 

@@ -5,6 +5,7 @@ like ZeroMQ's: the scheduler never hears of a close, and a broken one is silentl
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from scaler.common.attempts import Attempts
@@ -163,7 +164,10 @@ class Network:
 class Line:
     """A simulated connection and the real `Initiator`."""
 
-    def __init__(self, process: Process, network: Network, kind: str, host: str, hello: Hello) -> None:
+    def __init__(
+        self, process: Process, network: Network, kind: str, host: str, hello: Hello, begins_anew: bool = False
+    ) -> None:
+        """With `begins_anew` each connection is another session, as a monitor's is."""
         hello.session = process.world.random.getrandbits(63) | 1
         #: of a pair: where to look next
         self._candidates = Candidates(Address("site", 0, tuple(Address("site", n) for n in range(1, network.sites))))
@@ -171,6 +175,8 @@ class Line:
         #: the highest term that has welcomed it
         self._term = 0
         self.process = process
+        self._hello = hello
+        self._begins_anew = begins_anew
         self._initiator = Initiator(hello)
         self._network = network
         self._kind = kind
@@ -205,6 +211,9 @@ class Line:
             self._candidates.turn(self.process.world.now, is_silent)
             self.process.world.after(self._attempts.next_pause(self.process.world.now), self._again)
         else:
+            if self._begins_anew:
+                self._term = 0
+                self._initiator = Initiator(replace(self._hello, session=self.process.world.random.getrandbits(63) | 1))
             before_hello = getattr(self.process, "before_hello", None)
             if before_hello is not None:
                 before_hello(self)

@@ -1,5 +1,6 @@
 """Two schedulers of a run: one leads, the other stands by. Each is at a site of its own, and may be cut off from it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from scaler.errors import ProtocolError
@@ -7,7 +8,8 @@ from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Broken, Initiator, Rejected
-from scaler.protocol.messages import PartnerReport
+from scaler.protocol.messages import DisconnectRequest, PartnerReport
+from scaler.scheduler.pairing import AboutJournals
 from scaler.scheduler.roster import LEASE
 from scaler.scheduler.succession import SUSPECT, Succession
 from scaler.transport import Address
@@ -30,6 +32,11 @@ class PartnerLine:
         self._site = site
         self._connection: Connection | None = None
         self._heard = 0.0
+        self._made = 0
+        #: what the other one has said of its journal over this connection
+        self.said: list[AboutJournals] = []
+        #: of its scheduler, for what is said over the connection that the other one has made
+        self.composition: Any = None
         self._begin()
 
     def _begin(self) -> None:
@@ -43,14 +50,47 @@ class PartnerLine:
         kind = self._server.world.random.choice(("unix", "tcp"))
         self._connection = self._network.connect(self._server, kind, f"site-{self._site}", 1 - self._site)
         if self._connection is not None:
+            self._made += 1
             self._begin()
             self._heard = self._server.world.now
             self._send(self._initiator.greet(self._heard))
 
-    def receive(self, items: list[Any]) -> tuple[list[PartnerReport], bool]:
+    # ---- like `Partner` of the shell -------------------------------------------------------------------------------
+    @property
+    def is_open(self) -> bool:
+        """What is said over this connection is sent."""
+        return self._connection is not None and self._initiator.is_open
+
+    @property
+    def address(self) -> str:
+        """Where the other one is."""
+        return str(self._server.succession.partner)
+
+    @property
+    def route(self) -> tuple[str, int] | None:
+        """Over what the other one is spoken to."""
+        if self.is_open:
+            return "link", self._made
+        return None if self.composition.partner is None else ("peer", self.composition.partner)
+
+    def take_about_journals(self) -> list[AboutJournals]:
+        """What the other one has said of its journal."""
+        said, self.said = [*self.said, *self.composition.take_about_journals()], []
+        return said
+
+    def tell(self, message: AboutJournals) -> None:
+        """Say something of the journal, over one connection."""
+        if self.is_open:
+            self.send(message)
+            return
+        outgoing = self.composition.tell_partner(message)
+        if outgoing is not None:
+            self._server.send(outgoing)
+
+    def receive(self, items: list[Any]) -> tuple[list[PartnerReport | AboutJournals], bool]:
         """What the other one has said; whether the connection was lost."""
         now = self._server.world.now
-        reports: list[PartnerReport] = []
+        reports: list[PartnerReport | AboutJournals] = []
         lost = False
         for item in items:
             if self._connection is None or item[0] not in ("frames", "eof") or item[1] is not self._connection:
@@ -63,7 +103,7 @@ class PartnerLine:
                 except ProtocolError as error:
                     said = self._initiator.reject(str(error))
                 lost = isinstance(said, (Rejected, Broken))
-                if isinstance(said, PartnerReport):
+                if isinstance(said, PartnerReport | AboutJournals):
                     reports.append(said)
         self._send(self._initiator.take_ack())
         if self._connection is not None and (lost or now - self._heard > SUSPECT):
@@ -71,8 +111,10 @@ class PartnerLine:
             lost = True
         return reports, lost
 
-    def send(self, report: PartnerReport) -> None:
+    def send(self, report: PartnerReport | AboutJournals) -> None:
         """Say this, if there is a session."""
+        if isinstance(report, AboutJournals):
+            self._server.world.note(self._server.name, report)
         if self._connection is not None and self._initiator.is_open:
             self._send(self._initiator.send(report))
 
@@ -80,9 +122,17 @@ class PartnerLine:
         if envelope is not None and self._connection is not None:
             self._connection.up(self._network.encoded(envelope.message, envelope.seq, envelope.ack))
 
-    def close(self) -> None:
+    def reject(self, reason: str, now: float) -> None:
+        """What was said makes no sense: both connections begin anew."""
+        self.close()
+        self.composition.reject_partner(reason, now)
+        self._server.succession.lose_partner(now, said_goodbye=False)
+
+    def close(self, says_goodbye: bool = False) -> None:
         """It is over."""
         if self._connection is not None:
+            if says_goodbye and self._initiator.is_open:
+                self._send(self._initiator.send(DisconnectRequest()))
             self._connection.close_by_peer()
             self._connection = None
             self._initiator.disconnect("closed")
@@ -95,11 +145,18 @@ class Pair:
         self._world = world
         self.servers: list[Any] = [None, None]
         self._both_since: float | None = None
+        #: sites whose hosts were lost with their disks: those are started as standbys of the other one
+        self.replaced: set[int] = set()
+        #: is told of the next that comes to lead
+        self.on_lead: Callable[[Any], None] | None = None
+        #: when somebody has last been told that jobs and results may be missing
+        self.warned = float("-inf")
 
     def succession_at(self, site: int) -> Succession:
         """Of a scheduler that is started as people would: the first is given its address alone."""
         lot = self._world.random.getrandbits(40)
-        return Succession(SITES[site], lot, SITES[0] if site else "", stands_by=bool(site))
+        stands_by = bool(site) or site in self.replaced
+        return Succession(SITES[site], lot, SITES[1 - site] if stands_by else "", stands_by=stands_by)
 
     @property
     def leader(self) -> Any:

@@ -1,23 +1,29 @@
 """One run: a cluster, its users and its faults, until all rows have ended and all clients have gone."""
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any
 
 from scaler.defaults import HEARTBEAT_INTERVAL
+from scaler.journal.directory import JournalError
+from scaler.protocol.messages import GRAPH, JobQuestion, Task
 from scaler.scheduler.succession import Succession
 from simulator.checks import Wrong, check_empty, check_stores, require
 from simulator.clients import NestedClient, SimClient
 from simulator.durable import Disk, DurableUser, SimKeeper
-from simulator.faults import MIXES, Faults, Mix, drawn
+from simulator.durable_job import DurableJob
+from simulator.faults import MIXES, Faults, Mix, drawn, drawn_pair
 from simulator.hosts import Host
+from simulator.job_users import JobUser
 from simulator.jobs import Job
+from simulator.journals import Journals
 from simulator.limits import default_limits
 from simulator.network import Network
 from simulator.operator import Operator
 from simulator.pair import Pair
 from simulator.server import Server
-from simulator.shared_files import SharedFiles
+from simulator.shared_files import SharedFiles, SimFiles
 from simulator.workload import User
 from simulator.world import TICK, World
 
@@ -31,8 +37,17 @@ BOUND = 120.0
 class Cluster:
     """All processes of a run."""
 
-    def __init__(self, seed: int, mix: Mix, populate: "Callable[[Cluster], None] | None" = None) -> None:
-        """`populate` says who is there and does what; without it, that is drawn from the seed."""
+    def __init__(
+        self,
+        seed: int,
+        mix: Mix,
+        populate: "Callable[[Cluster], None] | None" = None,
+        journals: Journals | None = None,
+    ) -> None:
+        """`populate` says who is there and does what; without it, that is drawn from the seed.
+
+        `journals` are those of a pair.
+        """
         self.world = World(seed)
         self.mix = mix
         #: virtual seconds in which things may go wrong
@@ -50,15 +65,19 @@ class Cluster:
         #: schedulers that were started after the first
         self.restarts = -1
         self.disk = Disk()
+        self.journals = journals
+        #: users of durable jobs with sessions of their own; and all those jobs, by their tokens
+        self.users: list[JobUser] = []
+        self.durable_jobs: dict[int, DurableJob] = {}
         self.shared = SharedFiles()
         #: schedulers have a directory for large results of durable jobs
-        self.shares_files = bool(mix.durable) and self.world.random.random() < 0.6
+        self.shares_files = bool(mix.durable or mix.journal) and self.world.random.random() < 0.6
         #: by their numbers, which are below 0
         self.durable: dict[int, DurableUser] = {}
         #: workers of the agent in the scheduler's process
         self.local_workers = 0
         self.operator: Operator | None = None
-        (populate or Cluster._populate)(self)
+        (populate or (Cluster._populate_pair if mix.journal else Cluster._populate))(self)
 
     def _populate(self) -> None:
         mix, random = self.mix, self.world.random
@@ -78,6 +97,27 @@ class Cluster:
             User(self.world, client, FAULTY * random.choice((0.02, 0.3, 1.0)), random.choice((3, 15, 40)), mix)
         self.durable.update({-n: DurableUser(self, -n) for n in range(1, mix.durable + 1)})
         Faults(self, mix, FAULTY)
+
+    def _populate_pair(self) -> None:
+        """A pair that keeps durable jobs: their users, few agents, and perhaps somebody with other work."""
+        mix, random = self.mix, self.world.random
+        self.faulty = FAULTY + 4.0
+        self.network.delay = random.choice((50e-6, 200e-6, 5e-3))
+        self.start_server()
+        for number in range(random.randint(1, 4)):
+            self.add_host(random.randint(1, 3), () if number else ("gpu",))
+        for number in range(random.randint(1, 3)):
+            self.users.append(JobUser(self, number, self.world.now + self.faulty))
+        if random.random() < 0.3:
+            client = SimClient(self, "client", random.choice(("unix", "tcp")), "far")
+            self.clients.append(client)
+            User(self.world, client, self.faulty, 5, mix)
+        Faults(self, mix, self.faulty)
+
+    @property
+    def peers(self) -> list[Any]:
+        """All that have a connection to the scheduler."""
+        return [*self.hosts, *self.clients, *self.users]
 
     @property
     def server(self) -> Any:
@@ -113,11 +153,50 @@ class Cluster:
             return
         self.restarts += 1
         limits = default_limits(retries_on_loss=self.mix.retries_on_loss)
-        Server(
+        server = Server(
             self.world, self.network, limits, lambda: self.add_store(site), self.heartbeat, site, self.pair,
             succession or self.pair.succession_at(site), self.start_at,
         )  # fmt: skip
         self.world.note(f"scheduler-{site}", "starts")
+        if self.journals is None:
+            return
+        server.on_task = self._check_handed_out
+        try:
+            server.begin_keeping(self.journals, self._files_of if self.shares_files else None)
+        except JournalError as error:  # whoever supervises it starts it again
+            self.world.note(server.name, f"ends: {error}")
+            server.die()
+            self.world.after(1.0, self.start_at, site)
+
+    def _files_of(self, wake: Callable[[], None], bell: int) -> SimFiles:
+        return SimFiles(self.world, self.shared, wake, bell)
+
+    def may_lose_disk(self, site: int) -> bool:
+        """The scheduler at the other site has all that counts, or will not need this one."""
+        assert self.pair is not None
+        leader, other = self.pair.leader, self.pair.servers[1 - site]
+        if self.mix.journal != "copied" or not other.alive or other.stopped or not leader.alive:
+            return False
+        journal = leader.keeping.journal
+        return journal is not None and (leader is other or journal.sending.is_in_step)
+
+    def _check_handed_out(self, server: Server, to: Any, task: Task) -> None:
+        """What was shown to somebody does not run again."""
+        assert self.pair is not None
+        token = server.token_of(task.client)
+        if token is None or server is not self.pair.leader:
+            return
+        made = self.durable_jobs[token]
+        for lo, hi in zip(task.spans[::2], task.spans[1::2], strict=True):
+            for row in range(lo, hi):
+                job = made.by_id.get(task.batch + row)
+                is_known = job is not None and job.end is not None and made.made > self.pair.warned
+                if task.form == GRAPH and self.world.losses:
+                    continue  # what was made of it may have been lost with a host
+                require(
+                    not is_known, f"{made.name}: a row is handed out to {to.name} that was shown: {job}",
+                    f"job-{job.uid}." if job is not None else "", f"batch={task.batch}",
+                )  # fmt: skip
 
     def add_host(self, workers: int, capabilities: tuple[str, ...], kind: str | None = None) -> None:
         """Another agent; `kind` of its connection is drawn if it is not said."""
@@ -147,9 +226,12 @@ class Cluster:
         world = self.world
         world.run(world.now + self.faulty)
         self.network.cut.clear()
-        for process in [*self.network.servers.values(), *self.hosts, *self.clients]:
+        for process in [*self.network.servers.values(), *self.peers]:
             process.go_on()
         done = world.run(world.now + BOUND, self._all_ended)
+        if not done and all(self.has_ended(client) for client in self.clients if client.alive and not client.left):
+            asked = [(user.name, str(user._asked)[:80]) for user in self.users if not user.is_done]
+            raise Wrong(f"users wait: {asked}", "scheduler-", *(name for name, _ in asked))
         if not done:
             waiting = [(c, job) for c in self.clients if c.alive for job in c.waiting.values()]
             client, job = waiting[0] if waiting else (None, None)
@@ -172,19 +254,49 @@ class Cluster:
             world.run(world.now + 1.0)
         for user in self.durable.values():
             user.check()
+        if self.pair is not None and self.pair.warned > float("-inf") and self.server.keeper is not None:
+            self._delete_what_came_back()
         require(
             not self.disk.segments, f"all jobs are deleted, and the journal has segments {list(self.disk.segments)}"
         )
         if self.shares_files:
-            self.server.keeper.files.look()
-            self.server.post(TICK)
-            world.run(world.now + 1.0)
-        require(not self.shared.there, f"all jobs are deleted, and there are files {list(self.shared.there)}")
+            self._look_at_files()
+        if self.journals is not None:
+            self._check_journals(self.journals)
+        require(
+            self.mix.journal == "copied" or not self.shared.there,
+            f"all jobs are deleted, and there are files {list(self.shared.there)}",
+        )
         check_empty(self.server.core, {host.name: host.core for host in self.hosts if host.alive})
         check_stores([host for host in self.hosts if host.alive])
         left = [client.name for client in self.clients if client.alive and not client.gone]
         if left:
             raise Wrong(f"clients wait for an answer to their goodbye: {left}")
+
+    def _look_at_files(self) -> None:
+        files = self.server.keeper.files if self.pair is None else self.server.keeper._files
+        files.look()
+        self.server.post(TICK)
+        self.world.run(self.world.now + 1.0)
+
+    def _delete_what_came_back(self) -> None:
+        """Jobs that were deleted, when it was said that something may be missing: that they are deleted, for one."""
+        for job in list(self.server.keeper._core._table.by_name):
+            self.server.keeper.ask(-1, JobQuestion(0, "delete", job))
+        self.server.post(TICK)
+        self.world.run(self.world.now + 5.0)
+
+    def _check_journals(self, journals: Journals) -> None:
+        """All jobs are deleted, and a copy is the same."""
+        assert self.pair is not None
+        require(bool(self.pair.leader.keeper is not None), "the one that leads keeps no jobs", "scheduler-")
+        require(not self.pair.leader.keeper.jobs, "there are jobs that were deleted", "scheduler-")
+        for site in range(2):
+            left = list(journals.segments(site))
+            require(not left, f"all jobs are deleted, and the journal at {site} has {left}", "scheduler-")
+        if not journals.is_shared:
+            journal = self.pair.leader.keeping.journal
+            require(journal.sending.is_in_step, "the copy of the journal is not in step", "scheduler-")
 
     def _check_leavers(self) -> None:
         """Whoever was to go has gone; where nobody was killed no row ran twice, and none was lost."""
@@ -203,7 +315,7 @@ class Cluster:
     def _all_ended(self) -> bool:
         if not all(self.has_ended(client) for client in self.clients if client.alive and not client.left):
             return False
-        return all(user.is_done for user in self.durable.values())
+        return all(user.is_done for user in [*self.durable.values(), *self.users])
 
     def _check_restarts(self) -> None:
         """Where only schedulers were killed each row has its value, and none ran twice."""
@@ -228,9 +340,15 @@ class Failure(Exception):
 def run(seed: int, mix: str) -> Cluster:
     """One run. Raises Failure."""
     cluster = None
+    drawn_mix = MIXES[mix]
+    if drawn_mix.is_swarm:
+        drawn_mix = drawn_pair(seed, drawn_mix) if drawn_mix.pair else drawn(seed)
     try:
-        cluster = Cluster(seed, drawn(seed) if MIXES[mix].is_swarm else MIXES[mix])
-        cluster.run()
+        with Journals() if drawn_mix.journal else contextlib.nullcontext() as journals:
+            if journals is not None:
+                journals.is_shared = drawn_mix.journal == "shared"
+            cluster = Cluster(seed, drawn_mix, journals=journals)
+            cluster.run()
         return cluster
     except Exception as error:
         raise failure_of(error, cluster, f"SCALER_SIM_SEED={seed} with the mix {mix!r}") from error

@@ -1,26 +1,37 @@
 """A scheduler's process: the real Composition with its acceptor and core, and in a local cluster also an agent."""
 
+import contextlib
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.defaults import HEARTBEAT_INTERVAL
 from scaler.errors import ProtocolError
+from scaler.journal.directory import Locked
 from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
 from scaler.protocol.codec import encode_view
 from scaler.protocol.hello import BEGINNINGS, NUMBERS, epoch_of, hello_of
-from scaler.protocol.messages import PROTOCOL_VERSION, Snapshot
+from scaler.protocol.messages import PROTOCOL_VERSION, PartnerReport, Snapshot, Task
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, Wish
+from scaler.scheduler.copies.copies import Copies
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
+from scaler.scheduler.durable_jobs import DurableJobs
+from scaler.scheduler.jobs.jobs_core import JobTerms
+from scaler.scheduler.jobs.keeper import JobKeeper
+from scaler.scheduler.pairing import AboutJournals
 from scaler.scheduler.state.cluster_facts import Fact, PeerLeft
-from scaler.scheduler.succession import StepDown, Succession, Tell
+from scaler.scheduler.succession import KeepJobs, StepDown, Succession, Tell
 from simulator.checks import check_scheduler
 from simulator.explained import check_explanations
 from simulator.hosts import Host
+from simulator.journals import Journals, SimFollower, SimJournal
 from simulator.mirror import Mirror
 from simulator.network import QUIET, Network, decoded
 from simulator.pair import Pair, PartnerLine
+from simulator.shared_files import SimFiles
 from simulator.world import TICK, Process, World
 
 #: bytes that a client may leave unread at every other scheduler: so few that its rows have to wait now and then
@@ -53,6 +64,37 @@ class CheckedCore(SchedulerCore):
             if isinstance(effect, ev.Send):
                 self._world.note("scheduler", (effect.number, effect.message))
         return effects
+
+
+class SimLoop:
+    """What a loop is to those who wait for the disk: bells that are rung in this process."""
+
+    def __init__(self, server: Process) -> None:
+        self._server = server
+        self._watched: dict[int, object] = {}
+        self.ready: dict[object, None] = {}
+
+    def new_bell(self) -> int:
+        """Another one; as the number of a descriptor."""
+        return self._server.world.next_id()
+
+    def ring(self, bell: int) -> None:
+        """From elsewhere: something is done."""
+        self._server.post(("bell", bell))
+
+    def heard(self, bell: int) -> None:
+        """A bell was rung."""
+        if bell in self._watched:
+            self.ready[self._watched[bell]] = None
+
+    def watch(self, fd: int, source: object) -> None:
+        """As the real one; what was rung before is heard, too."""
+        self._watched[fd] = source
+        self.ring(fd)
+
+    def forget(self, fd: int) -> None:
+        """As the real one."""
+        self._watched.pop(fd, None)
 
 
 class Server(Process):
@@ -93,9 +135,20 @@ class Server(Process):
         self.local: Host | None = None
         self._hosted: LocalAgentShell | None = None
         self.keeper: Any = None
+        #: of one of a pair that keeps durable jobs: its directory, files for large results, and who keeps them
+        self._journals: Journals | None = None
+        self._files: Callable[[Callable[[], None], int], SimFiles] | None = None
+        self._copies: Copies | None = None
+        self.keeping: DurableJobs | None = None
+        self.loop = SimLoop(self)
+        #: journals and copies that are closed when it is killed
+        self.opened: list[SimJournal | SimFollower] = []
+        self._looks_at = math.inf
         #: what makes it anew when it steps down
         self._on_step_down = on_step_down
         network.servers[site] = self
+        #: is told of rows that are handed out: by whom, to whom, and what is said
+        self.on_task: Callable[[Server, Process, Task], None] | None = None
 
     def _pulse(self) -> None:
         """The succession of a pair wakes its shell a few times a second."""
@@ -109,6 +162,71 @@ class Server(Process):
         self._composition.lodge(keeper)
         self.post(TICK)
 
+    # ---- what keeps jobs asks for (`Shell`) ------------------------------------------------------------------------
+    def begin_keeping(self, journals: Journals, files: "Callable[[Callable[[], None], int], SimFiles] | None") -> None:
+        """Keep durable jobs, or a copy of them. Raises `JournalError`."""
+        assert self.succession is not None
+        self._journals, self._files = journals, files
+        with journals.worked_by(self):
+            self._copies = Copies(
+                journals.of(self.site), self.succession, partial(SimJournal, self, journals),
+                partial(SimFollower, self, journals),
+            )  # fmt: skip
+            jobs = None
+            try:
+                jobs = self.open_jobs(may_hold=True) if self.succession.leads else None
+            except Locked:
+                if not self._copies.is_shared:
+                    raise
+            assert self._partner is not None
+            self._partner.composition = self._composition
+            self.keeping = DurableJobs(
+                self._composition,
+                self,
+                jobs,
+                self._copies,
+                self.succession,
+                self._partner,  # type: ignore[arg-type]
+            )
+
+    def open_jobs(self, may_hold: bool = False) -> JobKeeper | None:
+        """Like `open_jobs` of the shell."""
+        assert self._copies is not None
+        journal = self._copies.open(may_hold, self.world.now)
+        if journal is None:
+            return None
+        bell = self.loop.new_bell()
+        files = None if self._files is None else self._files(lambda: self.loop.ring(bell), bell)
+        try:
+            self.keeper = JobKeeper(journal, JobTerms(1.0, 0.0), files, lambda: not journal.has_partner)
+        except BaseException:
+            journal.close()
+            self._copies.discard()
+            raise
+        return self.keeper
+
+    def log(self, level: str, text: str) -> None:
+        """Add to the story; what is said of jobs that may be missing is remembered."""
+        self.world.note(self.name, text)
+        if self._pair is not None and "may be missing" in text:
+            self._pair.warned = self.world.now
+        if self._pair is not None and self._pair.on_lead is not None and "leads from now on" in text:
+            self._pair.on_lead(self)
+
+    def token_of(self, client: int) -> int | None:
+        """The token of the durable job that is this client of the core."""
+        job = self.keeper._core._table.by_client.get(client) if self.keeper is not None else None
+        return None if job is None else job.token
+
+    def _plan_wakes(self) -> None:
+        """Jobs and copies want to be looked after some time."""
+        assert self.keeping is not None
+        now = self.world.now
+        soonest = min((each for each in self.keeping.wakes if each is not None and each > now), default=math.inf)
+        if soonest < math.inf and not now < self._looks_at <= soonest:
+            self._looks_at = soonest
+            self.world.after(soonest - now, self.post, TICK)
+
     def host_agent(self, host: Host) -> None:
         """Run an agent in this process, without a connection and a codec between."""
         self.local = host
@@ -120,10 +238,17 @@ class Server(Process):
 
     def step(self, items: list[Any]) -> None:
         """Like `Server._step` of the shell."""
+        with contextlib.nullcontext() if self._journals is None else self._journals.worked_by(self):
+            self._step(items)
+
+    def _step(self, items: list[Any]) -> None:
         if self._partner is not None and self.succession is not None:
             reports, is_lost = self._partner.receive(items)
-            for report in reports:
-                self.succession.hear_partner(report, self.world.now)
+            for said in reports:
+                if isinstance(said, PartnerReport):
+                    self.succession.hear_partner(said, self.world.now)
+                else:
+                    self._partner.said.append(said)
             if is_lost:
                 self.succession.lose_partner(self.world.now, said_goodbye=False)
             if self.succession.seeks(self.world.now):
@@ -137,6 +262,10 @@ class Server(Process):
             elif item[0] == "local":
                 assert self.local is not None
                 self.local.seen.append(item[1])
+            elif item[0] == "bell":
+                self.loop.heard(item[1])
+        if self.keeping is not None:
+            self.keeping.attend(self.world.now)
         if self._hosted is not None:
             self._hosted.gather()
         wish = None
@@ -147,6 +276,8 @@ class Server(Process):
             self.world.boundary("scheduler", self)
         if self._pair is not None:
             self._pair.check()
+        if self.keeping is not None:
+            self._plan_wakes()
 
     def _receive(self, connection: int, frames: list[Any]) -> None:
         try:
@@ -156,13 +287,21 @@ class Server(Process):
         else:
             self._composition.receive(connection, envelope, self.world.now)
 
+    def send(self, outgoing: Outgoing) -> None:
+        """Send a message over its connection."""
+        if isinstance(outgoing.message, AboutJournals):
+            self.world.note(self.name, outgoing.message)
+        connection = self._network.connections.get(outgoing.connection)
+        if connection is not None and connection.number == outgoing.connection:
+            if self.on_task is not None and isinstance(outgoing.message, Task):
+                self.on_task(self, connection.process, outgoing.message)
+            connection.down(self._network.encoded(outgoing.message, outgoing.seq, outgoing.ack))
+            if outgoing.last:
+                connection.close_by_server()
+
     def _carry_out(self, wish: Wish) -> None:
         if isinstance(wish, Outgoing):
-            connection = self._network.connections.get(wish.connection)
-            if connection is not None and connection.number == wish.connection:
-                connection.down(self._network.encoded(wish.message, wish.seq, wish.ack))
-                if wish.last:
-                    connection.close_by_server()
+            self.send(wish)
         elif isinstance(wish, Disconnect):
             connection = self._network.connections.get(wish.connection)
             if connection is not None and connection.number == wish.connection:
@@ -170,7 +309,9 @@ class Server(Process):
         elif isinstance(wish, ev.WakeAt):
             self.wake_at(wish.when)
         elif isinstance(wish, ev.Log):
-            self.world.note(self.name, wish.text)
+            self.log(wish.level, wish.text)
+        elif isinstance(wish, KeepJobs) and self.keeping is not None:
+            self.keeping.keep(wish.here, self.world.now, wish.asks)
         elif isinstance(wish, ev.Publish):
             snapshot = Snapshot(wish.number, [encode_view(wish.view), wish.workers])
             for outgoing in [self._composition.send(number, snapshot) for number in wish.monitors]:
@@ -190,18 +331,28 @@ class Server(Process):
     def _step_down(self) -> None:
         """Everything is made anew, but for the succession."""
         if self.alive and self._on_step_down is not None:
-            self.die()
+            self.end(says_goodbye=False)
             self.world.after(0.05, self._on_step_down, self.site, self.succession)
+
+    def end(self, says_goodbye: bool = True) -> None:
+        """An orderly end."""
+        if self.alive and self.keeping is not None:
+            self.keeping.close()
+        if self.alive and self._partner is not None:
+            self._partner.close(says_goodbye)
+        self.die()
 
     def die(self) -> None:
         """With it goes its own agent."""
         super().die()
+        for each in self.opened:
+            each.kill()
         self._network.all_close(self.site)
         if self._partner is not None:
             self._partner.close()
         if self._network.servers.get(self.site) is self:
             del self._network.servers[self.site]
-        if self.keeper is not None:
+        if self.keeper is not None and self.keeping is None:
             self.keeper.close()
         if self.local is not None:
             self.local.die()

@@ -50,20 +50,21 @@ class SimFiles:
 
     directory = "/shared"
 
-    def __init__(self, world: World, shared: SharedFiles, wake: Callable[[], None]) -> None:
+    def __init__(self, world: World, shared: SharedFiles, wake: Callable[[], None], number: int = -1) -> None:
         self._world = world
         self._shared = shared
         self._wake = wake
         self._done: list[Any] = []
         self._is_open = True
+        self._number = number
 
     def begin(self, known: str, is_anew: bool) -> str:
         """As the real one."""
         return IDENTITY
 
     def fileno(self) -> int:
-        """There is none."""
-        return -1
+        """That it was given: there is none."""
+        return self._number
 
     def do(self, work: Any) -> None:
         """Do it, some time."""
@@ -73,11 +74,12 @@ class SimFiles:
         if not self._is_open:
             return
         there = self._shared.there
+        if isinstance(work, ev.ListFiles):
+            self.look()
+            return
         if isinstance(work, ev.RemoveFiles):
             for name in work.names:
                 there.pop(name, None)
-        elif isinstance(work, ev.ListFiles):
-            self.look()
         else:
             name = file_name(work.job, work.file.row, work.file.tag)
             require(name in there, f"the core needs file {name}, which is not there")
@@ -87,6 +89,7 @@ class SimFiles:
     def look(self) -> None:
         """Say what is there."""
         self._done.append(ev.Listed(IDENTITY, list(self._shared.there)))
+        self._wake()
 
     def take(self) -> list[Any]:
         """As the real one."""
