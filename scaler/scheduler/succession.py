@@ -169,6 +169,10 @@ class Succession:
         """How many agents count, as far as both know."""
         return len(self._roster.settled) if self.is_paired else 0
 
+    def hands_out_at(self, now: float) -> bool:
+        """Rows may be handed out, as was seen a moment ago: not before a process that was stopped has looked again."""
+        return self.hands_out and (not self.is_paired or now < self._next_look + BEAT)
+
     def seeks(self, now: float) -> str:
         """Where the partner is to be connected to; empty if it was heard, or there is none."""
         return self.partner if now - self._heard > 2 * BEAT else ""
@@ -211,7 +215,7 @@ class Succession:
 
     def _may_admit(self, hello: Hello, term: int) -> bool:
         """Take somebody in who comes from another scheduler, unless that one, or a pair, has more of a right."""
-        if self.is_paired and term > self.term and hello.roster:
+        if self.is_paired and term > self.term:
             self.term = term
             self._step_down(f"{hello.role} {hello.name} has heard a scheduler of a higher term")
             return False

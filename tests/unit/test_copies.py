@@ -660,8 +660,11 @@ def test_a_newer_copy_is_asked_to_lead_and_a_strange_one_is_left_alone():
 class Leading:
     """A succession that leads, beside another one."""
 
-    partner, is_paired, hands_out = "b", True, True
+    partner, is_paired = "b", True
     copies = is_copy_in_step = is_alone = False
+
+    def hands_out_at(self, now: float) -> bool:
+        return True
 
     def has_standby(self, now: float) -> bool:
         return True

@@ -192,6 +192,32 @@ def test_an_agent_of_a_higher_term_ends_a_leader_that_has_not_noticed(pair: Pair
     assert not pair.a.leads
 
 
+def test_one_that_was_stopped_looks_again_before_it_counts_on_its_agents(pair: Pair) -> None:
+    """Another one may lead by now: what it acknowledged with its journal alone would be lost."""
+    pair.agents(range(1, 4), pair.a)
+    assert pair.a.hands_out_at(pair.now)
+    later = pair.now + 20.0
+    assert (pair.a.hands_out, pair.a.hands_out_at(later)) == (True, False)
+    pair.a.tick(later)
+    assert not pair.a.hands_out_at(later)
+    pair.a.agents_heard([1, 2], later)
+    pair.a.tick(later + BEAT)
+    assert pair.a.hands_out_at(later + BEAT)
+
+
+def test_one_of_a_pair_does_not_go_on_as_if_nobody_had_led_since(pair: Pair) -> None:
+    """Whoever did may not have been heard by a partner, and has a newer journal all the same."""
+    pair.agents(range(1, 4), pair.a)
+    pair.is_cut = True
+    assert all(pair.come(range(1, 4), pair.a, told=0, term=2))
+    wanted = pair.a.take()
+    assert any(isinstance(wish, StepDown) for wish in wanted)
+    pair.now += SUSPECT + 1.0
+    assert pair.come(range(1, 4), pair.a, told=0, term=2)[-1] is None
+    assert (pair.a.leads, pair.a.term) == (True, 3)
+    assert KeepJobs(True, asks=True) in pair.a.take()
+
+
 def test_nobody_comes_to_one_that_steps_down_before_that_is_done() -> None:
     """What hears of an agent then is about to be made anew, and nobody would ever miss it."""
     again = Succession(A, 7)

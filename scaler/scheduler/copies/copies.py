@@ -222,7 +222,7 @@ class Copies:
         if self._ask_at is not None and now >= self._ask_at:
             journal.meet(succession.partner, now)
             self._ask_at, self._patience = now + self._patience, 2 * self._patience
-        wishes, has_news = journal.attend(now, succession.hands_out)
+        wishes, has_news = journal.attend(now, succession.hands_out_at(now))
         said: list[ev.Said] = []
         logs: list[Log] = []
         if self._until is not None and now >= self._until and route is not None:

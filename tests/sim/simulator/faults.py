@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
 
+from scaler.journal.directory import Directory
 from simulator.world import TICK
 
 
@@ -419,10 +420,11 @@ class Faults:
         self._start_again(server)
 
     def _promote(self) -> None:
-        """One of both is gone, and somebody says so."""
+        """One of both is gone, and somebody says so; not before the other one has any copy."""
         for server in self._cluster.pair.servers:
             other = self._cluster.pair.servers[1 - server.site]
-            if server.alive and not server.stopped and not other.alive:
+            has_met = bool(Directory(self._cluster.journals.of(server.site)).history().turns)
+            if server.alive and not server.stopped and not other.alive and has_met:
                 self._world.note(server.name, "is promoted")
                 server.succession.promote(self._world.now)
                 server.post(TICK)

@@ -164,7 +164,11 @@ class JobUser(Process):
 
     def _delete(self, job: DurableJob) -> Generator[Question, JobAnswer, None]:
         answer = yield JobQuestion(0, "delete", job.name)
-        # it may have been deleted already by a scheduler that could not say so any more
+        if answer.error:  # it was deleted, and that could not be said; or this one led once, and has not noticed
+            for _ in range(8):
+                self._pause = 0.5
+                yield JobQuestion(0, "list")
+            answer = yield JobQuestion(0, "delete", job.name)
         require(not answer.error or "there is no job" in answer.error, f"{job.name}: {answer.error}")
         job.is_deleted = True
 

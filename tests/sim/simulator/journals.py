@@ -92,6 +92,13 @@ class Journals:
         """The host is gone with its disk; another one takes its place."""
         shutil.rmtree(self.of(site), ignore_errors=True)
 
+    def identity_of(self, world: World, site: int, known: str) -> str:
+        """What the journal at a site calls its part of the directory for results; drawn if nobody knows."""
+        path = self.of(site) / "results.id"
+        if not path.exists():
+            path.write_text(known or f"{world.random.getrandbits(128):032x}")
+        return path.read_text()
+
     def segments(self, site: int) -> dict[str, bytes]:
         """What is in it, but for segments without records."""
         return {

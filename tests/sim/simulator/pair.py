@@ -105,6 +105,8 @@ class PartnerLine:
                 lost = isinstance(said, (Rejected, Broken))
                 if isinstance(said, PartnerReport | AboutJournals):
                     reports.append(said)
+            if lost:
+                break
         self._send(self._initiator.take_ack())
         if self._connection is not None and (lost or now - self._heard > SUSPECT):
             self.close()

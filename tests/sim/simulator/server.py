@@ -34,6 +34,8 @@ from simulator.pair import Pair, PartnerLine
 from simulator.shared_files import SimFiles
 from simulator.world import TICK, Process, World
 
+#: makes files for large results at a site, which are told of by a bell
+FilesOf = Callable[[int, Callable[[], None], int], SimFiles]
 #: bytes that a client may leave unread at every other scheduler: so few that its rows have to wait now and then
 UNREAD = 4_000
 
@@ -137,7 +139,7 @@ class Server(Process):
         self.keeper: Any = None
         #: of one of a pair that keeps durable jobs: its directory, files for large results, and who keeps them
         self._journals: Journals | None = None
-        self._files: Callable[[Callable[[], None], int], SimFiles] | None = None
+        self._files: FilesOf | None = None
         self._copies: Copies | None = None
         self.keeping: DurableJobs | None = None
         self.loop = SimLoop(self)
@@ -163,7 +165,7 @@ class Server(Process):
         self.post(TICK)
 
     # ---- what keeps jobs asks for (`Shell`) ------------------------------------------------------------------------
-    def begin_keeping(self, journals: Journals, files: "Callable[[Callable[[], None], int], SimFiles] | None") -> None:
+    def begin_keeping(self, journals: Journals, files: FilesOf | None) -> None:
         """Keep durable jobs, or a copy of them. Raises `JournalError`."""
         assert self.succession is not None
         self._journals, self._files = journals, files
@@ -196,7 +198,7 @@ class Server(Process):
         if journal is None:
             return None
         bell = self.loop.new_bell()
-        files = None if self._files is None else self._files(lambda: self.loop.ring(bell), bell)
+        files = None if self._files is None else self._files(self.site, lambda: self.loop.ring(bell), bell)
         try:
             self.keeper = JobKeeper(journal, JobTerms(1.0, 0.0), files, lambda: not journal.has_partner)
         except BaseException:

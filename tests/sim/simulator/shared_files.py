@@ -30,16 +30,17 @@ class SharedFiles:
         if not run.results or not is_wanted or world.random.random() < REFUSES:
             return None
         job, data, tag = int(run.results.rpartition("/")[2], 16), pickle.dumps(value), world.random.getrandbits(64)
-        name = file_name(job, run.batch + row, tag)
+        part = run.results.split("/")[-2]
+        name = f"{part}/{file_name(job, run.batch + row, tag)}"
         require(name not in self.there, f"file {name} is written twice")
         self.there[name] = data
         if world.random.random() < LEAVES_DRAFT:
-            self.there[file_name(job, run.batch + row, tag ^ 1) + PART] = b""
+            self.there[f"{part}/{file_name(job, run.batch + row, tag ^ 1)}{PART}"] = b""
         return Reference(run.batch + row, tag, len(data), crc32(data)).pack()
 
     def read(self, prefix: str, reference: Reference) -> Any:
         """As a client does that has the directory."""
-        name = path_of(prefix, reference).rpartition("/")[2]
+        name = "/".join(path_of(prefix, reference).split("/")[-2:])
         require(name in self.there, f"file {name} is in the journal, and not there")
         require(crc32(self.there[name]) == reference.checksum, f"file {name} is another one")
         return pickle.loads(self.there[name])
@@ -50,17 +51,28 @@ class SimFiles:
 
     directory = "/shared"
 
-    def __init__(self, world: World, shared: SharedFiles, wake: Callable[[], None], number: int = -1) -> None:
+    def __init__(
+        self,
+        world: World,
+        shared: SharedFiles,
+        wake: Callable[[], None],
+        number: int = -1,
+        identity_of: Callable[[str], str] = lambda known: IDENTITY,
+    ) -> None:
+        """`identity_of`: what the journal calls its part, if its jobs call it so, or nothing."""
         self._world = world
         self._shared = shared
         self._wake = wake
         self._done: list[Any] = []
         self._is_open = True
         self._number = number
+        self._identity_of = identity_of
+        self._identity = ""
 
     def begin(self, known: str, is_anew: bool) -> str:
         """As the real one."""
-        return IDENTITY
+        self._identity = self._identity_of(known)
+        return self._identity
 
     def fileno(self) -> int:
         """That it was given: there is none."""
@@ -75,20 +87,22 @@ class SimFiles:
             return
         there = self._shared.there
         if isinstance(work, ev.ListFiles):
-            self.look()
+            self.look(work.identity)
             return
         if isinstance(work, ev.RemoveFiles):
             for name in work.names:
-                there.pop(name, None)
+                there.pop(f"{work.identity}/{name}", None)
         else:
-            name = file_name(work.job, work.file.row, work.file.tag)
+            name = f"{work.identity}/{file_name(work.job, work.file.row, work.file.tag)}"
             require(name in there, f"the core needs file {name}, which is not there")
             self._done.append(ev.FileRead(work.number, there[name][work.offset :][: work.size]))
         self._wake()
 
-    def look(self) -> None:
-        """Say what is there."""
-        self._done.append(ev.Listed(IDENTITY, list(self._shared.there)))
+    def look(self, identity: str = "") -> None:
+        """Say what is there, in this part or its journal's own."""
+        identity = identity or self._identity
+        names = [name.partition("/")[2] for name in self._shared.there if name.startswith(f"{identity}/")]
+        self._done.append(ev.Listed(identity, names))
         self._wake()
 
     def take(self) -> list[Any]:
