@@ -233,7 +233,7 @@ def test_one_of_two_that_share_a_journal_is_started_again_while_the_other_leads(
     pair = Pair(daemons, tmp_path, with_second=False)
     pair.journals[1] = pair.journals[0]
     pair.start_second()
-    pair.start_agents(2)
+    start_agents(daemons, 2)
     with daemons.client() as client:
         client.submit_job(abs, range(10), name="there").wait(PATIENCE)
         until(lambda: Directory(pair.journals[0]).history().is_shared, "a journal that is known to be shared")
@@ -243,7 +243,7 @@ def test_one_of_two_that_share_a_journal_is_started_again_while_the_other_leads(
         pair.start_first()
         pair.first.says("stands by for the one at")
         client.submit_job(abs, range(10), name="later").wait(PATIENCE)
-        said = pair.command("hand-over", daemons.address)
+        said = command("hand-over", daemons.address)
         assert said.returncode == 0, said.stderr
         until(lambda: [job.name for job in client.jobs()] == ["there", "later"])
 
