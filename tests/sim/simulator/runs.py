@@ -8,7 +8,7 @@ from typing import Any
 
 from scaler.defaults import HEARTBEAT_INTERVAL
 from scaler.journal.directory import JournalError
-from scaler.protocol.messages import GRAPH, JobQuestion, Task
+from scaler.protocol.messages import APART, GRAPH, JobQuestion, Task
 from scaler.scheduler.succession import Succession
 from simulator.checks import Wrong, check_empty, check_stores, require
 from simulator.clients import NestedClient, SimClient
@@ -193,8 +193,8 @@ class Cluster:
             for row in range(lo, hi):
                 job = made.by_id.get(task.batch + row)
                 is_known = job is not None and job.end is not None and made.made > self.pair.warned
-                if task.form == GRAPH and self.world.losses:
-                    continue  # what was made of it may have been lost with a host
+                if task.form == GRAPH and task.flags & APART:
+                    continue  # what was made of it is lost, and it is computed again for that
                 require(
                     not is_known, f"{made.name}: a row is handed out to {to.name} that was shown: {job}",
                     f"job-{job.uid}." if job is not None else "", f"batch={task.batch}",
