@@ -151,6 +151,9 @@ class Succession:
         self._is_ending = False
         self._next_beat = float("-inf")
         self._next_look = float("-inf")
+        #: when it was last told the time; and until when it hears what was said while its process was stopped
+        self._told_time = float("inf")
+        self._hears_old_until = float("-inf")
         self.wishes: list[Wish] = []
 
     # ---- what it is ------------------------------------------------------------------------------------------------
@@ -283,7 +286,7 @@ class Succession:
             if report.version and not report.changed:
                 self._next_beat = float("-inf")  # it answers with its roster
                 return
-            self.is_paired = True
+            self.is_paired, self._told_time = True, now
             self._roster.inherit(report.roster, report.version, now)
             if report.version:  # it has stood by for one that this one knows nothing of
                 self.term = max(self.term, term_of(report.epoch)) + 1
@@ -303,7 +306,7 @@ class Succession:
             if self._followed != report.epoch or not self.is_paired:
                 self._next_beat = now
                 self.wishes.append(Log("INFO", f"Scheduler: stands by for the one at {report.address}"))
-            self.is_paired = True
+            self.is_paired, self._told_time = True, now
             self._followed, self.term = report.epoch, max(self.term, term_of(report.epoch))
             if report.changed:
                 self._roster.follow(report.roster, report.version)
@@ -312,7 +315,12 @@ class Succession:
                 self._lead(now, "it was asked to")
 
     def lose_partner(self, now: float, said_goodbye: bool) -> None:
-        """Its connection closed; or it said that it does not stand by any more."""
+        """Its connection closed; or it said that it does not stand by any more.
+
+        A goodbye that was said while this one was stopped is none: the other one may have led since.
+        """
+        self._look_at_clock(now)
+        said_goodbye = said_goodbye and now >= self._hears_old_until
         self._heard = min(self._heard, now - SUSPECT + CLOSED)
         self._next_look = min(self._next_look, now + CLOSED)
         if said_goodbye and self.leads and self._report is not None and not self._report.leading:
@@ -374,6 +382,7 @@ class Succession:
     # ---- time ------------------------------------------------------------------------------------------------------
     def tick(self, now: float) -> None:
         """Time has passed."""
+        self._look_at_clock(now)
         if self._yielding is not None and now > self._yielding.deadline:
             self._answer("the other scheduler did not answer: whichever hears the other first leads")
             self._step_down("its partner was to lead, and did not say that it does")
@@ -385,6 +394,12 @@ class Succession:
                 self._succeed(now, is_wanted=False)
         if now >= self._next_beat:
             self._beat(now)
+
+    def _look_at_clock(self, now: float) -> None:
+        """Notice that this process was stopped: it would have been told the time."""
+        if self.is_paired and now - self._told_time > 2 * BEAT:
+            self._hears_old_until = now + SUSPECT
+        self._told_time = now
 
     def _look(self, now: float) -> None:
         """Whether enough agents are here; and who is to count from now on."""

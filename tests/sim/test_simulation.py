@@ -55,6 +55,7 @@ FOUND = {
     "a whole copy is made of a journal in which nothing is left": ("copied journal", 17),
     "one is elected whose copy is old": ("copied journal", 26),
     "one is started again while the other has the lock of both": ("shared journal", 5027),
+    "one that was stopped hears a goodbye of long ago": ("copied journal", 40305),
 }
 
 

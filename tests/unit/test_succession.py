@@ -342,6 +342,22 @@ def test_a_standby_that_says_goodbye_is_counted_on_no_more(pair: Pair) -> None:
     assert pair.a.hands_out
 
 
+def test_a_goodbye_that_was_said_while_this_one_was_stopped_is_none(pair: Pair) -> None:
+    """The other one was started again since, and leads."""
+    pair.agents(range(1, 4), pair.a)
+    pair.now += 13.0
+    pair.a.lose_partner(pair.now, said_goodbye=True)
+    assert (pair.a.roster, pair.a.hands_out_at(pair.now)) == (3, False)
+    pair.is_cut = True
+    pair.step(LEASE + 1)
+    assert not pair.a.hands_out
+    pair.b = Succession(B, 333, A, stands_by=True)
+    assert pair.come(range(1, 4), pair.b, told=3)[-1] is None
+    pair.is_cut = False
+    pair.step(1.0)
+    assert (pair.a.leads, pair.b.leads) == (False, True)
+
+
 def test_one_that_was_told_of_the_other_looks_for_it_though_that_said_goodbye(pair: Pair) -> None:
     """It may be started again as it was started first: as one that leads, and knows of nobody."""
     pair.agents(range(1, 4), pair.a)
