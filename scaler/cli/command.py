@@ -6,6 +6,8 @@ Click reads the four sources of an option in the order that we promise: flag, en
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING
@@ -21,8 +23,10 @@ from scaler.compatibility.log_levels import level_name
 from scaler.config import Config, OptionError, Setting, settings
 from scaler.errors import AddressError, ScalerError
 
-#: what a program returns when it was called wrongly, failed, or was interrupted
-WRONG_USE, FAILURE, INTERRUPTED = 2, 1, 130
+#: what a program returns when it was called wrongly, failed, was interrupted, or terminated before it was up
+WRONG_USE, FAILURE, INTERRUPTED, TERMINATED = 2, 1, 130, 143
+#: the first process of a container, which signals without a handler do not reach
+FIRST = 1
 
 C = TypeVar("C", bound=Config)
 
@@ -92,6 +96,8 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
 
 def call(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns what the program exits with; whatever goes wrong is one line on standard error."""
+    if os.getpid() == FIRST:  # until the program listens to it itself, SIGTERM is to end it there as anywhere else
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
     try:
         return int(command.main(arguments, prog_name=program, standalone_mode=False) or 0)
     except click.exceptions.NoArgsIsHelpError as error:

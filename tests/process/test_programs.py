@@ -4,10 +4,14 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
+import textwrap
 import time
 
 import pytest
 from support import until, workers_of
+from support.namespaces import why_not
 from support.programs import environment
 
 from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused, TaskFailed
@@ -233,3 +237,19 @@ def test_an_agent_whose_scheduler_is_gone_for_too_long_ends(daemons):
     daemons.scheduler.signal(signal.SIGTERM)
     assert agent.ends(20.0) == 1
     assert "nobody came within 0.3 s (--death-timeout)" in agent.text
+
+
+def test_the_first_process_of_a_container_ends_by_sigterm_before_it_is_up(tmp_path):
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    ended = subprocess.run(
+        ["unshare", "--pid", "--fork", sys.executable, "-c", textwrap.dedent("""
+            import os, signal, time
+            import click
+            from scaler.cli.command import call
+            call(click.Command("x", callback=lambda: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(20))), "x", [])
+        """)],
+        timeout=15, env=environment(), check=False,
+    )  # fmt: skip
+    assert ended.returncode == 143
