@@ -505,8 +505,10 @@ class ProvisionConfig:
     orphan_timeout: Annotated[
         float, Option("seconds without a scheduler after which hosts, and who provides them, end", 1.0)
     ] = defaults.ORPHAN_TIMEOUT
-    interval: Annotated[float, Option("seconds between two looks at the cluster", 0.1)] = 1.0
-    list_interval: Annotated[float, Option("seconds between two questions for the state of the jobs", 0.1)] = 5.0
+    interval: Annotated[float, Option("seconds between two looks at the cluster", 0.1)] = defaults.PROVISION_INTERVAL
+    list_interval: Annotated[float, Option("seconds between two questions for the state of the jobs", 0.1)] = (
+        defaults.LIST_INTERVAL
+    )
     command: Annotated[
         str | None, Option("the program scaler_cluster as hosts find it; by default where it is on this one")
     ] = None

@@ -37,6 +37,8 @@ MEMORY_PERCENT = 60
 DASHBOARD_PORT = 8081
 #: seconds that a host may take to leave in order: batch systems wait 30 s between SIGTERM and SIGKILL
 DRAIN_GRACE = 20.0
+#: seconds between two looks of a provisioner at its cluster, and between two questions for the state of its jobs
+PROVISION_INTERVAL, LIST_INTERVAL = 1.0, 5.0
 #: hosts that a provisioner keeps at least, and at most
 MINIMUM_HOSTS, MAXIMUM_HOSTS = 0, 10
 #: seconds in which a queue should be worked off

@@ -1,1 +1,1 @@
-"""The programs: one small module each, all derived from the configuration classes in `scaler.config`."""
+"""The programs: one small module each. Those that run for long are made from the classes of `scaler.config`."""

@@ -4,7 +4,7 @@ import math
 
 #: seconds between the first attempts
 FIRST_PAUSE = 0.02
-#: seconds between later ones, at most
+#: seconds between later ones of all who connect, at most; clients and agents of a pair: `transport/candidates.py`
 LONGEST_PAUSE = 0.5
 
 

@@ -169,6 +169,12 @@ def result_too_large(size: int, limit: int) -> ErrorRecord:
     return ErrorRecord(ErrorKind.SIZE, words)
 
 
+def value_too_large(value: int, job: str, size: int) -> ErrorRecord:
+    """A row needs a value that is a file of a job's results, and that no message can carry."""
+    words = f"the value {value} of job {job!r} takes {size:,} bytes, more than a message may have (max_message_bytes)"
+    return ErrorRecord(ErrorKind.SIZE, words)
+
+
 def no_room_in_files(size: int, directory: str, reason: str) -> ErrorRecord:
     """A result that no message can carry could not be written to its file."""
     words = f"the result takes {size:,} bytes as a pickle, too many for a message, and {directory}: {reason}"

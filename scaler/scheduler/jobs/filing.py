@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from scaler.protocol import failures
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import FAILED, FILED, INLINE, JobAnswer, JobQuestion
 from scaler.protocol.results import SpanResult, values_of
@@ -111,8 +112,7 @@ def provide(table: JobTable, job: Job, row: int, value: int, limit: int, say: Ca
     """Read the value of a row of a job, which the core needs, and `say` it as `value_in` has it."""
     file = job.files[row]
     if file.size > limit:
-        words = f"the value {value} of job {job.name!r} takes {file.size:,} bytes, more than a message may have"
-        say(FAILED, ErrorRecord(ErrorKind.SIZE, words, "").encode())
+        say(FAILED, failures.value_too_large(value, job.name, file.size).encode())
         return
 
     def done(data: bytes, trouble: str) -> None:

@@ -34,7 +34,8 @@ from scaler.scheduler.jobs.job_table import Encode, JobTable
 from scaler.scheduler.jobs.reclaiming import Reclaiming
 from scaler.scheduler.jobs.restoring import Restoring
 
-#: seconds between two times that results are written: each costs as much as running some rows
+#: seconds between two times that results are written, which wait for each other: each time costs as much as running
+#: some rows. Jobs, and what becomes of them, are written at once.
 GATHER = 0.02
 
 
