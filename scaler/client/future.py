@@ -418,7 +418,17 @@ def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:
             future._announce()
 
 
+def take_result(future: Future, timeout: float | None = None) -> Any:
+    """`result` of a future that nobody else asks for it: the value is kept no longer.
+
+    The thread that fulfilled it may have the future in hand a moment longer than whoever waited for it.
+    """
+    value = future.result(timeout)
+    future._result = None
+    return value
+
+
 #: what the original calls it
 ScalerFuture = Future
 
-__all__ = ["CancelledError", "Future", "ProfilingInfo", "ScalerFuture", "fulfil_all"]
+__all__ = ["CancelledError", "Future", "ProfilingInfo", "ScalerFuture", "fulfil_all", "take_result"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from scaler.client import Client, Future
 from scaler.executor.worker_calls import item_of
-from scaler.extension import MapJob, abandon, note_item
+from scaler.extension import MapJob, abandon, note_item, take_result
 
 
 def in_order(
@@ -63,7 +63,7 @@ def _first_of(
 ) -> Any:
     """Return the first future's result, and take it out. Nothing keeps it, as a variable of a generator would."""
     try:
-        result = futures[0].result(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        result = take_result(futures[0], None if deadline is None else max(0.0, deadline - time.monotonic()))
     except Exception as error:
         if arguments and futures[0].done():  # else it is late
             note_item(error, taken, item_of(arguments[0]))

@@ -6,8 +6,8 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     find_client, shared_client, surrounding_address, is_inside_task     where the client comes from,
     surrounding_serializer, serializer_of                               and how its values become bytes
     begin_local_cluster                                                 the cluster that a script will need, if it does
-    submit_call, submit_map, fail_future, with_warnings_kept,
-    issue_warnings                                                      clients and futures, beyond what users do
+    submit_call, submit_map, fail_future, take_result,
+    with_warnings_kept, issue_warnings                                  clients and futures, beyond what users do
     is_interrupt, has_ended_program, abandon, leave_at_once             what to do when the user presses Ctrl-C
     wait_in_steps                                                       so that it is heard
     pass_callback                                                       what to do when the program ends in a callback
@@ -30,6 +30,7 @@ TYPE_CHECKING = False  # as in `scaler`
 
 if TYPE_CHECKING:
     from scaler.client import Future
+    from scaler.client.future import take_result
     from scaler.client.waiting.map_job import MapJob
     from scaler.common.callback_thread import CallbackThread
     from scaler.common.item_note import note_item
@@ -90,6 +91,7 @@ __all__ = [
     "submit_map",
     "surrounding_address",
     "surrounding_serializer",
+    "take_result",
     "wait_in_steps",
     "with_warnings_kept",
     "worker_slot_lent",
@@ -124,6 +126,7 @@ _HOMES = {
     "submit_map": "scaler.extension.submitting",
     "surrounding_address": "scaler.extension.clients",
     "surrounding_serializer": "scaler.extension.clients",
+    "take_result": "scaler.client.future",
     "wait_in_steps": "scaler.extension.interrupts",
     "with_warnings_kept": "scaler.extension.submitting",
     "worker_slot_lent": "scaler.extension.in_worker",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock
@@ -13,6 +14,7 @@ import pytest
 from scaler.client.callbacks import callbacks_collected
 from scaler.client.future import Future, fulfil_all
 from scaler.common.interrupts import LOOK, wait_in_steps
+from scaler.executor.map_results import in_order
 
 
 class Gate:
@@ -37,6 +39,17 @@ def test_every_thread_that_waits_is_woken_however_fast_the_others_go() -> None:
     gates = [Gate(future._gates) for _ in range(3)]
     future.fulfil(1)
     assert [gate.locked() for gate in gates] == [False, False, False]
+
+
+def test_a_map_keeps_no_result_that_was_taken_though_another_thread_has_its_future() -> None:
+    held = [Future(Mock()) for _ in range(3)]
+    for future in held:
+        future.fulfil(set())
+    waiting = iter(held)
+    for value in in_order(Mock(), lambda *_: next(waiting), iter([()] * 3), None, None):
+        gone = weakref.ref(value)
+        del value
+        assert gone() is None
 
 
 def test_callbacks_are_called_when_all_that_came_together_has_ended() -> None:
