@@ -121,16 +121,16 @@ class BuiltinLoop:
 
     def run(self) -> None:
         """See `Loop`."""
-        bell, rope = socket.socketpair()
-        rope.setblocking(False)
+        receiver, sender = socket.socketpair()
+        sender.setblocking(False)
 
-        def rung() -> None:
-            for number in bell.recv(64):
+        def take_signals() -> None:
+            for number in receiver.recv(64):
                 self._signals.get(number, _ignore)()
 
-        self.watch_with(bell.fileno(), rung)
+        self.watch_with(receiver.fileno(), take_signals)
         before = {number: signal.signal(number, lambda *_: None) for number in self._signals}
-        previous = signal.set_wakeup_fd(rope.fileno(), warn_on_full_buffer=False)
+        previous = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         try:
             self._running = True
             self._turn()
@@ -139,8 +139,8 @@ class BuiltinLoop:
             for number, handler in before.items():
                 signal.signal(number, handler)
             self._poller.close()
-            bell.close()
-            rope.close()
+            receiver.close()
+            sender.close()
 
     def _turn(self) -> None:
         poll, readers, ready, monotonic = self._poller.poll, self._readers, self.ready, time.monotonic

@@ -38,14 +38,14 @@ class SideThread(Generic[Work, Done]):
         self._done: deque[Done] = deque()
         #: nobody takes any more what is told
         self.is_closing = threading.Event()
-        self._bell, self._rope = os.pipe()
-        for each in (self._bell, self._rope):
+        self._wake_reader, self._wake_writer = os.pipe()
+        for each in (self._wake_reader, self._wake_writer):
             os.set_blocking(each, False)
         self._thread: threading.Thread | None = None
 
     def fileno(self) -> int:
         """Readable when there is something to take."""
-        return self._bell
+        return self._wake_reader
 
     def put(self, work: Work) -> None:
         """Have something done, after what was wanted before. Does not block."""
@@ -56,9 +56,9 @@ class SideThread(Generic[Work, Done]):
 
     def take(self) -> list[Done]:
         """What was told."""
-        if self._bell >= 0:
+        if self._wake_reader >= 0:
             with contextlib.suppress(BlockingIOError):
-                os.read(self._bell, 4096)
+                os.read(self._wake_reader, 4096)
         done = []
         while self._done:
             done.append(self._done.popleft())
@@ -72,10 +72,10 @@ class SideThread(Generic[Work, Done]):
             self._thread.join(timeout)
             if self._thread.is_alive():
                 return False
-        if self._bell >= 0:
-            os.close(self._bell)
-            os.close(self._rope)
-            self._bell = -1
+        if self._wake_reader >= 0:
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
+            self._wake_reader = -1
         return True
 
     # ---- the thread ------------------------------------------------------------------------------------------------
@@ -102,4 +102,4 @@ class SideThread(Generic[Work, Done]):
         self._done.append(done)
         if not self.is_closing.is_set():
             with contextlib.suppress(BlockingIOError):  # it has been told often enough
-                os.write(self._rope, b"x")
+                os.write(self._wake_writer, b"x")

@@ -46,13 +46,13 @@ class Writer:
         self._synced = 0
         #: what the system says instead of writing; None while it writes
         self._trouble: str | None = None
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="scaler-journal", daemon=True)
         self._thread.start()
 
     def fileno(self) -> int:
         """Readable when there are news to take."""
-        return self._bell
+        return self._wakeup
 
     def append(self, place: Place, buffers: list[Frame]) -> None:
         """Write a record at its place, which is behind the last one's."""
@@ -63,7 +63,7 @@ class Writer:
     def take_news(self) -> tuple[int, str | None]:
         """How many records are on disk, counted from the first `append`; and what keeps others from it, or None."""
         with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._bell)
+            os.eventfd_read(self._wakeup)
         with self._wanted:
             return self._synced, self._trouble
 
@@ -97,14 +97,14 @@ class Writer:
                     self._waiting.popleft()
                 self._synced += len(batch)
                 self._trouble = None
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._wakeup, 1)
         self._leave_segment()
 
     def _refused(self, reason: str) -> None:
         with self._wanted:
             is_news, self._trouble = self._trouble != reason, reason
         if is_news:
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._wakeup, 1)
 
     def _write(self, batch: list[_Waiting]) -> None:
         """Write and sync records; after an error as if nothing had been written, since the next try overwrites it."""

@@ -177,14 +177,14 @@ class Link:
         self.listen(take, timeout)
         return answers[0]
 
-    def listen(self, take: Callable[[Message], bool], timeout: float, bell: int | None = None) -> bool:
-        """Give `take` what comes until it says that this is all; False if the descriptor `bell` is readable before.
+    def listen(self, take: Callable[[Message], bool], timeout: float, wakeup: int | None = None) -> bool:
+        """Give `take` what comes until it says that this is all; False if the descriptor `wakeup` is readable before.
 
         Blocks. Raises `ConnectionFailed`, and `ConnectionTimeout` after so many seconds.
         """
         deadline = time.monotonic() + timeout
         poll = select.poll()
-        for watched in (self.fileno(), bell):
+        for watched in (self.fileno(), wakeup):
             if watched is not None:
                 poll.register(watched, select.POLLIN)
         while True:
@@ -196,7 +196,7 @@ class Link:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise ConnectionTimeout(f"the scheduler at {self.url} gave no answer within {timeout:g} s")
-            if any(ready == bell for ready, _ in poll.poll(1000 * min(left, self.beat()))):
+            if any(ready == wakeup for ready, _ in poll.poll(1000 * min(left, self.beat()))):
                 return False
 
     def drop(self) -> None:

@@ -102,11 +102,11 @@ class Transfer:
         #: things for the thread to do; guarded by `_lock`, as are the two below
         self._commands: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
-        self._rung = False
+        self._is_woken = False
         self._closing = False
-        self._bell, self._rope = os.pipe()
+        self._wake_reader, self._wake_writer = os.pipe()
         self._poller = new_poller()
-        self._poller.add(self._bell)
+        self._poller.add(self._wake_reader)
         self._poller.add(self._listener.fileno())
         self._thread = threading.Thread(target=self._run, name="scaler-transfer", daemon=True)
         self._thread.start()
@@ -158,11 +158,11 @@ class Transfer:
             if self._closing:
                 return
             self._closing = True
-        os.write(self._rope, b"x")
+        os.write(self._wake_writer, b"x")
         self._thread.join()
         with self._lock:
-            os.close(self._bell)
-            os.close(self._rope)
+            os.close(self._wake_reader)
+            os.close(self._wake_writer)
         self._results.close()
 
     def _do(self, command: Callable[[], None]) -> None:
@@ -170,9 +170,9 @@ class Transfer:
             if self._closing:
                 return
             self._commands.append(command)
-            if not self._rung:
-                self._rung = True
-                os.write(self._rope, b"x")
+            if not self._is_woken:
+                self._is_woken = True
+                os.write(self._wake_writer, b"x")
 
     # ---- the thread ------------------------------------------------------------------------------------------------
     def _run(self) -> None:
@@ -197,10 +197,10 @@ class Transfer:
         busy = not (self._fetching.is_idle and self._serving.is_idle)
         ready = [fd for fd, _ in self._poller.poll(_BUSY if busy else _QUIET)]
         # What was asked for before a message came counts before it, and what has ended before the same is asked again.
-        if self._bell in ready:
+        if self._wake_reader in ready:
             with self._lock:
-                os.read(self._bell, 16)
-                self._rung = False
+                os.read(self._wake_reader, 16)
+                self._is_woken = False
                 commands, self._commands = self._commands, deque()
             for command in commands:
                 command()

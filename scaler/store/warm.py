@@ -51,7 +51,7 @@ class WarmSegments:
         #: files to be mapped: descriptor and bytes
         self._wanted: list[tuple[int, int]] = []
         self._keeper: threading.Thread | None = None
-        self._bell = threading.Event()
+        self._is_due = threading.Event()
         forget_in_children(self)
 
     def __len__(self) -> int:
@@ -98,13 +98,13 @@ class WarmSegments:
         if self._keeper is None:
             self._keeper = threading.Thread(target=self._keep, name="scaler-warm-segments", daemon=True)
             self._keeper.start()
-        self._bell.set()
+        self._is_due.set()
 
     def _keep(self) -> None:
         """Map what is wanted, which takes milliseconds, and drop what was not used for long."""
         while True:
-            self._bell.wait(_LOOK_SECONDS)
-            self._bell.clear()
+            self._is_due.wait(_LOOK_SECONDS)
+            self._is_due.clear()
             with self._lock:
                 wanted, self._wanted = self._wanted, []
             for fd, size in wanted:

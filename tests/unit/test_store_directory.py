@@ -116,14 +116,14 @@ def test_a_forked_child_does_not_keep_its_parents_directory_alive(tmp_path: Path
         import os, sys
         from scaler.store.directory import StoreDirectory
         store = StoreDirectory.create({str(tmp_path)!r})
-        bell, rope = os.pipe()
+        reader, writer = os.pipe()
         pid = os.fork()
         if not pid:
             store.remove()
-            os.write(rope, b"x")
+            os.write(writer, b"x")
             sys.stdin.readline()
             os._exit(0)
-        os.read(bell, 1)
+        os.read(reader, 1)
         print(store.path, flush=True)
         os._exit(0)
     """

@@ -46,8 +46,8 @@ class JobSession:
         self._pid = os.getpid()
         self._is_aborted = False
         #: readable when that is so
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        weakref.finalize(self, os.close, self._bell)
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        weakref.finalize(self, os.close, self._wakeup)
 
     @property
     def limit(self) -> int:
@@ -123,7 +123,7 @@ class JobSession:
                 found[message.number] = message
             return all(number in found for number in numbers)
 
-        if not link.listen(take, timeout, self._bell):
+        if not link.listen(take, timeout, self._wakeup):
             raise ConnectionFailed(ENDED)
         return [found[number] for number in numbers]
 
@@ -134,7 +134,7 @@ class JobSession:
     def abort(self) -> None:
         """Whoever waits for an answer is told that there is none, and so is who asks later. From any thread."""
         self._is_aborted = True
-        os.eventfd_write(self._bell, 1)
+        os.eventfd_write(self._wakeup, 1)
 
     def _drop(self) -> None:
         link, self._link = self._link, None

@@ -119,11 +119,11 @@ class SimWriter:
         self._trouble: str | None = None
         self._is_busy = False
         self._is_open = True
-        self._bell = server.loop.new_bell()
+        self._wakeup = server.loop.new_wakeup()
 
     def fileno(self) -> int:
-        """Of its bell."""
-        return self._bell
+        """Of its wakeup."""
+        return self._wakeup
 
     def append(self, place: Place, buffers: list[Frame]) -> None:
         """Write, some time."""
@@ -145,7 +145,7 @@ class SimWriter:
         if self._world.random.random() < REFUSES:
             self._trouble = "No space left on device"
             self._world.after(0.5, self._write)
-            self._server.loop.ring(self._bell)
+            self._server.loop.ring(self._wakeup)
             return
         with self._journals.worked_by(self._server):
             for place, data in self._waiting:
@@ -163,7 +163,7 @@ class SimWriter:
         self._synced += count
         self._trouble = None
         self._is_busy = False
-        self._server.loop.ring(self._bell)
+        self._server.loop.ring(self._wakeup)
         self._go_on()
 
     def _waits_while_stopped(self, call: Callable[..., None], *arguments: Any) -> bool:
@@ -251,13 +251,13 @@ class SimThread:
         self._journals = journals
         self._work: deque[Any] = deque()
         self._done: list[Any] = []
-        self._bell = server.loop.new_bell()
+        self._wakeup = server.loop.new_wakeup()
         self._is_busy = self._is_over = self._is_at_work = False
         self.is_closing = threading.Event()
 
     def fileno(self) -> int:
-        """Of its bell."""
-        return self._bell
+        """Of its wakeup."""
+        return self._wakeup
 
     def put(self, work: Any) -> None:
         """Have something done, some time."""
@@ -272,7 +272,7 @@ class SimThread:
     def tell(self, done: Any) -> None:
         """Say what came of it."""
         self._done.append(done)
-        self._server.loop.ring(self._bell)
+        self._server.loop.ring(self._wakeup)
 
     def next_if(self, fits: Callable[[Any], bool]) -> Any:
         """As the real one."""

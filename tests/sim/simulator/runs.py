@@ -169,9 +169,9 @@ class Cluster:
             server.die()
             self.world.after(1.0, self.start_at, site)
 
-    def _files_of(self, site: int, wake: Callable[[], None], bell: int) -> SimFiles:
+    def _files_of(self, site: int, wake: Callable[[], None], wakeup: int) -> SimFiles:
         assert self.journals is not None
-        return SimFiles(self.world, self.shared, wake, bell, partial(self.journals.identity_of, self.world, site))
+        return SimFiles(self.world, self.shared, wake, wakeup, partial(self.journals.identity_of, self.world, site))
 
     def may_lose_disk(self, site: int) -> bool:
         """The scheduler at the other site has all that counts, or will not need this one."""

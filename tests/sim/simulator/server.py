@@ -34,7 +34,7 @@ from simulator.pair import Pair, PartnerLine
 from simulator.shared_files import SimFiles
 from simulator.world import TICK, Process, World
 
-#: makes files for large results at a site, which are told of by a bell
+#: makes files for large results at a site, which are told of by a wakeup
 FilesOf = Callable[[int, Callable[[], None], int], SimFiles]
 #: bytes that a client may leave unread at every other scheduler: so few that its rows have to wait now and then
 UNREAD = 4_000
@@ -76,21 +76,21 @@ class SimLoop:
         self._watched: dict[int, object] = {}
         self.ready: dict[object, None] = {}
 
-    def new_bell(self) -> int:
+    def new_wakeup(self) -> int:
         """Another one; as the number of a descriptor."""
         return self._server.world.next_id()
 
-    def ring(self, bell: int) -> None:
+    def ring(self, wakeup: int) -> None:
         """From elsewhere: something is done."""
-        self._server.post(("bell", bell))
+        self._server.post(("wakeup", wakeup))
 
-    def heard(self, bell: int) -> None:
-        """A bell was rung."""
-        if bell in self._watched:
-            self.ready[self._watched[bell]] = None
+    def heard(self, wakeup: int) -> None:
+        """A wakeup came."""
+        if wakeup in self._watched:
+            self.ready[self._watched[wakeup]] = None
 
     def watch(self, fd: int, source: object) -> None:
-        """As the real one; what was rung before is heard, too."""
+        """As the real one; what came before is heard, too."""
         self._watched[fd] = source
         self.ring(fd)
 
@@ -197,8 +197,8 @@ class Server(Process):
         journal = self._copies.open(may_hold, self.world.now)
         if journal is None:
             return None
-        bell = self.loop.new_bell()
-        files = None if self._files is None else self._files(self.site, lambda: self.loop.ring(bell), bell)
+        wakeup = self.loop.new_wakeup()
+        files = None if self._files is None else self._files(self.site, lambda: self.loop.ring(wakeup), wakeup)
         try:
             self.keeper = JobKeeper(journal, JobTerms(1.0, 0.0), files, lambda: not journal.has_partner)
         except BaseException:
@@ -264,7 +264,7 @@ class Server(Process):
             elif item[0] == "local":
                 assert self.local is not None
                 self.local.seen.append(item[1])
-            elif item[0] == "bell":
+            elif item[0] == "wakeup":
                 self.loop.heard(item[1])
         if self.keeping is not None:
             self.keeping.attend(self.world.now)
