@@ -137,8 +137,9 @@ class SyntheticCluster:
 
     def _demand(self) -> DemandColumns:
         return DemandColumns(
-            ("", "gpu"), u64([38_000, 2_000]), u64([90_000_000, 0]), u64([0, 2_000]), u64([50_000, 400]), u64([12, 0])
-        )
+            ("", "gpu"), u64([38_000, 2_000]), u64([90_000_000, 0]), u64([0, 2_000]), u64([50_000, 400]), u64([12, 0]),
+            u64([1_000, 0]),
+        )  # fmt: skip
 
     def _fleets(self) -> FleetColumns:
         if not self._has_fleet:

@@ -459,6 +459,7 @@ struct DemandColumns {
   unknown @3 :Data;             # u64
   atAgents @4 :Data;            # u64
   free @5 :Data;                # u64
+  hardlyKnown @6 :Data;         # u64
 }
 struct FleetColumns {
   providers @0 :List(Text);

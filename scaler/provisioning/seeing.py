@@ -26,9 +26,15 @@ def observed(snapshot: Snapshot) -> Observed:
             )
         )  # fmt: skip
     asked = [
-        Asked(_names(names), queued, work / 1e6, unknown, at_agents)
-        for names, queued, work, unknown, at_agents in zip(
-            demand.capabilities, demand.queued, demand.work_us, demand.unknown, demand.at_agents, strict=True
+        Asked(_names(names), queued, work / 1e6, unknown, at_agents, hardly_known)
+        for names, queued, work, unknown, at_agents, hardly_known in zip(
+            demand.capabilities,
+            demand.queued,
+            demand.work_us,
+            demand.unknown,
+            demand.at_agents,
+            demand.hardly_known,
+            strict=True,
         )
     ]
     return Observed(tuple(agents), tuple(asked))

@@ -36,7 +36,7 @@ def test_hosts_are_not_let_go_while_nobody_knows_how_long_rows_take(seed):
     run(range(seed, seed + 1))
 
 
-@pytest.mark.parametrize("seed", [101238, 200138, 200563, 211344, 215832, 217555])
+@pytest.mark.parametrize("seed", [101238, 200138, 200563, 211344, 215832, 217555, 721049])
 def test_hosts_are_not_let_go_by_what_a_few_rows_took(seed):
     run(range(seed, seed + 1))
 

@@ -17,6 +17,7 @@ from scaler.protocol.messages import (
     u32,
 )
 from scaler.scheduler.state import fleet_records
+from scaler.scheduler.state.function_records import FEW_ROWS
 from scaler.scheduler.state.validate import validate
 from scaler.scheduler.views.cluster_view import cluster_view
 
@@ -107,6 +108,7 @@ def test_demand_is_told_by_what_rows_ask_for() -> None:
     assert sum(demand.at_agents) == sum(held)
     assert list(demand.work_us) == [demand.queued[0] * 2_000, 0, 10_000]
     assert list(demand.unknown) == [0, demand.queued[1], 0]
+    assert list(demand.hardly_known) == [demand.queued[0], 0, 5]
     assert demand.queued[2] == 5
     assert demand.free[2] == 0
     fake.end_all(fake.agents[0], client)
@@ -115,6 +117,8 @@ def test_demand_is_told_by_what_rows_ask_for() -> None:
         fake.end_all(fake.agents[0], client)
         fake.end_all(gpu, client)
     demand = cluster_view(state)[0].demand
+    fake.core.state.clients[client].functions["h"].learn(FEW_ROWS, 5)
+    assert list(cluster_view(state)[0].demand.hardly_known) == [0, 0, 0]
     assert (list(demand.queued), list(demand.at_agents), list(demand.free)) == ([0, 0, 5], [0, 0, 0], [6, 4, 0])
 
 

@@ -16,10 +16,10 @@ class Looks:
         self.wanted = Wanted()
         self.now = 0.0
 
-    def see(self, known=0, each=0.0, unknown=0, at_agents=0, workers=0, seconds=1.0):
+    def see(self, known=0, each=0.0, unknown=0, at_agents=0, workers=0, seconds=1.0, hardly=0):
         self.now += seconds
         agents = tuple(ev.Agent(f"{n}", 1, 1) for n in range(workers))
-        asked = ev.Asked(PLAIN, known + unknown, known * each, unknown, at_agents)
+        asked = ev.Asked(PLAIN, known + unknown, known * each, unknown, at_agents, hardly)
         jobs = frozenset(agent.job for agent in agents)
         return self.wanted.update(ev.Observed(agents, (asked,)), LIMITS, jobs, self.now)
 
@@ -36,6 +36,14 @@ def test_rows_of_unknown_duration_keep_hosts_while_the_others_are_worked_off():
     assert looks.see(known=100, each=30.0, unknown=400) == 57
     assert looks.work_off(100, 30.0, seconds=100, unknown=400) == 57
     assert looks.see(known=399, each=8.0) == 57
+
+
+def test_rows_of_which_few_have_ended_keep_hosts_while_others_of_another_function_are_worked_off():
+    """Seed 721049: 400 rows of one function ended, by which the first ones of another said too little for long."""
+    looks = Looks()
+    assert looks.see(known=500, each=6.0) == 50
+    assert looks.work_off(500, 0.5, seconds=100, step=4, hardly=90) == 50
+    assert looks.see(known=90, each=10.0, hardly=0) <= 50
 
 
 def test_no_more_hosts_are_kept_than_there_are_rows_of_unknown_duration():

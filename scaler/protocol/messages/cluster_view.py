@@ -213,6 +213,8 @@ class DemandColumns(Part):
     at_agents: "array[int]" = column(u64)
     #: slots without a row at agents that have all of this and are not about to go
     free: "array[int]" = column(u64)
+    #: of the rows in `work_us`, those whose duration was measured of a few only
+    hardly_known: "array[int]" = column(u64)
 
     def __len__(self) -> int:
         return len(self.capabilities)

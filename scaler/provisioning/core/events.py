@@ -38,6 +38,8 @@ class Asked:
     unknown: int
     #: rows that agents have
     at_agents: int
+    #: how many of those in `work` have a duration that was measured of a few rows only
+    hardly_known: int = 0
 
 
 @dataclass(frozen=True)

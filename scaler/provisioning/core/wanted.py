@@ -6,8 +6,9 @@ up and one way down. Durations are estimates that waver: for what follows from t
 more hosts are wanted only when the need is clearly above what was wanted. Once fewer are wanted, and while no rows
 come, it has to be far above. They are fewer by estimates alone when those have said so for half of `drain_time`, and
 while as many rows ended as there are workers, `MANY` at least: short rows end before long ones, and an estimate of a
-few is none. A guess is none either: rows whose duration nobody knows are guessed at when more hosts are wanted, and
-keep a worker each when fewer would be. Time in which nobody saw the cluster says nothing of it.
+few is none, whatever else has ended meanwhile. Rows keep a worker each when fewer would be wanted while few rows of
+their function have ended, or none; when more are wanted, those of which none has are guessed at. Time in which nobody
+saw the cluster says nothing of it.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class Wanted:
 
     def _need(self, observed: Observed, limits: Limits, own_jobs: frozenset[str]) -> tuple[int, int, int, int]:
         """Hosts that have enough to do, beside those that others provide: with what holds back; by rows; by estimates,
-        with a worker for each row whose duration nobody knows. And the rows that there are for them.
+        with a worker for each row whose duration nobody knows, or hardly. And the rows that there are for them.
         """
         served = [asked for asked in observed.asked if serves(limits, asked)]
         known = sum(asked.queued - asked.unknown for asked in served)
@@ -152,6 +153,7 @@ class Wanted:
         need = self._last if self._last < hosts <= self._last + tolerance else max(0, math.ceil(hosts))
         room = max(0, math.ceil((rows - of_others) / limits.workers))
         unknown = sum(asked.unknown for asked in served)
-        slots = seconds / limits.drain_time + unknown * max(0.0, 1.0 - limits.guess / limits.drain_time)
+        hardly_known = sum(asked.hardly_known for asked in served)
+        slots = seconds / limits.drain_time + hardly_known + unknown * max(0.0, 1.0 - limits.guess / limits.drain_time)
         estimate = max(0, math.ceil((slots - of_others) / limits.workers))
         return need, room, min(estimate, max(need, self._last)), rows

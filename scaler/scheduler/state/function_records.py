@@ -8,6 +8,8 @@ from scaler.scheduler.state.durations import Durations
 LEARNING = 0.3
 #: rows of which a steady average is made
 STEADY_ROWS = 200
+#: fewer than so many say little: a steady average of them is not relied on
+FEW_ROWS = 50
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -48,6 +50,11 @@ class FunctionRecord:
     def outstanding(self) -> int:
         """Rows that have not ended."""
         return self.admitted - self.finished - self.failed - self.cancelled - self.claimed
+
+    @property
+    def is_hardly_known(self) -> bool:
+        """What its rows take is known of a few."""
+        return 0 < self.steady_rows < FEW_ROWS
 
     @property
     def at_agents(self) -> int:

@@ -22,6 +22,7 @@ class _Wanted:
     queued: int = 0
     work_us: float = 0.0
     unknown: int = 0
+    hardly_known: int = 0
     at_agents: int = 0
 
 
@@ -41,6 +42,8 @@ def demand_columns(state: ClusterState) -> DemandColumns:
                     found.unknown += queued
                 else:
                     found.work_us += queued * slots * function.steady_us
+                if function.is_hardly_known:
+                    found.hardly_known += queued
     free: dict[frozenset[str], int] = {}
     for agent in state.agents.values():
         load = agent.load
@@ -57,6 +60,7 @@ def demand_columns(state: ClusterState) -> DemandColumns:
         u64([found.unknown for _, found in rows]),
         u64([found.at_agents for _, found in rows]),
         u64([sum(slots for others, slots in free.items() if capabilities <= others) for capabilities, _ in rows]),
+        u64([found.hardly_known for _, found in rows]),
     )
 
 

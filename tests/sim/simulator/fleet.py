@@ -217,13 +217,15 @@ class FleetWorld:
         at_agents = sum(len(job.rows) for job in self.live()) + len(self.foreign_rows)
         if self.foreign:
             agents.append(ev.Agent("", self.foreign, len(self.foreign_rows)))
-        work, unknown = 0.0, 0
+        work, unknown, hardly_known = 0.0, 0, 0
         for queued, function in zip(self.waiting, self.functions, strict=True):
             if function.steady_rows:
                 work += queued * function.steady_us / 1e6
             else:
                 unknown += queued
-        asked = ev.Asked(frozenset(), len(self.queue), work, unknown, at_agents)
+            if function.is_hardly_known:
+                hardly_known += queued
+        asked = ev.Asked(frozenset(), len(self.queue), work, unknown, at_agents, hardly_known)
         return ev.Observed(tuple(agents), (asked,))
 
     # ---- the whole -------------------------------------------------------------------------------------------------
