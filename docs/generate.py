@@ -39,9 +39,9 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 VALUE = re.compile(r"(<!-- value: ([\w.]+) ?(\S*) -->)[^\n]*?(<!-- end -->)")
-#: a constant of a module that is a number, or several, and the comment before it
+#: constants of a module that are numbers, and the comment before them
 FIGURE = re.compile(
-    r"^((?:#:.*\n)+)(_?[A-Z][A-Z0-9_]*(?:, _?[A-Z][A-Z0-9_]*)*(?:: Final)? = [-+*/<>()\d._e, ]+)$", re.MULTILINE
+    r"^((?:#:.*\n)+)((?:_?[A-Z][A-Z0-9_]*(?:, _?[A-Z][A-Z0-9_]*)*(?:: Final)? = [-+*/<>()\d._e, ]+\n)+)", re.MULTILINE
 )
 #: how many bytes or seconds a unit is
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
@@ -209,7 +209,8 @@ def figures() -> str:
         text = path.read_text()
         for found in FIGURE.finditer(text):
             said = " ".join(line.removeprefix("#:").strip() for line in found[1].splitlines()).replace("|", "\\|")
-            lines.append(f"| {said} | `{found[2]}` | `{path.relative_to(ROOT)}` |")
+            figures = ", ".join(f"`{figure}`" for figure in found[2].splitlines())
+            lines.append(f"| {said} | {figures} | `{path.relative_to(ROOT)}` |")
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ import warnings
 from collections import deque
 from typing import Any
 
-#: older ones are left out
+#: warnings that are kept until they are shown; older ones are left out
 MOST = 1_000
 
 

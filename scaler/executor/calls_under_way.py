@@ -69,9 +69,9 @@ class CallsUnderWay:
             return [future for future in futures if future is not None and not future.done()]
 
     def maps(self) -> list[MapJob]:
-        """Those whose rows may not have ended."""
+        """Those whose rows have not all ended."""
         with self._lock:
-            return list(self._maps)
+            return [job for job in self._maps if not job.has_ended]
 
 
 def _is_over(known: weakref.ref[Future]) -> bool:

@@ -8,6 +8,7 @@ import concurrent.futures
 import contextlib
 import logging
 import os
+import sys
 import threading
 import uuid
 from collections.abc import Callable
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 #: seconds between looks at the end of the interpreter while a future is waited for
 LOOK = 0.5
+#: seconds after which a program that has come to its end says what it waits for
+SAY_AFTER = 10.0
 
 #: where the standard executors say that an initializer has failed
 _log = logging.getLogger("concurrent.futures")
@@ -182,6 +185,11 @@ class Runner:
         if self._cluster is not None:
             self._cluster.shutdown()
 
+    @property
+    def calls_under_way(self) -> int:
+        """Calls that have not ended, those of maps as one for each map."""
+        return len(self._calls.futures()) + len(self._calls.maps())
+
     def finish_in_background(self) -> None:
         """Have another thread `finish`. The garbage collector may call it: takes no lock, and makes no `Thread`."""
         if os.getpid() == self._owner and not self._closed:
@@ -234,12 +242,25 @@ def _wait_for_all() -> None:
     _interpreter_ends = True
     for runner in list(_open):
         runner.take_no_more()
+    over = threading.Event()
+    if any(runner.calls_under_way for runner in _open):
+        threading.Thread(target=_say_what_is_waited_for, args=(over,), daemon=True).start()
     for runner in list(_open):
         with contextlib.suppress(Exception):
             if has_ended_program():
                 runner.abandon()
             else:
                 runner.finish()
+    over.set()
+
+
+def _say_what_is_waited_for(over: threading.Event) -> None:
+    """A program that sits there after its last line seems to hang."""
+    if not over.wait(SAY_AFTER) and sys.stderr is not None:
+        calls = sum(runner.calls_under_way for runner in list(_open))
+        said = f"{calls} calls or maps of an Executor" if calls != 1 else "a call of an Executor"
+        sys.stderr.write(f"scaler: the program is over but for {said}, and waits; Ctrl-C gives up\n")
+        sys.stderr.flush()
 
 
 # The standard executors' place, before any function of `atexit`: those find everything done.

@@ -30,8 +30,9 @@ from scaler.transport.security import KEY_FILE_VARIABLE
 
 logger = logging.getLogger("scaler.provision")
 
-#: seconds for which a host that failed is left alone, and for which a job that has ended is listed
-REST = 30.0
+#: seconds for which a host that failed is left alone, at first and at most: doubled with each failure in a row
+REST, LONGEST_REST = 30.0, 3600.0
+#: seconds for which a job that has ended is listed
 REMEMBERED = 60.0
 #: seconds after `connect_timeout` in which Python has to have begun there: login shells and file systems may hang
 START = 60.0
@@ -70,8 +71,8 @@ class SshProvider:
         self._hosts = hosts_of(options)
         self._jobs: dict[str, _Started] = {}
         self._count = 0
-        #: when each host failed last, seconds
-        self._failed: dict[str, float] = {}
+        #: of each host when it failed last, seconds, and how often in a row
+        self._failed: dict[str, tuple[float, int]] = {}
         #: how many connections are being made
         self._room = threading.Semaphore(options["parallel"])
 
@@ -83,14 +84,12 @@ class SshProvider:
         """Start connections to hosts that are not in use; fewer than `n` if there are not so many. Does not wait."""
         now = time.monotonic()
         used = {job.host for job in self._jobs.values() if job.ended is None}
-        resting = {host for host, when in self._failed.items() if now < when + REST}
+        resting = [host for host, failed in self._failed.items() if now < _again_at(*failed)]
         free = [host for host in self._hosts if host not in used and host not in resting]
-        free.sort(key=lambda host: self._failed.get(host, 0.0))
+        free.sort(key=lambda host: self._failed.get(host, (0.0, 0))[0])
         if not free:
             words = f"no host is free: {len(used)} of {len(self._hosts)} are in use"
-            raise ProviderError(
-                words + (f", and could not be reached just now: {', '.join(resting)}" if resting else "")
-            )
+            raise ProviderError(words + (f", and could not be reached lately: {', '.join(resting)}" if resting else ""))
         text = self._first_lines(template)
         ids = []
         for host in free[:n]:
@@ -178,7 +177,7 @@ class SshProvider:
             job.ended, job.state = time.monotonic(), JobState.ENDED
             if code and not job.is_cancelled:
                 job.reason = words
-                self._failed[job.host] = job.ended
+                self._failed[job.host] = job.ended, self._failed.get(job.host, (0.0, 0))[1] + 1
                 logger.warning("ssh: %s: %s", job.host, words)
 
     def _serve(self, job: _Started, text: str, complaints: IO[bytes]) -> int:
@@ -212,6 +211,7 @@ class SshProvider:
                 if line.startswith(b"near "):
                     with job.lock:
                         job.state = JobState.RUNNING
+                    self._failed.pop(job.host, None)
                     return not job.hung
             return False
         finally:
@@ -230,6 +230,15 @@ class SshProvider:
         with open(path or os.devnull, "ab", buffering=0) as log:
             for line in lines:
                 log.write(host.encode() + b": " + line)
+
+
+def _again_at(failed: float, times: int) -> float:
+    """When a host may be tried again that has failed so often in a row.
+
+    >>> [_again_at(0.0, times) for times in (1, 2, 3, 100)]
+    [30.0, 60.0, 120.0, 3600.0]
+    """
+    return failed + min(REST * 2.0 ** min(times - 1, 30), LONGEST_REST)
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:

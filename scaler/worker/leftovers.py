@@ -1,8 +1,9 @@
 """What tasks leave changed in their worker's process, put back before another task runs: what that is cheap for.
 
-The working directory, the umask, handlers and mask of signals, timers, the standard streams, the environment. Not what
-would take longer than a short task, or can't be told from what a library means to last: `sys.path`, modules and what
-is in them, the decimal context, the time zone of the C library, limits of resources, states of random numbers.
+The working directory, the umask, handlers and mask of signals, timers, the standard streams, the environment, how deep
+calls may go (`sys.setrecursionlimit`). Not what would take longer than a short task, or can't be told from what a
+library means to last: `sys.path`, modules and what is in them, the decimal context, the time zone of the C library,
+limits of resources, states of random numbers.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Leftovers:
         #: those that nobody has set
         self._timers = [timer for timer in _TIMERS if not _signal.getitimer(timer)[0]]
         self._streams = sys.stdin, sys.stdout, sys.stderr
+        self._depth = sys.getrecursionlimit()
         self._environ = os.environ.copy()
         #: as `os.environ` keeps it, so that comparing takes no decoding
         self._raw = dict(_raw_environ())
@@ -49,6 +51,8 @@ class Leftovers:
         os.umask(self._umask)
         if (sys.stdin, sys.stdout, sys.stderr) != self._streams:
             sys.stdin, sys.stdout, sys.stderr = self._streams
+        if sys.getrecursionlimit() != self._depth:
+            sys.setrecursionlimit(self._depth)
         if _directory() != self._directory:
             with contextlib.suppress(OSError):  # it is gone: the next task finds that out, if it matters
                 os.chdir(self._directory)

@@ -254,6 +254,7 @@ def test_what_a_task_changes_in_its_process_is_put_back_before_the_next(start_cl
         return (
             os.getpid(), os.getcwd(), mask, handlers, blocked, signal.getitimer(signal.ITIMER_REAL)[0],
             type(sys.stdout).__name__, type(sys.stderr).__name__, dict(os.environ),
+            sys.getrecursionlimit(),
         )  # fmt: skip
 
     def change_all(raises):
@@ -265,6 +266,7 @@ def test_what_a_task_changes_in_its_process_is_put_back_before_the_next(start_cl
         signal.setitimer(signal.ITIMER_REAL, 1000)
         sys.stdout = sys.stderr = io.StringIO()
         os.environ["NEW"] = "left behind"
+        sys.setrecursionlimit(150)
         del os.environ["PATH"]
         if raises:
             raise ValueError("on purpose")

@@ -310,6 +310,40 @@ def test_the_interpreter_waits_for_what_is_under_way(scripts):
     assert text == "forgotten\nexit True\ncannot schedule new futures after interpreter shutdown\n"
 
 
+def test_a_program_that_only_waits_for_calls_at_its_end_says_so(scripts, tmp_path):
+    text = scripts.run(
+        """
+        import sys, time
+        import scaler
+        import scaler.executor.runner as runner
+
+        def until_said(path):
+            deadline = time.monotonic() + 60
+            while not os.path.exists(path) and time.monotonic() < deadline:
+                time.sleep(0.01)
+
+        class Noticed:
+            def write(self, text):
+                open(gate, "w").close()
+                return sys.__stdout__.write(text)
+            def flush(self):
+                sys.__stdout__.flush()
+
+        import os
+        gate = os.environ["GATE"]
+        runner.SAY_AFTER = 0.2
+        sys.stderr = Noticed()
+        pool = scaler.Executor(1)
+        done = pool.map(abs, [-1])
+        list(done)
+        for _ in range(2):
+            pool.submit(until_said, gate)
+        """,
+        GATE=str(tmp_path / "gate"),
+    )
+    assert text == "scaler: the program is over but for 2 calls or maps of an Executor, and waits; Ctrl-C gives up\n"
+
+
 def test_a_forked_child_does_not_wait_for_its_parents_executor(scripts):
     text = scripts.run(
         """

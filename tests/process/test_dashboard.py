@@ -81,6 +81,7 @@ def test_who_is_let_in(start):
     assert cookie.startswith(dashboard.cookie + ";")
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
+    assert "expires=" in cookie, "a browser that is started again keeps it"
     status, headers, _ = dashboard.ask(f"/?token={dashboard.token}", cookie=False, Sec_Fetch_Site="cross-site")
     assert (status, headers["Refresh"]) == (200, "0; url=./")
     assert dashboard.ask("/?token=wrong", cookie=False)[0] == 403

@@ -97,7 +97,7 @@ def test_agents_run_with_the_key_and_leave_nothing_behind(far):
     )
     assert jobs["beta"].reason == "ssh: connect to host beta port 22: No route to host"
     assert provider.list("other") == []
-    with pytest.raises(ProviderError, match=r"no host is free: 2 of 3 are in use, .* just now: beta"):
+    with pytest.raises(ProviderError, match=r"no host is free: 2 of 3 are in use, .* lately: beta"):
         provider.submit(1, template(far, request=2))
     provider.cancel([ids[0], "unknown"])
     until(lambda: is_gone(agents[0]["pid"]))
@@ -164,6 +164,12 @@ def test_a_host_whose_login_hangs_is_given_up_and_does_not_hold_up_others(far, m
     until(lambda: up(far))
     with pytest.raises(ProviderError, match=r"no host is free: 1 of 2 are in use, and could not be reached .*: hung1"):
         provider.submit(1, template(far))
+    monkeypatch.setattr(ssh, "REST", 0.0)
+    provider.submit(1, template(far, request=2))
+    until(lambda: not [job for job in provider.list("lab") if job.host == "hung1" and job.state is JobState.PENDING])
+    monkeypatch.undo()  # the second failure in a row
+    rests = {host: ssh._again_at(*failed) - failed[0] for host, failed in provider._failed.items()}
+    assert rests == {"hung1": 60.0}
     provider.close()
 
 

@@ -552,6 +552,23 @@ def test_a_worker_that_tells_what_cannot_be_is_replaced_and_no_row_is_lost_or_do
     assert sorted(row for _, lo, hi, _ in reported for row in range(lo, hi)) == list(range(5))
 
 
+def test_workers_that_cannot_start_are_tried_again_ever_more_rarely_and_for_ever() -> None:
+    """The pause was doubled without a bound of the exponent: after 1,024 failures the agent ended by an overflow."""
+    fake = FakeAgent(2, ready=False)
+    pauses = []
+    for _ in range(1_100):
+        for slot in (0, 1):
+            fake.handle(ev.WorkerExited(slot, 100, 1 << 8, (0, -1)))
+        due = fake.core.state.workers.start_at
+        assert fake.wake <= min(due.values())
+        pauses.append(due[0] - fake.now)
+        fake.now = max(due.values())
+        fake.handle()
+    assert pauses[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert pauses[-1] == pytest.approx(max(pauses)) == pytest.approx(60.0)
+    assert fake.logged[0] == "worker 0 could not start: it ended with exit code 1; another try in 0.1 s"
+
+
 def test_a_row_that_two_samples_find_running_is_told_as_begun_once() -> None:
     fake = FakeAgent(2)
     fake.give(10, 0, 4)

@@ -656,6 +656,24 @@ def test_rows_that_take_more_slots_than_any_agent_has_are_named_and_wait_for_one
     assert not logged(fake)
 
 
+def test_calls_that_come_one_by_one_are_named_once_while_no_agent_has_what_they_need() -> None:
+    fake = FakeScheduler(4)
+    client = fake.client()
+    for batch in range(10, 60, 10):
+        fake.say(client, task(batch, 1, threads=8, name="train"))
+    fake.say(client, task(60, 1, threads=6, name="train"), task(70, 1, threads=8, name="test"))
+    assert [line.partition(",")[0] for line in fake.log if " need" in line] == [
+        "train needs 8 workers of one host (threads=8)", "train needs 6 workers of one host (threads=6)",
+        "test needs 8 workers of one host (threads=8)",
+    ]  # fmt: skip
+    fake.lose(fake.agent(8))
+    assert "any more" in fake.log[-1]
+    fake.log.clear()
+    for batch in (80, 90):
+        fake.say(client, task(batch, 1, threads=8, name="train"))
+    assert len(fake.log) == 1
+
+
 def test_a_worker_whose_task_waits_makes_no_agent_larger() -> None:
     fake = FakeScheduler(4)
     (agent,) = fake.agents

@@ -11,8 +11,9 @@ from scaler.protocol import failures
 from scaler.protocol.messages import ERROR, LOST, u32
 from scaler.protocol.results import SpanResult
 
-#: seconds until a worker that died while starting is started again: doubled each time, up to a bound
-RESTART_SECONDS, RESTART_SECONDS_MAX = 0.05, 5.0
+#: seconds until a worker that died while starting is started again, at first and at most: doubled when as many in a row
+#: have died as the host should have
+RESTART_SECONDS, RESTART_SECONDS_MAX = 0.1, 60.0
 
 
 def take_exit(state: HostState, out: Outgoing, event: WorkerExited) -> None:
@@ -110,8 +111,9 @@ def _end_of_running(worker: WorkerRecord, dispatch: Dispatch, row: int, event: W
 
 
 def _start_again(state: HostState, out: Outgoing, event: WorkerExited) -> None:
+    rounds = state.workers.failed_starts // max(1, state.workers.target)
     state.workers.failed_starts += 1
-    delay = min(RESTART_SECONDS * 2**state.workers.failed_starts, RESTART_SECONDS_MAX)
+    delay = min(RESTART_SECONDS * 2.0 ** min(rounds, 30), RESTART_SECONDS_MAX)
     state.workers.start_at[event.slot] = state.now + delay
     how = describe_exit(event.status)
-    out.log("ERROR", f"worker {event.slot} ended while starting: {how}; another try in {delay:.1f} s")
+    out.log("ERROR", f"worker {event.slot} could not start: it {how}; another try in {delay:.1f} s")

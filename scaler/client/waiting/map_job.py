@@ -196,6 +196,11 @@ class MapJob:
         finally:
             self.cancel(is_interrupted)
 
+    @property
+    def has_ended(self) -> bool:
+        """All rows have ended, however they did."""
+        return not self._pending()
+
     def wait(self) -> None:
         """Block until all rows have ended, however they did."""
         for _, piece in self._pieces:
@@ -206,9 +211,12 @@ class MapJob:
 
     def cancel(self, force: bool = False) -> None:
         """Rows that have not begun are not wanted any more, with `force` also those that run."""
-        pending = [p for _, p in self._pieces if (not p.done() if isinstance(p, Future) else p.left)]
+        pending = self._pending()
         if pending:
             self._driver.tell(ev.Cancel(pending, force))
+
+    def _pending(self) -> list[MapBlock | Future]:
+        return [p for _, p in self._pieces if (not p.done() if isinstance(p, Future) else p.left)]
 
     def _take(self, row: int) -> Any:
         """A value, which nobody else keeps."""

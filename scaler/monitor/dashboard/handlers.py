@@ -1,4 +1,4 @@
-"""What answers requests: pages, the sockets of pages, metrics, and those that are refused. Bokeh's, made stricter."""
+"""What answers requests: pages, their sockets, metrics, the cookie for a token, refusals. Bokeh's, made stricter."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from scaler.monitor.metrics import CONTENT_TYPE
 #: our scripts and styles
 ASSETS = Path(__file__).parent / "static"
 THEME_COOKIE = "scaler_ui_theme"
+#: for which a browser that showed the token is let in, if that stays the same
+COOKIE_DAYS = 7
 #: open pages, at most: each costs work with each snapshot
 PAGES = 64
 #: messages that a browser has not taken, at most; it has lost its page then, and may open it again
@@ -72,7 +74,10 @@ class Answer(RequestHandler):
         query = parse_qsl(self.request.query, keep_blank_values=True)
         token = next(value for name, value in reversed(query) if name == "token")
         # without a path, which is then the one that the browser sees: behind a hub others have the same origin
-        self.set_cookie(gate.cookie_name, token, path="", httponly=True, samesite="Strict", secure=gate.is_secure)
+        self.set_cookie(
+            gate.cookie_name, token, path="", httponly=True, samesite="Strict", secure=gate.is_secure,
+            expires_days=COOKIE_DAYS,
+        )  # fmt: skip
         rest = urlencode([(name, value) for name, value in query if name != "token"])
         # relative, so that it holds behind a proxy that takes a prefix away
         last = self.request.path.rpartition("/")[2]

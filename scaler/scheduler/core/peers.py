@@ -102,7 +102,10 @@ def _name_stranded(state: ClusterState, out: Outgoing) -> None:
     for key, queue in state.queues.items():
         demand = key[1]
         if demand != ANYTHING and queue.rows and not placement.can_ever_run(state, demand):
-            names = list(dict.fromkeys(batch.function.name for batch, _, _ in queue))
+            functions = list(dict.fromkeys(batch.function for batch, _, _ in queue))
+            for function in functions:
+                function.unmet.discard(demand)
+            names = list(dict.fromkeys(function.name for function in functions))
             more = f" and {len(names) - NAMES} other functions" if len(names) > NAMES else ""
             rows = f"{queue.rows} rows of {', '.join(names[:NAMES])}{more}"
             out.log("WARNING", f"{rows} need {demand_words(demand)}, which no agent has any more: they wait")

@@ -87,10 +87,11 @@ from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.core.worklist import Worklist
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import demand_words
+from scaler.scheduler.state.batch_records import Demand, demand_words
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.cluster_facts import WorkersChanged
+from scaler.scheduler.state.function_records import FunctionRecord
 from scaler.scheduler.state.monitor_records import MonitorRecord
 from scaler.scheduler.state.transitions import Cause, IllegalMove
 from scaler.scheduler.views.story import Stories
@@ -407,13 +408,19 @@ class SchedulerCore:
     # ---- what clients say ------------------------------------------------------------------------------------------
     def _task(self, client: ClientRecord, task: Task) -> list[Move]:
         self._check_task(client, task)
+        moves = admission.admit(self.state, client, task)
         if task.capabilities or task.threads:
-            demand = task.capabilities, task.threads or 1
-            if not placement.can_ever_run(self.state, demand):
-                self._out.log(
-                    "WARNING", f"{task.name} needs {demand_words(demand)}, which no agent has yet: its rows wait"
-                )
-        return admission.admit(self.state, client, task)
+            self._say_whether_unmet(client.functions[task.name], (task.capabilities, task.threads or 1))
+        return moves
+
+    def _say_whether_unmet(self, function: FunctionRecord, demand: Demand) -> None:
+        """Once of each function: its calls may come one by one."""
+        if placement.can_ever_run(self.state, demand):
+            function.unmet.discard(demand)
+        elif demand not in function.unmet:
+            function.unmet.add(demand)
+            words = demand_words(demand)
+            self._out.log("WARNING", f"{function.name} needs {words}, which no agent has yet: its rows wait")
 
     def _check_task(self, client: ClientRecord, task: Task) -> None:
         if task.spans.tolist() != [0, task.rows]:

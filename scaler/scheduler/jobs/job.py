@@ -1,4 +1,6 @@
-"""A durable job as its scheduler knows it: what was submitted, how far it is, and what it is to the core."""
+"""A durable job as its scheduler knows it: what was submitted, how far it is, what it is to the core,
+and what users hear of it.
+"""
 
 from __future__ import annotations
 

@@ -37,6 +37,8 @@ class FunctionRecord:
     claimed: int = 0
     #: its rows by what they ask of an agent: (capabilities, slots)
     tallies: dict[tuple[tuple[str, ...], int], Tally] = field(default_factory=dict)
+    #: keys of `tallies` that no agent had all of when rows of them came last
+    unmet: set[tuple[tuple[str, ...], int]] = field(default_factory=set)
     #: what its rows took that ended with a value or an error
     durations: Durations = field(default_factory=Durations)
     #: microseconds a row, an exponential average; None before the first result
