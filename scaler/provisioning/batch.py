@@ -59,7 +59,7 @@ class System:
     cancel: tuple[str, ...]
     #: what `cancel` says, among other words, of jobs that have ended
     ended: tuple[str, ...]
-    #: prints something about the system in its first line; the listing's command only has to work
+    #: prints in its first line what the system is, though not always whether it is there; nothing if none does
     version: tuple[str, ...]
     #: what `listing` says and fails with when there are no jobs
     none: tuple[str, ...] = ()
@@ -145,10 +145,12 @@ class BatchProvider:
             self._ask((*self._system.cancel, *ids[at : at + 100]), self._system.ended)
 
     def describe(self) -> str:
-        """What the system says of itself, and where jobs go."""
-        said = self._ask(self._system.version, self._system.none).strip().splitlines()
-        first = f" ({said[0].strip()})" if said and self._system.version != self._system.listing[:1] else ""
-        return f"{self._system.title}{first}, queue {self._options['queue'] or '(default)'}"
+        """What the system says of itself, and where jobs go. Raises `ProviderError` if it does not list its jobs."""
+        system = self._system
+        self._ask(system.listing, system.none)
+        said = self._ask(system.version, ()).strip().splitlines() if system.version else []
+        first = f" ({said[0].strip()})" if said else ""
+        return f"{system.title}{first}, queue {self._options['queue'] or '(default)'}"
 
     def _ask(self, command: Sequence[str], harmless: Sequence[str]) -> str:
         """What a command printed; nothing if it failed with words that are no failure."""

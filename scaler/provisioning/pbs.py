@@ -64,7 +64,7 @@ def jobs(out: str) -> Iterator[Job]:
 SYSTEM = System(
     "pbs", "PBS", TEMPLATE, "#PBS ", "-q {}", "-A {}", "-l mem={}", "-l walltime={clock}",
     ("qsub",), False, ids, ("qstat", "-f"), jobs, ("qdel",),
-    ("Unknown Job", "nvalid job id", "has finished", "invalid state for job", "failed with 2 and no word"), ("qstat",),
+    ("Unknown Job", "nvalid job id", "has finished", "invalid state for job", "failed with 2 and no word"), (),
     # of Slurm's qstat, when there are no jobs
     ("failed with 153 and no word",), True, ("-o", "{log}", "-j", "oe"),
 )  # fmt: skip

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 from support import until
-from support.batch_systems import install
+from support.batch_systems import DOWN, install
 
 from scaler.config import OptionError
 from scaler.provisioning.provider import HostTemplate, JobState, ProviderError
@@ -86,6 +86,12 @@ def test_what_jobs_print_is_where_the_option_says(batch, system):
     until(lambda: len(agents(batch)) == 2)
     provider.cancel(ids)
     assert sorted(log.read_text().split()) == ["complained"] * 2 + ["said"] * 2
+
+
+def test_a_system_that_does_not_answer_is_not_described(batch, system):
+    (batch / "state" / "down").touch()
+    with pytest.raises(ProviderError, match=DOWN[system].partition("(")[0]):
+        make_provider(system, {}).describe()
 
 
 def test_a_job_that_waits_says_why_in_the_system_s_words(batch, system):

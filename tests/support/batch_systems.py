@@ -1,7 +1,8 @@
 """Commands of batch systems, for tests: they take the scripts that ours do, run them for real, and speak as theirs.
 
 Run as a program it is the command that it is called as; state is in $FAKE_BATCH. While there is a file `hold` there,
-no job begins. What a job prints goes where its system puts it: beside who asked, unless it is told where.
+no job begins; while there is `down`, its server does not answer, and only what needs none of it does. What a job prints
+goes where its system puts it: beside who asked, unless it is told where.
 """
 
 import json
@@ -224,6 +225,15 @@ def htcondor(command, arguments, jobs):
                 fail(f"Job {name} not found")
 
 
+#: what commands say when they reach no server, and those that need none
+DOWN = {
+    "pbs": "Connection refused", "sge": "error: commlib error: got select error (Connection refused)",
+    "lsf": "Failed in an LSF library call: LIM is down; try later", "htcondor": "Error: Can't find address of schedd",
+}  # fmt: skip
+ALONE = (["qstat", "-help"], ["condor_version"])
+
 if __name__ == "__main__":
     system = {"pbs": pbs, "sge": sge, "lsf": lsf, "htcondor": htcondor}[os.environ["FAKE_SYSTEM"]]
+    if (Jobs().root / "down").exists() and [CALLED, *sys.argv[1:]] not in ALONE:  # noqa: F821
+        fail(DOWN[os.environ["FAKE_SYSTEM"]])
     system(CALLED, sys.argv[1:], Jobs())  # noqa: F821  it is given by the commands
