@@ -21,6 +21,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core.draining import AT_ONCE, LOOK_AGAIN
+from scaler.scheduler.core.events import Log
 from scaler.scheduler.core.explaining import Reason, explain
 from scaler.scheduler.state.validate import validate
 
@@ -66,6 +67,27 @@ def test_an_agent_that_has_nothing_is_told_to_end_at_once() -> None:
     fake.drain(one, kind="undrain")
     assert not fake.wishes(one)  # it is ending
     assert not validate(fake.core.state)
+
+
+def test_the_end_of_an_agent_is_a_warning_unless_it_was_to_go_and_had_nothing() -> None:
+    fake, (idle, busy, unexpected), client = cluster_of(1, 1, 1)
+
+    def level() -> str:
+        (said,) = [effect for effect in fake.effects if isinstance(effect, Log) and " is gone: " in effect.text]
+        return said.level
+
+    fake.drain(idle)
+    fake.lose(idle)
+    assert level() == "INFO"
+    fake.say(client, task(10, 2))
+    assert fake.holds(busy)
+    fake.drain(busy)
+    fake.lose(busy)
+    assert level() == "WARNING"
+    fake.end_all(unexpected, client)
+    assert not fake.holds(unexpected)
+    fake.lose(unexpected)
+    assert level() == "WARNING"
 
 
 def test_a_draining_agent_gets_no_rows_and_is_told_to_end_when_its_last_row_has_ended() -> None:

@@ -65,7 +65,8 @@ def lose_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, reason: s
     """An agent is gone: what becomes of its rows, and of what only it had."""
     rows = agent.load.rows
     fate = "go back to the queue" if retries_on_loss else "are lost"
-    out.log("WARNING", f"agent {agent.number} ({agent.name}) is gone: {reason}; {rows} rows {fate}")
+    level = "INFO" if agent.load.is_leaving and not rows else "WARNING"
+    out.log(level, f"agent {agent.number} ({agent.name}) is gone: {reason}; {rows} rows {fate}")
     del state.agents[agent.number]
     if state.watching.asked:
         from scaler.scheduler.core import relaying  # loaded already, by whoever has asked
