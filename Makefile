@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-slurm test-ssh test-pbs test-jobs test-kubernetes check format bench sim sim-long fuzz soak mutants compat compat-all clean
+.PHONY: help demo test test-browser test-slurm test-ssh test-pbs test-sge test-jobs test-kubernetes check format bench sim sim-long fuzz soak mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,6 +33,10 @@ test-ssh: $(READY) ## install OpenSSH's server (Debian, as root) if it is missin
 test-pbs: $(READY) ## the same with PBS's commands, those of slurm-wlm-torque, over a Slurm on this machine
 	@command -v qsub slurmctld munged >/dev/null || apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge slurm-wlm-torque
 	$(BIN)/python -m pytest -m heavy -rs $(PYTEST_ARGS) tests/slurm/test_pbs.py
+
+test-sge: $(READY) ## fetch Grid Engine (Debian) without installing it, and run hosts from it on this machine (root)
+	$(BIN)/python tests/sge/unpacked.py
+	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/sge
 
 test-slurm: $(READY) ## install Slurm (Debian, as root) if it is missing, and run hosts from it (minutes)
 	@command -v sbatch munged >/dev/null && test -x /usr/sbin/slurmctld -a -x /usr/sbin/slurmd \

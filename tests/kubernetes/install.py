@@ -10,23 +10,22 @@ it, one generated file, is generated as `make` there would. It takes an hour of 
 4 GB while it lasts. What was done before is not done again.
 """
 
-import os
-import shlex
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scaler-test-kubernetes"
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the package `support`
+
+from support import debian
+
+CACHE = debian.CACHES / "scaler-test-kubernetes"
 BIN = CACHE / "bin"
 BUILD = CACHE / "build"
 
 SERVERS = ("kube-apiserver", "kube-scheduler", "kube-controller-manager")
 PACKAGED = ("etcd", "kubectl")
 PACKAGES = ("etcd-server", "golang-1.19-go", "golang-1.19-src", "kubernetes-client")
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-PLACE = "http://deb.debian.org/debian bookworm main"
 VERSION = "v1.20.2"
 
 #: types of these are described to clients, as the Makefile of the source chooses them
@@ -64,26 +63,12 @@ def main() -> None:
 
 
 def fetch() -> None:
-    """Packages and source, from the places of Debian alone: whatever else this machine's apt knows is left aside."""
+    """Packages and source."""
     root, source = BUILD / "root", BUILD / "src" / "k8s.io" / "kubernetes"
     if source.exists():
         return
     say("fetches packages of Debian and the source of Kubernetes (130 MB)")
-    lists = BUILD / "sources.list"
-    lists.write_text("".join(f"{kind} [signed-by={KEYRING}] {PLACE}\n" for kind in ("deb", "deb-src")))
-    fetched = BUILD / "fetched"
-    for path in (BUILD / "lists" / "partial", BUILD / "cache" / "archives" / "partial", fetched):
-        path.mkdir(parents=True, exist_ok=True)
-    apt = [
-        "apt-get", "-q", "-o", f"Dir::Etc::SourceList={lists}", "-o", "Dir::Etc::SourceParts=-",
-        "-o", f"Dir::State::Lists={BUILD / 'lists'}", "-o", f"Dir::Cache={BUILD / 'cache'}",
-        "-o", f"APT::Sandbox::User={os.environ.get('USER', 'root')}",
-    ]  # fmt: skip
-    run(*apt, "update")
-    run(*apt, "download", *PACKAGES, cwd=fetched)
-    run(*apt, "source", "--download-only", "kubernetes", cwd=fetched)
-    for package in fetched.glob("*.deb"):
-        run("dpkg", "-x", str(package), str(root))
+    fetched = debian.fetch(PACKAGES, BUILD, "kubernetes")
     for name in PACKAGED:
         shutil.copy2(root / "usr" / "bin" / name, BIN / name)
     source.parent.mkdir(parents=True, exist_ok=True)
@@ -133,10 +118,7 @@ def go() -> dict[str, str]:
 
 def run(*command: str, cwd: Path = BUILD, env: dict[str, str] | None = None) -> str:
     """What a command prints; ends the program with its last words if it fails."""
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"install.py: {shlex.join(command)[:200]} failed:\n{(done.stderr or done.stdout)[-2000:]}")
-    return done.stdout
+    return debian.run(*command, cwd=cwd, env=env)
 
 
 def say(text: str) -> None:
