@@ -47,6 +47,8 @@ class Job:
     host: str = ""
     #: the system's own words: why it waits, or why it ended
     reason: str = ""
+    #: the provider has logged them itself
+    is_logged: bool = False
 
 
 @dataclass(frozen=True)

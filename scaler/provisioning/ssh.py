@@ -107,7 +107,7 @@ class SshProvider:
             if job.ended is not None and now > job.ended + REMEMBERED:
                 del self._jobs[job.id]
         jobs = [job for job in self._jobs.values() if job.name.startswith(f"{tag}-")]
-        return [Job(job.id, job.name, job.state, job.host, job.reason) for job in jobs]
+        return [Job(job.id, job.name, job.state, job.host, job.reason, is_logged=True) for job in jobs]
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Close the connections; the agents have `grace` seconds to end in order."""

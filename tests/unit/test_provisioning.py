@@ -128,6 +128,14 @@ def test_jobs_that_fail_together_are_one_failure_and_one_line():
     ]
 
 
+def test_what_the_provider_has_said_of_a_failure_is_not_said_again():
+    fleet = Fleet(minimum=1, maximum=1)
+    fleet.step()
+    ended = Job("dead#1", "x-1", JobState.ENDED, "dead", "no route to host", is_logged=True)
+    assert fleet.core.handle([ev.Submitted(1, ("dead#1",)), ev.Listed((ended,), 2.0)], 2.0) == []
+    assert fleet.core.status(2.0).lines == ("job dead#1 ended before its host came: no route to host",)
+
+
 def test_what_never_comes_is_cancelled():
     fleet = Fleet(minimum=1, maximum=1, start_timeout=5.0, pending_timeout=100.0)
     fleet.step()

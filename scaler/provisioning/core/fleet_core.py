@@ -171,15 +171,16 @@ class FleetCore:
             if len(failed) > 1:
                 what = f"{len(failed)} jobs ended before their hosts"
                 reasons = f"{_ids(failed)}: {reasons}"
-            self._fail(f"{what} came: {reasons[:_WORDS]}", effects, now)
+            is_news = not all(record.is_logged for record in failed)
+            self._fail(f"{what} came: {reasons[:_WORDS]}", effects, now, is_news)
 
-    def _fail(self, reason: str, effects: list[Effect], now: float) -> None:
+    def _fail(self, reason: str, effects: list[Effect], now: float, is_news: bool = True) -> None:
         """A request failed, or a host that never came: ask again later."""
         pause = min(Limits.LONGEST_BACK_OFF, Limits.BACK_OFF * 2.0 ** min(self._failures, 10))
         if now + pause > self._not_before:
             self._not_before = now + pause
         self._failures += 1
-        if reason != self._trouble:
+        if is_news and reason != self._trouble:
             effects.append(Log("WARNING", reason))
         self._trouble = reason
 

@@ -42,8 +42,9 @@ class JobRecord:
     #: lists without it since one had it, and when the first of them was
     absent: int = 0
     absent_since: float = 0.0
-    #: the provider's words
+    #: the provider's words; it has logged them itself
     reason: str = ""
+    is_logged: bool = False
 
     @property
     def is_staying(self) -> bool:
@@ -77,7 +78,7 @@ class Jobs:
             record = self.by_id.get(job.id)
             if job.state is JobState.ENDED:
                 if record is not None and self._end(record, now):
-                    record.reason = job.reason
+                    record.reason, record.is_logged = job.reason, job.is_logged
                     failed.append(record)
                 continue
             if record is None:
