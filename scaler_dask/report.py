@@ -45,13 +45,12 @@ def _page(records: list[dict[str, Any]], began: float, ended: float, client: str
         took = f"{end - record['begun']:.3f}" if end is not None else ""
         rows.append(
             f"<tr><td>{html.escape(str(record['key']))}</td><td>{record['status']}</td>"
-            f"<td>{record['begun'] - began:.3f}</td><td>{took}</td></tr>"
+            f"<td>{record['begun'] - began:.3f}</td><td>{took}</td><td>{html.escape(record['error'])}</td></tr>"
         )
     return (
         "<!DOCTYPE html>\n<html><head><meta charset='utf-8'><title>Scaler report</title></head><body>\n"
         f"<h1>Report</h1>\n<p>{html.escape(client)}: {len(records)} tasks in {ended - began:.3f} s.</p>\n"
         "<p>Times are the client's, in seconds: from submitting a task to hearing of its end.</p>\n"
-        "<table border='1'><tr><th>key</th><th>status</th><th>submitted after</th><th>took</th></tr>\n"
-        + "\n".join(rows)
-        + "\n</table></body></html>\n"
+        "<table border='1'><tr><th>key</th><th>status</th><th>submitted after</th><th>took</th>"
+        "<th>error</th></tr>\n" + "\n".join(rows) + "\n</table></body></html>\n"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from typing import Any
 
 from scaler_dask.future_state import FutureState
@@ -18,17 +19,19 @@ class TaskStream:
 
     def watch(self, state: FutureState) -> None:
         """A task was submitted."""
-        record = {"key": state.key, "status": "pending", "begun": time.time(), "ended": None}
+        record = {"key": state.key, "status": "pending", "begun": time.time(), "ended": None, "error": ""}
         with self._lock:
             self._records.append(record)
 
         def ended() -> None:
-            record.update(status=state.status, ended=time.time())
+            record.update(status=state.status, ended=time.time(), error=_error_of(state))
 
         state.watch(ended)
 
     def records(self) -> list[dict[str, Any]]:
-        """Dicts with key, status, and when it was submitted and ended (seconds since the epoch; None: not yet)."""
+        """Dicts with key, status, when it was submitted and ended (seconds since the epoch; None: not yet), and error:
+        type and text of what it raised, else empty.
+        """
         with self._lock:
             return [dict(record) for record in self._records]
 
@@ -36,3 +39,8 @@ class TaskStream:
     def data(self) -> list[dict[str, Any]]:
         """The same."""
         return self.records()
+
+
+def _error_of(state: FutureState) -> str:
+    error = state.error() if state.status == "error" else None
+    return "" if error is None else traceback.format_exception_only(error)[0].strip()

@@ -660,13 +660,17 @@ def test_what_there_is_to_know_of_the_cluster(client):
 def test_task_streams_and_reports_have_the_tasks_of_their_time(client, tmp_path):
     report = tmp_path / "report.html"
     with performance_report(str(report)), get_task_stream() as stream:
-        future = client.submit(inc, 41)
-        wait([future])
-    ((key, status),) = [(record["key"], record["status"]) for record in stream.data]
-    assert (key, status) == (future.key, "finished")
-    assert future.key in report.read_text()
+        future, failed = client.submit(inc, 41), client.submit(int, "<x>")
+        wait([future, failed])
+    assert [(record["key"], record["status"], record["error"]) for record in stream.data] == [
+        (future.key, "finished", ""),
+        (failed.key, "error", "ValueError: invalid literal for int() with base 10: '<x>'"),
+    ]
+    page = report.read_text()
+    assert future.key in page
+    assert "<td>ValueError: invalid literal for int() with base 10: &#x27;&lt;x&gt;&#x27;</td>" in page
     client.submit(inc, 42).result(DEADLINE)
-    assert len(stream.data) == 1
+    assert len(stream.data) == 2
 
 
 def test_a_client_without_an_address_has_a_cluster_of_its_own_and_can_restart_it():
