@@ -13,6 +13,7 @@ from scaler.client.task_warnings import TaskWarnings
 from scaler.client.values.claimed_rows import ClaimedRows
 from scaler.client.values.providing import ValueProvider
 from scaler.client.waiting.claims import Claims
+from scaler.client.waiting.event_loops import wake_event_loop
 from scaler.client.waiting.resolving import Resolver
 from scaler.common.callback_thread import CallbackThread
 from scaler.protocol.messages import STDOUT, WARNINGS
@@ -61,8 +62,9 @@ class Reactor:
                 self._handlers[type(effect)](effect)
 
     def tidy(self) -> None:
-        """Let go of what is not needed; called about twice a second."""
+        """Let go of what is not needed, and have an event loop hear of Ctrl-C; called about twice a second."""
         self._provider.tidy()
+        wake_event_loop()
 
     def fail(self, tokens: list[Any], error: BaseException) -> None:
         """There is no scheduler any more: what these tokens stand for ends with this, and so do all questions."""

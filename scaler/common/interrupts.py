@@ -45,8 +45,8 @@ class Uninterrupted:
 
 
 def is_interrupt(error: BaseException | None) -> bool:
-    """Whether this is how Ctrl-C leaves a block of code: as KeyboardInterrupt, or under `asyncio.run` as the
-    cancellation of the main task, which becomes KeyboardInterrupt outside of the loop.
+    """Whether this is how Ctrl-C leaves a block of code: as KeyboardInterrupt, or in a coroutine as its cancellation
+    (see `ends_event_loop`).
 
     >>> is_interrupt(KeyboardInterrupt()), is_interrupt(ValueError())
     (True, False)
@@ -54,16 +54,31 @@ def is_interrupt(error: BaseException | None) -> bool:
     if isinstance(error, KeyboardInterrupt):
         return True
     asyncio = sys.modules.get("asyncio")
-    return asyncio is not None and isinstance(error, asyncio.CancelledError) and has_ended_main_task()
+    return asyncio is not None and isinstance(error, asyncio.CancelledError) and ends_event_loop()
 
 
-def has_ended_main_task() -> bool:
-    """Whether Ctrl-C has been pressed under `asyncio.run`, which cancels its main task first."""
+def ends_event_loop() -> bool:
+    """Whether Ctrl-C ends the event loop that the calling thread is in, so that asyncio cancels what is awaited there:
+    under `asyncio.run` at first the main task, at another Ctrl-C, and anywhere else, whatever is left.
+    """
     asyncio = sys.modules.get("asyncio")
-    runner = getattr(getattr(signal.getsignal(signal.SIGINT), "func", None), "__self__", None)
-    if asyncio is None or not isinstance(runner, asyncio.Runner):
+    if asyncio is None or asyncio._get_running_loop() is None:
         return False
-    return bool(getattr(runner, "_interrupt_count", 0))  # which is all that it keeps of it
+    runner = getattr(getattr(_signal.getsignal(SIGINT), "func", None), "__self__", None)
+    if isinstance(runner, asyncio.Runner) and getattr(runner, "_interrupt_count", False):  # which is all it keeps
+        return True
+    return _follows_interrupt(sys.exception())
+
+
+def _follows_interrupt(error: BaseException | None) -> bool:
+    """Whether this was raised while KeyboardInterrupt was dealt with, or is one."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__context__
+    return False
 
 
 def has_ended_program() -> bool:

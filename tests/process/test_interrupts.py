@@ -190,6 +190,11 @@ def check_end(terminal, traces):
     assert said.endswith("KeyboardInterrupt"), said
     assert "# here" in said, said
     assert "ignored in" not in said, said
+    check_nothing_is_left(terminal, traces)
+
+
+def check_nothing_is_left(terminal, traces):
+    """No process but the shell, and no file."""
     until(lambda: [process.pid for process in traces.marked()] == [terminal.shell.pid], "its processes to end", SOON)
     assert not list(terminal.temporary.iterdir())
 
@@ -206,6 +211,81 @@ def test_one_ctrl_c_ends_a_program(terminals, traces, tmp_path, user, state):
         until(began.exists, "a task to begin")
     terminal.press_ctrl_c()
     check_end(terminal, traces)
+
+
+IN_EVENT_LOOPS = """
+    import os, pathlib, signal, threading
+    import scaler
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        with scaler.Executor(2) as pool:
+            futures = [loop.run_in_executor(pool, sleeps, number) for number in range(300)]
+            {interrupted}
+            await {awaited}
+"""
+
+
+@pytest.mark.parametrize("awaited", ["asyncio.gather(*futures)", "asyncio.sleep(60)"])
+def test_ctrl_c_that_does_not_wake_an_event_loop_ends_a_program(terminals, traces, tmp_path, awaited):
+    """As one that comes at the moment when the loop goes to sleep: it is noted, and the loop sleeps on."""
+    interrupted = "threading.Thread(target=press_elsewhere).start()"
+    terminal = terminals.run(
+        FUNCTIONS
+        + IN_EVENT_LOOPS.format(interrupted=interrupted, awaited=awaited)
+        + """
+    def press_elsewhere():
+        while not pathlib.Path(sys.argv[1]).exists():
+            time.sleep(0.01)
+        says_that_it_waits()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    asyncio.run(main())
+    """,
+        str(tmp_path / "began"),
+    )
+    terminal.says("waits\n")
+    assert terminal.ends(SOON) == INTERRUPTED
+    check_nothing_is_left(terminal, traces)
+
+
+@pytest.mark.parametrize("user", ["asyncio.run", "run_until_complete"])
+def test_ctrl_c_that_leaves_an_event_loop_ends_a_program(terminals, traces, tmp_path, user):
+    """Not the main task is cancelled, as by one Ctrl-C under `asyncio.run`, but all that is left, and later."""
+    interrupted = "asyncio.create_task(press(loop))"
+    terminal = terminals.run(
+        FUNCTIONS
+        + IN_EVENT_LOOPS.format(interrupted=interrupted, awaited="asyncio.gather(*futures)")
+        + """
+    async def press(loop):
+        while not pathlib.Path(sys.argv[1]).exists():
+            await asyncio.sleep(0.01)
+        loop.call_soon(press_twice)
+
+    def press_twice():
+        says_that_it_waits()
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+    """
+        + {
+            "asyncio.run": """
+    asyncio.run(main())
+    """,
+            "run_until_complete": """
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(main())
+    try:
+        loop.run_until_complete(task)
+    finally:
+        task.cancel()
+        loop.run_until_complete(asyncio.wait([task]))
+    """,
+        }[user],
+        str(tmp_path / "began"),
+    )
+    terminal.says("waits\n")
+    assert terminal.ends(SOON) == INTERRUPTED
+    check_nothing_is_left(terminal, traces)
 
 
 def test_ctrl_c_while_a_cluster_starts_is_the_programs_alone(terminals, traces):

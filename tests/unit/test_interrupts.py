@@ -1,12 +1,14 @@
-"""Blocks of code that Ctrl-C does not leave in the middle."""
+"""Blocks of code that Ctrl-C does not leave in the middle, and how it is told from other ends of coroutines."""
 
+import asyncio
+import contextlib
 import signal
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from scaler.common.interrupts import Uninterrupted
+from scaler.common.interrupts import Uninterrupted, ends_event_loop, is_interrupt
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +79,56 @@ def test_other_threads_leave_the_handler_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [signal.default_int_handler]
+
+
+async def _told(seen: list[bool], press: int, cancel: bool = False) -> None:
+    """Ctrl-C is pressed so many times while a coroutine waits, or it is cancelled; whether it is told that by that."""
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+    waiter.add_done_callback(lambda _: seen.append(ends_event_loop()))
+
+    def end() -> None:
+        for _ in range(press):
+            press_ctrl_c()
+        if cancel:
+            task.cancel()
+
+    task = asyncio.current_task()
+    assert task is not None
+    loop.call_soon(end)
+    try:
+        await waiter
+    except asyncio.CancelledError as error:
+        seen.append(is_interrupt(error))
+        raise
+
+
+@pytest.mark.parametrize("press", [1, 2])
+def test_cancellations_by_asyncio_run_after_ctrl_c_are_told(press: int) -> None:
+    seen: list[bool] = []
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(_told(seen, press))
+    assert seen == [True, True]
+
+
+def test_cancellations_after_ctrl_c_has_left_a_loop_are_told() -> None:
+    seen: list[bool] = []
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(_told(seen, 1))
+    try:
+        loop.run_until_complete(task)
+    except KeyboardInterrupt:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+    finally:
+        loop.close()
+    assert seen == [True, True]
+
+
+def test_cancellations_without_ctrl_c_are_told_apart() -> None:
+    seen: list[bool] = []
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(_told(seen, 0, cancel=True))
+    assert seen == [False, False]
+    assert not ends_event_loop()

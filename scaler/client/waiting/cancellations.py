@@ -10,7 +10,7 @@ from scaler.client.core import events as ev
 from scaler.client.future import Future
 from scaler.client.io.driver import SessionDriver
 from scaler.common.gate import Gate
-from scaler.common.interrupts import has_ended_main_task
+from scaler.common.interrupts import ends_event_loop
 
 #: seconds that a cancellation waits for its answers; twice as long if workers are to be ended
 ANSWER_TIMEOUT = 5.0
@@ -46,9 +46,9 @@ class Cancellations:
     def cancel(self, futures: Iterable[Future], force: bool) -> None:
         """Take back the tasks of these futures, with `force` also those that run.
 
-        Blocks until that is answered. Not after Ctrl-C under `asyncio.run`, which cancels what is awaited one by one.
+        Blocks until that is answered. Not after Ctrl-C in an event loop: asyncio cancels what is awaited one by one.
         """
-        if has_ended_main_task():
+        if ends_event_loop():
             self._driver.tell(ev.Cancel(list(futures), force))
         else:
             self._cancel(list(futures), force, 2 * ANSWER_TIMEOUT if force else ANSWER_TIMEOUT)

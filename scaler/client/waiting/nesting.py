@@ -20,6 +20,7 @@ from scaler.client.liveness import Liveness
 from scaler.client.values.claimed_rows import ClaimedRows
 from scaler.client.values.value_codec import ValueCodec
 from scaler.client.waiting.claims import Claims
+from scaler.client.waiting.event_loops import note_event_loop
 from scaler.client.waiting.resolving import Resolver
 from scaler.protocol.messages import ERROR, VALUES_EACH, u32
 from scaler.protocol.results import SpanResult
@@ -91,6 +92,7 @@ class NestedWaits:
     def prepare_to_block(self, future: Future) -> None:
         """Somebody is going to wait in a way that can't be helped, as `concurrent.futures.wait` does."""
         self.step_aside()
+        note_event_loop()
         if context.current() is not None:
             context.blocked()
             future.add_done_callback(lambda _: context.unblocked())
