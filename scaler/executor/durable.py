@@ -57,16 +57,22 @@ class DurableRunner:
 
     def finish(self) -> None:
         """Wait until all calls have ended, then leave; blocks as long as that takes."""
-        self._close(wait=True)
+        try:
+            self._close(wait=True)
+        except KeyboardInterrupt:
+            self.abandon()
+            raise
 
     def finish_in_background(self) -> None:
         """Leave; what has not ended goes on at the cluster."""
         self._close(wait=False)
 
     def abandon(self) -> None:
-        """The program was interrupted: leave at once."""
-        self._close(wait=False)
-        leave_at_once(self.client)
+        """The program was interrupted: leave at once. Calls that were not sent yet are no part of the job."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._calls.abandon()
+            leave_at_once(self.client)
 
     def _close(self, wait: bool) -> None:
         if not self._is_closed:

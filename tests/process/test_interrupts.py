@@ -97,6 +97,20 @@ PROGRAMS = {
     """,
         "futures[-1].result()",
     ),
+    "durable Executor": (
+        """
+    import scaler, tempfile
+    with tempfile.TemporaryDirectory() as path, scaler.SchedulerClusterCombo(n_workers=2, journal=path) as cluster:
+        with scaler.Executor(address=cluster.address, durable="job") as pool:
+            assert pool.submit(pow, 2, 3).result() == 8
+            futures = [pool.submit({function}, number) for number in range({count})]
+            says_that_it_waits()
+            if futures:
+                pool.shutdown()  # here
+            {wait}  # here
+    """,
+        "",
+    ),
     "run_in_executor": (
         """
     import scaler
@@ -213,38 +227,29 @@ def test_one_ctrl_c_ends_a_program(terminals, traces, tmp_path, user, state):
     check_end(terminal, traces)
 
 
-IN_EVENT_LOOPS = """
-    import os, pathlib, signal, threading
-    import scaler
+#: Ctrl-C is heard of by another thread, as the kernel may have it, or when the main one is just going to sleep
+HEARD_ELSEWHERE = """
+    import os, signal, threading, time
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        with scaler.Executor(2) as pool:
-            futures = [loop.run_in_executor(pool, sleeps, number) for number in range(300)]
-            {interrupted}
-            await {awaited}
+    def hear():
+        while not os.path.exists(sys.argv[1] + ".pressed"):
+            time.sleep(0.01)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    threading.Thread(target=hear, daemon=True).start()
 """
 
 
-@pytest.mark.parametrize("awaited", ["asyncio.gather(*futures)", "asyncio.sleep(60)"])
-def test_ctrl_c_that_does_not_wake_an_event_loop_ends_a_program(terminals, traces, tmp_path, awaited):
-    """As one that comes at the moment when the loop goes to sleep: it is noted, and the loop sleeps on."""
-    interrupted = "threading.Thread(target=press_elsewhere).start()"
-    terminal = terminals.run(
-        FUNCTIONS
-        + IN_EVENT_LOOPS.format(interrupted=interrupted, awaited=awaited)
-        + """
-    def press_elsewhere():
-        while not pathlib.Path(sys.argv[1]).exists():
-            time.sleep(0.01)
-        says_that_it_waits()
-        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-
-    asyncio.run(main())
-    """,
-        str(tmp_path / "began"),
-    )
+@pytest.mark.parametrize(
+    ("user", "state"), [*((user, "running") for user in PROGRAMS), ("run_in_executor", "idle")], ids=str
+)
+def test_ctrl_c_that_does_not_wake_the_main_thread_ends_a_program(terminals, traces, tmp_path, user, state):
+    began, pressed = tmp_path / "began", tmp_path / "began.pressed"
+    terminal = terminals.run(textwrap.dedent(FUNCTIONS + HEARD_ELSEWHERE) + program_of(user, state), str(began))
     terminal.says("waits\n")
+    if STATES[state] is not None:
+        until(began.exists, "a task to begin")
+    pressed.touch()
     assert terminal.ends(SOON) == INTERRUPTED
     check_nothing_is_left(terminal, traces)
 
@@ -252,13 +257,21 @@ def test_ctrl_c_that_does_not_wake_an_event_loop_ends_a_program(terminals, trace
 @pytest.mark.parametrize("user", ["asyncio.run", "run_until_complete"])
 def test_ctrl_c_that_leaves_an_event_loop_ends_a_program(terminals, traces, tmp_path, user):
     """Not the main task is cancelled, as by one Ctrl-C under `asyncio.run`, but all that is left, and later."""
-    interrupted = "asyncio.create_task(press(loop))"
     terminal = terminals.run(
         FUNCTIONS
-        + IN_EVENT_LOOPS.format(interrupted=interrupted, awaited="asyncio.gather(*futures)")
         + """
+    import os, signal
+    import scaler
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        with scaler.Executor(2) as pool:
+            futures = [loop.run_in_executor(pool, sleeps, number) for number in range(300)]
+            presses = asyncio.create_task(press(loop))
+            await asyncio.gather(*futures)
+
     async def press(loop):
-        while not pathlib.Path(sys.argv[1]).exists():
+        while not os.path.exists(sys.argv[1]):
             await asyncio.sleep(0.01)
         loop.call_soon(press_twice)
 
@@ -286,6 +299,25 @@ def test_ctrl_c_that_leaves_an_event_loop_ends_a_program(terminals, traces, tmp_
     terminal.says("waits\n")
     assert terminal.ends(SOON) == INTERRUPTED
     check_nothing_is_left(terminal, traces)
+
+
+def test_ctrl_c_ends_a_program_whose_durable_job_has_no_scheduler_any_more(terminals, traces, tmp_path):
+    terminal = terminals.run(
+        FUNCTIONS
+        + """
+    import os, signal, scaler, tempfile
+    with tempfile.TemporaryDirectory() as path, scaler.SchedulerClusterCombo(n_workers=2, journal=path) as cluster:
+        with scaler.Executor(address=cluster.address, durable="job") as pool:
+            assert pool.submit(pow, 2, 3).result() == 8
+            os.kill(cluster.pid, signal.SIGKILL)
+            futures = [pool.submit(sleeps, number) for number in range(2000)]
+            says_that_it_waits(); futures[-1].result()  # here
+    """,
+        str(tmp_path / "began"),
+    )
+    terminal.says("waits\n")
+    terminal.press_ctrl_c()
+    check_end(terminal, traces)
 
 
 def test_ctrl_c_while_a_cluster_starts_is_the_programs_alone(terminals, traces):

@@ -27,6 +27,7 @@ from scaler.client.jobs.session import JobSession
 from scaler.client.jobs.submission import Submission
 from scaler.client.parts import ClientParts
 from scaler.client.values.value_codec import ValueCodec
+from scaler.common.interrupts import wait_in_steps
 from scaler.common.records import record
 from scaler.errors import JobError
 from scaler.protocol.messages import ObjectAnnounce, Task
@@ -36,6 +37,8 @@ from scaler.serialize.call import AnySerializer
 ROUND = 256
 #: seconds for which the next end is waited for at a time
 LOOK = 5.0
+#: seconds that leaving waits for each thread if the program was interrupted
+INTERRUPTED_TIMEOUT = 0.5
 
 
 @record
@@ -101,9 +104,9 @@ class DurableCalls:
 
     def close(self, wait: bool) -> None:
         """Take no more calls. With `wait` blocks until all have ended; without, what has not goes on at the cluster."""
+        if wait:
+            wait_in_steps(self._end_within, None)
         with self._changed:
-            if wait:
-                self._changed.wait_for(lambda: self._failure or not (self._queue or self._in_flight or self._futures))
             is_done = not (self._queue or self._in_flight or self._futures or self._failure)
             already, self._is_closing = self._is_closing, True
             self._changed.notify_all()
@@ -116,6 +119,31 @@ class DurableCalls:
             thread.join()
         for session in (self._sending, self._pulling):
             session.close()
+
+    def abandon(self) -> None:
+        """The program was interrupted: take no more calls, and send none that was not sent. Blocks for a moment."""
+        with self._changed:
+            already, self._is_closing = self._is_closing, True
+            self._queue.clear()
+            self._changed.notify_all()
+        if already:
+            return
+        sessions = (self._sending, self._pulling)
+        for session in sessions:
+            session.abort()
+        for thread, session in zip(self._threads, sessions, strict=True):
+            thread.join(INTERRUPTED_TIMEOUT)
+            if not thread.is_alive():  # else it looks for its scheduler, and holds the session
+                session.close()
+
+    def _end_within(self, seconds: float) -> bool:
+        """Wait until all calls have ended, for so many seconds; whether they have, or never will."""
+        with self._changed:
+            return bool(
+                self._changed.wait_for(
+                    lambda: self._failure or not (self._queue or self._in_flight or self._futures), seconds
+                )
+            )
 
     def _add(self, part: Part) -> list[concurrent.futures.Future[Any]]:
         digest = _digest(part)

@@ -108,7 +108,7 @@ class JobSession:
                 raise
             except ConnectionFailed:
                 now = time.monotonic()
-                if attempts.are_over(now):
+                if self._is_aborted or attempts.are_over(now):
                     raise
                 time.sleep(attempts.next_pause(now))
                 continue
