@@ -23,6 +23,7 @@ from scaler.protocol.messages import (
 from scaler.scheduler.core.draining import AT_ONCE, LOOK_AGAIN
 from scaler.scheduler.core.events import Log
 from scaler.scheduler.core.explaining import Reason, explain
+from scaler.scheduler.core.reachability import note_unreachable
 from scaler.scheduler.state.validate import validate
 
 
@@ -153,6 +154,22 @@ def test_a_value_that_one_agent_can_not_fetch_another_one_does() -> None:
                 else:
                     fake.fetched(other, fetch)
     assert len(asked) == 2
+    assert fake.wishes(one) == [Wish.DRAIN, Wish.END]
+
+
+def test_an_agent_that_could_not_reach_a_draining_one_a_while_ago_tries_again_if_no_other_can() -> None:
+    fake, (one, other, third), client = cluster_of(1, 0, 0)
+    state = fake.core.state
+    state.agents[fake.agents[0]].load.is_full = True
+    fake.say(client, task(10, 1))
+    fake.report(one, client, result(10, 0, 1, STORED))
+    note_unreachable(state, state.agents[other], {one})
+    fake.drain(one)
+    (fetch,) = fake.heard(third, ObjectFetch)
+    assert not fake.heard(other, ObjectFetch)
+    fake.fetched(third, fetch, outcome=1)
+    (fetch,) = fake.heard(other, ObjectFetch)
+    fake.fetched(other, fetch)
     assert fake.wishes(one) == [Wish.DRAIN, Wish.END]
 
 

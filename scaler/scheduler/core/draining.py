@@ -168,7 +168,9 @@ def _copy_some(state: ClusterState, out: Outgoing, departure: Departure, targets
         client = state.clients[key[0]]
         item = client.values.objects[key[1]]
         failed = departure.failed.get(key, set())
-        able = [a for a in targets if a.number not in failed and reachability.can_get(state, a, item.copies)]
+        left = [a for a in targets if a.number not in failed]
+        # Who could not reach it a while ago tries again if all others can't: it may have been busy for a moment.
+        able = [a for a in left if reachability.can_get(state, a, item.copies)] or left
         workers = [a for a in able if not a.is_standalone]
         able = workers or able
         if not able:
