@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import until
+from support import patience, until
 
 from scaler.errors import ProtocolError
 from scaler.store import ObjectMissing, StoreFull, TransferFailed
@@ -31,6 +31,7 @@ from scaler.transport import Security, connect
 
 KEY: Key = (7, 1)
 SECURITY = Security.ephemeral()
+#: seconds for which stores and clients wait for a silent one; more on a busy machine
 PATIENCE = 0.5
 
 
@@ -40,7 +41,7 @@ class Host:
     def __init__(self, **options: Any) -> None:
         self._directory = StoreDirectory.create()
         self.store = self._directory.path
-        options = {"patience": PATIENCE, **options}
+        options = {"patience": patience(PATIENCE), **options}
         self.transfer = Transfer(self.store, SECURITY, "tcp://127.0.0.1:0", **options)
         self.url = self.transfer.address.url
         self.transfer.advertise(self.url)
@@ -314,7 +315,7 @@ def test_a_source_that_falls_silent_is_dropped_in_time(
     between.limits = [None, 5 * CHUNK + 1]
     error = here.fetch(KEY, total, between.url)
     assert error is not None
-    assert "no answer for 0.5 s" in error
+    assert "no answer for " in error
     assert between.stalled
     again = proxy(there.url, 0)
     again.limits = [None, 5 * CHUNK + 1]
@@ -442,7 +443,9 @@ def test_a_defect_ends_what_is_under_way_and_nothing_else(
 def test_another_key_gets_nothing(host: Callable[..., Host], tmp_path: Path) -> None:
     there = host(shortcut=False)
     _, total = put(there, 1000)
-    stranger = Transfer(str(tmp_path), Security.ephemeral(), "tcp://127.0.0.1:0", patience=PATIENCE, shortcut=False)
+    stranger = Transfer(
+        str(tmp_path), Security.ephemeral(), "tcp://127.0.0.1:0", patience=patience(PATIENCE), shortcut=False
+    )
     try:
         stranger.fetch(KEY, total, [there.url])
         assert select.select([stranger], [], [], 20)[0]
@@ -581,7 +584,7 @@ def test_a_small_object_is_not_spread(peers: Peers, tmp_path: Path) -> None:
 @pytest.fixture
 def remote(host: Callable[..., Host]) -> Iterator[tuple[RemoteStore, Host]]:
     there = host()
-    made = RemoteStore(there.url, SECURITY, patience=PATIENCE)
+    made = RemoteStore(there.url, SECURITY, patience=patience(PATIENCE))
     yield made, there
     made.close()
 
@@ -641,7 +644,7 @@ def test_a_client_learns_what_is_missing_or_full_or_taken(
 
 def test_a_client_waits_for_what_is_made_ready(host: Callable[..., Host]) -> None:
     there = host(on_demand=True)
-    store = RemoteStore(there.url, SECURITY, patience=PATIENCE)
+    store = RemoteStore(there.url, SECURITY, patience=patience(PATIENCE))
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(store.get, KEY)
         assert there.results() == [("wanted", KEY, 0, None)]
@@ -658,7 +661,7 @@ def test_a_client_goes_on_where_it_was_when_a_connection_is_lost(
     content, total = put(there, 30 * CHUNK)
     between = proxy(there.url, 0)
     between.limits = [None, 12 * CHUNK, None, 12 * CHUNK, None]
-    store = RemoteStore(between.url, SECURITY, patience=PATIENCE, shortcut=False)
+    store = RemoteStore(between.url, SECURITY, patience=patience(PATIENCE), shortcut=False)
     assert bytes(store.get(KEY).buffers[0]) == content
     store.close()
     assert there.transfer.served_bytes <= total + 2 * 9 * CHUNK
@@ -666,7 +669,7 @@ def test_a_client_goes_on_where_it_was_when_a_connection_is_lost(
 
 def test_a_put_of_what_is_on_disk_already_is_done_at_once(host: Callable[..., Host], tmp_path: Path) -> None:
     there = host(also=str(tmp_path))
-    store = RemoteStore(there.url, SECURITY, patience=PATIENCE)
+    store = RemoteStore(there.url, SECURITY, patience=patience(PATIENCE))
     parts, size = parts_of(KEY, b"pickle", [])
     tag = tag_of(parts[0])
     os.makedirs(tmp_path / "free", exist_ok=True)
@@ -683,7 +686,7 @@ def test_a_put_goes_on_where_it_was(
     between = proxy(there.url, 0)
     between.upwards = True
     between.limits = [None, 9 * CHUNK, None, 9 * CHUNK, None]
-    store = RemoteStore(between.url, SECURITY, patience=PATIENCE, shortcut=False)
+    store = RemoteStore(between.url, SECURITY, patience=patience(PATIENCE), shortcut=False)
     content = random.Random(1).randbytes(20 * CHUNK)
     said: list[Note] = []
     say = store._say
@@ -701,8 +704,8 @@ def test_a_client_does_not_wait_for_ever(host: Callable[..., Host], proxy: Calla
     put(there, 30 * CHUNK)
     between = proxy(there.url, 0)
     between.limits = [None, 5 * CHUNK + 1]
-    for address, reason in ((between.url, "no answer for 0.5 s"), (nobody(), "nothing listens")):
-        store = RemoteStore(address, SECURITY, patience=PATIENCE, shortcut=False)
+    for address, reason in ((between.url, "no answer for "), (nobody(), "nothing listens")):
+        store = RemoteStore(address, SECURITY, patience=patience(PATIENCE), shortcut=False)
         with pytest.raises(TransferFailed, match=reason):
             store.get(KEY)
         store.close()
