@@ -62,12 +62,38 @@ def ends_event_loop() -> bool:
     under `asyncio.run` at first the main task, at another Ctrl-C, and anywhere else, whatever is left.
     """
     asyncio = sys.modules.get("asyncio")
-    if asyncio is None or asyncio._get_running_loop() is None:
+    loop = asyncio._get_running_loop() if asyncio is not None else None
+    if asyncio is None or loop is None:
         return False
     runner = getattr(getattr(_signal.getsignal(SIGINT), "func", None), "__self__", None)
-    if isinstance(runner, asyncio.Runner) and getattr(runner, "_interrupt_count", False):  # which is all it keeps
-        return True
+    if isinstance(runner, asyncio.Runner) and runner.get_loop() is loop:
+        return bool(getattr(runner, "_interrupt_count", 0))  # which is all that it keeps of it
     return _follows_interrupt(sys.exception())
+
+
+class Heed:
+    """`heed()` is called now and then by who blocks, from `heed = Heed()` on: raises KeyboardInterrupt if Ctrl-C ends
+    the event loop that the thread is in. `asyncio.run` keeps the first one for the next `await`, which may never come.
+
+    Not if that is known: by a wait of who cleans up after it.
+
+    >>> Heed()()
+    """
+
+    __slots__ = ("_is_known",)
+
+    def __init__(self) -> None:
+        self._is_known = ends_event_loop() and not _is_kept()
+
+    def __call__(self) -> None:
+        if not self._is_known and ends_event_loop():
+            raise KeyboardInterrupt
+
+
+def _is_kept() -> bool:
+    """Whether the task of an event loop that this thread is in has not heard of its cancellation."""
+    task = sys.modules["asyncio"].current_task()
+    return bool(getattr(task, "_must_cancel", False)) and not _follows_interrupt(sys.exception())
 
 
 def _follows_interrupt(error: BaseException | None) -> bool:
@@ -96,16 +122,19 @@ def wait_in_steps(wait: Callable[[float], bool], timeout: float | None) -> bool:
     """Call `wait(seconds)` again and again until it returns True, or for `timeout` seconds; what it has returned.
 
     A signal that comes at the moment when a thread goes to sleep does not wake it, and is heard of when it wakes.
+    Raises like `Heed`.
 
     >>> wait_in_steps(lambda seconds: True, None)
     True
     """
+    heed = Heed()
     if timeout is None:
         while not wait(LOOK):
-            pass
+            heed()
         return True
     deadline = time.monotonic() + timeout
     while not wait(min(LOOK, max(0.0, timeout))):
+        heed()
         timeout = deadline - time.monotonic()
         if timeout <= 0:
             return False

@@ -320,6 +320,34 @@ def test_ctrl_c_ends_a_program_whose_durable_job_has_no_scheduler_any_more(termi
     check_end(terminal, traces)
 
 
+#: calls that block a coroutine, which hears of nothing meanwhile
+BLOCKING = [
+    "client.submit(sleeps).result()", "client.map(sleeps, range(4))", "client.get({'a': (sleeps, 1)}, ['a'])",
+    "concurrent.futures.wait([pool.submit(sleeps) for number in range(4)])", "list(pool.map(sleeps, range(4)))",
+    "pool.submit(sleeps); pool.shutdown()",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", BLOCKING)
+def test_one_ctrl_c_ends_a_program_whose_coroutine_blocks(terminals, traces, tmp_path, call):
+    terminal = terminals.run(
+        FUNCTIONS
+        + f"""
+    import concurrent.futures, scaler
+
+    async def main():
+        with scaler.Executor(2) as pool, scaler.Client(pool.client.address) as client:
+            {call}  # here
+
+    asyncio.run(main())
+    """,
+        str(tmp_path / "began"),
+    )
+    until((tmp_path / "began").exists, "a task to begin")
+    terminal.press_ctrl_c()
+    check_end(terminal, traces)
+
+
 def test_ctrl_c_while_a_cluster_starts_is_the_programs_alone(terminals, traces):
     terminal = terminals.run(
         """

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scaler.common.interrupts import Uninterrupted, ends_event_loop, is_interrupt
+from scaler.common.interrupts import Heed, Uninterrupted, ends_event_loop, is_interrupt
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +132,36 @@ def test_cancellations_without_ctrl_c_are_told_apart() -> None:
         asyncio.run(_told(seen, 0, cancel=True))
     assert seen == [False, False]
     assert not ends_event_loop()
+
+
+async def _blocks(is_pressed_before: bool) -> None:
+    if is_pressed_before:
+        press_ctrl_c()
+    heed = Heed()
+    if not is_pressed_before:
+        heed()
+        press_ctrl_c()
+    heed()
+
+
+@pytest.mark.parametrize("is_pressed_before", [True, False])
+def test_who_blocks_an_event_loop_hears_of_ctrl_c(is_pressed_before: bool) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        asyncio.run(_blocks(is_pressed_before))
+    assert any(entry.name == "_blocks" for entry in caught.traceback)
+
+
+def test_who_cleans_up_after_ctrl_c_may_block() -> None:
+    done = []
+
+    async def cleans_up() -> None:
+        try:
+            asyncio.get_running_loop().call_soon(press_ctrl_c)
+            await asyncio.sleep(60)
+        finally:
+            Heed()()
+            done.append("all")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(cleans_up())
+    assert done == ["all"]

@@ -16,7 +16,7 @@ from scaler.client.core import events as ev
 from scaler.client.io.driver import SessionDriver
 from scaler.client.io.line import Line
 from scaler.client.io.polling import ConnectionPoller
-from scaler.common.interrupts import Uninterrupted
+from scaler.common.interrupts import Heed, Uninterrupted
 from scaler.transport import Connection
 
 #: seconds between looks at the time while nothing happens
@@ -85,7 +85,7 @@ class Watcher:
         self._driver.wake()
 
     def _watch(self, connection: Connection, is_done: Callable[[], bool], deadline: float | None) -> None:
-        nudge = self._poller.nudge
+        nudge, heed = self._poller.nudge, Heed()
         poll = select.poll()
         try:
             poll.register(connection.fileno(), select.POLLIN)
@@ -100,6 +100,7 @@ class Watcher:
             if any(fd == nudge.fileno() for fd, _ in ready):
                 nudge.clear()
             if not ready:
+                heed()
                 continue
             driver = self._driver
             with Uninterrupted():

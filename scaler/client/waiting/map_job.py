@@ -15,7 +15,7 @@ from scaler.client.io.driver import SessionDriver
 from scaler.client.values.stored_results import StoredResults
 from scaler.client.values.value_codec import ValueCodec
 from scaler.client.waiting.nesting import NestedWaits
-from scaler.common.interrupts import LOOK
+from scaler.common.interrupts import LOOK, Heed
 from scaler.common.item_note import note_item
 from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_LIST, Task
 from scaler.protocol.results import SpanResult, stored_sizes, values_of
@@ -246,10 +246,12 @@ class MapJob:
 
         if not has_ended():
             self._nested_waits.wait(block, has_ended, None if deadline is None else deadline - time.monotonic())
+        heed = Heed()
         with self._changed:
             if row is not None:
                 self._awaited = row
             while not has_ended():
+                heed()
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")
