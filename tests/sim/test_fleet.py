@@ -41,6 +41,11 @@ def test_hosts_are_not_let_go_by_what_a_few_rows_took(seed):
     run(range(seed, seed + 1))
 
 
+@pytest.mark.parametrize("seed", [7, 11, 48])
+def test_who_ends_with_the_scheduler_does_not_wait_for_agents_that_nobody_sees(seed):
+    run(range(seed, seed + 1))
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("first", [1_000, 6_000])
 def test_hosts_come_and_go_with_the_work_in_ten_thousand_runs(first):

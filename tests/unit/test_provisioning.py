@@ -128,6 +128,18 @@ def test_jobs_that_fail_together_are_one_failure_and_one_line():
     ]
 
 
+def test_jobs_that_are_gone_are_over_though_nobody_sees_their_agents_go():
+    """A program was killed, its scheduler ended with it, and its provisioner waited for agents for a minute."""
+    fleet = Fleet(minimum=1, maximum=1)
+    fleet.come(fleet.step())
+    fleet.core.handle([ev.Unseen(), ev.End()], fleet.now)
+    for _ in range(3):
+        assert not fleet.core.is_over
+        fleet.now += 0.3
+        fleet.core.handle([ev.Listed((), fleet.now)], fleet.now)
+    assert fleet.core.is_over
+
+
 def test_what_the_provider_has_said_of_a_failure_is_not_said_again():
     fleet = Fleet(minimum=1, maximum=1)
     fleet.step()

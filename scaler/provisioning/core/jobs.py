@@ -59,6 +59,8 @@ class Jobs:
     by_id: dict[str, JobRecord] = field(default_factory=dict)
     #: ids of those that ended: a list that is late may name them still
     over: dict[str, float] = field(default_factory=dict)
+    #: who is connected is known; if not, an agent that was is no sign that its job is there
+    sees_agents: bool = False
 
     def add(self, ids: tuple[str, ...], now: float) -> None:
         """Jobs of a request that was taken, unless a list has shown them already."""
@@ -98,7 +100,8 @@ class Jobs:
                 record.absent_since = began
             record.absent += 1
             is_long = began - record.absent_since >= Limits.MISSED_SECONDS or record.stage is Stage.ENDING
-            if record.absent >= Limits.MISSED_LISTS and is_long and record.agent is None and self._end(record, now):
+            is_there = self.sees_agents and record.agent is not None
+            if record.absent >= Limits.MISSED_LISTS and is_long and not is_there and self._end(record, now):
                 failed.append(record)
         for each in [each for each, at in self.over.items() if now - at > 600.0]:
             del self.over[each]
@@ -112,6 +115,7 @@ class Jobs:
 
     def take_agents(self, agents: tuple[Agent, ...], now: float) -> int:
         """Who is connected; how many have come."""
+        self.sees_agents = True
         came = 0
         present = {agent.job: agent for agent in agents if agent.job in self.by_id}
         for record in self.by_id.values():
@@ -131,6 +135,7 @@ class Jobs:
 
     def lose_sight(self) -> None:
         """There is no scheduler: nobody is missed."""
+        self.sees_agents = False
         for record in self.by_id.values():
             record.missed = None
 

@@ -79,6 +79,11 @@ class FleetWorld:
         self.added = 0
         #: numbers of wanted hosts one after the other, of each step of demand and each life of the core
         self.steps: list[list[int]] = [[]]
+        also = Random(f"{seed} also")
+        #: the scheduler ends with the program that has the cluster, and nobody sees the agents go
+        self.ends_together = also.random() < 0.5
+        #: the batch system lists no job that has ended
+        self.p_forgotten = also.choice([0.5, 0.5, 1.0])
         #: a foreign host that is always there
         self.foreign = random.choice([0, 0, 0, 2])
         self.foreign_rows: list[list[float]] = []
@@ -136,7 +141,7 @@ class FleetWorld:
             return
         said = []
         for job in self.jobs.values():
-            if job.seen_from > self.now or (job.state is JobState.ENDED and self.random.random() < 0.5):
+            if job.seen_from > self.now or (job.state is JobState.ENDED and self.random.random() < self.p_forgotten):
                 continue
             if job.omitted < 2 and self.random.random() < self.p_omit:
                 job.omitted += 1
@@ -306,6 +311,8 @@ class FleetWorld:
         else:
             assert self.core.wanted == self.limits.minimum
         self.p_kill = 0.0
+        if self.ends_together:
+            self.unseen_until = math.inf
         self.carry_out(self.core.handle([ev.End()], self.now))
         for _ in range(600):
             self.tick()
