@@ -1,10 +1,12 @@
 """What a process of the engine keeps of memory that was freed."""
 
+import os
 import subprocess
 import sys
 
 import psutil
 import pytest
+from soak.growth import WINDOW, Growth, memory
 from support import patience, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc is that of Linux")
@@ -68,3 +70,29 @@ def test_an_agent_that_has_moved_objects_to_disk_keeps_no_memory_for_the_next(da
     futures = [client.submit(made, x) for x in range(30)]
     assert all(future.result(patience(20)) == made(x) for x, future in enumerate(futures))
     until(lambda: process.memory_full_info().uss - before < 6 * MB, "its memory to be given back")
+
+
+def passing(value):
+    return len(made(value)), os.getpid()
+
+
+def leaking(value):
+    import builtins
+
+    kept = builtins.__dict__.setdefault("_kept_by_a_test", [])
+    kept.append(bytes([value]) * MB)
+    return passing(value)
+
+
+@pytest.mark.parametrize(("function", "least", "most"), [(passing, -60, 60), (leaking, 500, 700)])
+def test_a_soak_sees_a_worker_that_leaks_and_no_other(daemons, function, least, most):
+    daemons.start_scheduler()
+    daemons.start_agent(1)
+    client = daemons.client()
+    growth = Growth(WINDOW)
+    for call in range(100):  # ten a minute, as it is told: 600 MB an hour
+        _, pid = client.submit(function, call).result(patience(20))
+        growth.note("worker", pid, call * WINDOW / 10, memory(pid))
+    slope, _, count, _ = growth.found()["worker"]["megabytes"]
+    assert count == 1
+    assert least < slope < most

@@ -22,13 +22,14 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 import psutil  # noqa: E402
 from support.namespaces import why_not  # noqa: E402
 
+from soak.growth import Found, Growth, memory  # noqa: E402
 from soak.site import Site  # noqa: E402
 
 #: seconds between two faults, and between two looks
 EVERY = 5.0
-#: seconds of a process's life after which its growth is measured: caches fill before
-WARM = 60.0
-#: the last part of the time, in which scheduler, agents and clients are not killed: they grow old, and can be measured
+#: the part of the time after which a process's growth is measured, and that in seconds at least and at most
+WARM, WARM_LEAST, WARM_MOST = 1 / 10, 60.0, 600.0
+#: the last part of the time, in which nothing is killed but workers of one host: all others grow old, and are measured
 LASTING = 1 / 3
 MILD = ("kill worker", "stop a process", "cut", "full /dev/shm", "full disk", "clock jump")
 #: bytes beside what is used, while there is little memory
@@ -59,12 +60,12 @@ class Faults:
         }
         if site.clocks.are_there:
             self._kinds["clock jump"] = 2, self._jump
-        #: those that end no process but workers
+        #: those that end no process but workers of one host
         self._mild = {n: self._kinds[n] for n in MILD if n in self._kinds}
-        self._mild["kill worker"] = 5, lambda: site.kill_worker(only_workers=True)
+        self._mild["kill worker"] = 5, site.kill_young_worker
 
     def one(self, mild: bool) -> None:
-        """The next one; returns when it is over. A `mild` one ends no process but a worker."""
+        """The next one; returns when it is over. A `mild` one ends no process but a worker of one host."""
         kinds = self._mild if mild else self._kinds
         (name,) = self._site.lot.choices(list(kinds), [weight for weight, _ in kinds.values()])
         self.told.append((time.monotonic(), name))
@@ -109,63 +110,33 @@ class Faults:
 
 
 class Looks:
-    """What each process takes, again and again; and how that grows with its age."""
+    """What each process takes, again and again."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, warm: float) -> None:
         self._site = site
-        #: by role and measure, of each process by its start: its age and what it takes
-        self._points: dict[tuple[str, str], dict[float, list[tuple[float, float]]]] = {}
+        self._growth = Growth(warm)
 
     def look(self) -> dict[str, float]:
         """Look at all processes; the sums."""
         seen = Counter[str]()
         for role, process in self._site.processes():
             try:
-                with process.oneshot():
-                    begun = process.create_time()
-                    takes = {
-                        "megabytes": process.memory_full_info().uss / 1e6,
-                        "descriptors": process.num_fds(),
-                        "threads": process.num_threads(),
-                    }
-            except psutil.Error:
+                age = time.time() - process.create_time()
+                takes = {
+                    **memory(process.pid),
+                    "descriptors": process.num_fds(),
+                    "threads": process.num_threads(),
+                }
+            except (psutil.Error, OSError):
                 continue
             seen.update(takes)
             seen["processes"] += 1
-            age = time.time() - begun
-            if age > WARM:
-                for measure, value in takes.items():
-                    self._points.setdefault((role, measure), {}).setdefault(begun, []).append((age, value))
+            self._growth.note(role, process, age, takes)
         return {**seen, "files": self._site.files()}
 
-    def growth(self) -> dict[str, dict[str, tuple[float, float, int, float]]]:
-        """By role and measure: an hour's growth, its standard error, the number of processes, the highest age, minutes.
-
-        Each process has a level of its own; the slope is that of all of them.
-        """
-        found: dict[str, dict[str, tuple[float, float, int, float]]] = {}
-        for (role, measure), of_each in sorted(self._points.items()):
-            level: list[tuple[float, float]] = []
-            groups = [points for points in of_each.values() if len(points) > 2]
-            for points in groups:
-                mx, my = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
-                level += [(x - mx, y - my) for x, y in points]
-            if groups:
-                oldest = max(points[-1][0] for points in groups) / 60
-                found.setdefault(role, {})[measure] = *slope(level, len(groups)), len(groups), oldest
-        return found
-
-
-def slope(points: list[tuple[float, float]], levels: int = 1) -> tuple[float, float]:
-    """Of a line through the points, an hour, and its standard error; `levels` were taken off them before."""
-    n = len(points)
-    if n < levels + 2:
-        return 0.0, 0.0
-    mx, my = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
-    spread = sum((x - mx) ** 2 for x, _ in points)
-    a = sum((x - mx) * (y - my) for x, y in points) / spread
-    rest = sum((y - my - a * (x - mx)) ** 2 for x, y in points) / (n - levels - 1)
-    return 3600 * a, 3600 * (rest / spread) ** 0.5
+    def growth(self) -> dict[str, dict[str, Found]]:
+        """By role and measure, how what processes take has grown until now."""
+        return self._growth.found()
 
 
 def told(site: Site) -> dict[str, Any]:
@@ -208,7 +179,8 @@ def marked() -> list[str]:
 
 def soak(site: Site, seconds: float) -> dict[str, Any]:
     """Faults for so long, then peace until all has ended; the report."""
-    faults, looks, begun = Faults(site), Looks(site), time.monotonic()
+    warm = min(max(WARM * seconds, WARM_LEAST), WARM_MOST)
+    faults, looks, begun = Faults(site), Looks(site, warm), time.monotonic()
     seen: list[tuple[float, dict[str, float]]] = []
     while (now := time.monotonic() - begun) < seconds:
         time.sleep(max(0.0, EVERY - (time.monotonic() - begun - now)) if seen else EVERY)

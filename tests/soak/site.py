@@ -1,5 +1,6 @@
 """The hosts of a soak and the programs on them, each of which can be killed and started again."""
 
+import contextlib
 import os
 import random
 import sys
@@ -111,26 +112,35 @@ class Site:
             self.clients[number] = self._client(number)
         return len(agents), len(clients)
 
-    def kill_worker(self, only_workers: bool = False) -> None:
-        """A process below an agent: a worker, or the one that starts them unless told otherwise."""
-        below = [process for role, process in self.processes() if role in ("worker", "zygote")[: 2 - only_workers]]
-        if below:
-            self.lot.choice(below).kill()
+    def kill_worker(self) -> None:
+        """A process below an agent: a worker, or the one that starts them."""
+        self._kill_one([process for role, process in self.processes() if role in ("worker", "zygote")])
+
+    def kill_young_worker(self) -> None:
+        """A worker of the first host: those of the other grow old."""
+        self._kill_one([process for role, process in self._below(self.agents[0]) if role == "worker"])
+
+    def _kill_one(self, processes: list[psutil.Process]) -> None:
+        if processes:
+            self.lot.choice(processes).kill()
 
     def processes(self) -> list[tuple[str, psutil.Process]]:
         """Scheduler, agents and what is below them, and clients; each with what it is."""
         found: list[tuple[str, psutil.Process]] = []
         roles = [("scheduler", self.scheduler), *(("agent", a) for a in self.agents)]
         for role, made in [*roles, *(("client", c) for c in self.clients)]:
-            try:
-                process = psutil.Process(made.pid)
-                found.append((role, process))
-                if role == "agent":
-                    below = process.children(recursive=True)
-                    found += [("zygote" if child.children() else "worker", child) for child in below]
-            except psutil.NoSuchProcess:
-                continue
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.append((role, psutil.Process(made.pid)))
+        for agent in self.agents:
+            found += self._below(agent)
         return found
+
+    def _below(self, agent: Program) -> list[tuple[str, psutil.Process]]:
+        try:
+            below = psutil.Process(agent.pid).children(recursive=True)
+            return [("zygote" if child.children() else "worker", child) for child in below]
+        except psutil.NoSuchProcess:
+            return []
 
     def files(self) -> int:
         """Files in /dev/shm and on the disks of the hosts."""
