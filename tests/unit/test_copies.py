@@ -316,7 +316,7 @@ class World:
     def connect(self) -> None:
         if self.standby is None:
             self.standby = Standby(self.paths[1 - self.at])
-        if not self.is_connected:
+        if not self.is_connected or self.leader.sending.phase is Phase.APART:  # as one that fell silent is asked again
             self.is_connected = True
             self.leader.sending.meet(self.chance.getrandbits(60) | 1, "b", self.now)
             self.leader.sent.clear()
@@ -707,6 +707,21 @@ def test_sessions_that_end_before_the_copy_is_in_step_are_followed_by_pauses(cop
     assert gaps[-1] >= 8
 
 
+def test_a_stream_of_which_nothing_is_heard_is_followed_by_another(copies):
+    """Two were begun over two connections, and the first came last: the standby waits for what nobody sends."""
+    (stream,) = asked(copies, ("link", 1), 0.0)
+    copies.hear(JournalState(stream, Copying.OWN), 0.0)
+    now, again = 0.0, []
+    while not again:
+        now += 0.5
+        again = asked(copies, ("link", 1), now)
+        assert now <= ev.SILENT + 1
+    copies.hear(JournalState(again[0], Copying.OWN), now)
+    copies.hear(JournalSynced(again[0], 0, 0, 1, complete=True), now)
+    copies.attend(("link", 1), now)
+    assert copies.journal.sending.is_in_step
+
+
 def test_a_copy_in_step_is_asked_for_at_once_when_its_connection_is_lost(copies):
     for count in range(4):
         (stream,) = asked(copies, ("link", count), float(count))
@@ -837,10 +852,13 @@ def test_a_copy_that_is_silent_does_not_count_as_in_step_again_before_it_is_hear
     made = sending()
     made.hear(answer(1000), 0.0)
     assert made.is_in_step
-    for now in (ev.ALONE + 0.1, ev.ALONE + 0.6, ev.ALONE + 5):
+    for now in (ev.SILENT + 0.1, ev.ALONE + 0.1, ev.ALONE + 5):
         made.tick(now, may_be_alone=True)
-        assert (made.is_in_step, made.alone) == (False, True)
+        assert (made.is_in_step, made.alone) == (False, now > ev.ALONE)
     made.hear(JournalSynced(7, 1, 1000, number=1), ev.ALONE + 6)
+    assert made.alone, "that stream is over"
+    made.meet(8, "b", ev.ALONE + 7)
+    made.hear(JournalState(8, Copying.OWN, 1, 1000, ev.said_of((ONE,)), segments=[1]), ev.ALONE + 7)
     assert (made.is_in_step, made.alone) == (True, False)
 
 

@@ -25,6 +25,8 @@ BEAT = 0.5
 ALONE = 6.0
 #: seconds for which bytes may be on their way until the other one counts as behind
 STALLED = 2.0
+#: seconds without a word about a stream until it is over: longer than a connection lives that nobody is heard over
+SILENT = 4.0
 
 #: what one of the two says to the other
 Said = JournalState | JournalStart | JournalSlice | JournalSynced

@@ -166,7 +166,7 @@ class Sending:
             self._lease = float("-inf")
 
     def fail(self) -> None:
-        """The stream comes to nothing: it can't be read here, or not be written there."""
+        """The stream comes to nothing: it can't be read here, not be written there, or nobody takes it."""
         failures = self.failures
         self._part()
         self._count_failure(failures + 1)
@@ -351,6 +351,8 @@ class Sending:
     # ---- time, and what counts -------------------------------------------------------------------------------------
     def tick(self, now: float, may_be_alone: bool) -> None:
         """Time has passed, or something was written. `may_be_alone`: this one leads, and enough agents hear it."""
+        if self.phase in _STREAMING and now - self._heard > ev.SILENT:
+            self.fail()  # it was asked over another connection, too, heard that later, and waits for that stream
         is_lacking = not self.alone and self._is_known_to_lack(now)
         words = f"the one at {self.partner} is {'behind' if self.phase in _STREAMING else 'away'}"
         self.trouble = f"{words}, and too few agents are heard to go on without it" if is_lacking else None
