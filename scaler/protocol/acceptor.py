@@ -213,6 +213,11 @@ class Acceptor:
             self._tell_unread(session)
         return outgoing
 
+    def sent_to(self, number: int) -> int:
+        """How many messages a peer was sent so far; whoever confirms more has heard one that came later."""
+        session = self._by_number.get(number)
+        return 0 if session is None else session.channel.sent
+
     def forget(self, number: int) -> int | None:
         """A session is over; the connection it had."""
         session = self._by_number.pop(number, None)

@@ -55,6 +55,11 @@ class Channel:
         return len(self._unacked)
 
     @property
+    def sent(self) -> int:
+        """How many messages were sent so far: the seq of the last one."""
+        return self._next - 1
+
+    @property
     def owes_ack(self) -> bool:
         """Enough came in without an answer that an Ack of its own is due."""
         return self.received - self._acked >= ACK_EVERY or self._unacked_bytes >= ACK_BYTES

@@ -36,6 +36,9 @@ class Pairing:
         #: the session of each agent, by number, and of those heard since the succession was told
         self._agents: dict[int, int] = {}
         self._heard: set[int] = set()
+        #: what had been sent to those agents, by number, that were there when this process went on after it was
+        #: stopped: they count as heard again with something that they say later
+        self._before: dict[int, int] = {}
         #: the session that the partner has made, if it has one
         self.partner: int | None = None
         #: what the partner has said of its journal
@@ -85,7 +88,8 @@ class Pairing:
             elif isinstance(message, DisconnectRequest):
                 succession.lose_partner(now, said_goodbye=True)
             return True
-        if succession.is_paired and event.number in self._agents:
+        if succession.is_paired and event.number in self._agents and event.ack > self._before.get(event.number, -1):
+            self._before.pop(event.number, None)
             self._heard.add(self._agents[event.number])
         if isinstance(message, Command) and message.kind in ("promote", "hand-over"):
             return self._obey(event.number, message, now)
@@ -114,12 +118,16 @@ class Pairing:
     def lose_agent(self, number: int, now: float) -> None:
         """The core has forgotten somebody, who may be an agent."""
         session = self._agents.pop(number, None)
+        self._before.pop(number, None)
         if session is not None:
             self._succession.agent_left(session, now)
 
     def attend(self, now: float) -> list[PairWish]:
         """Time has passed, and agents were heard; what the shell is to do. The rest is in `events` and `replies`."""
         succession = self._succession
+        if succession.was_stopped(now):
+            self._heard.clear()
+            self._before = {number: self._acceptor.sent_to(number) for number in self._agents}
         if self._heard:
             succession.agents_heard(list(self._heard), now)
             self._heard.clear()

@@ -174,7 +174,11 @@ class Succession:
 
     def hands_out_at(self, now: float) -> bool:
         """Rows may be handed out, as was seen a moment ago: not before a process that was stopped has looked again."""
-        return self.hands_out and (not self.is_paired or now < self._next_look + BEAT)
+        return self.hands_out and not self.was_stopped(now)
+
+    def was_stopped(self, now: float) -> bool:
+        """This process has not run for a while, and `tick` has not been told yet: what has come may be of long ago."""
+        return self.is_paired and now - self._told_time > 2 * BEAT
 
     def seeks(self, now: float) -> str:
         """Where the partner is to be connected to; empty if it was heard, or there is none."""
@@ -239,8 +243,8 @@ class Succession:
 
     # ---- agents ----------------------------------------------------------------------------------------------------
     def agent_joined(self, session: int, now: float) -> None:
-        """An agent was welcomed."""
-        self._roster.join(session, now)
+        """An agent was welcomed; one that came while this process was stopped may have gone since."""
+        self._roster.join(session, float("-inf") if self.was_stopped(now) else now)
         self._next_look = now
 
     def agents_heard(self, sessions: list[int], now: float) -> None:
@@ -306,7 +310,7 @@ class Succession:
             if self._followed != report.epoch or not self.is_paired:
                 self._next_beat = now
                 self.wishes.append(Log("INFO", f"Scheduler: stands by for the one at {report.address}"))
-            self.is_paired, self._told_time = True, now
+            self.is_paired = True
             self._followed, self.term = report.epoch, max(self.term, term_of(report.epoch))
             if report.changed:
                 self._roster.follow(report.roster, report.version)
@@ -319,8 +323,7 @@ class Succession:
 
         A goodbye that was said while this one was stopped is none: the other one may have led since.
         """
-        self._look_at_clock(now)
-        said_goodbye = said_goodbye and now >= self._hears_old_until
+        said_goodbye = said_goodbye and now >= self._hears_old_until and not self.was_stopped(now)
         self._heard = min(self._heard, now - SUSPECT + CLOSED)
         self._next_look = min(self._next_look, now + CLOSED)
         if said_goodbye and self.leads and self._report is not None and not self._report.leading:
@@ -382,7 +385,9 @@ class Succession:
     # ---- time ------------------------------------------------------------------------------------------------------
     def tick(self, now: float) -> None:
         """Time has passed."""
-        self._look_at_clock(now)
+        if self.was_stopped(now):
+            self._hears_old_until = now + SUSPECT
+        self._told_time = now
         if self._yielding is not None and now > self._yielding.deadline:
             self._answer("the other scheduler did not answer: whichever hears the other first leads")
             self._step_down("its partner was to lead, and did not say that it does")
@@ -394,12 +399,6 @@ class Succession:
                 self._succeed(now, is_wanted=False)
         if now >= self._next_beat:
             self._beat(now)
-
-    def _look_at_clock(self, now: float) -> None:
-        """Notice that this process was stopped: it would have been told the time."""
-        if self.is_paired and now - self._told_time > 2 * BEAT:
-            self._hears_old_until = now + SUSPECT
-        self._told_time = now
 
     def _look(self, now: float) -> None:
         """Whether enough agents are here; and who is to count from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -11,7 +12,17 @@ from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, hello_of, term_of
 from scaler.protocol.initiator import Established, Initiator, Rejected
-from scaler.protocol.messages import PROTOCOL_VERSION, Hello, PartnerReport, Refused, Welcome, u64
+from scaler.protocol.messages import (
+    PROTOCOL_VERSION,
+    Heartbeat,
+    HeartbeatEcho,
+    Hello,
+    PartnerReport,
+    Refused,
+    Welcome,
+    u64,
+)
+from scaler.scheduler.pairing import Pairing
 from scaler.scheduler.roster import ABSENT, LEASE
 from scaler.scheduler.succession import (
     BEAT,
@@ -203,6 +214,49 @@ def test_one_that_was_stopped_looks_again_before_it_counts_on_its_agents(pair: P
     pair.a.agents_heard([1, 2], later)
     pair.a.tick(later + BEAT)
     assert pair.a.hands_out_at(later + BEAT)
+
+
+def test_what_agents_have_said_while_this_one_was_stopped_does_not_count(pair: Pair) -> None:
+    """They may have gone to the other one since: those are there that confirm what is said from now on."""
+    acceptor = Acceptor(Terms(pair.a.epoch, PROTOCOL_VERSION, True, 1.0, 10.0, 10.0, 1 << 20))
+    pairing = Pairing(pair.a, acceptor)
+    said: Counter[int] = Counter()
+
+    def say(ack: int, *agents: int) -> None:
+        said.update(agents)
+        for agent in agents:
+            (event,) = acceptor.receive(agent, Envelope(said[agent], ack, Heartbeat(0.0)), 0)
+            assert not pairing.take(event, pair.now)
+
+    def go_on(ack: int, *agents: int) -> bool:
+        say(ack, *agents)
+        pair.step(BEAT / 4)
+        pairing.attend(pair.now)
+        return pair.a.hands_out
+
+    numbers = []
+    for agent in (1, 2, 3):
+        (joined,) = acceptor.receive(agent, Envelope(0, 0, hello(session=agent)), 0)
+        pairing.take(joined, pair.now)
+        numbers.append(joined.number)
+    for _ in range(9):
+        assert go_on(0, 1, 2, 3)
+    assert pair.a.roster == 3
+    for number in numbers:
+        acceptor.send(number, HeartbeatEcho(0.0, 1))
+    pair.now += 20.0
+    say(1, 1, 2, 3)  # it was in the sockets
+    pairing.attend(pair.now)
+    assert not pair.a.hands_out
+    for number in numbers:
+        acceptor.send(number, HeartbeatEcho(0.0, 1))
+    for _ in range(3):
+        assert not go_on(1, 1, 2, 3), "this came later, and is as old"
+    for _ in range(3):
+        assert not go_on(2, 1), "one of three is there"
+    for _ in range(3):
+        is_back = go_on(2, 1, 2)
+    assert is_back
 
 
 def test_one_of_a_pair_does_not_go_on_as_if_nobody_had_led_since(pair: Pair) -> None:

@@ -277,7 +277,7 @@ class Server(Process):
         if wish is not None:
             self.world.boundary("scheduler", self)
         if self._pair is not None:
-            self._pair.check()
+            self._pair.check(self.site)
         if self.keeping is not None:
             self._plan_wakes()
 
