@@ -68,10 +68,10 @@ class Rebuilding:
         self.results.sort(key=lambda result: result[1].batch + result[1].lo)
         at = next(i for i, message in enumerate(self.messages) if type(message) is ClientReturn)
         #: messages that the client says again; behind them are new ones
-        self.repeated = at
+        self._repeated = at
         marker = self.messages[at]
         assert isinstance(marker, ClientReturn)
-        batches = [message for message in self.messages[:at] if type(message) is Task]
+        batches = [task for i, task in enumerate(self.messages) if type(task) is Task and self.is_said_again(i, task)]
         self._rows_of = {task.batch: task.rows for task in batches}
         self._starts = sorted(self._rows_of)
         #: stored values that it does not refer to and that rows may need; held until all is together
@@ -88,6 +88,13 @@ class Rebuilding:
         self._stored = sorted(self._referenced | self._objects.keys())
 
     # ---- batches ---------------------------------------------------------------------------------------------------
+    def is_said_again(self, at: int, task: Task) -> bool:
+        """A batch was said to another scheduler, too.
+
+        Maybe as a new one: a job whose part was not on disk yet is told of it anew, and agents have rows of it.
+        """
+        return at < self._repeated or task.batch in self._rows
+
     def admit(self, task: Task) -> list[Move]:
         """Take a batch that the client says again."""
         state, client = self._state, self._client

@@ -337,7 +337,7 @@ class SchedulerCore:
         for i, message in enumerate(work.messages):
             if client.number not in state.clients:
                 return  # it said what can't be
-            if type(message) is Task and i < work.repeated:
+            if type(message) is Task and work.is_said_again(i, message):
                 self._check_task(client, message)
                 self._run(work.admit(message))
             else:
