@@ -246,7 +246,7 @@ class Composition:
                     if self._resident_numbers and self._tell_resident(effect):
                         continue
                     if pairing is not None and type(effect) is ev.Forget:
-                        pairing.lose_agent(effect.number, now)
+                        pairing.lose_agent(effect.number)
                     wish = self._translate(effect)
                     if wish is not None:
                         yield wish

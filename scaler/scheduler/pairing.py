@@ -115,12 +115,12 @@ class Pairing:
                 self._acceptor.outgoing.append(Outgoing(connection, 0, 0, Refused(reason), last=True))
             self._succession.lose_partner(now, said_goodbye=False)
 
-    def lose_agent(self, number: int, now: float) -> None:
+    def lose_agent(self, number: int) -> None:
         """The core has forgotten somebody, who may be an agent."""
         session = self._agents.pop(number, None)
         self._before.pop(number, None)
         if session is not None:
-            self._succession.agent_left(session, now)
+            self._succession.agent_left(session)
 
     def attend(self, now: float) -> list[PairWish]:
         """Time has passed, and agents were heard; what the shell is to do. The rest is in `events` and `replies`."""

@@ -251,10 +251,9 @@ class Succession:
         """These have said something."""
         self._roster.hear(sessions, now)
 
-    def agent_left(self, session: int, now: float) -> None:
+    def agent_left(self, session: int) -> None:
         """It is gone."""
         self._roster.leave(session)
-        self._next_look = now
 
     # ---- the partner -----------------------------------------------------------------------------------------------
     def hear_partner(self, report: PartnerReport, now: float) -> None:
@@ -480,7 +479,7 @@ class Succession:
         counts = len(self._roster.settled)
         self.trouble = f"none of {counts} agents that count has come yet"
         self._let_hand_out(not counts)
-        self._next_beat = self._next_look = now
+        self._next_beat = now
 
     def _step_down(self, reason: str) -> None:
         self.leads, self._is_ending = False, True

@@ -165,6 +165,19 @@ def test_while_the_disk_refuses_nothing_is_accepted_and_rows_wait_in_the_end(job
     assert jobs.state()["done"] == 3
 
 
+def test_results_that_wait_for_the_disk_hide_nothing_that_is_due_meanwhile(jobs):
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.core_says(results(0, b"a"))
+    jobs.core_says(results(1, b"b"))
+    jobs.ask("ordered", wait=0.7)
+    jobs.go_on(0.5)
+    assert jobs.keeper.wake == pytest.approx(jobs.now + 0.2), "when the question is to be answered"
+    jobs.go_on(0.3)
+    assert jobs.last().next == 0
+    assert jobs.keeper.wake > jobs.now
+
+
 # ---- another scheduler -----------------------------------------------------------------------------------------------
 def test_what_was_written_goes_on_at_the_next_scheduler_with_what_has_ended(jobs):
     jobs.submit(*part(), note=b"note")

@@ -173,7 +173,7 @@ def test_without_the_standby_lost_agents_count_on(pair: Pair) -> None:
     pair.agents(range(1, 6), pair.a)
     pair.is_cut = True
     for session in (4, 5):
-        pair.a.agent_left(session, pair.now)
+        pair.a.agent_left(session)
     pair.agents(range(1, 4), pair.a, 5.0)
     assert pair.a.roster == 5
     pair.is_cut = False

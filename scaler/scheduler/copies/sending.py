@@ -114,9 +114,9 @@ class Sending:
 
     @property
     def wake(self) -> float | None:
-        """When something is due though nothing happened."""
+        """When something is due though nothing happened, after the last `tick`."""
         due = [self._next_beat] if self.phase in _STREAMING else []
-        if not self.alone:
+        if not self.alone and self.trouble is None and self.phase is not Phase.CLOSING:
             due.append(self._lease + ev.ALONE)
         return min(due, default=None)
 
@@ -372,7 +372,7 @@ class Sending:
         """The other one does not count on its copy: it was told so, or has not heard for long enough that it may."""
         if self.phase in (Phase.WHOLE, Phase.BEHIND):
             return True
-        return self.phase is not Phase.CLOSING and now > self._lease + ev.ALONE
+        return self.phase is not Phase.CLOSING and now >= self._lease + ev.ALONE
 
     def count(self) -> None:
         """See how much counts by now."""

@@ -58,7 +58,7 @@ class Taking:
 
     def is_in_step(self, now: float) -> bool:
         """Whatever counts at the one that leads is in this copy."""
-        return now <= self._lease + ev.ALONE
+        return now < self._lease + ev.ALONE
 
     def take(self) -> list[ev.TakerWish]:
         """What is to be done, in order."""

@@ -162,13 +162,14 @@ class JobsCore:
 
     @property
     def wake(self) -> float | None:
-        """When something is due though nothing happened, seconds."""
+        """When something is due though nothing happened, seconds; after the last step."""
+        table = self._table
         due = [waiting.deadline for waiting in self._waiting]
-        if any(job.core.gathered is not None for job in self._table.by_client.values()):
+        if table.synced == table.written and any(job.core.gathered is not None for job in table.by_client.values()):
             due.append(self._next_write)
-        if self._table.identity:
+        if table.identity:
             due.append(self._next_sweep)
-        if (self._table.by_client or self._terms.age is not None) and self._next_beat is not None:
+        if (table.by_client or self._terms.age is not None) and self._next_beat is not None:
             due.append(self._next_beat)
         return min(due, default=None)
 

@@ -172,9 +172,9 @@ class Pair:
         return max(leading or there, key=lambda server: (server.alive, server.succession.term))
 
     def check(self, site: int) -> None:
-        """Those that count some agents, and hear enough of them, are not two for long; the one at a site has done a step.
+        """Those that count some agents, and hear enough of them, are not two for long.
 
-        One that was stopped meanwhile is no exception when it goes on.
+        The one at a site has done a step. One that was stopped meanwhile is no exception when it goes on.
         """
         now = self._stepped[site] = self._world.now
         handing = [

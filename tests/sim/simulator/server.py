@@ -24,7 +24,7 @@ from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.pairing import AboutJournals
 from scaler.scheduler.state.cluster_facts import Fact, PeerLeft
 from scaler.scheduler.succession import KeepJobs, StepDown, Succession, Tell
-from simulator.checks import check_scheduler
+from simulator.checks import check_scheduler, require
 from simulator.explained import check_explanations
 from simulator.hosts import Host
 from simulator.journals import Journals, SimFollower, SimJournal
@@ -223,8 +223,11 @@ class Server(Process):
     def _plan_wakes(self) -> None:
         """Jobs and copies want to be looked after some time."""
         assert self.keeping is not None
+        assert self.succession is not None
         now = self.world.now
-        soonest = min((each for each in self.keeping.wakes if each is not None and each > now), default=math.inf)
+        wakes = *self.keeping.wakes, self.succession.wake
+        require(all(each is None or each > now for each in wakes), f"{self.name}: due and not done: {wakes}", self.name)
+        soonest = min((each for each in wakes if each is not None), default=math.inf)
         if soonest < math.inf and not now < self._looks_at <= soonest:
             self._looks_at = soonest
             self.world.after(soonest - now, self.post, TICK)
