@@ -198,6 +198,18 @@ def test_what_is_said_behind_the_repetition_is_new(fake: FakeScheduler) -> None:
     assert [list(message.spans) for message in fake.heard(AGENT, TaskCancel)] == [[(CLIENT, 10, 0, 1)]]
 
 
+def test_what_is_said_as_new_was_perhaps_said_to_another_scheduler(fake: FakeScheduler) -> None:
+    """A durable job whose part was not on disk is submitted anew, and agents have rows of it."""
+    agent_back(fake, inventory((10, 0, 2)))
+    fake.report(AGENT, CLIENT, result(10, 0, 1))
+    fake.come_back("client", CLIENT, SESSION, agents=u32([AGENT, OTHER]))
+    fake.say(CLIENT, ClientReturn(), FUNCTION, task(10, 3))
+    agent_back(fake, inventory(), number=OTHER)
+    assert ended_rows(fake) == [(10, 0, 1)]
+    assert place_of(fake, 10)[:2] == [DONE, 16 + AGENT]
+    assert (10, 0, 1) not in fake.placed(AGENT) + fake.placed(OTHER)
+
+
 def test_heartbeats_of_a_client_that_waits_are_answered(fake: FakeScheduler) -> None:
     back(fake, task(10, 1))
     fake.say(CLIENT, Heartbeat(5.0))
