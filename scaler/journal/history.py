@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -125,20 +125,27 @@ def relation(mine: Copy, theirs: Copy) -> tuple[Relation, Place]:
     return (Relation.EXTENDS if limit > their_limit else Relation.IS_EXTENDED), common
 
 
-def is_newer(mine: Copy, theirs: Copy) -> bool:
-    """`mine` is the one to keep of two that differ; of two that have both been written on, that of more turns."""
+def is_newer(mine: Copy, theirs: Copy, alone: bool = True, they_alone: bool = True) -> bool:
+    """`mine` is the one to keep of two that differ.
+
+    Of two that have both been written on, the one of which alone something was acknowledged that the other one has
+    not (`alone`); if that is so of both, or of neither, the one of more turns.
+    """
     found, _ = relation(mine, theirs)
-    if found is Relation.FORKED:
-        return mine.turns[-1].number > theirs.turns[-1].number
-    return found is Relation.EXTENDS
+    if found is not Relation.FORKED:
+        return found is Relation.EXTENDS
+    return alone if alone != they_alone else mine.turns[-1].number > theirs.turns[-1].number
 
 
 def begun(history: History, end: Place, lot: int) -> History:
-    """Somebody writes from now on, behind what is there; turns that began behind that were lost."""
+    """Somebody writes from now on, behind what is there; turns that began behind that were lost.
+
+    Whether anything counts that it writes, though the other copy has it not, is another matter.
+    """
     turns = believed(history.turns, end)
     number = max((turn.number for turn in history.turns), default=0) + 1
     turns = (*turns, Turn(number, lot, max(end, FIRST)))[-MOST_TURNS:]
-    return History(turns, history.floor, history.partner, alone=True, is_shared=history.is_shared)
+    return replace(history, turns=turns)
 
 
 def believed(turns: Sequence[Turn], end: Place) -> tuple[Turn, ...]:

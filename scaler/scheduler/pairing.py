@@ -65,7 +65,7 @@ class Pairing:
             return self._receive(event, now)
         if isinstance(event, Joined) and event.hello.role == Role.AGENT:
             self._agents[event.number] = event.hello.session
-            self._succession.agent_joined(event.hello.session, now)
+            self._succession.agent_joined(event.hello.session)
         elif isinstance(event, Joined) and event.hello.role == Role.SCHEDULER:
             if self.partner is not None:
                 self._acceptor.forget(self.partner)

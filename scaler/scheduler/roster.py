@@ -35,9 +35,9 @@ class Roster:
         return self.settled if self._offered is None else self._offered
 
     # ---- agents ----------------------------------------------------------------------------------------------------
-    def join(self, session: int, heard: float) -> None:
+    def join(self, session: int) -> None:
         """An agent has come."""
-        self._here[session] = heard
+        self._here.setdefault(session, float("-inf"))
         self._members.add(session)
 
     def hear(self, sessions: Iterable[int], now: float) -> None:

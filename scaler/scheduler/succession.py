@@ -242,14 +242,15 @@ class Succession:
         return "it was one of a pair, and waits for its partner or for more than half of the agents"
 
     # ---- agents ----------------------------------------------------------------------------------------------------
-    def agent_joined(self, session: int, now: float) -> None:
-        """An agent was welcomed; one that came while this process was stopped may have gone since."""
-        self._roster.join(session, float("-inf") if self.was_stopped(now) else now)
-        self._next_look = now
+    def agent_joined(self, session: int) -> None:
+        """An agent was welcomed; whether it has heard that is known when it says something."""
+        self._roster.join(session)
 
     def agents_heard(self, sessions: list[int], now: float) -> None:
         """These have said something."""
         self._roster.hear(sessions, now)
+        if not self.hands_out:
+            self._next_look = now
 
     def agent_left(self, session: int) -> None:
         """It is gone."""

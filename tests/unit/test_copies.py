@@ -89,6 +89,24 @@ def test_of_two_that_were_both_written_on_the_one_of_more_turns_is_newer():
     assert (is_newer(same_turns, theirs), is_newer(theirs, same_turns)) == (False, False)
 
 
+def test_of_two_that_were_both_written_on_the_one_that_went_on_alone_is_newer():
+    """Whoever came to lead, and was gone before enough agents had heard of it, has acknowledged nothing."""
+    stayed, led = Copy((ONE,), Place(1, 200)), Copy((ONE, TWO), Place(1, 99))
+    assert is_newer(stayed, led, alone=True, they_alone=False)
+    assert not is_newer(led, stayed, alone=False, they_alone=True)
+    assert is_newer(led, stayed, alone=True, they_alone=True)
+
+
+def test_one_that_comes_to_lead_goes_on_alone_when_enough_agents_are_heard():
+    made = Sending(Copy((ONE, TWO), Place(1, 99)), {1: 99}, "b", alone=False)
+    made.written(1, 150)
+    made.tick(1.0, may_be_alone=False)
+    assert (made.counted, made.trouble) == ((1, 99), None)
+    made.tick(1.1, may_be_alone=True)
+    assert (made.counted, made.alone) == ((1, 150), True)
+    assert ev.Keep("b", alone=True) in made.take()
+
+
 def test_a_history_is_read_as_it_was_written_and_anything_else_is_none():
     history = History()
     for number in range(MOST_TURNS + 3):
@@ -145,7 +163,8 @@ class Leader:
         end = max(Place(self.layout.segment, self.layout.offset), self.directory.history().floor)
         self.layout.segment, self.layout.offset = end
         self.directory.write_history(begun(self.directory.history(), end, chance.getrandbits(63)))
-        self.sending = Sending(Copy(self.directory.history().turns, end), lengths)
+        history = self.directory.history()
+        self.sending = Sending(Copy(history.turns, end), lengths, alone=history.alone)
         self.unacknowledged: deque[tuple[Place, int]] = deque()
         self.acknowledged = set(self.ids)
         self.may_be_alone = True
@@ -559,10 +578,12 @@ def test_what_counts_waits_for_both_disks_until_the_other_one_knows_that_it_lack
     made.tick(ev.ALONE, may_be_alone=True)
     assert (made.counted, made.wake) == ((1, 1100), 0.1 + ev.ALONE)
     made.tick(0.2 + ev.ALONE, may_be_alone=False)
+    assert (made.counted, made.trouble, made.wake) == ((1, 1100), None, 0.2 + ev.ALONE + ev.COMING)
+    made.tick(0.2 + ev.ALONE + ev.COMING, may_be_alone=False)
     assert made.counted == (1, 1100)
     assert "too few agents" in made.trouble
     assert made.wake is None, "no time changes that"
-    made.tick(0.2 + ev.ALONE, may_be_alone=True)
+    made.tick(0.2 + ev.ALONE + ev.COMING, may_be_alone=True)
     assert (made.counted, made.trouble) == ((1, 1200), None)
     assert [wish for wish in made.take() if isinstance(wish, ev.Keep)][-1] == ev.Keep("b", alone=True)
 

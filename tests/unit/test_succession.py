@@ -74,7 +74,7 @@ class Pair:
     def agents(self, sessions: range, at: Succession, seconds: float = 2.0) -> None:
         """These are at one of them, and are heard."""
         for session in sessions:
-            at.agent_joined(session, self.now)
+            at.agent_joined(session)
         until = self.now + seconds
         while self.now < until:
             at.agents_heard(list(sessions), self.now)
@@ -98,7 +98,7 @@ def test_one_alone_leads_and_costs_nothing() -> None:
     assert alone.hands_out
     assert alone.wake is None
     assert alone.consider(hello(), 0.0) is None
-    alone.agent_joined(1, 0.0)
+    alone.agent_joined(1)
     alone.tick(1.0)
     assert alone.take() == []
     assert alone.roster == 0
@@ -482,7 +482,7 @@ def test_whatever_happens_two_do_not_hand_out_for_long(seed: int) -> None:
         said = hello(session=session, epoch=epoch_of(term[session], 9), roster=told[session])
         if one.consider(said, pair.now) is None and term_of(one.epoch) >= term[session]:
             where[session], term[session], told[session] = one, term_of(one.epoch), one.roster
-            one.agent_joined(session, pair.now)
+            one.agent_joined(session)
 
     for step in range(1200):
         is_faulty = step < 800

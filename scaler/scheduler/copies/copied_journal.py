@@ -65,14 +65,18 @@ class CopiedJournal:
     def hold(self) -> None:
         """Don't write it before the other one was asked. Blocks. Raises `JournalError`."""
         copy, _ = self._journal.look()
-        self._sending = Sending(copy, self._journal.lengths(), self.partner, is_held=True)
+        self._sending = Sending(copy, self._journal.lengths(), self.partner, True, self._journal.history.alone)
 
     # ---- a journal as any other ------------------------------------------------------------------------------------
     def replay(self, take: Callable[[Record, Place], None]) -> tuple[Layout, Damage | None]:
-        """As that of `Journal`: whatever is there counts, and this one goes on alone from here."""
+        """As that of `Journal`: whatever is there counts.
+
+        What is written then counts alone as soon as enough agents are heard; at once if nobody has another copy, or
+        that lacks something already.
+        """
         layout, damage = self._journal.replay(take)
         copy = Copy(self._journal.history.turns, Place(layout.segment, layout.offset))
-        self._sending = Sending(copy, self._journal.lengths(), self.partner)
+        self._sending = Sending(copy, self._journal.lengths(), self.partner, alone=self._journal.history.alone)
         self._is_open = True
         return layout, damage
 
@@ -173,8 +177,8 @@ class CopiedJournal:
                 self._journal.mark(wish.number)
         elif isinstance(wish, ev.Keep):
             said = self._journal.history
-            if (said.partner, said.alone, said.is_shared) != (wish.partner, wish.alone, wish.is_shared):
-                kept = replace(said, partner=wish.partner, alone=wish.alone, is_shared=wish.is_shared)
+            kept = replace(said, partner=wish.partner, alone=wish.alone, follows=False, is_shared=wish.is_shared)
+            if kept != said:
                 self._journal.keep_history(kept)
         elif isinstance(wish, ev.Unlink):
             self._journal.remove(wish.segment)

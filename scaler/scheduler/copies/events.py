@@ -23,6 +23,8 @@ SLICE, WINDOW = 256 << 10, 1 << 20
 BEAT = 0.5
 #: seconds of silence after which the one that leads goes on alone: the other one knows that it does not before
 ALONE = 6.0
+#: seconds for which too few agents may be heard to go on alone before that is said: they are about to come
+COMING = 2.0
 #: seconds for which bytes may be on their way until the other one counts as behind
 STALLED = 2.0
 #: seconds without a word about a stream until it is over: longer than a connection lives that nobody is heard over

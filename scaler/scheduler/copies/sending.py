@@ -51,8 +51,13 @@ _GATED = (Phase.CLOSING, Phase.IN_STEP)
 class Sending:
     """Of one journal."""
 
-    def __init__(self, copy: Copy, lengths: dict[int, int], partner: str = "", is_held: bool = False) -> None:
-        """`lengths`: of segments, as far as they are on disk. `is_held`: it is not written before this says `Open`."""
+    def __init__(
+        self, copy: Copy, lengths: dict[int, int], partner: str = "", is_held: bool = False, alone: bool = True
+    ) -> None:
+        """`lengths`: of segments, as far as they are on disk. `is_held`: it is not written before this says `Open`.
+
+        `alone`: something may have been acknowledged that the other one has not, or nobody has another one.
+        """
         self._turns = copy.turns
         self._lengths = dict(sorted(lengths.items()))
         #: where this copy ends; and what was written last does, and what counts of that
@@ -63,7 +68,9 @@ class Sending:
         self.partner = partner
         self.phase = Phase.APART
         #: what is on disk here counts, whatever the other one has
-        self.alone = True
+        self.alone = alone
+        #: since when it would go on alone; None: the other one has what counts, or this one is alone
+        self._lacks_since: float | None = None
         #: streams in a row that ended before the copy was in step
         self.failures = 0
         #: why there is no copy, as the other one has said last
@@ -116,7 +123,9 @@ class Sending:
     def wake(self) -> float | None:
         """When something is due though nothing happened, after the last `tick`."""
         due = [self._next_beat] if self.phase in _STREAMING else []
-        if not self.alone and self.trouble is None and self.phase is not Phase.CLOSING:
+        if self._lacks_since is not None:
+            due += [self._lacks_since + ev.COMING] if self.trouble is None else []
+        elif not self.alone and self.phase is not Phase.CLOSING and self._lease > float("-inf"):
             due.append(self._lease + ev.ALONE)
         return min(due, default=None)
 
@@ -219,7 +228,7 @@ class Sending:
                 )
             elif state.copying == Copying.SHARED and not self._is_held:
                 self._wishes.append(ev.Keep("", True, is_shared=True))
-        elif is_newer(theirs, mine):
+        elif is_newer(theirs, mine, state.alone, self.alone):
             self.phase = Phase.APART
             self._tell("WARNING", f"the one at {self.partner} has a newer copy, and is to lead")
             self._wishes.append(ev.Yield())
@@ -354,10 +363,15 @@ class Sending:
         if self.phase in _STREAMING and now - self._heard > ev.SILENT:
             self.fail()  # it was asked over another connection, too, heard that later, and waits for that stream
         is_lacking = not self.alone and self._is_known_to_lack(now)
+        if not is_lacking:
+            self._lacks_since = None
+        elif self._lacks_since is None:
+            self._lacks_since = now
         words = f"the one at {self.partner} is {'behind' if self.phase in _STREAMING else 'away'}"
-        self.trouble = f"{words}, and too few agents are heard to go on without it" if is_lacking else None
+        has_waited = self._lacks_since is not None and now >= self._lacks_since + ev.COMING
+        self.trouble = f"{words}, and too few agents are heard to go on without it" if has_waited else None
         if is_lacking and may_be_alone:
-            self.alone, self.trouble = True, None
+            self.alone, self.trouble, self._lacks_since = True, None, None
             self._wishes.append(ev.Keep(self.partner, True))
             self._tell("WARNING", f"goes on alone: {words}")
             if self.phase is Phase.IN_STEP:
