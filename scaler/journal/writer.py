@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections import deque
 
 from scaler.common.records import record
+from scaler.common.side_thread import SideThread
 from scaler.journal.directory import Directory, refusal
 from scaler.journal.layout import Place
 from scaler.journal.records import Frame
@@ -32,79 +31,68 @@ class _Waiting:
 
 
 class Writer:
-    """Appends to one journal. `append` and `take_written` are for one thread and never block; `close` does."""
+    """Appends to one journal. `append` and `take_news` are for one thread and never block; `close` does."""
 
     def __init__(self, directory: Directory) -> None:
         """`directory` is locked."""
         self._directory = directory
-        self._waiting: deque[_Waiting] = deque()
-        self._wanted = threading.Condition()
-        self._is_closing = False
-        self._file: int | None = None
-        self._segment = 0
+        #: tells how many records more are on disk, or what the system says instead of writing
+        self._thread: SideThread[_Waiting, int | str] = SideThread(
+            "scaler-journal", self._write_some, lambda _, error: None, self._end
+        )
         #: records that are on disk
         self._synced = 0
         #: what the system says instead of writing; None while it writes
         self._trouble: str | None = None
-        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._run, name="scaler-journal", daemon=True)
-        self._thread.start()
+        #: of the thread
+        self._file: int | None = None
+        self._segment = 0
+        #: a record could not be written before the end: none is that comes behind it
+        self._has_failed = False
 
     def fileno(self) -> int:
         """Readable when there are news to take."""
-        return self._wakeup
+        return self._thread.fileno()
 
     def append(self, place: Place, buffers: list[Frame]) -> None:
         """Write a record at its place, which is behind the last one's."""
-        with self._wanted:
-            self._waiting.append(_Waiting(place, buffers))
-            self._wanted.notify()
+        self._thread.put(_Waiting(place, buffers))
 
     def take_news(self) -> tuple[int, str | None]:
         """How many records are on disk, counted from the first `append`; and what keeps others from it, or None."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._wakeup)
-        with self._wanted:
-            return self._synced, self._trouble
+        for told in self._thread.take():
+            if isinstance(told, str):
+                self._trouble = told
+            else:
+                self._synced, self._trouble = self._synced + told, None
+        return self._synced, self._trouble
 
     def close(self, timeout: float = 5.0) -> None:
         """Write what waits, as far as the disk takes it within this many seconds; then end. Blocks."""
-        with self._wanted:
-            self._is_closing = True
-            self._wanted.notify()
-        self._thread.join(timeout)
+        self._thread.close(timeout)
 
     # ---- the thread ------------------------------------------------------------------------------------------------
-    def _run(self) -> None:
-        while True:
-            with self._wanted:
-                while not (self._waiting or self._is_closing):
-                    self._wanted.wait()
-                batch = list(self._waiting)
-            if not batch:
-                break
+    def _write_some(self, first: _Waiting) -> None:
+        """Write all that waits; as often as it takes, whatever happens: nobody else would write it, or tell of it."""
+        batch = [first]
+        while (more := self._thread.next_if(lambda _: True)) is not None:
+            batch.append(more)
+        trouble = ""
+        while not self._has_failed:
             try:
                 self._write(batch)
-            except Exception as error:  # whatever it is: without this thread nothing would be written, and nobody told
-                self._refused(refusal(error))
-                with self._wanted:
-                    if self._is_closing:
-                        break
-                    self._wanted.wait_for(lambda: self._is_closing, AGAIN)
-                continue
-            with self._wanted:
-                for _ in batch:
-                    self._waiting.popleft()
-                self._synced += len(batch)
-                self._trouble = None
-            os.eventfd_write(self._wakeup, 1)
-        self._leave_segment()
+            except Exception as error:
+                if refusal(error) != trouble:
+                    trouble = refusal(error)
+                    self._thread.tell(trouble)
+                self._has_failed = self._thread.is_closing.wait(AGAIN)
+            else:
+                self._thread.tell(len(batch))
+                return
 
-    def _refused(self, reason: str) -> None:
-        with self._wanted:
-            is_news, self._trouble = self._trouble != reason, reason
-        if is_news:
-            os.eventfd_write(self._wakeup, 1)
+    def _end(self) -> None:
+        with contextlib.suppress(OSError):  # what was not synced was not told of
+            self._leave_segment()
 
     def _write(self, batch: list[_Waiting]) -> None:
         """Write and sync records; after an error as if nothing had been written, since the next try overwrites it."""
