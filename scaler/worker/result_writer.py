@@ -30,6 +30,7 @@ from scaler.protocol.codes import (
     VALUES_EACH,
     WANTED_ALONE,
 )
+from scaler.results.patience import Patience
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, pack_large
@@ -102,6 +103,8 @@ class ResultWriter:
         self._tell = tell
         #: the last file could not be written: what its path began with, and errno; the agent knows
         self._trouble: tuple[str, int] | None = None
+        #: with the directory for files, which may hang: a slot is not to wait for it for ever
+        self._patience = Patience()
         #: what was put somewhere, or is being put there, and is not in the ledger yet
         self._unreported: Key | None = None
 
@@ -154,7 +157,7 @@ class ResultWriter:
             from scaler.results import files  # few have such results, and workers should start without it
 
             try:
-                reference = files.write(run.results, run.batch + row, data)
+                reference = self._patience.call(lambda: files.write(run.results, run.batch + row, data), len(data))
             except OSError as error:
                 if error.errno is None:
                     raise  # not by the system: a signal handler of the user's

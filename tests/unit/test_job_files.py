@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import pickle
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from simulator.scripted import FakeAgent, FakeScheduler, ended, graph, task
+from support import until
 from support.made_up_jobs import FIRST, Jobs, Paper, part, results
 from support.runner import ARGUMENTS, BATCH, FUNCTION, Agent
 
@@ -37,7 +39,8 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.protocol.results import SpanResult
-from scaler.results import files
+from scaler.results import files, patience
+from scaler.results.patience import Patience
 from scaler.results.reference import PART, Reference, file_name, path_of, prefix_of
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.filing import MOST_READ, SOON, SWEEP
@@ -495,6 +498,41 @@ def test_a_worker_without_the_directory_sends_results_and_says_so_until_it_is_th
     assert outcomes[0] == make(LARGE)
     assert not [message for message in worker.sent if isinstance(message, Unfiled)]  # it was said
     assert f"too many for a message, and {tmp_path / IDENTITY}: No such file or directory" in str(outcomes[1])
+
+
+def test_a_directory_that_hangs_holds_no_worker_for_ever(worker, prefix, monkeypatch):
+    may_go_on, calls, write = threading.Event(), [], files.write
+
+    def hangs(prefix: str, row: int, data: bytes) -> Reference:
+        calls.append(row)
+        assert may_go_on.wait(30)
+        return write(prefix, row, data)
+
+    monkeypatch.setattr(patience, "PATIENCE", 0.01)
+    monkeypatch.setattr(files, "write", hangs)
+    worker.hand_out(1, make, range(2), arguments=[(LARGE,), (LARGE + 1,)], flags=INLINE_VALUES, results=prefix)
+    try:
+        worker.run()
+    finally:
+        may_go_on.set()
+    assert worker.outcomes() == {0: make(LARGE), 1: make(LARGE + 1)}
+    assert calls == [BATCH], "while one hangs no other is tried"
+    assert [message for message in worker.sent if isinstance(message, Unfiled)] == [Unfiled(1, errno.ETIMEDOUT)]
+
+
+def test_what_hung_is_tried_again_when_it_has_come_back(monkeypatch):
+    may_go_on, waits = threading.Event(), Patience()
+    monkeypatch.setattr(patience, "PATIENCE", 0.01)
+    with pytest.raises(TimeoutError):
+        waits.call(lambda: may_go_on.wait(30), 0)
+    with pytest.raises(TimeoutError):
+        waits.call(lambda: "not tried", 0)
+    may_go_on.set()
+    monkeypatch.setattr(patience, "PATIENCE", 30.0)
+    until(lambda: not waits._hanging.is_alive())
+    assert waits.call(lambda: "tried", 0) == "tried"
+    with pytest.raises(ZeroDivisionError):
+        waits.call(lambda: 1 // 0, 0)
 
 
 def test_an_agent_says_once_that_results_are_not_written():

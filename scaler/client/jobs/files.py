@@ -6,6 +6,7 @@ from scaler.client.jobs.session import JobSession
 from scaler.errors import JobError
 from scaler.protocol.messages import MAX_RESULT_BYTES
 from scaler.results import files
+from scaler.results.patience import Patience
 from scaler.results.reference import Reference
 
 
@@ -15,6 +16,7 @@ class JobFiles:
     def __init__(self, session: JobSession, name: str) -> None:
         self._session = session
         self._name = name
+        self._patience = Patience()
 
     def read(self, prefix: str, row: int, data: bytes | memoryview) -> bytes:
         """The result of a row, for which `data` stands; `prefix` is what the paths of the job's files begin with.
@@ -23,8 +25,8 @@ class JobFiles:
         """
         reference = Reference.unpack(data)
         try:
-            return files.read(prefix, reference)
-        except files.Unreadable:  # the directory is not there, say, or is another one
+            return self._patience.call(lambda: files.read(prefix, reference), reference.size)
+        except (files.Unreadable, OSError):  # the directory is not there, say, is another one, or hangs
             found = self._fetch(row, reference)
         try:
             files.check(prefix, reference, found)
