@@ -373,7 +373,8 @@ class Sending:
         if is_lacking and may_be_alone:
             self.alone, self.trouble, self._lacks_since = True, None, None
             self._wishes.append(ev.Keep(self.partner, True))
-            self._tell("WARNING", f"goes on alone: {words}")
+            if self._heard > float("-inf"):  # otherwise it has just come to lead, as was said
+                self._tell("WARNING", f"goes on alone: {words}")
             if self.phase is Phase.IN_STEP:
                 self.phase = Phase.BEHIND
         if self.phase is Phase.CLOSING and not self._is_present(now):
