@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from scaler.common.patience import Patience
 from scaler.protocol import failures
 from scaler.protocol.codes import (
     FILE_LIMIT,
@@ -30,7 +31,6 @@ from scaler.protocol.codes import (
     VALUES_EACH,
     WANTED_ALONE,
 )
-from scaler.results.patience import Patience
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.outofband import Packed, pack_large

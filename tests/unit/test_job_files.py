@@ -17,6 +17,8 @@ from support.made_up_jobs import FIRST, Jobs, Paper, part, results
 from support.runner import ARGUMENTS, BATCH, FUNCTION, Agent
 
 from scaler.agent.core.unfiled import PAUSE
+from scaler.common import patience
+from scaler.common.patience import Patience
 from scaler.errors import JobError
 from scaler.protocol.error_record import ErrorRecord
 from scaler.protocol.messages import (
@@ -39,8 +41,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.protocol.results import SpanResult
-from scaler.results import files, patience
-from scaler.results.patience import Patience
+from scaler.results import files
 from scaler.results.reference import PART, Reference, file_name, path_of, prefix_of
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.filing import MOST_READ, SOON, SWEEP

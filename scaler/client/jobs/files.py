@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scaler.client.jobs.session import JobSession
+from scaler.common.patience import Patience
 from scaler.errors import JobError
 from scaler.protocol.messages import MAX_RESULT_BYTES
 from scaler.results import files
-from scaler.results.patience import Patience
 from scaler.results.reference import Reference
 
 
