@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` makes enums of what this returns, which takes 4 us a call
+import os
 import signal
 import sys
 import time
@@ -16,6 +17,18 @@ SIGINT = int(signal.SIGINT)
 LOOK = 0.25
 
 
+#: the main thread's, which alone hears of signals; each lone task asks for it several times
+_main = main_thread().ident
+
+
+def _note_main() -> None:
+    global _main
+    _main = main_thread().ident
+
+
+os.register_at_fork(after_in_child=_note_main)  # whoever forks is the child's main thread
+
+
 class Uninterrupted:
     """A block of code that Ctrl-C does not leave in the middle: it is heard of at the block's end. Not to be shared.
 
@@ -27,7 +40,7 @@ class Uninterrupted:
 
     def __enter__(self) -> None:
         self._handler: Callable[[int, FrameType | None], Any] | None = None
-        if get_ident() == main_thread().ident:
+        if get_ident() == _main:
             handler = _signal.getsignal(SIGINT)
             if callable(handler) and type(getattr(handler, "__self__", None)) is not Uninterrupted:
                 self._came = False

@@ -28,26 +28,23 @@ class Lobby:
 
     def __init__(self) -> None:
         #: In the order in which they entered.
-        self._guests: dict[int, _Guest] = {}
+        self.guests: dict[int, _Guest] = {}
         #: How many there are of each address.
         self._waiting: dict[str, int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._guests)
-
     def __iter__(self) -> Iterator[int]:
         """All, the oldest first; they may leave meanwhile."""
-        return iter(list(self._guests))
+        return iter(list(self.guests))
 
     def enter(self, number: int, address: str, now: float) -> None:
         """Somebody came, or is not welcome any more."""
         self.leave(number)
-        self._guests[number] = _Guest(address, now)
+        self.guests[number] = _Guest(address, now)
         self._waiting[address] = self._waiting.get(address, 0) + 1
 
     def leave(self, number: int) -> str | None:
         """Somebody was welcomed, or is gone; its address, None if it wasn't here."""
-        guest = self._guests.pop(number, None)
+        guest = self.guests.pop(number, None)
         if guest is None:
             return None
         left = self._waiting[guest.address] - 1
@@ -63,7 +60,7 @@ class Lobby:
 
     def oldest(self, now: float, grace: float = GRACE) -> int | None:
         """Who may go to make room: the one that has waited longest, and for `grace` seconds; None if nobody has."""
-        for number, guest in self._guests.items():
+        for number, guest in self.guests.items():
             return number if now - guest.since >= grace else None
         return None
 
@@ -71,7 +68,7 @@ class Lobby:
         """Those who have to go: they had time, or had grace and are too many of their address."""
         surplus = {address: waiting - MOST_WAITING for address, waiting in self._waiting.items()}
         found = []
-        for number, guest in self._guests.items():
+        for number, guest in self.guests.items():
             waited = now - guest.since
             if waited < GRACE:
                 break
@@ -82,8 +79,8 @@ class Lobby:
 
     def wake(self, now: float) -> float | None:
         """When the next may have to go; None while nobody is here."""
-        if not self._guests:
+        if not self.guests:
             return None
         if any(waiting > MOST_WAITING for waiting in self._waiting.values()):
             return now + GRACE
-        return next(iter(self._guests.values())).since + PATIENCE
+        return next(iter(self.guests.values())).since + PATIENCE

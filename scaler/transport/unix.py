@@ -117,7 +117,7 @@ class UnixPeers:
             stream.receive(messages)
             if messages:
                 inbox.extend([(peer, message) for message in messages])
-                if not self._house.awaits_welcome and self._lobby:
+                if not self._house.awaits_welcome and self._lobby.guests:
                     self._lobby.leave(peer)
             if stream.reason is not None:
                 _log.debug("local peer %d left: %s", peer, stream.reason)
@@ -134,7 +134,7 @@ class UnixPeers:
 
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
-        if not self._lobby and self._accepting:
+        if not self._lobby.guests and self._accepting:
             return None
         for peer in self._lobby.overdue(now):
             self._show_out(peer)

@@ -258,7 +258,7 @@ class ZeroMQPeers:
 
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
-        if not self._lobby:
+        if not self._lobby.guests:
             return None
         overdue = set(self._lobby.overdue(now))
         for fd in self._lobby:
@@ -266,7 +266,7 @@ class ZeroMQPeers:
                 self._show_out(fd)
         while self._house.is_full(now) and (oldest := self._lobby.oldest(now)) is not None:
             self._show_out(oldest)
-        return now + GRACE if self._lobby else None
+        return now + GRACE if self._lobby.guests else None
 
     def disconnect(self, peer: int) -> bool:
         """Listen to a peer no longer, and close its connection when it had time to hear why; False if none of ours."""

@@ -73,8 +73,10 @@ class Watcher:
             self._watch(connection, is_done, deadline)
         finally:
             self._was_quick = time.monotonic() - began < SPIN
-            with contextlib.suppress(*_CLOSED):
+            try:
                 self._poller.give_back(fd)
+            except _CLOSED:
+                pass  # it is lost, and forgotten
 
     def recover(self) -> None:
         """The calling thread was interrupted while it waited: the I/O thread watches the connection again."""
@@ -88,7 +90,8 @@ class Watcher:
         nudge, heed = self._poller.nudge, Heed()
         poll = select.poll()
         try:
-            poll.register(connection.fileno(), select.POLLIN)
+            fd = connection.fileno()
+            poll.register(fd, select.POLLIN)
             poll.register(nudge.fileno(), select.POLLIN)
         except _CLOSED:
             return
@@ -97,11 +100,11 @@ class Watcher:
             if left <= 0:
                 return
             ready = self._spin(poll) or poll.poll(left * 1000)
-            if any(fd == nudge.fileno() for fd, _ in ready):
-                nudge.clear()
             if not ready:
                 heed()
                 continue
+            if len(ready) > 1 or ready[0][0] != fd:
+                nudge.clear()
             driver = self._driver
             with Uninterrupted():
                 with driver.lock:

@@ -41,7 +41,10 @@ class Message(Part):
 
 
 def require(condition: bool, what: str) -> None:
-    """Raise `Malformed` unless a condition holds that all messages meet."""
+    """Raise `Malformed` unless a condition holds that all messages meet.
+
+    What each task and each result is looked at for, they test by themselves: the call costs more than the test.
+    """
     if not condition:
         raise Malformed(what)
 
@@ -50,7 +53,8 @@ def rows_in(pairs: "array[int]", rows: int | None = None) -> int:
     """How many rows these spans have; raises `Malformed` for bounds that are none, or beyond so many rows."""
     if len(pairs) == 2:
         lo, hi = pairs
-        require(lo < hi and (rows is None or hi <= rows), "a span is empty or outside its batch")
+        if lo >= hi or (rows is not None and hi > rows):
+            raise Malformed("a span is empty or outside its batch")
         return hi - lo
     require(len(pairs) % 2 == 0, "span bounds come in pairs")
     total = 0

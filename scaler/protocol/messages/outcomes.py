@@ -37,23 +37,27 @@ class TaskResult(Message):
     def validate(self) -> None:
         n = len(self.batches)
         rows_in(self.spans)
-        require(len(self.spans) == 2 * n, "bounds for each span")
-        require(n == len(self.outcomes) == len(self.durations), "columns of one length")
-        require(len(self.peaks) == len(self.processor_times) and len(self.peaks) in (0, n), "a profile for each span")
+        if not 2 * n == len(self.spans) == 2 * len(self.outcomes) == 2 * len(self.durations):
+            raise Malformed("bounds, an outcome and a duration for each span")
+        if self.peaks or self.processor_times:
+            require(n == len(self.peaks) == len(self.processor_times), "a profile for each span")
         sizes = 0
         for i, outcome in enumerate(self.outcomes):
             if outcome > STORED and outcome != FILED:
                 raise Malformed(f"unknown outcome {outcome}")
             rows = self.spans[2 * i + 1] - self.spans[2 * i]
-            require(outcome not in (ERROR, LOST) or rows == 1, "an error is of one row")
+            if rows != 1 and outcome in (ERROR, LOST):
+                raise Malformed("an error is of one row")
             if outcome == STORED:
                 require(self.batches[i] + self.spans[2 * i + 1] <= 2**64, "an id of 64 bits for each stored value")
                 require(set(self.sizes[sizes : sizes + rows]) <= {SIZE.size}, "eight bytes for each stored value")
             elif outcome == FILED:
                 require(set(self.sizes[sizes : sizes + rows]) <= {FILE.size}, "28 bytes for each value that is a file")
             sizes += sizes_of(outcome, rows)
-        require(sizes == len(self.sizes), "sizes as the outcomes have payloads")
-        require(len(self.bodies) == 1 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
+        if sizes != len(self.sizes):
+            raise Malformed("sizes as the outcomes have payloads")
+        if len(self.bodies) != 1 or sum(self.sizes) != len(self.bodies[0]):
+            raise Malformed("the sizes add up to the payload")
         if FILED in self.outcomes:
             self._check_files()
 

@@ -66,8 +66,10 @@ class Task(Message):
             raise Malformed(f"unknown form {self.form}")
         if not 0 < self.rows <= MAX_ROWS:
             raise Malformed(f"a batch has 1 to {MAX_ROWS} rows")
-        require(0.0 <= self.timeout < MOST_SECONDS, "a timeout is a positive number of seconds")
-        require(self.threads <= MAX_WORKERS, f"a row takes at most {MAX_WORKERS:,} threads")
+        if not 0.0 <= self.timeout < MOST_SECONDS:
+            raise Malformed("a timeout is a positive number of seconds")
+        if self.threads > MAX_WORKERS:
+            raise Malformed(f"a row takes at most {MAX_WORKERS:,} threads")
         if self.results:
             require(self.results.startswith("/") and len(self.results) <= MAX_PATH, "a path begins with a /")
             require(self.results.isprintable(), "a path is printable")
@@ -75,11 +77,14 @@ class Task(Message):
         bodies = len(self.objects)
         if self.form == EACH:
             bodies += 1
-            require(len(self.sizes) == meant, "a size for each row")
-            require(len(self.bodies) > 0 and sum(self.sizes) == len(self.bodies[0]), "the sizes add up to the payload")
+            if len(self.sizes) != meant:
+                raise Malformed("a size for each row")
+            if not self.bodies or sum(self.sizes) != len(self.bodies[0]):
+                raise Malformed("the sizes add up to the payload")
         else:
             require(len(self.sizes) == 0, "only rows with own payloads have sizes")
-        require(len(self.bodies) == bodies, "a frame for each object, and one for the payloads")
+        if len(self.bodies) != bodies:
+            raise Malformed("a frame for each object, and one for the payloads")
         if self.dependency_counts or self.dependencies or self.indexes:
             require(len(self.dependency_counts) == meant, "a dependency count for each row")
             require(sum(self.dependency_counts) == len(self.dependencies), "the dependency counts add up")

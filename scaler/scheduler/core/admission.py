@@ -3,7 +3,7 @@
 from itertools import accumulate
 
 from scaler.protocol.failures import never_sent
-from scaler.protocol.messages import Frame, Task, u32, u64
+from scaler.protocol.messages import KEEP, Frame, Task, u32, u64
 from scaler.scheduler.core import dependencies, lifetimes, placement
 from scaler.scheduler.core.moves import Fail, Move, Place, Reread, Route
 from scaler.scheduler.state.agent_records import AgentRecord
@@ -79,6 +79,7 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
         rows,
         slots,
         slots > 1 or task.priority != 0,
+        bool(task.flags & KEEP),
     )
     if task.priority < state.lowest_priority:
         state.lowest_priority = task.priority

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from scaler.common.records import record
-from scaler.protocol.messages import KEEP, Task, u32
+from scaler.protocol.messages import Task, u32
 from scaler.scheduler.state.function_records import FunctionRecord, Tally
 
 
@@ -110,6 +110,8 @@ class Batch:
     slots: int = 1
     #: its rows take several slots, or have another priority than 0: they are counted by these at agents, too
     is_special: bool = False
+    #: values of its rows may be needed by other rows
+    keeps: bool = False
     #: agent's number -> rows that are there; no zeros
     at: dict[int, int] = field(default_factory=dict)
     #: start of each row's payload in the body (form EACH), one more for the end
@@ -129,14 +131,9 @@ class Batch:
     #: None while no value of its rows was stored
     lineage: Lineage | None = None
 
-    @property
-    def keeps(self) -> bool:
-        """Values of its rows may be needed by other rows."""
-        return bool(self.task.flags & KEEP)
-
     def reserves(self, value: int) -> bool:
         """That its rows need this value is counted beforehand, in the `uses` of their graph."""
-        return bool(self.task.flags & KEEP) and value >= self.task.graph
+        return self.keeps and value >= self.task.graph
 
     def is_recomputing(self, lo: int, hi: int) -> bool:
         """Some of the rows [lo, hi) have ended before, and are computed again."""
