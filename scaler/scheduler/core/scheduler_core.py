@@ -409,8 +409,9 @@ class SchedulerCore:
     def _task(self, client: ClientRecord, task: Task) -> list[Move]:
         self._check_task(client, task)
         moves = admission.admit(self.state, client, task)
-        if task.capabilities or task.threads:
-            self._say_whether_unmet(client.functions[task.name], (task.capabilities, task.threads or 1))
+        function = client.functions.get(task.name)  # None of a batch that is known by another name
+        if function is not None and (task.capabilities or task.threads):
+            self._say_whether_unmet(function, (task.capabilities, task.threads or 1))
         return moves
 
     def _say_whether_unmet(self, function: FunctionRecord, demand: Demand) -> None:
