@@ -31,7 +31,7 @@ from scaler.transport.security import KEY_FILE_VARIABLE
 logger = logging.getLogger("scaler.provision")
 
 #: seconds for which a host that failed is left alone, at first and at most: doubled with each failure in a row
-REST, LONGEST_REST = 30.0, 3600.0
+REST, LONGEST_REST = 30.0, 600.0
 #: seconds for which a job that has ended is listed
 REMEMBERED = 60.0
 #: seconds after `connect_timeout` in which Python has to have begun there: login shells and file systems may hang
@@ -107,7 +107,7 @@ class SshProvider:
             if job.ended is not None and now > job.ended + REMEMBERED:
                 del self._jobs[job.id]
         jobs = [job for job in self._jobs.values() if job.name.startswith(f"{tag}-")]
-        return [Job(job.id, job.name, job.state, job.host, job.reason, is_logged=True) for job in jobs]
+        return [Job(job.id, job.name, job.state, job.host, job.reason, bool(job.reason)) for job in jobs]
 
     def cancel(self, ids: Sequence[str]) -> None:
         """Close the connections; the agents have `grace` seconds to end in order."""
@@ -236,7 +236,7 @@ def _again_at(failed: float, times: int) -> float:
     """When a host may be tried again that has failed so often in a row.
 
     >>> [_again_at(0.0, times) for times in (1, 2, 3, 100)]
-    [30.0, 60.0, 120.0, 3600.0]
+    [30.0, 60.0, 120.0, 600.0]
     """
     return failed + min(REST * 2.0 ** min(times - 1, 30), LONGEST_REST)
 
