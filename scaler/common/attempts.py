@@ -1,4 +1,4 @@
-"""When a connection that failed or was lost is tried again: soon at first, then less often, until patience is over."""
+"""When something that failed is tried again: soon at first, then less often; connections until patience is over."""
 
 import math
 
@@ -6,6 +6,15 @@ import math
 FIRST_PAUSE = 0.02
 #: seconds between later ones of all who connect, at most; clients and agents of a pair: `transport/candidates.py`
 LONGEST_PAUSE = 0.5
+
+
+def growing_pause(failures: int, first: float, longest: float) -> float:
+    """Seconds until something is tried again that has failed so often in a row: doubled each time, up to a bound.
+
+    >>> [growing_pause(failures, 1.0, 60.0) for failures in (1, 2, 3, 10_000)]
+    [1.0, 2.0, 4.0, 60.0]
+    """
+    return min(first * 2.0 ** min(failures - 1, 60), longest)
 
 
 class Attempts:

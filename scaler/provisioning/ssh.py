@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from scaler.common import hugepages
+from scaler.common.attempts import growing_pause
 from scaler.provisioning import far_side
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
 from scaler.provisioning.ssh_options import checked, command_line, hosts_of
@@ -233,12 +234,8 @@ class SshProvider:
 
 
 def _again_at(failed: float, times: int) -> float:
-    """When a host may be tried again that has failed so often in a row.
-
-    >>> [_again_at(0.0, times) for times in (1, 2, 3, 100)]
-    [30.0, 60.0, 120.0, 600.0]
-    """
-    return failed + min(REST * 2.0 ** min(times - 1, 30), LONGEST_REST)
+    """When a host may be tried again that has failed so often in a row."""
+    return failed + growing_pause(times, REST, LONGEST_REST)
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> None:

@@ -6,6 +6,7 @@ from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
 from scaler.agent.state.worker_records import GONE, STARTING, Dispatch, KillKind, WorkerRecord
+from scaler.common.attempts import growing_pause
 from scaler.common.exits import describe_exit
 from scaler.protocol import failures
 from scaler.protocol.messages import ERROR, LOST, u32
@@ -113,7 +114,7 @@ def _end_of_running(worker: WorkerRecord, dispatch: Dispatch, row: int, event: W
 def _start_again(state: HostState, out: Outgoing, event: WorkerExited) -> None:
     rounds = state.workers.failed_starts // max(1, state.workers.target)
     state.workers.failed_starts += 1
-    delay = min(RESTART_SECONDS * 2.0 ** min(rounds, 30), RESTART_SECONDS_MAX)
+    delay = growing_pause(rounds + 1, RESTART_SECONDS, RESTART_SECONDS_MAX)
     state.workers.start_at[event.slot] = state.now + delay
     how = describe_exit(event.status)
     out.log("ERROR", f"worker {event.slot} could not start: it {how}; another try in {delay:.1f} s")

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+from scaler.common.attempts import growing_pause
 from scaler.provisioning.core.events import (
     Adapt,
     Cancel,
@@ -176,7 +177,7 @@ class FleetCore:
 
     def _fail(self, reason: str, effects: list[Effect], now: float, is_news: bool = True) -> None:
         """A request failed, or a host that never came: ask again later."""
-        pause = min(Limits.LONGEST_BACK_OFF, Limits.BACK_OFF * 2.0 ** min(self._failures, 10))
+        pause = growing_pause(self._failures + 1, Limits.BACK_OFF, Limits.LONGEST_BACK_OFF)
         if now + pause > self._not_before:
             self._not_before = now + pause
         self._failures += 1

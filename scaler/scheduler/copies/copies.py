@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from scaler.common.attempts import growing_pause
 from scaler.common.effects import Log
 from scaler.journal.directory import Directory
 from scaler.journal.journal import Journal
@@ -246,7 +247,7 @@ class Copies:
         """Whether another stream came to nothing. The more do, the longer are pauses: each look reads all of a copy."""
         before, self._failures = self._failures, failures
         if failures > before:
-            self._not_before = now + (min(MOST_RETRY, RETRY * 2.0 ** min(failures - 2, 30)) if failures > 1 else 0.0)
+            self._not_before = now + (growing_pause(failures - 1, RETRY, MOST_RETRY) if failures > 1 else 0.0)
         return failures > before
 
     def _yield(self, now: float) -> None:
