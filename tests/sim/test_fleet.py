@@ -46,6 +46,10 @@ def test_who_ends_with_the_scheduler_does_not_wait_for_agents_that_nobody_sees(s
     run(range(seed, seed + 1))
 
 
+def test_an_agent_of_a_request_whose_answer_was_lost_is_no_foreign_one():
+    run(range(4884, 4885))
+
+
 @pytest.mark.heavy
 @pytest.mark.parametrize("first", [1_000, 6_000])
 def test_hosts_come_and_go_with_the_work_in_ten_thousand_runs(first):

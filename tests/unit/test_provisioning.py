@@ -140,6 +140,22 @@ def test_jobs_that_are_gone_are_over_though_nobody_sees_their_agents_go():
     assert fleet.core.is_over
 
 
+def test_an_agent_that_comes_before_its_job_is_known_is_not_taken_for_anothers():
+    """Seed 4884: no host was wanted for a moment, as one of an unanswered request seemed to be somebody else's."""
+    fleet = Fleet(idle_time=0.0)
+    fleet.queue(1)
+    assert fleet.step() == [ev.Submit(1, 1)]
+    fleet.agents = {"1_0": ev.Agent("1_0", 1, 0, 0.5), "other": ev.Agent("", 1, 0, 0.5)}
+    fleet.queue(2)
+    fleet.step()
+    assert fleet.core.wanted == 1
+    fleet.step(ev.SubmitFailed(1, "timed out"))
+    assert fleet.core.wanted == 1
+    fleet.jobs = {"1_0": (1, JobState.RUNNING)}
+    fleet.step()
+    assert fleet.core.wanted == 1
+
+
 def test_what_the_provider_has_said_of_a_failure_is_not_said_again():
     fleet = Fleet(minimum=1, maximum=1)
     fleet.step()

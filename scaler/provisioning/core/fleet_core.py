@@ -56,6 +56,8 @@ class FleetCore:
         self._next_request = 1
         #: the request that is not answered, and its hosts
         self._under_way: tuple[int, int] | None = None
+        #: jobs of agents that others have asked for: they were there when no job of this cluster could be unknown
+        self._of_others: frozenset[str] = frozenset()
         #: when the provider's list was last asked for of those that were read
         self._listed: float | None = None
         self._is_seen = False
@@ -127,7 +129,7 @@ class FleetCore:
                 self._is_seen = True
                 if self.jobs.take_agents(event.agents, now):
                     self._failures, self._trouble = 0, ""
-                self.wanted = self._wanted.update(event, self.limits, frozenset(self.jobs.by_id), now)
+                self.wanted = self._wanted.update(event, self.limits, self._own_jobs(event), now)
             case Unseen():
                 self._is_seen = False
                 self.jobs.lose_sight()
@@ -151,6 +153,13 @@ class FleetCore:
             case End():
                 self._is_ending = True
                 self.wanted = 0
+
+    def _own_jobs(self, observed: Observed) -> frozenset[str]:
+        """Jobs of this cluster, and those that may be: an agent may be there before the answer to its request."""
+        unknown = frozenset(agent.job for agent in observed.agents if agent.job and agent.job not in self.jobs.by_id)
+        if self._under_way is None and not self.is_in_doubt:
+            self._of_others = unknown
+        return frozenset(self.jobs.by_id) | (unknown - self._of_others)
 
     def _take_list(self, event: Listed, effects: list[Effect], now: float) -> None:
         if self._listed is None or event.began > self._listed:
