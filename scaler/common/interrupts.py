@@ -16,7 +16,6 @@ SIGINT = int(signal.SIGINT)
 #: seconds between looks whether Ctrl-C was pressed while a thread waits
 LOOK = 0.25
 
-
 #: the main thread's, which alone hears of signals; each lone task asks for it several times
 _main = main_thread().ident
 

@@ -107,7 +107,7 @@ class DurableCalls:
         if wait:
             wait_in_steps(self._end_within, None)
         with self._changed:
-            is_done = not (self._queue or self._in_flight or self._futures or self._failure)
+            is_done = self._is_idle and not self._failure
             already, self._is_closing = self._is_closing, True
             self._changed.notify_all()
         if already:
@@ -139,11 +139,12 @@ class DurableCalls:
     def _end_within(self, seconds: float) -> bool:
         """Wait until all calls have ended, for so many seconds; whether they have, or never will."""
         with self._changed:
-            return bool(
-                self._changed.wait_for(
-                    lambda: self._failure or not (self._queue or self._in_flight or self._futures), seconds
-                )
-            )
+            return bool(self._changed.wait_for(lambda: self._failure or self._is_idle, seconds))
+
+    @property
+    def _is_idle(self) -> bool:
+        """All calls have ended. Under the lock."""
+        return not (self._queue or self._in_flight or self._futures)
 
     def _add(self, part: Part) -> list[concurrent.futures.Future[Any]]:
         digest = _digest(part)

@@ -60,7 +60,6 @@ class FleetCore:
         self._of_others: frozenset[str] = frozenset()
         #: when the provider's list was last asked for of those that were read
         self._listed: float | None = None
-        self._is_seen = False
         self._is_ending = False
         #: hosts may be made fewer although they work
         self._has_new_maximum = False
@@ -82,7 +81,7 @@ class FleetCore:
         if self._is_ending:
             self._cancel(list(self.jobs.by_id.values()), effects, now)
             return effects
-        if self._is_seen and self._listed is not None:
+        if self.jobs.sees_agents and self._listed is not None:
             self._give_up(effects, now)
             self._shrink(effects, now)
             self._grow(effects, now)
@@ -126,12 +125,10 @@ class FleetCore:
     def _take(self, event: Event, effects: list[Effect], now: float) -> None:
         match event:
             case Observed():
-                self._is_seen = True
                 if self.jobs.take_agents(event.agents, now):
                     self._failures, self._trouble = 0, ""
                 self.wanted = self._wanted.update(event, self.limits, self._own_jobs(event), now)
             case Unseen():
-                self._is_seen = False
                 self.jobs.lose_sight()
                 self._wanted.lose_sight()
             case Listed():

@@ -65,7 +65,8 @@ class CopiedJournal:
     def hold(self) -> None:
         """Don't write it before the other one was asked. Blocks. Raises `JournalError`."""
         copy, _ = self._journal.look()
-        self._sending = Sending(copy, self._journal.lengths(), self.partner, True, self._journal.history.alone)
+        alone = self._journal.history.alone
+        self._sending = Sending(copy, self._journal.lengths(), self.partner, is_held=True, alone=alone)
 
     # ---- a journal as any other ------------------------------------------------------------------------------------
     def replay(self, take: Callable[[Record, Place], None]) -> tuple[Layout, Damage | None]:
