@@ -72,6 +72,10 @@ class HostStore:
         self._introduced = 0
         self._freed = FreedMemory(self.directory.path, limit)
         self._sweeper = Sweeper(self.directory.path)
+        #: when `tidy` has to be called though nothing happens, seconds; None: it hasn't
+        self.wake: float | None = None
+        #: until then there is nothing to tidy
+        self.tidy_at = 0.0
 
     @property
     def path(self) -> str:
@@ -208,6 +212,7 @@ class HostStore:
         self._drop_incomplete(key)
         with contextlib.suppress(OSError):
             self._freed.note_freed(segments.free(self.path, key), now)
+            self._plan()
 
     def _drop_incomplete(self, key: Key) -> None:
         """Give up what is to bring an object here, and what is of it on disk."""
@@ -251,10 +256,9 @@ class HostStore:
         with contextlib.suppress(OSError):
             segments.remove_drafts(self.path, pid)
 
-    @property
-    def wake(self) -> float | None:
-        """When `tidy` has to be called though nothing happens, seconds; None: it hasn't."""
-        return self._freed.wake
+    def _plan(self) -> None:
+        self.wake = self._freed.wake
+        self.tidy_at = self._sweeper.due if self.wake is None else min(self._sweeper.due, self.wake)
 
     def tidy(self, known: StoreIndex, now: float) -> None:
         """Give back memory that no new object took; remove files that are not in the index and that nobody told of."""
@@ -262,6 +266,7 @@ class HostStore:
             self._freed.give_back(now)
         if now >= self._sweeper.due:
             self._sweeper.sweep(known, now)
+        self._plan()
 
     def close(self) -> None:
         """End the threads, and remove everything. Blocks for a second or so at most."""

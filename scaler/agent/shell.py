@@ -202,7 +202,8 @@ class AgentShell:
             events.append(self._usage.sample(pids, self._begun(pids), now, self._store.directory.path))
         if self._measuring.due is not None and now >= self._measuring.due:
             events.append(self._measure(now))
-        self._store.tidy(self._state.objects.index, now)
+        if now >= self._store.tidy_at:
+            self._store.tidy(self._state.objects.index, now)
         return events
 
     @property
@@ -266,7 +267,9 @@ class AgentShell:
     def handle(self, events: list[Event], now: float) -> list[Message]:
         """Let the core decide, and do what it wants; what it says to the scheduler. Without events: time has passed."""
         said = self._carry_out(self.core.handle(events or [Tick()], now))
-        self._usage.note(self._state.workers.have_rows, now)
+        have_rows = self._state.workers.have_rows
+        if have_rows is not self._usage.is_busy:
+            self._usage.note(have_rows, now)
         return said
 
     def leave(self) -> list[Message]:
@@ -278,8 +281,7 @@ class AgentShell:
         for effect in effects:
             if isinstance(effect, ToWorker):
                 worker = self._workers.get(effect.slot)
-                if worker is not None:
-                    (worker.control if effect.control else worker.send)(effect.message)
+                if worker is not None and not (worker.control if effect.control else worker.send)(effect.message):
                     self._watch_writable(worker)
             elif isinstance(effect, ToScheduler):
                 said.append(effect.message)

@@ -70,6 +70,8 @@ class WorkerProcess:
         self._task = task
         self._control = control
         self._receiver = Receiver(task, read_by_agent)
+        #: why nothing more can be read of what it says: bytes came that are no message
+        self.broken: str | None = None
         self._tasks_out = QueuingSender(task)
         self._control_out = QueuingSender(control)
 
@@ -82,33 +84,28 @@ class WorkerProcess:
         """All that a loop may watch."""
         return self._task.fileno(), self._control.fileno()
 
-    @property
-    def broken(self) -> str | None:
-        """Why nothing more can be read of what it says: bytes came that are no message."""
-        return self._receiver.broken
-
     def receive(self) -> list[FromWorker]:
         """Return all complete messages there are; when the worker has ended, the last ones and then none."""
         if self.ended:
             return []
         try:
-            return self._receiver.read()
+            messages = self._receiver.read()
+            self.broken = self._receiver.broken
+            return messages
         except (EOFError, OSError):
             self.ended = True
             return []
 
-    def send(self, message: ToWorker) -> None:
-        """Send on the task socket, now or when it is writable."""
-        self._tasks_out.send(message)
+    def send(self, message: ToWorker) -> bool:
+        """Send on the task socket, now or when it is writable; False if something waits for that."""
+        return self._tasks_out.send(message)
 
-    def control(self, message: ToWorker) -> None:
-        """Send on the control socket, which the worker reads also while it runs user code."""
-        self._control_out.send(message)
+    def control(self, message: ToWorker) -> bool:
+        """Send on the control socket, which the worker reads also while it runs user code; as `send`."""
+        return self._control_out.send(message)
 
     def want_write(self) -> list[int]:
         """Return the file descriptors to call `flush` for when one is writable."""
-        if not self._tasks_out.waiting and not self._control_out.waiting:
-            return []
         both = ((self._tasks_out, self._task), (self._control_out, self._control))
         return [sock.fileno() for out, sock in both if out.waiting]
 

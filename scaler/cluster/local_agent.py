@@ -13,16 +13,10 @@ class LocalAgentShell:
         #: what its core has not been told yet, and whether there is such
         self._events: list[Event] = []
         self.has_news = False
-
-    @property
-    def wake(self) -> float | None:
-        """When it should be looked after though nothing happened."""
-        return self._shell.wake
-
-    @property
-    def stopped(self) -> bool:
-        """It has ended."""
-        return self._shell.stopped
+        #: when it should be looked after though nothing happened
+        self.wake: float | None = None
+        #: it has ended
+        self.stopped = False
 
     def welcome(self, heartbeat: float, number: int) -> None:
         """The scheduler has taken it in, and knows nothing of what it had; `heartbeat` in seconds."""
@@ -44,7 +38,9 @@ class LocalAgentShell:
     def handle(self, now: float) -> list[Message]:
         """Deal with what it was told; what it says to the scheduler. Without news: time has passed."""
         events, self._events, self.has_news = self._events, [], False
-        return self._shell.handle(events, now)
+        said = self._shell.handle(events, now)
+        self.wake, self.stopped = self._shell.wake, self._shell.stopped
+        return said
 
     def log_holdings(self) -> None:
         """Say in one line what is here."""

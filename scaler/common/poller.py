@@ -15,6 +15,8 @@ from typing import Protocol
 #: Bits of the events that `poll` reports; errors and hang-ups count as readable.
 READABLE = 1
 WRITABLE = 4
+#: Nobody is at the other end any more; 0 where `poll` does not say so.
+_ENDED = select.EPOLLERR | select.EPOLLHUP if sys.platform == "linux" else 0
 
 
 class Poller(Protocol):
@@ -64,10 +66,11 @@ if sys.platform == "linux":
 
         def poll(self, timeout: float = 0.0) -> list[tuple[int, int]]:
             # EPOLLIN is 1 and EPOLLOUT is 4; EPOLLERR and EPOLLHUP are learnt by reading.
-            return [
-                (fd, mask | READABLE if mask & (select.EPOLLERR | select.EPOLLHUP) else mask)
-                for fd, mask in self._epoll.poll(timeout)
-            ]
+            ready: list[tuple[int, int]] = self._epoll.poll(timeout)
+            for _, mask in ready:
+                if mask & _ENDED:
+                    return [(fd, mask | READABLE if mask & _ENDED else mask) for fd, mask in ready]
+            return ready
 
 
 class SelectorPoller:

@@ -148,7 +148,7 @@ class Composition:
         said = envelope.message
         if pairing is not None and isinstance(said, Hello) and not pairing.admits(connection, said, now):
             return
-        events = self._acceptor.receive(connection, envelope, self._core.workers)
+        events = self._acceptor.receive(connection, envelope, self._core.workers if type(said) is Hello else 0)
         if pairing is not None:
             events = tuple(event for event in events if not pairing.take(event, now))
         if isinstance(envelope.message, (JobSubmit, JobQuestion)) and self._take_job_message(events):
@@ -227,7 +227,8 @@ class Composition:
             self.sent[type(each.message)] += 1
         yield from outgoing
         agent, residents = self._agent, self._residents
-        yield from self._reply()
+        if self._replies:
+            yield from self._reply()
         while (
             is_due
             or self._events
@@ -247,7 +248,9 @@ class Composition:
                         continue
                     if pairing is not None and type(effect) is ev.Forget:
                         pairing.lose_agent(effect.number)
-                    wish = self._translate(effect)
+                    wish = (
+                        self.send(effect.number, effect.message) if type(effect) is ev.Send else self._translate(effect)
+                    )
                     if wish is not None:
                         yield wish
             if agent is not None and (is_due or agent.has_news):
@@ -313,9 +316,7 @@ class Composition:
         return True
 
     def _translate(self, effect: ev.Effect) -> Wish | None:
-        """What the shell has to do about what the core wants, but for what this host's agent hears; None if nothing."""
-        if type(effect) is ev.Send:
-            return self.send(effect.number, effect.message)
+        """What the shell has to do about what the core wants, but for what it sends; None if nothing."""
         if type(effect) is ev.Forget and effect.number == LOCAL_AGENT:
             self._greet()
             return None

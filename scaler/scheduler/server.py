@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import signal
 import socket
 import time
@@ -123,12 +124,15 @@ class Server:
             )
         self._config = config
         self._copies = copies
-        self._durable = DurableJobs(self._composition, self, jobs, copies, succession, self._partner)
+        self._durable: DurableJobs | None = None
+        if jobs is not None or succession is not None:
+            self._durable = DurableJobs(self._composition, self, jobs, copies, succession, self._partner)
         #: everything is to be made anew: this scheduler stands by from now on
         self.has_stepped_down = False
         self._agent: LocalShell | None = None
         self._wake: float | None = None
-        self._planned: float | None = None
+        #: when the loop wakes up though nothing has happened, seconds
+        self._planned = math.inf
         self._stopping = False
         self.loop.on_signal(signal.SIGUSR1, self._log_holdings)
 
@@ -196,7 +200,8 @@ class Server:
             self._standalone_store.stop()
             if self._agent is not None:
                 self._agent.close()
-            self._durable.close()
+            if self._durable is not None:
+                self._durable.close()
             if self._partner is not None:
                 self._partner.close(says_goodbye=not self.has_stepped_down)
             if self._door is not None:
@@ -211,28 +216,38 @@ class Server:
             self._receive(self._listener)
         if self._door is not None and self.loop.ready.pop(self._door, self) is None:
             self._receive(self._door)
-        self._durable.attend(now)
-        if self._agent is not None:
-            self._agent.gather()
-        due = self._planned is not None and now >= self._planned
+        if self._durable is not None:
+            self._durable.attend(now)
+        agent = self._agent
+        if agent is not None:
+            agent.gather()
+        due = now >= self._planned
         for wish in self._composition.settle(now, due):
             if isinstance(wish, Outgoing):
                 self._send(wish)
             else:
                 self._carry_out(wish)
-        if self._stopping or (self._agent is not None and self._agent.stopped):
+        if self._stopping or (agent is not None and agent.stopped):
             self.loop.stop()
-        wishes = (
-            self._wake,
-            self._agent.wake if self._agent else None,
-            *self._durable.wakes,
-            self._succession.wake if self._succession else None,
-            self._tend(now),
-        )
-        wakes = [t for t in wishes if t is not None and t > now]
-        if wakes and (due or self._planned is None or min(wakes) != self._planned):
-            self._planned = min(wakes)
-            self.loop.wake_at(self._planned)
+        wishes = [self._wake, None if agent is None else agent.wake]
+        if self._listener.house.has_strangers or (self._door is not None and self._door.house.has_strangers):
+            wishes.append(self._tend(now))
+        if self._durable is not None:
+            wishes += self._durable.wakes
+        if self._succession is not None:
+            wishes.append(self._succession.wake)
+        self._plan(wishes, now, due)
+
+    def _plan(self, wishes: list[float | None], now: float, due: bool) -> None:
+        """Have the loop wake up at the first of these times; a later one than was planned may wait until that."""
+        first = math.inf
+        for wish in wishes:
+            if wish is not None and now < wish < first:
+                first = wish
+        if first < self._planned or due:
+            self._planned = first
+            if first < math.inf:
+                self.loop.wake_at(first)
 
     def _receive(self, listener: Listener | MonitorDoor) -> None:
         now = time.monotonic()
@@ -248,6 +263,10 @@ class Server:
                     self._composition.reject(connection, "only monitors connect here", now)
                 else:
                     self._composition.receive(connection, envelope, now)
+        if listener.house.gone:
+            self._disconnect_gone(listener, now)
+
+    def _disconnect_gone(self, listener: Listener | MonitorDoor, now: float) -> None:
         for connection in listener.closed():
             self._composition.disconnect(connection, now)
 
@@ -260,8 +279,7 @@ class Server:
             wish = listener.tend(now)
             if wish is not None:
                 again = wish if again is None else min(again, wish)
-            for connection in listener.closed():
-                self._composition.disconnect(connection, now)
+            self._disconnect_gone(listener, now)
         return again
 
     def _listener_of(self, connection: int) -> Listener | MonitorDoor:
@@ -301,6 +319,7 @@ class Server:
             assert self._partner is not None
             self._partner.report(wish.report)
         elif isinstance(wish, KeepJobs):
+            assert self._durable is not None
             self._durable.keep(wish.here, time.monotonic(), wish.asks)
         elif isinstance(wish, StepDown):
             self._stopping = self.has_stepped_down = True

@@ -23,7 +23,9 @@ _LOOK_SECONDS = 1.0
 class House:
     """The rules of one listener."""
 
-    __slots__ = ("_looked", "_others", "awaits_welcome", "connections", "limit", "new_peer", "notices")
+    __slots__ = (
+        "_looked", "_others", "awaits_welcome", "connections", "gone", "has_strangers", "limit", "new_peer", "notices",
+    )  # fmt: skip
 
     def __init__(self, limit: int, awaits_welcome: bool, log: logging.Logger, first_peer: int = 1) -> None:
         #: Bytes of a message, at most.
@@ -35,6 +37,10 @@ class House:
         self.notices = Notices(log)
         #: How many are open, through all doors.
         self.connections = 0
+        #: Peers that left by themselves, or had to, since the shell last asked.
+        self.gone: list[int] = []
+        #: Somebody came who was not welcomed yet, or waits to be let in, since nobody did when the doors were tended.
+        self.has_strangers = False
         #: Descriptors that are no connections, and when they were counted, seconds.
         self._others = 0
         self._looked = -math.inf

@@ -64,6 +64,7 @@ class _Doors:
         self._far_of = partial(_zeromq_peers, numeric.with_port(port), security, self._poller, house)
         self._far: ZeroMQPeers | None = None
         self.address = address.with_port(port)
+        self.house = house
         self._near: unix.UnixPeers | None = None
         if shortcut:
             try:
@@ -97,11 +98,7 @@ class _Doors:
 
     def closed(self) -> list[int]:
         """See `port.Listener`."""
-        gone: list[int] = []
-        for peers in (self._far, self._near):
-            if peers is not None and peers.closed:
-                gone += peers.closed
-                peers.closed = []
+        gone, self.house.gone = self.house.gone, []
         return gone
 
     def welcome(self, peer: int) -> None:
@@ -114,7 +111,9 @@ class _Doors:
         """See `port.Listener`."""
         near = None if self._near is None else self._near.tend(now)
         far = None if self._far is None else self._far.tend(now)
-        return near if far is None else far if near is None else min(near, far)
+        wake = near if far is None else far if near is None else min(near, far)
+        self.house.has_strangers = wake is not None
+        return wake
 
     def disconnect(self, peer: int) -> None:
         """See `port.Listener`."""

@@ -74,8 +74,8 @@ class MonitorDoor:
         _remove_stale(address)
         self._poller = new_poller()
         try:
-            house = House(limit, True, logger, FIRST_PEER)
-            self._peers = UnixPeers(os.fsencode(address.path), self._poller, house)
+            self.house = House(limit, True, logger, FIRST_PEER)
+            self._peers = UnixPeers(os.fsencode(address.path), self._poller, self.house)
         except OSError:
             self._poller.close()
             raise
@@ -97,7 +97,7 @@ class MonitorDoor:
 
     def closed(self) -> list[int]:
         """See `port.Listener`."""
-        gone, self._peers.closed = self._peers.closed, []
+        gone, self.house.gone = self.house.gone, []
         return gone
 
     def welcome(self, peer: int) -> None:
@@ -106,7 +106,9 @@ class MonitorDoor:
 
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
-        return self._peers.tend(now)
+        wake = self._peers.tend(now)
+        self.house.has_strangers = wake is not None
+        return wake
 
     def disconnect(self, peer: int) -> None:
         """See `port.Listener`."""

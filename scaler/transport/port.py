@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 from scaler.transport.address import Address
+from scaler.transport.house import House
 
 #: What arrives: small frames as bytes, large ones as read-only views that keep the memory of their message alive.
 Frame: TypeAlias = bytes | memoryview
@@ -72,6 +73,8 @@ class Listener(Protocol):
 
     #: Where it listens, with the real port.
     address: Address
+    #: What is true of all its doors: whether somebody is gone (`closed`), or has to be looked after (`tend`).
+    house: House
 
     def fileno(self) -> int:
         """The descriptor to watch for readability. Always the same."""

@@ -96,8 +96,6 @@ class UnixPeers:
         self._lobby = Lobby()
         #: False while there is no room: those who come wait until somebody leaves.
         self._accepting = True
-        #: Peers that left by themselves, or had to, since the shell last asked.
-        self.closed: list[int] = []
         poller.add(self._listening.fileno())
         forget_in_children(self)
 
@@ -122,7 +120,7 @@ class UnixPeers:
             if stream.reason is not None:
                 _log.debug("local peer %d left: %s", peer, stream.reason)
                 self._forget(peer)
-                self.closed.append(peer)
+                self._house.gone.append(peer)
         return True
 
     def welcome(self, peer: int) -> None:
@@ -187,13 +185,14 @@ class UnixPeers:
         """Close the connection of a peer that was not welcomed."""
         self._house.notices.warn("closed a local connection: it did not say who it is")
         self._forget(peer)
-        self.closed.append(peer)
+        self._house.gone.append(peer)
 
     def _pause(self, paused: bool) -> None:
         if self._accepting is not paused:
             return
         self._accepting = not paused
         if paused:
+            self._house.has_strangers = True
             self._poller.remove(self._listening.fileno())
         else:
             self._poller.add(self._listening.fileno())
@@ -233,6 +232,7 @@ class UnixPeers:
             self._streams[peer] = stream
             self._peers[stream.fd] = peer
             self._lobby.enter(peer, _HERE, now)
+            house.has_strangers = True
             self._poller.add(stream.fd)
 
 

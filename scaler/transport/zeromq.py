@@ -199,8 +199,6 @@ class ZeroMQPeers:
         self._shut: set[int] = set()
         #: Routing ids whose connection ended but whose last messages may not have been read.
         self._ending: list[bytes] = []
-        #: Peers that left by themselves since the shell last asked.
-        self.closed: list[int] = []
         self._context = zmq.Context()
         self._admission = self._context.socket(zmq.REP)
         self._admitted = b"" if security.insecure else zmq.utils.z85.decode(security.public)
@@ -278,6 +276,7 @@ class ZeroMQPeers:
         fd = self._fd_of.get(route)
         if fd is not None:
             self._lobby.enter(fd, _UNWANTED, time.monotonic())
+            self._house.has_strangers = True
         return True
 
     def close(self, linger: float) -> None:
@@ -351,6 +350,7 @@ class ZeroMQPeers:
         """ZeroMQ has accepted a connection. It accepts all: who has been silent for longest makes room."""
         now = time.monotonic()
         self._lobby.enter(fd, address_of(fd), now)
+        self._house.has_strangers = True
         if self._house.is_full(now):
             oldest = self._lobby.oldest(now, grace=0.0)
             if oldest is not None:
@@ -370,4 +370,4 @@ class ZeroMQPeers:
         peer = self._peers.pop(route, None)
         if peer is not None:
             del self._routes[peer]
-            self.closed.append(peer)
+            self._house.gone.append(peer)

@@ -109,10 +109,11 @@ class QueuingSender:
         #: pieces that wait for the socket to be writable
         self.waiting: deque[memoryview] = deque()
 
-    def send(self, message: ToWorker) -> None:
-        """Send a message now or later; says nothing when the other end is gone."""
+    def send(self, message: ToWorker) -> bool:
+        """Send a message now or later; False if it waits for that. Says nothing when the other end is gone."""
         self.waiting.extend(map(memoryview, framed(to_worker(message))))
         self.flush()
+        return not self.waiting
 
     def flush(self) -> None:
         """Send what the socket takes; to be called when it is writable."""

@@ -70,6 +70,7 @@ class Store:
     """A store with nothing in it."""
 
     wake = None
+    tidy_at = 0.0
 
     def watch(self, loop: Any) -> None: ...
 

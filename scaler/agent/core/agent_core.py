@@ -13,6 +13,7 @@ from scaler.agent.core import (
     forgetting,
     heartbeat,
     leaving,
+    phases,
     releasing,
     reporting,
     returning,
@@ -50,7 +51,6 @@ from scaler.agent.core.events import (
     WorkerExited,
 )
 from scaler.agent.core.outgoing import Outgoing
-from scaler.agent.core.phases import PHASES, next_wake
 from scaler.agent.state.host import HostState, new_host
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.state.rows import row_ranges_of
@@ -173,10 +173,8 @@ class AgentCore:
         state.now = now
         for event in events:
             of_event[type(event)](event)
-        for _, is_due, run in PHASES:
-            if is_due is None or is_due(state):
-                run(state, out)
-        wake = next_wake(state)
+        phases.run(state, out)
+        wake = phases.next_wake(state)
         if wake < self._wake or self._wake <= now:
             self._wake = wake
             if wake < math.inf:

@@ -7,14 +7,12 @@ from scaler.protocol.messages import Heartbeat, HeartbeatEcho
 from scaler.worker_protocol.messages import Drop
 
 
-def is_due(state: HostState) -> bool:
-    """The scheduler should hear now."""
+def attend(state: HostState, out: Outgoing) -> None:
+    """Tell the scheduler if its time has come, or if there is no room any more, or some again."""
     pulse = state.pulse
-    if state.now >= pulse.next:
-        return True
-    if not (state.memory.is_full or pulse.said_full):
-        return False
-    return pulse.interval is not None and spilling.defers_work(state) != pulse.said_full
+    if state.now < pulse.next and (pulse.interval is None or spilling.defers_work(state) == pulse.said_full):
+        return
+    beat(state, out)
 
 
 def beat(state: HostState, out: Outgoing) -> None:

@@ -3,11 +3,14 @@
 A phase says when it has something to do, does it, and may say when it has to look again though nothing happens. Events
 and earlier phases leave work for later ones in the state's tables and follow-ups; no phase leaves work for an earlier
 one but by asking to be woken.
+
+Most phases have nothing to do in most steps: what they look at is said as fields, which costs no call of a function of
+Python's. A phase is run if one of its fields has something, or its time has come.
 """
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scaler.agent.core import (
     bringing,
@@ -28,9 +31,11 @@ class Phase(NamedTuple):
     """One thing that is done at the end of a step, if it is due."""
 
     name: str
-    #: None: it is due in every step. Most are not due in most steps: asking for a field calls no function of Python's
-    is_due: Callable[[HostState], object] | None
+    #: fields of the state: it may have something to do if there is something in one of them
+    fields: tuple[str, ...]
     run: Callable[[HostState, Outgoing], None]
+    #: the field that says when it has something to do in any case, seconds; "" if there is no such time
+    time: str = ""
 
 
 def _make_room(state: HostState, out: Outgoing) -> None:
@@ -38,39 +43,58 @@ def _make_room(state: HostState, out: Outgoing) -> None:
         supervising.recall_crowded(state, out)
 
 
-def _can_hand_out(state: HostState) -> object:
-    return (state.ready.general.rows or state.ready.local or state.ready.wide.rows) and not state.workers.ending
+def _hand_out(state: HostState, out: Outgoing) -> None:
+    if not state.workers.ending:
+        dispatching.feed(state, out)
 
 
 def _replace_worn(state: HostState, out: Outgoing) -> None:
     """Workers were worn out as rows were handed out; those that waited for one of them may go to others now."""
     while state.follow_ups.workers:  # each turn wears out workers that were not
         worker_lifecycle.settle(state, out)
-        if _can_hand_out(state):
-            dispatching.feed(state, out)
+        if any(_is_ready(state)):
+            _hand_out(state, out)
 
 
+#: where rows are that could be handed out
+_READY = "ready.general.rows", "ready.local", "ready.wide.rows"
 PHASES = (
-    Phase("mend what is in disorder", attrgetter("follow_ups.disorder"), mending.mend),
-    Phase("start workers", attrgetter("workers.start_at"), worker_lifecycle.start_due),
-    Phase("keep the number of workers", attrgetter("follow_ups.workers"), worker_lifecycle.settle),
-    Phase("try objects again", attrgetter("objects.backing_off"), bringing.retry),
-    Phase("make room", lambda state: state.objects.records or state.memory.is_full, _make_room),
-    Phase(
-        "stage waiting rows",
-        lambda state: state.waiting.rows or state.follow_ups.arrived or state.follow_ups.lost,
-        staging.settle,
-    ),
-    Phase(
-        "leave",
-        lambda state: state.departure.is_under_way or state.now >= state.departure.drain_at,
-        leaving.attend,
-    ),
-    Phase("hand out rows", _can_hand_out, dispatching.feed),
-    Phase("replace worn workers", attrgetter("follow_ups.workers"), _replace_worn),
-    Phase("tell the scheduler", heartbeat.is_due, heartbeat.beat),
-    Phase("attend to workers", None, supervising.attend),
+    Phase("mend what is in disorder", ("follow_ups.disorder",), mending.mend),
+    Phase("start workers", ("workers.start_at",), worker_lifecycle.start_due),
+    Phase("keep the number of workers", ("follow_ups.workers",), worker_lifecycle.settle),
+    Phase("try objects again", ("objects.backing_off",), bringing.retry),
+    Phase("make room", ("objects.records", "memory.is_full"), _make_room),
+    Phase("stage waiting rows", ("waiting.rows", "follow_ups.arrived", "follow_ups.lost"), staging.settle),
+    Phase("leave", ("departure.reason",), leaving.attend, "departure.drain_at"),
+    Phase("hand out rows", _READY, _hand_out),
+    Phase("replace worn workers", ("follow_ups.workers",), _replace_worn),
+    Phase("tell the scheduler", ("memory.is_full", "pulse.said_full"), heartbeat.attend, "pulse.next"),
+    Phase("attend to workers", ("workers",), supervising.attend),  # in every step
 )
+Values = Callable[[HostState], tuple[Any, ...]]
+
+
+def _values(names: tuple[str, ...]) -> Values:
+    """What is in these fields: one call of a function in C; the first is there twice, so that it is always a tuple."""
+    return attrgetter(names[0], *names)
+
+
+_is_ready = _values(_READY)
+_ALL = tuple((_values(phase.fields), phase.run, _values((phase.time,)) if phase.time else None) for phase in PHASES)
+#: the phases before rows are handed out are not due in most steps, which is seen by a look at all their fields at once
+_SELDOM = next(i for i, phase in enumerate(PHASES) if phase.run is _hand_out)
+_LAST = _ALL[_SELDOM:]
+_fields_of_seldom = _values(tuple(name for phase in PHASES[:_SELDOM] for name in phase.fields))
+_times_of_seldom = _values(tuple(phase.time for phase in PHASES[:_SELDOM] if phase.time))
+
+
+def run(state: HostState, out: Outgoing) -> None:
+    """Run those that are due."""
+    now = state.now
+    are_seldom_due = any(_fields_of_seldom(state)) or now >= min(_times_of_seldom(state))
+    for fields, act, time in _ALL if are_seldom_due else _LAST:
+        if any(fields(state)) or (time is not None and now >= time(state)[0]):
+            act(state, out)
 
 
 def next_wake(state: HostState) -> float:

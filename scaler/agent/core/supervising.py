@@ -19,7 +19,10 @@ def attend(state: HostState, out: Outgoing) -> None:
     """
     now, idle, wake = state.now, 0, math.inf
     crowded: list[WorkerRecord] = []
+    have_rows = False
     for worker in state.workers.records.values():
+        if worker.dispatches:
+            have_rows = True
         if worker.state is IDLE:
             idle += not worker.blocked
         elif worker.state is BUSY and worker.kill_reason is None:
@@ -37,6 +40,7 @@ def attend(state: HostState, out: Outgoing) -> None:
                 else:
                     wake = min(wake, due, _look(state, out, worker))
                     crowded.append(worker)
+    state.workers.have_rows = have_rows
     ready = state.ready
     if state.workers.wide or ready.wide.rows:
         idle = min(idle, state.workers.free)  # the others are left without rows

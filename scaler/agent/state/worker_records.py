@@ -228,17 +228,11 @@ class WorkerPool:
     ending: set[int] = field(default_factory=set)
     #: dispatches of rows that take several slots
     wide: int = 0
+    #: some worker was handed rows that it had not done with at the end of the last step
+    have_rows: bool = False
     #: number of the next dispatch, and of the next recall
     next_dispatch: int = 1
     next_token: int = 1
-
-    @property
-    def have_rows(self) -> bool:
-        """Some worker was handed rows that it has not done with."""
-        for record in self.records.values():  # noqa: SIM110 - asked in every step, and half the price of `any`
-            if record.dispatches:
-                return True
-        return False
 
     @property
     def is_working(self) -> bool:

@@ -186,7 +186,8 @@ class SchedulerCore:
                 state.roster = event.roster
         if self._next_check is not None and now >= self._next_check:
             self._check_liveness()
-        if state.returning:
+        awaited = state.returning
+        if awaited.clients or awaited.absent:
             self._attend_to_returning()
         if state.leaving:
             draining.attend(state, self._out)
@@ -197,11 +198,13 @@ class SchedulerCore:
                 self._worklist.share_out()
             except IllegalMove as error:
                 self._contain(error)
-        for agent, rows, slots in () if state.returning or not state.hands_out else balancing.begin_recalls(state):
-            self._out.send(agent.number, BalanceRequest(rows, slots if slots > 1 else 0))
+        if state.hands_out and not (awaited.clients or awaited.agents or awaited.absent):
+            for agent, rows, slots in balancing.begin_recalls(state):
+                self._out.send(agent.number, BalanceRequest(rows, slots if slots > 1 else 0))
         if state.monitors:
             watching.publish(state, self._out)
-        self._plan_wake()
+        if self._next_check is None or self._next_check != self._wake or state.monitors:
+            self._plan_wake()
         effects = self._out.flush(state)
         state.facts.publish(now)
         return effects
@@ -233,7 +236,7 @@ class SchedulerCore:
                 client.seen = state.now
                 if ack > client.settling.received:
                     settling.acknowledge(state, client, ack)
-                if type(message) is Ack or (state.returning and returning.put_aside(state, number, message)):
+                if type(message) is Ack or (state.returning.clients and returning.put_aside(state, number, message)):
                     return
                 of_client = self._of_client.get(type(message))
                 if of_client is not None:
@@ -247,7 +250,10 @@ class SchedulerCore:
                     self._received_of_monitor(number, message)
                     return
                 agent.seen = state.now
-                if type(message) is Ack or (state.returning and returning.put_mail_aside(state, agent, message)):
+                if type(message) is Ack or (
+                    (state.returning.clients or state.returning.absent)
+                    and returning.put_mail_aside(state, agent, message)
+                ):
                     return
                 of_agent = self._of_agent.get(type(message))
                 if of_agent is not None:

@@ -1,0 +1,53 @@
+"""What tasks leave behind is put back, however it was set; what nobody has set is not compared."""
+
+import os
+import subprocess
+import sys
+
+#: in a process of its own, as functions of modules are wrapped
+PROGRAM = """
+import _signal, os, pickle, signal, sys
+from scaler.worker.leftovers import Leftovers
+
+asked = []
+getsignal = _signal.getsignal
+_signal.getsignal = lambda number: asked.append(number) or getsignal(number)
+os.environ["KEPT"] = "as it was"
+leftovers = Leftovers()
+asked.clear()
+leftovers.undo()
+assert not asked, "nothing was set, and handlers were compared"
+
+before = dict(os.environ)
+os.environ["KEPT"] = "changed"
+os.environ["NEW"] = "left behind"
+leftovers.undo()
+assert dict(os.environ) == before and not asked
+del os.environ["KEPT"]
+leftovers.undo()
+assert dict(os.environ) == before
+os.environ = {"KEPT": "in a dict that somebody has put there"}
+leftovers.undo()
+assert os.environ == before
+
+handler = signal.getsignal(signal.SIGUSR1)
+signal.signal(signal.SIGUSR1, print)
+leftovers.undo()
+assert signal.getsignal(signal.SIGUSR1) is handler
+asked.clear()
+leftovers.undo()
+assert not asked, "what was put back is compared again"
+
+signal.signal(signal.SIGUSR1, print)
+leftovers.note()
+leftovers.undo()
+assert signal.getsignal(signal.SIGUSR1) is print, "what was meant to last was put back"
+assert pickle.loads(pickle.dumps((os.putenv, os.unsetenv))) == (os.putenv, os.unsetenv)
+print("right")
+"""
+
+
+def test_what_was_set_is_put_back_and_nothing_else_is_looked_at() -> None:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environ, timeout=60)
+    assert ran.stdout == "right\n", ran.stderr
