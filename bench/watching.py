@@ -1,15 +1,17 @@
-"""What it costs a cluster to be watched: `python -m bench.watching [ROUNDS]`, about four minutes.
+"""What it costs a cluster to be watched: `python -m bench.watching [ROUNDS]`, about half a minute a round.
 
 A local cluster of two workers, and three states in turn: nobody watches; scaler_top is open in a terminal; that and a
-page of the dashboard, read by a program in the place of a browser. In each state the same four cases are run, and the
-order of the states changes from round to round. Printed are the medians of each state, their ratio to nobody's, and the
-spread of nobody's own rounds, below which a ratio says nothing. On a machine with as many cores as workers the screens
-themselves take time from these: run it where there are more, or take it into account.
+page of the dashboard, read by a program in the place of a browser. In each state the same four cases are run for some
+seconds each, so that several snapshots are made in each, and the order of the states changes from round to round.
+Printed are what a row takes by the clock while nobody watches, and for the other states the ratio to nobody's of the
+same round: median and quartiles. Between the quartiles is what this machine can't tell from nothing. On a machine with
+as many cores as workers the screens themselves take time from these: run it where there are more, or take it into
+account.
 
 `python -m bench.watching processor [ROUNDS]` is for machines that are busy with other things, too: it counts the
 processor time of the cluster's process for each row, not what a clock says. Screens are sessions of monitors that take
-a snapshot a second, as screens do, in this process; their own work is left out. States follow each other within
-seconds, there and back, and ratios are of neighbours. What being watched takes by itself, without a row, is said, too.
+a snapshot a second, as screens do, in this process; their own work is left out. What being watched takes by itself,
+without a row, is said, too.
 """
 
 from __future__ import annotations
@@ -34,56 +36,41 @@ from urllib.parse import urlsplit
 from bench import work
 from scaler import Client, SchedulerClusterCombo
 
-ROUNDS = 5
-#: how often a case is run in one visit to a state; the median counts
-TIMES = 3
-#: seconds after which no further round begins: all is over within six minutes
-ENOUGH = 270.0
+ROUNDS = 10
 #: seconds that a screen may take to show something
 PATIENCE = 60.0
 STATES = ("nobody", "top", "top and dashboard")
 _SCALER = [sys.executable, "-c", "from scaler.cli.main import main; main()"]
 
 
-# ---- cases: seconds --------------------------------------------------------------------------------------------------
-def submit(client: Client) -> float:
-    """A row at a time, until all are sent; their results are not counted."""
-    began = time.perf_counter()
-    futures = [client.submit(work.noop, value) for value in range(20_000)]
-    took = time.perf_counter() - began
+# ---- cases -----------------------------------------------------------------------------------------------------------
+#: seconds of each visit to a state: snapshots are made in each
+VISIT, LONG_VISIT = 1.2, 2.5
+
+
+def _wait_for(futures: list[Any]) -> None:
     for future in futures:
         future.result()
-    return took
 
 
-def many(client: Client) -> float:
-    """`map` of rows that take nothing."""
-    began = time.perf_counter()
-    client.map(work.noop, range(300_000))
-    return time.perf_counter() - began
+#: rows of a turn, and what runs them
+TURNS: dict[str, tuple[int, Callable[[Client, int], Any]]] = {
+    "submit": (2_000, lambda client, rows: _wait_for([client.submit(work.noop, value) for value in range(rows)])),
+    "map": (30_000, lambda client, rows: client.map(work.noop, range(rows))),
+    "latency": (50, lambda client, rows: [client.submit(work.noop, value).result() for value in range(rows)]),
+    "1 ms tasks": (200, lambda c, rows: _wait_for([c.submit(work.spin_1ms, value) for value in range(rows)])),
+}
 
 
-def latency(client: Client) -> float:
-    """The median of rows one after the other."""
-    took = []
-    for value in range(500):
-        began = time.perf_counter()
-        client.submit(work.noop, value).result()
-        took.append(time.perf_counter() - began)
-    return statistics.median(took)
-
-
-def short(client: Client) -> float:
-    """Rows of a millisecond."""
-    began = time.perf_counter()
-    for future in [client.submit(work.spin_1ms, value) for value in range(1_500)]:
-        future.result()
-    return time.perf_counter() - began
-
-
-CASES: dict[str, Callable[[Client], float]] = {
-    "submit (20,000)": submit, "map (300,000)": many, "latency (one)": latency, "1 ms tasks (1,500)": short,
-}  # fmt: skip
+def visit(client: Client, pid: int, case: str, seconds: float) -> tuple[float, float]:
+    """Microseconds for each row of a case: by the clock, and of the cluster's process."""
+    rows, run = TURNS[case]
+    done, before, begun = 0, used(pid), time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        run(client, rows)
+        done += rows
+    took = time.perf_counter() - begun
+    return 1e6 * took / done, 1e6 * (used(pid) - before) / done
 
 
 # ---- screens ---------------------------------------------------------------------------------------------------------
@@ -176,24 +163,8 @@ async def read(url: str) -> None:
 
 
 # ---- processor time --------------------------------------------------------------------------------------------------
-#: seconds of each visit to a state: a snapshot is made in each
-VISIT = 1.2
 #: how many sessions watch in each state
 SESSIONS = {"nobody": 0, "top": 1, "top and dashboard": 2}
-
-
-def _wait_for(futures: list[Any]) -> None:
-    for future in futures:
-        future.result()
-
-
-#: rows of a turn, and what runs them
-TURNS: dict[str, tuple[int, Callable[[Client, int], Any]]] = {
-    "submit": (2_000, lambda client, rows: _wait_for([client.submit(work.noop, value) for value in range(rows)])),
-    "map": (30_000, lambda client, rows: client.map(work.noop, range(rows))),
-    "latency": (50, lambda client, rows: [client.submit(work.noop, value).result() for value in range(rows)]),
-    "1 ms tasks": (200, lambda c, rows: _wait_for([c.submit(work.spin_1ms, value) for value in range(rows)])),
-}
 
 
 def used(pid: int) -> float:
@@ -203,16 +174,6 @@ def used(pid: int) -> float:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat") as file:
             total += int(file.read().split()[0])
     return total / 1e9
-
-
-def visit(client: Client, pid: int, case: str) -> float:
-    """Microseconds of the cluster's process for each row of a case."""
-    rows, run = TURNS[case]
-    done, before, until = 0, used(pid), time.monotonic() + VISIT
-    while time.monotonic() < until:
-        run(client, rows)
-        done += rows
-    return 1e6 * (used(pid) - before) / done
 
 
 def processor(rounds: int) -> None:
@@ -231,61 +192,54 @@ def processor(rounds: int) -> None:
                         for _ in range(SESSIONS[state]):
                             watcher = screens.enter_context(Watcher(cluster.monitor_address))
                             watcher.wait(0, PATIENCE)
-                        cost[case][state].append(visit(client, cluster.pid, case))
+                        cost[case][state].append(visit(client, cluster.pid, case, VISIT)[1])
                         if case == "latency":
                             before = used(cluster.pid)
                             time.sleep(VISIT)
                             idle[state].append(1e3 * (used(cluster.pid) - before) / VISIT)
             print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-    print("the cluster's processor time for a row, us: median for nobody; ratios of neighbours: median (quartiles)")
-    for case, of in cost.items():
-        words = [f"{case:12} {statistics.median(of['nobody']):8.3f}"]
-        for state in STATES[1:]:
-            low, middle, high = statistics.quantiles(
-                [each / base for each, base in zip(of[state], of["nobody"], strict=True)], n=4
-            )
-            words.append(f"{state} {middle:.3f} ({low:.3f} to {high:.3f})")
-        print("   ".join(words))
+    print("the cluster's processor time for a row, us")
+    report(cost)
     print("without a row, ms a second: " + ", ".join(f"{s} {statistics.median(of):.2f}" for s, of in idle.items()))
 
 
 # ---- the whole -------------------------------------------------------------------------------------------------------
+def report(measured: dict[str, dict[str, list[float]]]) -> None:
+    """Print a line for each case."""
+    print("median for nobody; ratios to nobody's of the same round: median (quartiles)")
+    for case, of in measured.items():
+        words = [f"{case:12} {statistics.median(of['nobody']):8.3f}"]
+        for state in STATES[1:]:
+            ratios = [each / base for each, base in zip(of[state], of["nobody"], strict=True)]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            words.append(f"{state} {middle:.3f} ({low:.3f} to {high:.3f})")
+        print("   ".join(words))
+
+
 def main(rounds: int) -> None:
     """Measure and print."""
-    measured: dict[str, dict[str, list[float]]] = {case: {state: [] for state in STATES} for case in CASES}
+    measured: dict[str, dict[str, list[float]]] = {case: {state: [] for state in STATES} for case in TURNS}
     with SchedulerClusterCombo(n_workers=2) as cluster, Client(cluster) as client:
-        for run in CASES.values():
-            run(client)  # what is slow once is not counted
-        began, done = time.monotonic(), 0
+        for case in TURNS:
+            visit(client, cluster.pid, case, VISIT)  # what is slow once is not counted
         for number in range(rounds):
-            if time.monotonic() - began > ENOUGH * number / (number + 1) and number:
-                break
             for state in (STATES, STATES[::-1])[number % 2]:
                 with contextlib.ExitStack() as screens:
                     if "top" in state:
                         screens.enter_context(top(cluster.monitor_address))
                     if "dashboard" in state:
                         screens.enter_context(dashboard(cluster.monitor_address))
-                    for case, run in CASES.items():
-                        measured[case][state].append(statistics.median(run(client) for _ in range(TIMES)))
-            done += 1
-            print(f"round {done} of {rounds}", file=sys.stderr, flush=True)
-    print(f"milliseconds, medians of {done} rounds; ratio to nobody's; spread of nobody's rounds")
-    for case, of in measured.items():
-        alone = statistics.median(of["nobody"])
-        spread = (max(of["nobody"]) - min(of["nobody"])) / alone
-        words = [f"nobody {1000 * alone:9.2f} (spread {100 * spread:4.1f} %)"]
-        for state in STATES[1:]:
-            ratio = statistics.median(of[state]) / alone
-            pairs = statistics.median(each / base for each, base in zip(of[state], of["nobody"], strict=True))
-            words.append(f"{state} {ratio:.3f} (of pairs {pairs:.3f})")
-        print(f"{case:20}" + "   ".join(words))
+                    for case in TURNS:
+                        measured[case][state].append(visit(client, cluster.pid, case, LONG_VISIT)[0])
+            print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    print("a row by the clock, us")
+    report(measured)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["read"]:
         asyncio.run(read(sys.argv[2]))
     elif sys.argv[1:2] == ["processor"]:
-        processor(int(sys.argv[2]) if len(sys.argv) > 2 else 2 * ROUNDS)
+        processor(max(2, int(sys.argv[2])) if len(sys.argv) > 2 else ROUNDS)
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS)
+        main(max(2, int(sys.argv[1])) if len(sys.argv) > 1 else ROUNDS)
