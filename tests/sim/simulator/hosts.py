@@ -21,6 +21,9 @@ from simulator.world import TICK, Process
 class Host(Process):
     """See the module's text. `cluster` is the run it belongs to."""
 
+    #: as the shell of an agent in the scheduler's process has it; here an agent wakes by itself
+    wake: float | None = None
+
     def __init__(
         self,
         cluster: Any,
