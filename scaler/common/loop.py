@@ -218,7 +218,14 @@ class UvLoop:
         """See `Loop`."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(max(0.0, when - time.monotonic()), self.soon)
+        self._timer = self._loop.call_later(max(0.0, when - time.monotonic()), self._ring, when)
+
+    def _ring(self, when: float) -> None:
+        """The time has come, or will in a moment: timers have whole milliseconds."""
+        if time.monotonic() < when:
+            self.wake_at(when)
+        else:
+            self.soon()
 
     def soon(self) -> None:
         """See `Loop`."""
