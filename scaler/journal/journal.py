@@ -26,7 +26,7 @@ class OpenWriter(Protocol):
 
     def take_news(self) -> tuple[int, str | None]: ...
 
-    def close(self) -> None: ...
+    def close(self) -> bool: ...
 
 
 def draw_lot() -> int:
@@ -58,6 +58,7 @@ class Journal:
         self.history = self._directory.history()
         self._open_writer = open_writer
         self._writer: OpenWriter | None = None
+        self._is_closed = False
         self.draw = draw
         #: segment -> descriptor
         self._files: dict[int, int] = {}
@@ -138,10 +139,14 @@ class Journal:
         self._directory.remove(segment)
 
     def close(self) -> None:
-        """Write what waits, and let somebody else have it."""
-        if self._writer is not None:
-            self._writer.close()
+        """Write what waits, and let somebody else have it; that, once nothing can be written here any more.
+
+        A disk that does not answer is not waited for: as soon as it does, somebody else can have the journal.
+        """
+        if not self._is_closed:
+            self._is_closed = True
+            if self._writer is None or self._writer.close():
+                self._directory.unlock()
         for file in self._files.values():
             os.close(file)
         self._files.clear()
-        self._directory.unlock()

@@ -190,7 +190,7 @@ class SimWriter:
             finally:
                 os.close(file)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """An orderly end: what waits is written."""
         if self._is_open:
             self._is_open = False
@@ -199,6 +199,7 @@ class SimWriter:
             self._sync_files({place.segment for place, _ in self._waiting})
             self._synced += len(self._waiting)
             self._waiting.clear()
+        return True
 
     def kill(self) -> None:
         """Its process is killed: a part of what waits may be there, cut at any byte."""
