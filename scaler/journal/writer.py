@@ -18,6 +18,8 @@ from scaler.journal.records import Frame
 
 #: seconds between two tries of a disk that refuses
 AGAIN = 0.5
+#: seconds that the disk is given to come to an end
+ENDING = 5.0
 #: buffers for one system call
 _MOST_BUFFERS = 512
 
@@ -67,7 +69,7 @@ class Writer:
                 self._synced, self._trouble = self._synced + told, None
         return self._synced, self._trouble
 
-    def close(self, timeout: float = 5.0) -> bool:
+    def close(self, timeout: float = ENDING) -> bool:
         """Write what waits, as far as the disk takes it within this many seconds; then end. Blocks.
 
         Whether it came to an end: as long as it has not, bytes of this writer may still come to the disk. The directory

@@ -28,6 +28,8 @@ JOURNAL_PAUSE = 0.5
 BRIEF = 5.0
 #: seconds for which everybody waits until it is opened, as it mostly is by then
 BLINK = 0.2
+#: seconds that each of its disks is given when it is left to the partner, who would miss this scheduler after 2.5
+LEAVING = 0.5
 
 
 class Watching(Protocol):
@@ -179,7 +181,7 @@ class DurableJobs:
 
     # ---- here, or at the partner -----------------------------------------------------------------------------------
     def keep(self, here: bool, now: float, asks: bool = False) -> None:
-        """Keep durable jobs from now on, or leave them to the partner. Blocks while the journal is closed.
+        """Keep durable jobs from now on, or leave them to the partner. Blocks for a moment.
 
         `asks`: not before it is known that the partner has no newer copy, if this one's is not known to be the newest.
         """
@@ -245,7 +247,7 @@ class DurableJobs:
             self._loop.forget(each)
         self._composition.part_with_residents()
         self._jobs = None
-        jobs.close()
+        jobs.close(LEAVING)
         if self._copies is not None:
             self._copies.hand_over()
 

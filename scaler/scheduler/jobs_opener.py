@@ -38,8 +38,8 @@ class Jobs(Residents, Protocol):
     def gather(self) -> None:
         """Take in what is on disk; never blocks."""
 
-    def close(self) -> None:
-        """End what they are written by; blocks for a moment."""
+    def close(self, timeout: float = ...) -> None:
+        """End what they are written by; blocks for a moment, and if a disk does not answer so many seconds."""
 
 
 def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs | None:

@@ -1,6 +1,7 @@
 """Whether durable jobs are kept: a disk that hangs while their journal is opened holds up those who ask for them."""
 
 import contextlib
+import os
 import threading
 import time
 
@@ -9,6 +10,8 @@ from support import until
 
 from scaler.journal.directory import JournalError
 from scaler.journal.journal import Journal
+from scaler.journal.layout import Place
+from scaler.journal.records import SEGMENT_HEADER, Record, pack
 from scaler.protocol.messages import PartnerReport, u64
 from scaler.scheduler import durable_jobs
 from scaler.scheduler.copies.copies import Copies
@@ -78,6 +81,9 @@ class Rest:
     def lodge(self, residents) -> None:
         self.lodged.append(residents)
         self.awaited = None
+
+    def part_with_residents(self) -> None:
+        self.lodged.pop()
 
     # ---- the partner
     def take_about_journals(self) -> list:
@@ -151,6 +157,22 @@ def test_the_end_does_not_wait_for_a_disk_that_hangs_and_what_it_opens_then_is_c
     until(is_free, "a journal that somebody else can have")
     assert not found[0].history.turns, "it was not written for somebody who does not want it any more"
     found[0].close()
+
+
+def test_a_hand_over_waits_for_a_moment_for_a_disk_that_hangs(rest, monkeypatch):
+    rest.answers.set()
+    rest.succeed(100.0)
+    rest.attend_until(100.0, lambda: rest.lodged)
+    answers, real = threading.Event(), os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda *all: real(*all) if answers.wait(30) else 0)
+    rest.copies.journal.append(Place(1, SEGMENT_HEADER), pack(Record(1, 1, (b"x",), 1)))
+    begun = time.monotonic()
+    try:
+        rest.jobs.keep(False, 101.0)
+        assert time.monotonic() - begun < 4
+        assert rest.copies.journal.take_news() == (0, None)
+    finally:
+        answers.set()
 
 
 @pytest.mark.parametrize(

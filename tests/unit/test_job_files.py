@@ -89,7 +89,7 @@ class Shared:
                 done.append(ev.FileRead(work.number, (data or b"")[work.offset :][: work.size], trouble))
         return done
 
-    def close(self) -> None:
+    def close(self, timeout: float = 0.0) -> None:
         pass
 
     def write(self, job: int, row: int, tag: int, data: bytes = b"value") -> Reference:

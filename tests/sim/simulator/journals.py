@@ -194,7 +194,7 @@ class SimWriter:
             finally:
                 os.close(file)
 
-    def close(self) -> bool:
+    def close(self, timeout: float = 0.0) -> bool:
         """An orderly end: what waits is written."""
         if self._is_open:
             self._is_open = False

@@ -110,6 +110,6 @@ class SimFiles:
         done, self._done = self._done, []
         return done
 
-    def close(self) -> None:
+    def close(self, timeout: float = 0.0) -> None:
         """The scheduler is killed, or ends."""
         self._is_open = False
