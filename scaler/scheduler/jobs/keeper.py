@@ -57,6 +57,11 @@ class OpenFiles(Protocol):
 
     def take(self) -> list[ev.FileRead | ev.Listed]: ...
 
+    def give_up(self, now: float) -> list[ev.FileRead]: ...
+
+    @property
+    def wake(self) -> float | None: ...
+
     def close(self, timeout: float = ...) -> None: ...
 
 
@@ -123,7 +128,8 @@ class JobKeeper:
     @property
     def wake(self) -> float | None:
         """When something is due though nothing happened, seconds."""
-        return self._core.wake
+        due = self._core.wake, None if self._files is None else self._files.wake
+        return min((each for each in due if each is not None), default=None)
 
     def close(self, timeout: float = ENDING) -> None:
         """Write what waits, as far as disks take it within so many seconds, and let somebody else have the journal."""
@@ -175,6 +181,9 @@ class JobKeeper:
         events, self._events = self._events, []
         self.has_news = False
         wishes += self._carry_out(self._core.handle(events, now))
+        if self._files is not None:
+            for given_up in self._files.give_up(now):
+                self._tell(given_up)
         return wishes
 
     def _carry_out(self, effects: list[ev.Effect]) -> list[ResidentWish]:
