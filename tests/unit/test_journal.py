@@ -220,6 +220,18 @@ def test_nobody_else_gets_a_journal_as_long_as_a_disk_that_hangs_may_still_write
     next_one[0].close()
 
 
+def test_a_disk_that_can_not_be_read_is_one_line(tmp_path, some, monkeypatch):
+    """A page of a mapped file that can't be read ends the process, and one that takes long holds up all threads."""
+    written(tmp_path, some)
+
+    def readv(file, buffers):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "readv", readv)
+    with pytest.raises(JournalError, match=r"00000001.log can't be read: Input/output error"):
+        replayed(tmp_path)
+
+
 def test_a_large_record_is_written_though_the_system_takes_less_at_once(tmp_path, monkeypatch):
     real = os.pwritev
     monkeypatch.setattr(os, "pwritev", lambda file, buffers, offset: real(file, [b"".join(buffers)[:1000]], offset))
