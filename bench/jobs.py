@@ -157,6 +157,11 @@ class _Pair:
     def _times_in_step(self) -> int:
         return self._log.read_text().count("is in step")
 
+    def check(self) -> None:
+        """The copy was in step all the time; otherwise what was measured is something else."""
+        if "goes on alone" in self._log.read_text():
+            raise SystemExit(f"the copy has not been in step: {self._log.read_text()}")
+
     def part(self) -> None:
         """End the one that stands by."""
         assert self._standby is not None
@@ -178,6 +183,7 @@ def _copied(directory: Path, given: argparse.Namespace) -> None:
         print(f"a small journal: a standby that is started is in step after {pair.follow('second'):.2f} s")
         _acknowledgements(client, where="on both disks")
         _pairs(client, given.pairs, given.rows)
+        pair.check()
         if given.large:
             pair.part()
             job = client.submit_job(abs, range(given.large), name="large")
