@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 
-def start(name: str, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start a program of the engine, which says nothing but errors, and those to nobody."""
-    command = [str(Path(sys.executable).with_name(name)), *arguments, "--log-level", "ERROR"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def start(name: str, *arguments: str, log: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start a program of the engine, which says nothing but errors, and those to nobody; with `log` all to a file."""
+    command = [str(Path(sys.executable).with_name(name)), *arguments, "--log-level", "INFO" if log else "ERROR"]
+    with open(log or os.devnull, "ab") as said:
+        return subprocess.Popen(command, stdout=said, stderr=said)
 
 
 def free_port() -> int:

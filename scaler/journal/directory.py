@@ -25,6 +25,9 @@ from scaler.journal import records
 from scaler.journal.layout import Place
 from scaler.journal.records import SEGMENT_HEADER, Cut, Damaged, OtherVersion, Record
 
+#: bytes that are read at once before a segment is looked at
+READ_AHEAD = 1 << 20
+
 
 class JournalError(ScalerError):
     """A journal that can't be used; the text names it, says what is the matter and what to do."""
@@ -290,6 +293,7 @@ def _mapped(path: Path) -> Iterator[memoryview]:
     try:
         with path.open("rb") as file:
             is_empty = not os.fstat(file.fileno()).st_size
+            _read_ahead(file.fileno())
             mapped = None if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise JournalError(f"the journal {path} can't be read: {error.strerror}") from None
@@ -303,6 +307,13 @@ def _mapped(path: Path) -> Iterator[memoryview]:
         with contextlib.suppress(BufferError):  # somebody still looks at a frame: it goes with the last look
             view.release()
             mapped.close()
+
+
+def _read_ahead(file: int) -> None:
+    """Have the bytes in memory: a page that comes from the disk when it is looked at holds up all threads meanwhile."""
+    scratch = [bytearray(READ_AHEAD)]
+    while os.readv(file, scratch):
+        pass
 
 
 def write_synced(path: Path, data: bytes) -> None:

@@ -14,7 +14,7 @@ from scaler.journal.directory import Damage, Directory, JournalError
 from scaler.journal.history import Copy, History, begun
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import SEGMENT_HEADER, Frame, Record
-from scaler.journal.writer import Writer
+from scaler.journal.writer import ENDING, Writer
 
 
 class OpenWriter(Protocol):
@@ -26,7 +26,7 @@ class OpenWriter(Protocol):
 
     def take_news(self) -> tuple[int, str | None]: ...
 
-    def close(self) -> None: ...
+    def close(self, timeout: float = ...) -> bool: ...
 
 
 def draw_lot() -> int:
@@ -58,6 +58,7 @@ class Journal:
         self.history = self._directory.history()
         self._open_writer = open_writer
         self._writer: OpenWriter | None = None
+        self._is_closed = False
         self.draw = draw
         #: segment -> descriptor
         self._files: dict[int, int] = {}
@@ -137,11 +138,15 @@ class Journal:
             self.keep_history(replace(self.history, floor=Place(segment + 1, SEGMENT_HEADER)))
         self._directory.remove(segment)
 
-    def close(self) -> None:
-        """Write what waits, and let somebody else have it."""
-        if self._writer is not None:
-            self._writer.close()
+    def close(self, timeout: float = ENDING) -> None:
+        """Write what waits, and let somebody else have it; that, once nothing can be written here any more.
+
+        A disk that does not answer is waited for within `timeout`; as soon as it does, somebody else can have it.
+        """
+        if not self._is_closed:
+            self._is_closed = True
+            if self._writer is None or self._writer.close(timeout):
+                self._directory.unlock()
         for file in self._files.values():
             os.close(file)
         self._files.clear()
-        self._directory.unlock()

@@ -18,6 +18,8 @@ from scaler.journal.records import Frame
 
 #: seconds between two tries of a disk that refuses
 AGAIN = 0.5
+#: seconds that the disk is given to come to an end
+ENDING = 5.0
 #: buffers for one system call
 _MOST_BUFFERS = 512
 
@@ -34,7 +36,7 @@ class Writer:
     """Appends to one journal. `append` and `take_news` are for one thread and never block; `close` does."""
 
     def __init__(self, directory: Directory) -> None:
-        """`directory` is locked."""
+        """`directory` is locked; whoever has closed this unlocks it, unless that did not come to an end."""
         self._directory = directory
         #: tells how many records more are on disk, or what the system says instead of writing
         self._thread: SideThread[_Waiting, int | str] = SideThread(
@@ -67,9 +69,13 @@ class Writer:
                 self._synced, self._trouble = self._synced + told, None
         return self._synced, self._trouble
 
-    def close(self, timeout: float = 5.0) -> None:
-        """Write what waits, as far as the disk takes it within this many seconds; then end. Blocks."""
-        self._thread.close(timeout)
+    def close(self, timeout: float = ENDING) -> bool:
+        """Write what waits, as far as the disk takes it within this many seconds; then end. Blocks.
+
+        Whether it came to an end: as long as it has not, bytes of this writer may still come to the disk. The directory
+        is unlocked when they have.
+        """
+        return self._thread.close(timeout)
 
     # ---- the thread ------------------------------------------------------------------------------------------------
     def _write_some(self, first: _Waiting) -> None:
@@ -93,6 +99,7 @@ class Writer:
     def _end(self) -> None:
         with contextlib.suppress(OSError):  # what was not synced was not told of
             self._leave_segment()
+        self._directory.unlock()
 
     def _write(self, batch: list[_Waiting]) -> None:
         """Write and sync records; after an error as if nothing had been written, since the next try overwrites it."""

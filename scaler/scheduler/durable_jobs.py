@@ -2,94 +2,34 @@
 
 A journal is opened when this scheduler leads, and closed when it hands over; one that may be older than the partner's
 copy is held back until that is known (`copies`). Meanwhile whoever asks for jobs waits, or is told why there are none.
+A thread opens it (`jobs_opener.py`): a disk that hangs holds up durable jobs, and nobody else.
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from typing import TYPE_CHECKING, Protocol
 
 from scaler.common.effects import Log
-from scaler.config import SchedulerConfig
-from scaler.errors import ScalerError
 from scaler.protocol.messages import Copying, JournalState
 from scaler.scheduler.composition import Composition
+from scaler.scheduler.jobs_opener import Jobs, Opened, Opener
 from scaler.scheduler.pairing import AboutJournals
 from scaler.scheduler.partner import Partner
-from scaler.scheduler.residents import Residents
 from scaler.scheduler.succession import Succession
 
 if TYPE_CHECKING:
     from scaler.scheduler.copies.copied_journal import CopiedJournal
     from scaler.scheduler.copies.copies import Copies
-
-logger = logging.getLogger("scaler.scheduler")
+    from scaler.scheduler.copies.opening import Opening
 
 #: seconds between looks whether a journal can be had that somebody else writes
 JOURNAL_PAUSE = 0.5
-#: seconds for which whoever asks for jobs waits for that
+#: seconds for which whoever asks for jobs waits for that, or until it is opened; then the log says what is waited for
 BRIEF = 5.0
-
-
-class Jobs(Residents, Protocol):
-    """The durable jobs of a scheduler, as far as its process is concerned."""
-
-    @property
-    def wake(self) -> float | None:
-        """When they should be looked after though nothing happened."""
-
-    def filenos(self) -> list[int]:
-        """Readable when more of them is on disk."""
-
-    def gather(self) -> None:
-        """Take in what is on disk; never blocks."""
-
-    def close(self) -> None:
-        """End what they are written by; blocks for a moment."""
-
-
-def open_jobs(config: SchedulerConfig, copies: Copies | None = None, may_hold: bool = False) -> Jobs | None:
-    """The durable jobs of a scheduler that keeps a journal, of which the other one of a pair may have copies.
-
-    None if there is no journal, or it is held back, if it may be. Blocks while it is read. Raises `JournalError`.
-    """
-    if config.journal is None:
-        return None
-    from scaler.journal.journal import Journal  # here, as few want it and all would load it
-    from scaler.scheduler.jobs.jobs_core import JobTerms
-    from scaler.scheduler.jobs.keeper import JobKeeper
-
-    begun = time.monotonic()
-    copied = None if copies is None else copies.open(may_hold, begun)
-    if copies is not None and copied is None:
-        return None
-    journal = Journal(config.journal) if copied is None else copied
-    terms = JobTerms(
-        config.heartbeat_interval, time.time() - begun, config.journal_quota, config.job_age, config.results_quota,
-        config.max_message_bytes,
-    )  # fmt: skip
-    files = None
-    if config.results is not None:
-        from scaler.scheduler.jobs.result_files import ResultFiles
-
-        files = ResultFiles(config.results, config.journal)
-    try:
-        keeper = JobKeeper(journal, terms, files, lambda: copied is None or not copied.has_partner)
-    except BaseException:
-        journal.close()
-        if files is not None:
-            files.close()
-        if copies is not None:
-            copies.discard()
-        raise
-    if keeper.damage is not None:
-        logger.log(logging.INFO if keeper.damage.is_cut else logging.WARNING, "Journal: %s", keeper.damage)
-    took = time.monotonic() - begun
-    logger.info("Journal: %s has %d jobs; %d records read in %.2f s", journal.path, keeper.jobs, keeper.replayed, took)
-    if files is not None:
-        logger.info("Journal: large results are files in %s", keeper.results)
-    return keeper
+#: seconds for which everybody waits until it is opened, as it mostly is by then
+BLINK = 0.2
+#: seconds that each of its disks is given when it is left to the partner, who would miss this scheduler after 2.5
+LEAVING = 0.5
 
 
 class Watching(Protocol):
@@ -111,8 +51,12 @@ class Shell(Protocol):
     def loop(self) -> Watching:
         """What wakes it."""
 
-    def open_jobs(self) -> Jobs | None:
-        """The durable jobs of one that leads; None without a journal. Blocks while it is read. Raises `ScalerError`."""
+    def new_opener(self) -> Opener:
+        """What opens the journal."""
+
+    @property
+    def directories(self) -> str:
+        """Which are waited for then, in words."""
 
     def log(self, level: str, text: str) -> None:
         """Say something in the log."""
@@ -138,6 +82,11 @@ class DurableJobs:
         self._succession = succession
         self._partner = partner
         self._jobs: Jobs | None = None
+        self._opener: Opener | None = None
+        #: the journal is being opened, since when, and the log does not say so yet
+        self._opening: Opening | None = None
+        self._since = 0.0
+        self._is_unsaid = False
         #: when the journal is tried again that somebody else writes, seconds; and what the log has said last of it
         self._due: float | None = None
         self._complained = ""
@@ -179,6 +128,7 @@ class DurableJobs:
         """When something is due though nothing happened."""
         return (
             self._due,
+            self._since + BRIEF if self._is_unsaid else None,
             None if self._jobs is None else self._jobs.wake,
             None if self._copies is None else self._copies.wake,
         )
@@ -187,6 +137,8 @@ class DurableJobs:
         """Time has passed, something is on disk, or the partner has said something."""
         if self._due is not None and now >= self._due:
             self.keep(True, now)
+        if self._opening is not None:
+            self._attend_to_opening(now)
         if self._jobs is not None and self._loop.ready.pop(self._jobs, self) is None:
             self._jobs.gather()
         if self._partner is None:
@@ -229,26 +181,55 @@ class DurableJobs:
 
     # ---- here, or at the partner -----------------------------------------------------------------------------------
     def keep(self, here: bool, now: float, asks: bool = False) -> None:
-        """Keep durable jobs from now on, or leave them to the partner. Blocks while the journal is read or closed.
+        """Keep durable jobs from now on, or leave them to the partner. Blocks for a moment.
 
         `asks`: not before it is known that the partner has no newer copy, if this one's is not known to be the newest.
         """
         self._due = None
-        if here and self._jobs is None:
-            self._open(now, asks)
+        if here and self._jobs is None and self._opening is None and self._copies is not None:
+            self._open(self._copies, now, asks)
         elif not here and self._jobs is not None:
             self._leave(self._jobs)
 
-    def _open(self, now: float, asks: bool) -> None:
-        copies = self._copies
-        if copies is not None:
-            if copies.follower is not None:
-                self._loop.forget(copies.follower.fileno())
-            self._log(copies.succeed(now, asks))
-        try:
-            opened = self._shell.open_jobs()
-        except ScalerError as error:
-            reason = f"durable jobs are not kept yet: {error}"
+    def _open(self, copies: Copies, now: float, asks: bool) -> None:
+        if copies.follower is not None:
+            self._loop.forget(copies.follower.fileno())
+        opener = self._opener = self._opener or self._shell.new_opener()
+        self._opening, self._since = copies.begin(now, asks), now
+        opener.begin(self._opening)
+        opener.wait(BLINK)
+        self._attend_to_opening(now)
+        if self._opening is not None:
+            self._loop.watch(opener.fileno(), opener)
+            self._is_unsaid = True
+            self._set_opening(True)
+            self._composition.await_residents("durable jobs are not kept yet: the journal is being read", is_brief=True)
+
+    def _set_opening(self, is_opening: bool) -> None:
+        if self._succession is not None:
+            self._succession.opens_jobs = is_opening
+
+    def _attend_to_opening(self, now: float) -> None:
+        assert self._opener is not None
+        assert self._copies is not None
+        self._loop.ready.pop(self._opener, None)
+        done = self._opener.take()
+        if done is not None:
+            self._opening, self._is_unsaid = None, False
+            self._loop.forget(self._opener.fileno())
+            self._set_opening(False)
+            self._copies.opened(done.opening, now)
+            self._log(done.opening.logs)
+            self._opened(self._copies, done, now)
+        elif self._is_unsaid and now >= self._since + BRIEF:
+            self._is_unsaid = False
+            text = f"{self._shell.directories} can't be read: nothing has come of it for {BRIEF:.0f} s"
+            self._shell.log("WARNING", f"Journal: {text}; durable jobs wait for it")
+            self._composition.await_residents(f"durable jobs are not kept yet: {text}", is_brief=False)
+
+    def _opened(self, copies: Copies, done: Opened, now: float) -> None:
+        if done.error:
+            reason = f"durable jobs are not kept yet: {done.error}"
             if reason != self._complained:
                 self._complained = reason
                 self._shell.log("ERROR", reason)
@@ -257,22 +238,24 @@ class DurableJobs:
             self._composition.await_residents(reason, is_brief=now < self._brief_until)
             return
         self._complained, self._brief_until = "", 0.0
-        if opened is not None:
-            self._take(opened)
-        if copies is not None:
-            self._see_whether_held(copies)
+        if done.jobs is not None:
+            self._take(done.jobs)
+        self._see_whether_held(copies)
 
     def _leave(self, jobs: Jobs) -> None:
         for each in jobs.filenos():
             self._loop.forget(each)
         self._composition.part_with_residents()
         self._jobs = None
-        jobs.close()
+        jobs.close(LEAVING)
         if self._copies is not None:
             self._copies.hand_over()
 
     def close(self) -> None:
         """End what they are written by, when the loop has ended; blocks for a moment."""
+        if self._opener is not None:
+            self._opener.close()
+            self._set_opening(False)
         if self._jobs is not None:
             self._jobs.close()
         if self._copies is not None:

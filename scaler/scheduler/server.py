@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from dataclasses import replace
+from functools import partial
 from heapq import nlargest
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,7 +27,8 @@ from scaler.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent, Wish
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
-from scaler.scheduler.durable_jobs import DurableJobs, Jobs, open_jobs
+from scaler.scheduler.durable_jobs import DurableJobs
+from scaler.scheduler.jobs_opener import Jobs, JobsOpener, open_jobs
 from scaler.scheduler.partner import Partner
 from scaler.scheduler.publishing import Publisher
 from scaler.scheduler.standalone_store import StandaloneStoreProcess
@@ -123,7 +125,6 @@ class Server:
                 succession, self._composition, security, config.max_message_bytes, self.loop, self._send
             )
         self._config = config
-        self._copies = copies
         self._durable: DurableJobs | None = None
         if jobs is not None or succession is not None:
             self._durable = DurableJobs(self._composition, self, jobs, copies, succession, self._partner)
@@ -137,9 +138,15 @@ class Server:
         self.loop.on_signal(signal.SIGUSR1, self._log_holdings)
 
     # ---- what keeps jobs asks for (`durable_jobs.Shell`) -----------------------------------------------------------
-    def open_jobs(self) -> Jobs | None:
-        """The durable jobs in the journal. Blocks while that is read. Raises `JournalError`."""
-        return open_jobs(self._config, self._copies)
+    def new_opener(self) -> JobsOpener:
+        """Opens the journal."""
+        return JobsOpener(partial(open_jobs, self._config))
+
+    @property
+    def directories(self) -> str:
+        """Of durable jobs, in words."""
+        results = "" if self._config.results is None else f", or {self._config.results} for large results,"
+        return f"the journal {self._config.journal}{results}"
 
     def log(self, level: str, text: str) -> None:
         """Say something in the log."""
@@ -359,12 +366,17 @@ def _first_jobs(config: SchedulerConfig, copies: Copies | None) -> Jobs | None:
     """Those of one that is started as one that leads; None, too, if its partner does, and has their journal."""
     from scaler.journal.directory import Locked  # here, as few want it and all would load it
 
+    now = time.monotonic()
+    opening = None if copies is None else copies.begin(now, may_hold=True)
     try:
-        return open_jobs(config, copies, may_hold=True)
+        return open_jobs(config, opening)
     except Locked:
         if copies is None or not copies.is_shared:
             raise
         return None
+    finally:
+        if copies is not None and opening is not None:
+            copies.opened(opening, now)
 
 
 def _copies(journal: str, succession: Succession) -> Copies:

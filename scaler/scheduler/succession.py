@@ -147,6 +147,8 @@ class Succession:
         self._awaits_rest = False
         #: durable jobs wait until it is known that the partner has no newer copy of their journal
         self.holds_jobs = False
+        #: it is being opened, and can't be handed over before that has ended
+        self.opens_jobs = False
         #: it has stepped down, and those who hear of that are about to be made anew: nobody comes before
         self._is_ending = False
         self._next_beat = float("-inf")
@@ -366,6 +368,8 @@ class Succession:
             return "no other scheduler stands by for this one (scaler_scheduler --standby-of)"
         if self._yielding is not None:
             return "somebody else hands it over at this moment"
+        if self.opens_jobs:
+            return "the journal of durable jobs is being opened: try again when the log says how many it has"
         if self.copies and not self.is_copy_in_step and not is_forced:
             return "the copy of the journal at the other scheduler is not in step yet: try again when the log says so"
         self._awaits_rest = self.copies and not is_forced

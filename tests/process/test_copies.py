@@ -1,6 +1,9 @@
 """A journal that is sent along: the standby has a copy in a directory of its own, and leads with it."""
 
+import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support import noting, until
@@ -161,6 +164,50 @@ def test_both_are_started_again_and_the_newer_copy_leads(daemons, pair):
         assert [job.name for job in client.jobs()] == ["newer"]
     pair.second.says(IN_STEP)
     assert pair.bytes_of(0) == pair.bytes_of(1)
+
+
+def hang(journal: Path) -> Callable[[], None]:
+    """Reading what is known of a journal takes as long as nobody calls what this returns, as on a disk that hangs."""
+    history, aside = journal / "history", journal / "history.aside"
+    history.rename(aside)
+    os.mkfifo(history)
+
+    def answer() -> None:
+        said = aside.read_bytes()
+        history.rename(journal / "fifo")
+        aside.rename(history)
+        (journal / "fifo").write_bytes(said)
+
+    return answer
+
+
+def test_a_disk_that_hangs_when_the_standby_comes_to_lead_holds_up_durable_jobs_and_nothing_else(daemons, pair):
+    start_agents(daemons, 2)
+    pair.first.says(IN_STEP)
+    with daemons.client() as client:
+        client.submit_job(abs, range(10), name="there")
+        answer = hang(pair.journals[1])
+        kill(pair.first)
+        pair.second.says("leads from now on")
+        assert client.submit(abs, -3).result(PATIENCE) == 3
+        pair.second.says(rf"Journal: the journal {pair.journals[1]} can't be read: nothing has come of it for 5 s", 20)
+        assert client.submit(abs, -4).result(PATIENCE) == 4
+        assert "can't be read: nothing has come of it" in command("jobs", pair.addresses[1]).stderr
+        answer()
+        pair.second.says("has all that counts")
+        until(lambda: command("jobs", pair.addresses[1]).returncode == 0, "durable jobs that are kept")
+        assert [job.name for job in client.jobs()] == ["there"]
+    assert pair.second.text.count("nothing has come of it") == 1
+
+
+def test_the_end_of_a_scheduler_does_not_wait_for_a_disk_that_hangs(daemons, pair):
+    start_agents(daemons, 2)
+    pair.first.says(IN_STEP)
+    hang(pair.journals[1])
+    kill(pair.first)
+    pair.second.says("leads from now on")
+    pair.second.signal(signal.SIGTERM)
+    pair.second.ends(15)
 
 
 def test_one_that_is_started_again_alone_waits_for_the_other_unless_somebody_promotes_it(daemons, pair):

@@ -691,11 +691,22 @@ class Leading:
     def has_standby(self, now: float) -> bool:
         return True
 
+    def hears_partner(self, now: float) -> bool:
+        return True
+
+
+def opened(copies: Copies, now: float, asks: bool = False) -> tuple[CopiedJournal | None, list[str]]:
+    """The journal, unless it is held back; and what the log says."""
+    opening = copies.begin(now, asks)
+    journal = opening.run()
+    copies.opened(opening, now)
+    return journal, [log.text for log in opening.logs]
+
 
 @pytest.fixture
 def copies(tmp_path):
     copies = Copies(tmp_path / "a", Leading())
-    copies.open(False, 0.0).replay(lambda record, place: None)
+    opened(copies, 0.0)[0].replay(lambda record, place: None)
     yield copies
     copies.close()
 
@@ -935,8 +946,7 @@ def elected(path, asks: bool = True, hears: bool = False) -> tuple[Copies, list[
         succession.hear_partner(PartnerReport(0, False, "tcp://a:1", 0, False, u64(), False), 100.0)
     copies = Copies(path, succession)
     copies.follow()
-    logs = [log.text for log in copies.succeed(100.0, asks)]
-    journal = copies.open(may_hold=False, now=100.0)
+    journal, logs = opened(copies, 100.0, asks)
     assert (journal is None) == copies.is_held
     if journal is not None:
         journal.replay(lambda record, place: None)
@@ -968,9 +978,9 @@ def test_one_that_is_elected_before_it_has_any_copy_waits_for_the_other(tmp_path
     assert (copies.is_held, logs) == (True, [])
     assert "the scheduler at tcp://a:1 may have a newer copy" in copies.reason
     assert copies.attend(None, 200.0).opens is False
-    assert "may be missing" in copies.succeed(201.0, asks=False)[0].text  # somebody says that this one is to be used
-    assert copies.open(may_hold=False, now=201.0) is not None
-    copies.journal.replay(lambda record, place: None)
+    journal, logs = opened(copies, 201.0)  # somebody says that this one is to be used
+    assert "may be missing" in logs[0]
+    journal.replay(lambda record, place: None)
     copies.close()
 
 

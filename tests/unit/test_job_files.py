@@ -2,9 +2,11 @@
 
 import errno
 import json
+import logging
 import os
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +91,12 @@ class Shared:
                 done.append(ev.FileRead(work.number, (data or b"")[work.offset :][: work.size], trouble))
         return done
 
-    def close(self) -> None:
+    def give_up(self, now: float) -> list[Any]:
+        return []
+
+    wake = None
+
+    def close(self, timeout: float = 0.0) -> None:
         pass
 
     def write(self, job: int, row: int, tag: int, data: bytes = b"value") -> Reference:
@@ -445,6 +452,50 @@ def test_a_thread_reads_lists_and_removes(tmp_path):
     read, damaged, before, after = made.take()
     assert (read, before, after) == (ev.FileRead(5, b"alu"), ev.Listed(identity, [name]), ev.Listed(identity, []))
     assert "is damaged" in damaged.trouble
+
+
+def test_those_who_ask_for_files_are_told_while_one_hangs_and_the_rest_waits(tmp_path, monkeypatch, caplog):
+    caplog.set_level(logging.INFO, "scaler.scheduler")
+    made = ResultFiles(str(tmp_path / "results"), str(tmp_path))
+    identity = made.begin("", False)
+    prefix = prefix_of(made.directory, identity, 7)
+    reference = files.write(prefix, 1, b"value")
+    answers, real = threading.Event(), files.read_slice
+    monkeypatch.setattr(files, "read_slice", lambda *all: real(*all) if answers.wait(30) else b"")
+    made.do(ev.ReadFile(5, identity, 7, reference, 0, 3, False))
+    made.do(ev.ReadFile(6, identity, 7, reference, 0, 5, True))
+    made.do(ev.RemoveFiles(identity, [file_name(7, 1, reference.tag)]))
+    made.do(ev.ReadFile(7, identity, 7, reference, 0, 3, False))
+    assert made.give_up(100.0) == []
+    assert made.wake is not None
+    assert made.give_up(made.wake - 0.1) == []
+    given_up = made.give_up(made.wake)
+    assert [each.number for each in given_up] == [5, 7]
+    assert f"its file {path_of(prefix, reference)} can't be read" in given_up[0].trouble
+    made.do(ev.ReadFile(8, identity, 7, reference, 0, 3, False))
+    assert [each.number for each in made.give_up(200.0)] == [8]
+    assert (made.give_up(300.0), made.wake) == ([], None)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert f"nothing has come of {path_of(prefix, reference)} for 60 s" in caplog.text
+    answers.set()
+    found: list[Any] = []
+    until(lambda: found.extend(made.take()) or not made._waiting)
+    assert found == [ev.FileRead(6, b"value")]
+    assert "answers again" in caplog.text
+    assert (made.give_up(400.0), made.wake, os.listdir(tmp_path / "results" / identity)) == ([], None, [])
+    made.close()
+
+
+def test_the_end_does_not_wait_for_a_file_that_hangs(tmp_path, monkeypatch):
+    made = ResultFiles(str(tmp_path / "results"), str(tmp_path))
+    identity = made.begin("", False)
+    answers = threading.Event()
+    monkeypatch.setattr(files, "remove", lambda path, names: answers.wait(30))
+    made.do(ev.RemoveFiles(identity, ["7-1"]))
+    begun = time.monotonic()
+    made.close(0.1)
+    assert time.monotonic() - begun < 5
+    answers.set()
 
 
 # ---- workers, agents and the scheduler ------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """A journal: what is written is read again, what is damaged is not believed, and one writes at a time."""
 
+import contextlib
 import errno
 import os
 import random
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from scaler.journal.directory import Directory, JournalError
 from scaler.journal.journal import Journal
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import SEGMENT_HEADER, Cut, Damaged, OtherVersion, Record
+from scaler.journal.writer import Writer
 
 FRAMES = st.lists(st.binary(max_size=40), max_size=5).map(tuple)
 
@@ -185,6 +188,48 @@ def test_an_error_that_nobody_expected_is_told_and_what_waits_is_written_when_it
     until(lambda: journal.take_news() == (len(some), None))
     journal.close()
     assert replayed(tmp_path) == (some, None)
+
+
+def test_nobody_else_gets_a_journal_as_long_as_a_disk_that_hangs_may_still_write_to_it(tmp_path, some, monkeypatch):
+    """The bytes would come to the disk behind those of whoever has it next, at the same place."""
+    answers, real = threading.Event(), os.pwritev
+
+    def pwritev(file, buffers, offset):
+        answers.wait(30)
+        return real(file, buffers, offset)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    monkeypatch.setattr(Writer.close, "__defaults__", (0.05,))
+    journal = Journal(tmp_path)
+    layout, _ = journal.replay(lambda record, place: None)
+    journal.append(layout.take(some[0].frames), records.pack(some[0]))
+    journal.close()
+    journal.close()
+    with pytest.raises(JournalError, match="another scheduler"):
+        Journal(tmp_path)
+    answers.set()
+    next_one: list[Journal] = []
+
+    def is_free() -> bool:
+        with contextlib.suppress(JournalError):
+            next_one.append(Journal(tmp_path))
+        return bool(next_one)
+
+    until(is_free, "a journal that can be had")
+    assert [record.owner for record in replayed(tmp_path)[0]] == [some[0].owner]
+    next_one[0].close()
+
+
+def test_a_disk_that_can_not_be_read_is_one_line(tmp_path, some, monkeypatch):
+    """A page of a mapped file that can't be read ends the process, and one that takes long holds up all threads."""
+    written(tmp_path, some)
+
+    def readv(file, buffers):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "readv", readv)
+    with pytest.raises(JournalError, match=r"00000001.log can't be read: Input/output error"):
+        replayed(tmp_path)
 
 
 def test_a_large_record_is_written_though_the_system_takes_less_at_once(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from scaler.journal.history import Copy
 from scaler.journal.journal import Journal
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Frame, Record
+from scaler.journal.writer import ENDING
 from scaler.protocol.messages import JournalState, JournalSynced
 from scaler.scheduler.copies import events as ev
 from scaler.scheduler.copies.sending import Sending
@@ -119,11 +120,11 @@ class CopiedJournal:
         """Remove a segment that nothing needs any more, as soon as the other one does not need it either."""
         self.sending.remove(segment)
 
-    def close(self) -> None:
+    def close(self, timeout: float = ENDING) -> None:
         """Write what waits, and let somebody else have it; what was written can still be sent."""
         if self._is_closed:
             return
-        self._journal.close()
+        self._journal.close(timeout)
         if self._is_open:
             self._take_synced()
         self._is_closed = True

@@ -1,12 +1,12 @@
 """What passes between the journals of two schedulers, as far as their process is concerned: who has and says what.
 
 At most one of three is here: a journal that is written and sent along, one that is held back until it is known that the
-other one has no newer copy, or a copy that follows what the other one writes.
+other one has no newer copy, or a copy that follows what the other one writes. While one is opened (`opening.py`)
+none is.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from scaler.protocol.messages import JournalSlice, JournalStart, JournalState, J
 from scaler.scheduler.copies import events as ev
 from scaler.scheduler.copies.copied_journal import CopiedJournal
 from scaler.scheduler.copies.follower import Follower
+from scaler.scheduler.copies.opening import Known, Opening
 from scaler.scheduler.succession import Succession
 
 #: seconds for which a journal is held back until the other scheduler is heard, if it may have an older copy
@@ -83,73 +84,44 @@ class Copies:
         self._hands_over = False
 
     # ---- who has which ---------------------------------------------------------------------------------------------
-    def open(self, may_hold: bool, now: float) -> CopiedJournal | None:
-        """The journal of a scheduler that leads; None if it is held back. Blocks. Raises `JournalError`."""
+    def begin(self, now: float, asks: bool = False, may_hold: bool = False) -> Opening:
+        """Open the journal of a scheduler that leads: beside the loop, which has none of it until `opened`.
+
+        `asks`: if this copy may not be the newest it is held back until the other one was asked; `may_hold`: if there
+        is another copy.
+        """
+        succession, follower = self._succession, self.follower
+        known = Known(
+            succession.partner,
+            asks,
+            succession.hears_partner(now),
+            may_hold,
+            self._must_ask,
+            follower is not None and follower.is_in_step(now),
+            self.is_held and not self._is_newest,
+        )
+        opening = Opening(self._path, known, self._open_journal, self.journal, follower)
+        self.journal = self.follower = None
+        self.is_held, self._until, self._brief_until = False, None, None
+        return opening
+
+    def opened(self, opening: Opening, now: float) -> None:
+        """What came of it, if it is not known to be discarded: a journal that can be used, or is held back."""
         self._route, self._hands_over = None, False
-        if self.journal is None:
-            self.journal = CopiedJournal(self._open_journal(self._path))
-            if self._must_ask or (may_hold and self.journal.has_partner):
-                try:
-                    self.journal.hold()
-                except BaseException:
-                    self.journal.end()
-                    self.journal = None
-                    raise
-                self.is_held = True
-                self._brief_until = now + GRACE
-                self._until = now + GRACE if self.journal.may_be_newest else None
-                return None
-        self.is_held, self._until, self._brief_until, self._must_ask = False, None, None, False
-        return self.journal
+        self.journal, self.is_held, self._must_ask = opening.journal, opening.is_held, opening.must_ask
+        if self.journal is not None and self.is_held:
+            self._brief_until = now + GRACE
+            self._until = now + GRACE if self.journal.may_be_newest else None
 
     @property
     def is_shared(self) -> bool:
         """Both schedulers were given this directory, when somebody wrote it last."""
         return Directory(self._path).history().is_shared
 
-    def discard(self) -> None:
-        """The journal could not be read: it is opened anew when it is tried again."""
-        if self.journal is not None:
-            self.journal.end()
-            self.journal = None
-
     def follow(self) -> Follower:
         """Make a copy of what the other one writes."""
         self.follower = self._open_follower(self._path)
         return self.follower
-
-    def succeed(self, now: float, asks: bool) -> list[Log]:
-        """The journal is written here from now on; what there is to be said of that. Blocks.
-
-        `asks`: if this copy may not be the newest, `open` holds it back until the other one was asked. One that was
-        made by following is not held back for a partner that is gone.
-        """
-        follower, self.follower = self.follower, None
-        if follower is None:
-            return [self._warning()] if self.is_held and not self._is_newest else []
-        in_step = follower.is_in_step(now)
-        has_ended = follower.close()
-        self._route = None
-        history = Directory(self._path).history()
-        logs = [] if has_ended else [Log("ERROR", f"Journal: the disk of {self._path} does not answer")]
-        if in_step:
-            return [*logs, Log("INFO", f"Journal: the copy in {self._path} has all that counts")]
-        if history.turns and not history.partner:
-            return logs  # both write the same one, or nobody else has a copy
-        self._must_ask = asks and (self._succession.hears_partner(now) or not history.follows)
-        return logs if self._must_ask else [*logs, self._warning()]
-
-    def _warning(self) -> Log:
-        """What is said when this copy is used though another one may be newer."""
-        directory = Directory(self._path)
-        partner = directory.history().partner or self._succession.partner
-        since = directory.written_last()
-        when = "" if since is None else time.strftime(", %Y-%m-%d %H:%M:%S,", time.localtime(since))
-        text = (
-            f"Journal: the copy in {self._path} is not known to be in step with that of {partner}: "
-            f"jobs and results may be missing that came after its last record{when} was written"
-        )
-        return Log("WARNING", text)
 
     @property
     def reason(self) -> str:
@@ -271,7 +243,9 @@ class Copies:
 
     def close(self) -> None:
         """End it, when the loop has ended. Blocks for a moment."""
-        self.discard()
+        if self.journal is not None:
+            self.journal.end()
+            self.journal = None
         if self.follower is not None:
             self.follower.close()
             self.follower = None

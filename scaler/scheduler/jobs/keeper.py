@@ -10,6 +10,7 @@ from scaler.errors import ProtocolError
 from scaler.journal.directory import Damage
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import RECORD_HEADER, Damaged, Frame, Record, pack, read
+from scaler.journal.writer import ENDING
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.messages import JobQuestion, JobSubmit, Message
 from scaler.protocol.results import SpanResult
@@ -19,6 +20,8 @@ from scaler.scheduler.jobs.job_records import Kind
 from scaler.scheduler.jobs.jobs_core import JobsCore, JobTerms
 from scaler.scheduler.residents import Reply, ResidentWish
 
+#: seconds that files of large results are waited for in the end
+FILES_ENDING = 1.0
 #: why a large result can't be had
 NO_FILES = "it is in a file, and this scheduler was started without --results DIRECTORY"
 
@@ -38,7 +41,7 @@ class OpenJournal(Protocol):
 
     def remove(self, segment: int) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, timeout: float = ...) -> None: ...
 
 
 class OpenFiles(Protocol):
@@ -54,7 +57,12 @@ class OpenFiles(Protocol):
 
     def take(self) -> list[ev.FileRead | ev.Listed]: ...
 
-    def close(self) -> None: ...
+    def give_up(self, now: float) -> list[ev.FileRead]: ...
+
+    @property
+    def wake(self) -> float | None: ...
+
+    def close(self, timeout: float = ...) -> None: ...
 
 
 class JobKeeper:
@@ -120,13 +128,14 @@ class JobKeeper:
     @property
     def wake(self) -> float | None:
         """When something is due though nothing happened, seconds."""
-        return self._core.wake
+        due = self._core.wake, None if self._files is None else self._files.wake
+        return min((each for each in due if each is not None), default=None)
 
-    def close(self) -> None:
-        """Write what waits, and let somebody else have the journal."""
+    def close(self, timeout: float = ENDING) -> None:
+        """Write what waits, as far as disks take it within so many seconds, and let somebody else have the journal."""
         if self._files is not None:
-            self._files.close()
-        self._journal.close()
+            self._files.close(min(timeout, FILES_ENDING))
+        self._journal.close(timeout)
 
     # ---- what it hears (`Residents`) -------------------------------------------------------------------------------
     def ask(self, monitor: int, message: JobSubmit | JobQuestion) -> None:
@@ -172,6 +181,9 @@ class JobKeeper:
         events, self._events = self._events, []
         self.has_news = False
         wishes += self._carry_out(self._core.handle(events, now))
+        if self._files is not None:
+            for given_up in self._files.give_up(now):
+                self._tell(given_up)
         return wishes
 
     def _carry_out(self, effects: list[ev.Effect]) -> list[ResidentWish]:

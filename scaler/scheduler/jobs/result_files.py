@@ -1,6 +1,9 @@
 """The directory for large results: a thread reads, lists and removes files as jobs decide, since that may block.
 
 DIRECTORY/IDENTITY/...   files of one journal; the identity is in the journal's directory, and in its jobs
+
+While something there hangs, the log has it in one line, and those who ask for slices are told. The rest waits: rows
+that need a value would fail for good, and a file that is not removed would stay.
 """
 
 from __future__ import annotations
@@ -8,20 +11,24 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+from collections import deque
 from pathlib import Path
 
+from scaler.common.patience import PATIENCE, SLOWEST
 from scaler.common.side_thread import SideThread
 from scaler.errors import ScalerError
 from scaler.journal.directory import refusal, sync_directory, write_synced
 from scaler.protocol.codes import MAX_PATH
 from scaler.results import files
-from scaler.results.reference import IDENTITY_DIGITS, is_identity, prefix_of
+from scaler.results.reference import IDENTITY_DIGITS, is_identity, path_of, prefix_of
 from scaler.scheduler.jobs import events as ev
 
 logger = logging.getLogger("scaler.scheduler")
 
 #: names of files that are looked at in one step
 NAMES = 10_000
+#: files that are removed a second, at least
+REMOVED = 100
 #: the file in a journal's directory that has its identity
 IDENTITY = "results.id"
 
@@ -30,6 +37,10 @@ Work = ev.ReadFile | ev.RemoveFiles | ev.ListFiles
 
 class ResultsError(ScalerError):
     """A directory for large results that can't be used; the text names it, says what is the matter and what to do."""
+
+
+class _Ended:
+    """The thread has done what was the next, or it could not be done."""
 
 
 class ResultFiles:
@@ -41,7 +52,15 @@ class ResultFiles:
         self._journal = Path(journal)
         #: what the log has said last of files that can't be removed or listed
         self._complained = ""
-        self._thread: SideThread[Work, ev.FileRead | ev.Listed] = SideThread("scaler-results", self._do, self._fail)
+        self._thread: SideThread[Work, ev.FileRead | ev.Listed | _Ended] = SideThread(
+            "scaler-results", self._do, self._fail
+        )
+        #: what the thread has to do, in order; something came of the first one at this time, or it became the first
+        self._waiting: deque[Work] = deque()
+        self._since: float | None = None
+        #: nothing comes of the first one; whoever waited for these reads was told
+        self._is_hanging = False
+        self._given_up: set[int] = set()
 
     def begin(self, known: str, is_anew: bool) -> str:
         """What the journal calls its part of the directory, which is there from now on. Blocks. Raises `ResultsError`.
@@ -90,11 +109,61 @@ class ResultFiles:
 
     def do(self, work: Work) -> None:
         """Have something done, after what was wanted before."""
+        self._waiting.append(work)
         self._thread.put(work)
 
     def take(self) -> list[ev.FileRead | ev.Listed]:
         """What was done."""
-        return self._thread.take()
+        found = []
+        for told in self._thread.take():
+            self._since = None
+            if isinstance(told, _Ended):
+                self._ended(self._waiting.popleft())
+            elif isinstance(told, ev.Listed) or told.number not in self._given_up:
+                found.append(told)
+        return found
+
+    def _ended(self, work: Work) -> None:
+        if isinstance(work, ev.ReadFile):
+            self._given_up.discard(work.number)
+        if self._is_hanging:
+            self._is_hanging = False
+            logger.info("large results: %s answers again", self._path_of(work))
+
+    def give_up(self, now: float) -> list[ev.FileRead]:
+        """Reads that are not waited for any more; to be asked whenever something was taken, wanted, or is due."""
+        if not self._waiting:
+            self._since = None
+            return []
+        first = self._waiting[0]
+        self._since = now if self._since is None else self._since
+        if not self._is_hanging and now >= self._since + _patience(first):
+            self._is_hanging = True
+            logger.warning(
+                "large results: nothing has come of %s for %.0f s: whoever wants to read files is told, the rest waits",
+                self._path_of(first), now - self._since,
+            )  # fmt: skip
+        if not self._is_hanging:
+            return []
+        found = []
+        for work in self._waiting:
+            if isinstance(work, ev.ReadFile) and not work.is_whole and work.number not in self._given_up:
+                self._given_up.add(work.number)
+                path = self._path_of(work)
+                found.append(ev.FileRead(work.number, b"", f"its file {path} can't be read: the disk does not answer"))
+        return found
+
+    @property
+    def wake(self) -> float | None:
+        """When `give_up` has something to say though nothing happened."""
+        if self._since is None or self._is_hanging or not self._waiting:
+            return None
+        return self._since + _patience(self._waiting[0])
+
+    def _path_of(self, work: Work) -> str:
+        if isinstance(work, ev.ReadFile):
+            return path_of(prefix_of(self.directory, work.identity, work.job), work.file)
+        return os.path.join(self.directory, work.identity)
 
     def close(self, timeout: float = 1.0) -> None:
         """Do what waits, as far as that is possible within this many seconds."""
@@ -103,22 +172,24 @@ class ResultFiles:
     # ---- the thread ------------------------------------------------------------------------------------------------
     def _do(self, work: Work) -> None:
         if isinstance(work, ev.ReadFile):
-            self._thread.tell(self._read(work))
-            return
-        path = os.path.join(self.directory, work.identity)
-        if isinstance(work, ev.RemoveFiles):
-            files.remove(path, list(work.names))
+            if work.number not in self._given_up:
+                self._thread.tell(self._read(work))
         else:
-            self._list(work.identity, path)
-        self._complained = ""
+            path = self._path_of(work)
+            if isinstance(work, ev.RemoveFiles):
+                files.remove(path, list(work.names))
+            else:
+                self._list(work.identity, path)
+            self._complained = ""
+        self._thread.tell(_Ended())
 
     def _fail(self, work: Work, error: Exception) -> None:
         why = refusal(error)
         if isinstance(work, ev.ReadFile):
             self._thread.tell(ev.FileRead(work.number, b"", f"its file can't be read: {why}"))
         else:
-            path = os.path.join(self.directory, work.identity)
-            self._complain(f"large results in {path} can't be looked after: {why}; it is tried again")
+            self._complain(f"large results in {self._path_of(work)} can't be looked after: {why}; it is tried again")
+        self._thread.tell(_Ended())
 
     def _complain(self, text: str) -> None:
         if text != self._complained:
@@ -144,3 +215,10 @@ class ResultFiles:
                     self._thread.tell(ev.Listed(identity, names))
                     names = []
         self._thread.tell(ev.Listed(identity, names))
+
+
+def _patience(work: Work) -> float:
+    """Seconds that something may take."""
+    if isinstance(work, ev.ReadFile):
+        return PATIENCE + work.size / SLOWEST
+    return PATIENCE + (len(work.names) / REMOVED if isinstance(work, ev.RemoveFiles) else 0.0)

@@ -24,12 +24,16 @@ from scaler.journal.layout import Layout, Place
 from scaler.journal.records import SEGMENT_HEADER, Frame, Record, segment_header
 from scaler.scheduler.copies import events as ev
 from scaler.scheduler.copies.follower import Follower
+from scaler.scheduler.copies.opening import Opening
+from scaler.scheduler.jobs_opener import Opened
 from simulator.world import Killed, World
 
 #: bytes of a segment, of a piece that is sent along, and of those that are on their way, so that there are several
 SEGMENT, SLICE, WINDOW = 4_000, 1_500, 6_000
 #: chance that the disk refuses for a while when something is written, and that it is stuck
 REFUSES, STUCK = 0.005, 0.002
+#: chance that a journal takes long to be opened
+OPENS_LATE = 0.2
 
 
 class Journals:
@@ -190,7 +194,7 @@ class SimWriter:
             finally:
                 os.close(file)
 
-    def close(self) -> None:
+    def close(self, timeout: float = 0.0) -> bool:
         """An orderly end: what waits is written."""
         if self._is_open:
             self._is_open = False
@@ -199,6 +203,7 @@ class SimWriter:
             self._sync_files({place.segment for place, _ in self._waiting})
             self._synced += len(self._waiting)
             self._waiting.clear()
+        return True
 
     def kill(self) -> None:
         """Its process is killed: a part of what waits may be there, cut at any byte."""
@@ -355,3 +360,60 @@ class SimFollower(Follower):
     def kill(self) -> None:
         """Its process is killed."""
         self._sim.kill()
+
+
+class SimOpener:
+    """Like `JobsOpener`, in virtual time: the disk answers at once, or after a while."""
+
+    def __init__(self, server: Any, journals: Journals) -> None:
+        self._server = server
+        self._world: World = server.world
+        self._journals = journals
+        self._done: Opened | None = None
+        self._is_over = False
+        self._wakeup = server.loop.new_wakeup()
+
+    def fileno(self) -> int:
+        """Of its wakeup."""
+        return self._wakeup
+
+    def begin(self, opening: Opening) -> None:
+        """As the real one."""
+        slow = self._world.slow
+        if slow.random() < OPENS_LATE:
+            self._world.note(self._server.name, "the journal takes long to be opened")
+            self._world.after(slow.choice((0.01, 0.3, 1.0, 3.0, 8.0)), self._open_late, opening)
+        else:
+            self._open(opening)
+
+    def _open_late(self, opening: Opening) -> None:
+        if self._is_over or not self._server.alive:
+            return
+        if self._server.stopped:
+            self._world.after(0.05, self._open_late, opening)
+            return
+        with self._journals.worked_by(self._server):
+            self._open(opening)
+        self._server.loop.ring(self._wakeup)
+
+    def _open(self, opening: Opening) -> None:
+        try:
+            self._done = Opened(opening, self._server.open_jobs(opening))
+        except ScalerError as error:
+            self._done = Opened(opening, None, str(error))
+
+    def wait(self, seconds: float) -> None:
+        """What was not done at once takes longer than that."""
+
+    def take(self) -> Opened | None:
+        """What came of it."""
+        done, self._done = self._done, None
+        return done
+
+    def close(self) -> None:
+        """As the real one, of which nothing comes any more."""
+        self._is_over = True
+        if self._done is not None:
+            if self._done.jobs is not None:
+                self._done.jobs.close()
+            self._done.opening.discard()

@@ -16,6 +16,7 @@ from scaler.protocol.hello import BEGINNINGS, NUMBERS, epoch_of, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, PartnerReport, Snapshot, Task
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, Wish
 from scaler.scheduler.copies.copies import Copies
+from scaler.scheduler.copies.opening import Opening
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
 from scaler.scheduler.durable_jobs import DurableJobs
@@ -27,7 +28,7 @@ from scaler.scheduler.succession import KeepJobs, StepDown, Succession, Tell
 from simulator.checks import check_scheduler, require
 from simulator.explained import check_explanations
 from simulator.hosts import Host
-from simulator.journals import Journals, SimFollower, SimJournal
+from simulator.journals import Journals, SimFollower, SimJournal, SimOpener
 from simulator.mirror import Mirror
 from simulator.network import QUIET, Network, decoded
 from simulator.pair import Pair, PartnerLine
@@ -175,11 +176,15 @@ class Server(Process):
                 partial(SimFollower, self, journals),
             )  # fmt: skip
             jobs = None
-            try:
-                jobs = self.open_jobs(may_hold=True) if self.succession.leads else None
-            except Locked:
-                if not self._copies.is_shared:
-                    raise
+            if self.succession.leads:
+                opening = self._copies.begin(self.world.now, may_hold=True)
+                try:
+                    jobs = self.open_jobs(opening)
+                except Locked:
+                    if not self._copies.is_shared:
+                        raise
+                finally:
+                    self._copies.opened(opening, self.world.now)
             assert self._partner is not None
             self._partner.composition = self._composition
             self.keeping = DurableJobs(
@@ -191,21 +196,27 @@ class Server(Process):
                 self._partner,  # type: ignore[arg-type]
             )
 
-    def open_jobs(self, may_hold: bool = False) -> JobKeeper | None:
+    def open_jobs(self, opening: Opening) -> JobKeeper | None:
         """Like `open_jobs` of the shell."""
-        assert self._copies is not None
-        journal = self._copies.open(may_hold, self.world.now)
-        if journal is None:
-            return None
-        wakeup = self.loop.new_wakeup()
-        files = None if self._files is None else self._files(self.site, lambda: self.loop.ring(wakeup), wakeup)
         try:
+            journal = opening.run()
+            if journal is None:
+                return None
+            wakeup = self.loop.new_wakeup()
+            files = None if self._files is None else self._files(self.site, lambda: self.loop.ring(wakeup), wakeup)
             self.keeper = JobKeeper(journal, JobTerms(1.0, 0.0), files, lambda: not journal.has_partner)
         except BaseException:
-            journal.close()
-            self._copies.discard()
+            opening.discard()
             raise
         return self.keeper
+
+    def new_opener(self) -> SimOpener:
+        """Opens the journal, at once or later."""
+        assert self._journals is not None
+        return SimOpener(self, self._journals)
+
+    #: of durable jobs, in words
+    directories = "the journal"
 
     def log(self, level: str, text: str) -> None:
         """Add to the story; what is said of jobs that may be missing is remembered."""

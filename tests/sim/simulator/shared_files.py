@@ -110,6 +110,13 @@ class SimFiles:
         done, self._done = self._done, []
         return done
 
-    def close(self) -> None:
+    def give_up(self, now: float) -> list[Any]:
+        """Everything comes to an end here."""
+        return []
+
+    #: so nothing is due
+    wake = None
+
+    def close(self, timeout: float = 0.0) -> None:
         """The scheduler is killed, or ends."""
         self._is_open = False

@@ -44,6 +44,8 @@ class World:
         self.random = Random(seed)
         #: chooses when to look at everything; apart, so that a thorough run goes the same way
         self.look = Random(seed)
+        #: chooses which journals take long to be opened; apart, so that the others are as they would be
+        self.slow = Random(seed)
         self.now = 1000.0
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._count = 0
