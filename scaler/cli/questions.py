@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import click
@@ -32,17 +33,20 @@ def _tasks(
             lines = questions.task_lines(state or "", function, client, None if everything else limit)
             if not as_json:
                 print(f"{'task':<20} {'state':<8} {'where':<20} function")
-            for line in lines:
-                print(line if as_json else _row(json.loads(line)))
+            for line in lines if as_json else _rows(lines):
+                print(line)
 
     return quietly(write)
 
 
-def _row(task: dict[str, Any]) -> str:
+def _rows(lines: Iterable[str]) -> Iterator[str]:
     from scaler.monitor.formats import inert
 
-    host = inert(str(task.get("host", "")))
-    return f"{task['task']:<20} {task['state']:<8} {host:<20} {inert(task['function'])}"
+    shown = lru_cache(inert)  # hosts and functions are few, and tasks may be a million
+    for line in lines:
+        task = json.loads(line)
+        host = shown(str(task.get("host", "")))
+        yield f"{task['task']:<20} {task['state']:<8} {host:<20} {shown(task['function'])}"
 
 
 def _about(kind: str) -> Callable[..., int]:
