@@ -58,6 +58,7 @@ FOUND = {
     "one that was stopped hears a goodbye of long ago": ("copied journal", 40305),
     "one that was stopped hears agents that have left it": ("shared journal", 5_000_258),
     "a part that was not on disk is submitted anew, and agents have ended rows of it": ("shared journal", 5_000_007),
+    "a part comes late over a connection that was given up, when its job is deleted": ("shared journal", 2_000_232),
     "one leads for a moment, and nobody knows": ("copied journal", 5_000_028),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
 }
