@@ -59,6 +59,7 @@ FOUND = {
     "one that was stopped hears agents that have left it": ("shared journal", 5_000_258),
     "a part that was not on disk is submitted anew, and agents have ended rows of it": ("shared journal", 5_000_007),
     "a part comes late over a connection that was given up, when its job is deleted": ("shared journal", 2_000_232),
+    "an agent comes late to a job that goes on, and is given the rows that it is to end": ("shared journal", 2_001_080),
     "one leads for a moment, and nobody knows": ("copied journal", 5_000_028),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
 }

@@ -9,6 +9,7 @@ from support.weight import objects_below
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    LOST,
     PLACE,
     STORED,
     STORED_OBJECT,
@@ -19,6 +20,7 @@ from scaler.protocol.messages import (
     ClientDeparture,
     ClientIntroduction,
     ClientReturn,
+    DisconnectRequest,
     Heartbeat,
     HeartbeatEcho,
     Inventory,
@@ -40,7 +42,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.returning import PATIENCE
-from scaler.scheduler.state.batch_records import DONE, WAITING
+from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING
 from scaler.scheduler.state.validate import validate
 
 #: numbers at the last scheduler
@@ -187,6 +189,51 @@ def test_an_agent_that_comes_too_late_is_told_to_let_go_of_rows(fake: FakeSchedu
     assert ended_rows(fake) == []
     fake.report(agent, CLIENT, result(10, 0, 2))
     assert ended_rows(fake) == [(10, 0, 2)]
+
+
+def test_an_agent_that_comes_too_late_is_given_nothing_before_it_has_told_of_what_it_had(
+    fake: FakeScheduler,
+) -> None:
+    """Of a row that it had twice nobody could tell which has ended: as cancelled, maybe, which nobody wanted."""
+    back(fake, task(10, 4))
+    fake.wait(PATIENCE + 1)
+    agent_back(fake, inventory((10, 0, 2), (10, 3, 4)))
+    assert fake.placed(AGENT) == []
+    fake.say(AGENT, Heartbeat(0.0, 2))
+    fake.report(AGENT, CLIENT, result(10, 1, 2))  # it had ended before
+    fake.report(AGENT, CLIENT, result(10, 0, 1, CANCELLED))
+    assert (fake.placed(AGENT), place_of(fake, 10)) == ([], [QUEUED] * 4)
+    fake.report(AGENT, CLIENT, result(10, 3, 4, LOST))
+    assert fake.placed(AGENT) == [(10, 0, 4)]
+    fake.report(AGENT, CLIENT, result(10, 0, 4))
+    assert ended_rows(fake) == [(10, 0, 4)]
+
+
+def test_what_an_agent_tells_of_rows_that_came_too_late_is_cut_out_of_the_rest(fake: FakeScheduler) -> None:
+    other = fake.agent(2)
+    back(fake, task(10, 4))
+    fake.wait(PATIENCE + 1)
+    fake.end_all(other, CLIENT)
+    assert ended_rows(fake) == [(10, 0, 4)]
+    agent_back(fake, inventory((10, 1, 3), (10, 2, 3), (20, 0, 1)))
+    late = fake.core.state.returning.late
+    assert late == {AGENT: {(CLIENT, 10): [(1, 3)], (CLIENT, 20): [(0, 1)]}}
+    fake.report(AGENT, CLIENT, result(10, 2, 4, VALUES_EACH))
+    assert late == {AGENT: {(CLIENT, 10): [(1, 2)], (CLIENT, 20): [(0, 1)]}}
+    fake.report(AGENT, CLIENT, result(10, 0, 2, VALUES_EACH))
+    assert late == {AGENT: {(CLIENT, 20): [(0, 1)]}}
+    assert fake.core.state.agents[AGENT].load.is_full
+    fake.say(CLIENT, DisconnectRequest())
+    assert late == {}
+    assert not fake.core.state.agents[AGENT].load.is_full
+
+
+def test_an_agent_that_is_gone_owes_nothing(fake: FakeScheduler) -> None:
+    back(fake, task(10, 4))
+    fake.wait(PATIENCE + 1)
+    agent_back(fake, inventory((10, 1, 3)))
+    fake.lose(AGENT)
+    assert not fake.core.state.returning.late
 
 
 def test_what_is_said_behind_the_repetition_is_new(fake: FakeScheduler) -> None:
