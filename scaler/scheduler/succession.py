@@ -491,6 +491,8 @@ class Succession:
         self._followed, self._report = 0, None
         self._roster.step_down()
         self.copies = self.is_copy_in_step = self._awaits_rest = False
+        if self.hands_out:  # what came with that is dealt with by who is about to go
+            self.wishes.append(HandOut(False, "it stands by"))
         self.hands_out, self.trouble = False, "it stands by"
         self._next_beat = float("-inf")
         if self._yielding is not None:

@@ -60,6 +60,7 @@ FOUND = {
     "a part that was not on disk is submitted anew, and agents have ended rows of it": ("shared journal", 5_000_007),
     "a part comes late over a connection that was given up, when its job is deleted": ("shared journal", 2_000_232),
     "an agent comes late to a job that goes on, and is given the rows that it is to end": ("shared journal", 2_001_080),
+    "one that was stopped steps down, and hears in that step what came long ago": ("copied journal", 2_001_465),
     "one leads for a moment, and nobody knows": ("copied journal", 5_000_028),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
 }

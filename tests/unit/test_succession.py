@@ -265,7 +265,9 @@ def test_one_of_a_pair_does_not_go_on_as_if_nobody_had_led_since(pair: Pair) -> 
     pair.is_cut = True
     assert all(pair.come(range(1, 4), pair.a, told=0, term=2))
     wanted = pair.a.take()
-    assert any(isinstance(wish, StepDown) for wish in wanted)
+    assert wanted.index(HandOut(False, "it stands by")) < next(
+        at for at, wish in enumerate(wanted) if isinstance(wish, StepDown)
+    )
     pair.now += SUSPECT + 1.0
     assert pair.come(range(1, 4), pair.a, told=0, term=2)[-1] is None
     assert (pair.a.leads, pair.a.term) == (True, 3)
