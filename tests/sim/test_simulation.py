@@ -61,6 +61,8 @@ FOUND = {
     "a part comes late over a connection that was given up, when its job is deleted": ("shared journal", 2_000_232),
     "an agent comes late to a job that goes on, and is given the rows that it is to end": ("shared journal", 2_001_080),
     "one that was stopped steps down, and hears in that step what came long ago": ("copied journal", 2_001_465),
+    "a hand-over fails whose journal is shared": ("shared journal", 2_002_323),
+    "one is elected for a moment that knows of no roster": ("copied journal", 2_002_773),
     "one leads for a moment, and nobody knows": ("copied journal", 5_000_028),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
 }

@@ -930,6 +930,18 @@ def test_a_directory_that_both_have_is_known_to_be_shared_from_then_on():
 
 
 # ---- which copy is used ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("partner", ["", "b"])
+def test_one_that_has_handed_over_asks_for_nothing_but_to_send_the_rest_of_its_copy(tmp_path, partner):
+    """A directory of both can't be marked by one that has let it go: the other would lock it, to copy it into itself."""
+    kept(tmp_path, partner=partner)
+    journal = CopiedJournal(Journal(tmp_path))
+    journal.replay(lambda record, place: None)
+    journal.close()
+    journal.meet("b", 1.0)
+    said, _ = journal.attend(1.0, may_be_alone=False)
+    assert [message.copying for message in said if isinstance(message, JournalState)] == [Copying.LEADS] * bool(partner)
+
+
 def kept(path, *, partner: str = "", alone: bool = False, follows: bool = False) -> None:
     """A directory in which somebody wrote a record."""
     directory = Directory(path)
