@@ -88,7 +88,7 @@ class Pairing:
             elif isinstance(message, DisconnectRequest):
                 succession.lose_partner(now, said_goodbye=True)
             return True
-        if succession.is_paired and event.number in self._agents and event.ack > self._before.get(event.number, -1):
+        if succession.counts_agents and event.number in self._agents and event.ack > self._before.get(event.number, -1):
             self._before.pop(event.number, None)
             self._heard.add(self._agents[event.number])
         if isinstance(message, Command) and message.kind in ("promote", "hand-over"):

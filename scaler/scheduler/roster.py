@@ -66,6 +66,10 @@ class Roster:
                 least = f"{there} of the {len(roster)} agents that count are heard"
         return is_new, least
 
+    def count_heard(self, now: float) -> int:
+        """How many agents are here, and were heard a moment ago."""
+        return sum(now - heard <= LEASE for heard in self._here.values())
+
     def has_majority(self, sessions: Set[int]) -> bool:
         """More than half of those that count, as far as both know, are among these."""
         return 2 * len(self.settled & sessions) > len(self.settled)

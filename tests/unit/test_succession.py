@@ -333,6 +333,45 @@ def test_one_that_starts_again_without_its_partner_waits_for_more_than_half(pair
     assert term_of(pair.a.epoch) == 1
 
 
+def elected_anew() -> Succession:
+    """One that has just begun to stand by, and is wanted by two of three agents of a pair that it knows nothing of."""
+    made = Succession(B, 222, A, stands_by=True)
+    made.tick(0.0)
+    for session in (1, 2):
+        made.consider(hello(session=session, epoch=epoch_of(0, 5), roster=3), 10.0)
+    assert made.leads
+    return made
+
+
+def test_one_that_is_elected_and_knows_no_roster_hands_out_when_more_than_half_are_heard() -> None:
+    """Those that wanted it may be back at the other one by now: it has come to lead, and nothing follows from that."""
+    made = elected_anew()
+    made.agent_joined(1)
+    made.agents_heard([1], 10.1)
+    made.tick(10.1)
+    assert not made.hands_out
+    made.agent_joined(2)
+    made.tick(10.2)
+    assert not made.hands_out
+    made.agents_heard([1, 2], 10.3)
+    made.tick(10.3)
+    assert made.hands_out
+    made.tick(30.0)
+    assert made.hands_out, "it has no partner"
+
+
+def test_one_that_is_elected_and_knows_no_roster_is_told_it_or_promoted() -> None:
+    told = elected_anew()
+    told.agent_joined(1)
+    told.hear_partner(PartnerReport(epoch_of(0, 5), False, A, 3, True, u64([1])), 10.1)
+    told.agents_heard([1], 10.2)
+    told.tick(10.2)
+    assert told.hands_out
+    promoted = elected_anew()
+    assert promoted.promote(10.1) == ""
+    assert promoted.hands_out
+
+
 def test_agents_of_a_scheduler_without_a_partner_come_back_at_once() -> None:
     again = Succession(A, 5)
     assert again.consider(hello(epoch=epoch_of(0, 77)), 0.0) is None
