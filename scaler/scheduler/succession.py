@@ -141,9 +141,14 @@ class Succession:
         #: why it does not, in words
         self.trouble = "it stands by" if stands_by else ""
         self._yielding: _Yielding | None = None
-        #: it was elected by agents of a pair that it knows nothing of: more than half of so many have to be heard before
-        #: rows are handed out; 0: the roster says who
+        #: it was elected by agents of a pair that it knows nothing of: more than half of so many have to be heard
+        #: before rows are handed out; 0: the roster says who
         self._electors = 0
+        #: it came to lead with a copy of the journal that has all that counts, if more than half of the agents are
+        #: heard until then: the one that led may count without this one later; infinite: no matter
+        self.sure_until = float("inf")
+        #: more than half of the agents are to confirm that they still listen
+        self.asks_agents = False
         #: the partner has a copy of the journal in a directory of its own; and all that counts is in it
         self.copies = self.is_copy_in_step = False
         #: the partner is not asked to lead before it has the rest of the journal
@@ -265,6 +270,22 @@ class Succession:
     def agent_left(self, session: int) -> None:
         """It is gone."""
         self._roster.leave(session)
+
+    def agents_confirmed(self, sessions: list[int]) -> None:
+        """These have heard something that was said since they were asked to confirm that they still listen."""
+        self._roster.confirm_heard(sessions)
+
+    def may_be_alone(self, now: float, asks: bool) -> bool:
+        """What this one alone has may count: more than half of the agents are heard.
+
+        If it `asks`, more than half have to have heard something that was said since it first did: so none of those had
+        come to the partner by then.
+        """
+        asks = asks and self.is_paired
+        if asks and not self.asks_agents:
+            self._roster.ask_again()
+        self.asks_agents = asks
+        return self.hands_out_at(now) and (not asks or self._roster.has_confirmation())
 
     # ---- the partner -----------------------------------------------------------------------------------------------
     def hear_partner(self, report: PartnerReport, now: float) -> None:
@@ -404,6 +425,10 @@ class Succession:
         if self._yielding is not None and now > self._yielding.deadline:
             self._answer("the other scheduler did not answer: whichever hears the other first leads")
             self._step_down("its partner was to lead, and did not say that it does")
+        if self.hands_out:
+            self.sure_until = float("inf")
+        elif self.leads and now > self.sure_until:
+            self._step_down("too few agents have come in time, and its partner may have gone on without it")
         if now >= self._next_look:
             self._next_look = now + BEAT / 2
             if self.leads:
@@ -465,7 +490,7 @@ class Succession:
         return bool(why)
 
     def _why_to_lead(self, now: float, is_wanted: bool) -> tuple[str, int]:
-        """Why it is to lead, or nothing; and of how many agents more than half have to be heard, if not of its roster."""
+        """Why it is to lead, or nothing; and of how many agents more than half have to be heard, if not of a roster."""
         self._votes = {session: vote for session, vote in self._votes.items() if now - vote.when <= VOTE_AGE}
         report = self._report
         if now - self._heard <= SUSPECT:
@@ -504,6 +529,7 @@ class Succession:
 
     def _step_down(self, reason: str) -> None:
         self.leads, self._is_ending, self._electors = False, True, 0
+        self.sure_until, self.asks_agents = float("inf"), False
         self._followed, self._report = 0, None
         self._roster.step_down()
         self.copies = self.is_copy_in_step = self._awaits_rest = False

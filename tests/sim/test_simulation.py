@@ -63,6 +63,7 @@ FOUND = {
     "one that was stopped steps down, and hears in that step what came long ago": ("copied journal", 2_001_465),
     "a hand-over fails whose journal is shared": ("shared journal", 2_002_323),
     "one is elected for a moment that knows of no roster": ("copied journal", 2_002_773),
+    "one is elected by agents that are back at the other, which goes on alone": ("copied journal", 2_000_667),
     "one leads for a moment, and nobody knows": ("copied journal", 5_000_028),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
 }

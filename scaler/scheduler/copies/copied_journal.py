@@ -137,7 +137,7 @@ class CopiedJournal:
         return self._sending
 
     def meet(self, partner: str, now: float) -> None:
-        """The other one can be spoken to. When this is closed it is asked only if it has a copy, and waits for the rest.
+        """The other one can be spoken to. If this is closed that matters only to one that has a copy: it gets the rest.
 
         A directory that nobody writes here any more can't be marked: the other one would take it for its own.
         """

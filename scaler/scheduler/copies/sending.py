@@ -119,6 +119,11 @@ class Sending:
         """The other one has all that is here."""
         return self.phase is Phase.IN_STEP and not self._under_way and not self._seek()
 
+    def is_silent(self, now: float) -> bool:
+        """The other one had all that counts, and was not heard for so long that it does not count on its copy."""
+        had_all = not self.alone and self.phase in (Phase.APART, Phase.ASKED, Phase.IN_STEP)
+        return had_all and self._lease > float("-inf") and now >= self._lease + ev.ALONE
+
     @property
     def wake(self) -> float | None:
         """When something is due though nothing happened, after the last `tick`."""
