@@ -64,6 +64,7 @@ FOUND = {
     "a hand-over fails whose journal is shared": ("shared journal", 2_002_323),
     "one is elected for a moment that knows of no roster": ("copied journal", 2_002_773),
     "one is elected by agents that are back at the other, which goes on alone": ("copied journal", 2_000_667),
+    "a client sends a value that is computed again, too": ("shared journal", 2_003_808),
     "one leads for a moment, and nobody knows": ("copied journal", 5_000_028),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
 }

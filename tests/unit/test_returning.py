@@ -1,5 +1,6 @@
 """A scheduler has taken the place of another: clients and agents come back, and their work is put together again."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -328,6 +329,30 @@ def test_a_row_computed_again_gets_a_value_whose_own_row_had_not_ended_here(fake
     fake.report(OTHER, CLIENT, result(10, 2, 3))
     assert ended_rows(fake) == [(10, 2, 3)]
     assert fake.core.state.clients[CLIENT].values.objects.keys() == {1}  # the function, which the client holds
+    assert not validate(fake.core.state)
+
+
+@pytest.mark.parametrize("outcome", [VALUES_EACH, STORED, ERROR])
+def test_a_row_computed_again_ends_when_its_client_has_sent_its_value(fake: FakeScheduler, outcome: int) -> None:
+    """The client was asked for it by another row, and the value of a third one, which needs it, was lost since."""
+    back(fake, replace(graph(10, [[], [0], [0], [1]], [0, 2, 3]), ended=u32([0, 1])), agents=(AGENT, OTHER))
+    agent_back(fake, inventory((10, 1, 2)))
+    agent_back(fake, inventory(), number=OTHER)
+    fake.report(AGENT, CLIENT, result(10, 1, 2, STORED))
+    asked = [list(message.ids) for message in fake.heard(CLIENT, ObjectRequest)]
+    fake.lose(AGENT)
+    assert (asked, place_of(fake, 10)) == ([[10]], [16 + OTHER, WAITING, WAITING, WAITING])
+    fake.say(CLIENT, ObjectAnnounce(u64([10]), u8([0]), [b"value"]))
+    assert place_of(fake, 10) == [16 + OTHER] * 3 + [WAITING]
+    fake.report(OTHER, CLIENT, result(10, 0, 1, outcome))
+    assert not validate(fake.core.state)
+    assert fake.core.state.clients[CLIENT].values.objects[10].payload == b"value"
+    assert not fake.heard(OTHER, ObjectRelease), "it was lent the other one, and both have one name"
+    fake.report(OTHER, CLIENT, result(10, 1, 2, STORED))
+    fake.report(OTHER, CLIENT, result(10, 2, 3))
+    fake.report(OTHER, CLIENT, result(10, 3, 4))
+    assert ended_rows(fake) == [(10, 2, 3), (10, 3, 4)]
+    assert fake.core.state.clients[CLIENT].values.objects.keys() == {1}
     assert not validate(fake.core.state)
 
 
