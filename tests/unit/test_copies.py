@@ -679,6 +679,25 @@ def test_a_newer_copy_is_asked_to_lead_and_a_strange_one_is_left_alone():
         assert [type(wish) for wish in made.take()] == [ev.Open]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "theirs_alone", "mine_alone", "said"),
+    [
+        (turn(3, 88, 1, 60), True, True, ["what has counted here alone is not in the newer copy at b"]),
+        (turn(3, 88, 1, 60), True, False, []),
+        (turn(3, 88, 1, 60), False, True, []),
+        (turn(2, 88, 1, 60), True, True, ["what has counted at b alone is not in the newer copy here"]),
+        (turn(2, 88, 1, 60), False, False, []),
+    ],
+)
+def test_if_both_went_on_alone_it_is_said_what_goes_aside(theirs, theirs_alone, mine_alone, said):
+    """Each has warned of what it did not have when it went on; what it has acknowledged since is lost with it."""
+    made = Sending(Copy((ONE, TWO), Place(1, 200)), {1: 200}, "b", alone=mine_alone)
+    made.meet(7, "b", 0.0)
+    made.hear(JournalState(7, Copying.OWN, 1, 300, ev.said_of((ONE, theirs)), theirs_alone, u64([1])), 0.0)
+    texts = [wish.text for wish in made.take() if isinstance(wish, Log) and "may be missing" in wish.text]
+    assert texts == [f"Journal: {words}: jobs and results may be missing" for words in said]
+
+
 # ---- the shells ------------------------------------------------------------------------------------------------------
 class Leading:
     """A succession that leads, beside another one."""
