@@ -331,6 +331,8 @@ class Succession:
         elif term_of(report.epoch) > self.term:
             self.term = term_of(report.epoch) + 1
             self._announce()
+        if report.epoch == self.epoch and now <= self.sure_until:
+            self.sure_until = float("inf")  # it follows, so it counts nothing by itself
         if report.epoch == self.epoch and self._roster.confirm(report.version):
             self._announce()
         self._next_look = float("-inf")

@@ -306,6 +306,17 @@ def test_one_that_was_elected_in_step_and_is_not_heard_in_time_steps_down(pair: 
     assert (pair.b.leads, pair.b.hands_out) == (False, False)
 
 
+def test_one_that_was_elected_in_step_and_whose_partner_follows_in_time_goes_on(pair: Pair) -> None:
+    """After a hand-over, say, when few agents are left: nobody else can have counted anything since."""
+    pair.agents(range(1, 4), pair.a)
+    assert pair.a.hand_over(1, 1, pair.now) == ""
+    pair.step(0.25)
+    assert pair.b.leads
+    pair.b.sure_until = pair.now + 4.0
+    pair.step(8.0)
+    assert (pair.a.leads, pair.b.leads, pair.b.hands_out) == (False, True, False)
+
+
 def test_one_that_was_elected_in_step_and_is_heard_in_time_goes_on(pair: Pair) -> None:
     pair.agents(range(1, 4), pair.a)
     pair.is_cut = True
