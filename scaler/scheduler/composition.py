@@ -266,7 +266,7 @@ class Composition:
     def _attend(self, pairing: Pairing, now: float) -> Iterator[Wish]:
         """Do what one of a pair wants; who has asked is answered before everybody is sent away."""
         wishes = pairing.attend(now)
-        self._events += pairing.events
+        self._events = [*pairing.events, *self._events]  # whether rows are handed out is known before any can be
         self._replies += pairing.replies
         pairing.events.clear()
         pairing.replies.clear()

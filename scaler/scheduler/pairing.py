@@ -39,6 +39,9 @@ class Pairing:
         #: what had been sent to those agents, by number, that were there when this process went on after it was
         #: stopped: they count as heard again with something that they say later
         self._before: dict[int, int] = {}
+        #: what had been sent to those agents, by number, that were there when more than half were to confirm that they
+        #: listen; None: nobody asks
+        self._asked: dict[int, int] | None = None
         #: the session that the partner has made, if it has one
         self.partner: int | None = None
         #: what the partner has said of its journal
@@ -88,9 +91,11 @@ class Pairing:
             elif isinstance(message, DisconnectRequest):
                 succession.lose_partner(now, said_goodbye=True)
             return True
-        if succession.is_paired and event.number in self._agents and event.ack > self._before.get(event.number, -1):
+        if succession.counts_agents and event.number in self._agents and event.ack > self._before.get(event.number, -1):
             self._before.pop(event.number, None)
             self._heard.add(self._agents[event.number])
+            if self._asked is not None and event.ack > self._asked.get(event.number, -1):
+                succession.agents_confirmed([self._agents[event.number]])
         if isinstance(message, Command) and message.kind in ("promote", "hand-over"):
             return self._obey(event.number, message, now)
         return False
@@ -119,6 +124,8 @@ class Pairing:
         """The core has forgotten somebody, who may be an agent."""
         session = self._agents.pop(number, None)
         self._before.pop(number, None)
+        if self._asked is not None:
+            self._asked.pop(number, None)
         if session is not None:
             self._succession.agent_left(session)
 
@@ -131,6 +138,9 @@ class Pairing:
         if self._heard:
             succession.agents_heard(list(self._heard), now)
             self._heard.clear()
+        if succession.asks_agents != (self._asked is not None):
+            is_asked = succession.asks_agents
+            self._asked = {each: self._acceptor.sent_to(each) for each in self._agents} if is_asked else None
         succession.tick(now)
         wanted: list[PairWish] = []
         for wish in succession.take():

@@ -26,6 +26,8 @@ class Roster:
         self._members: set[int] = set()
         #: agents that are here, and when they were heard last
         self._here: dict[int, float] = {}
+        #: agents that have confirmed that they listen, since they were asked to
+        self._confirmed: set[int] = set()
         #: when agents that counted at the last scheduler and have not come are missed
         self._absent_from = float("inf")
 
@@ -48,6 +50,21 @@ class Roster:
         """It is gone."""
         self._here.pop(session, None)
         self._members.discard(session)
+        self._confirmed.discard(session)
+
+    def ask_again(self) -> None:
+        """Who listens has to be known anew."""
+        self._confirmed.clear()
+
+    def confirm_heard(self, sessions: Iterable[int]) -> None:
+        """These listen, as they have confirmed since."""
+        self._confirmed.update(sessions)
+
+    def has_confirmation(self) -> bool:
+        """More than half of all that count, and of those that the partner may take for that, have."""
+        return all(
+            2 * len(self._confirmed & roster) > len(roster) for roster in (self.settled, self._offered) if roster
+        )
 
     # ---- who leads -------------------------------------------------------------------------------------------------
     def look(self, now: float, may_offer: bool) -> tuple[bool, str]:
@@ -65,6 +82,10 @@ class Roster:
             if roster and 2 * there <= len(roster):
                 least = f"{there} of the {len(roster)} agents that count are heard"
         return is_new, least
+
+    def count_heard(self, now: float) -> int:
+        """How many agents are here, and were heard a moment ago."""
+        return sum(now - heard <= LEASE for heard in self._here.values())
 
     def has_majority(self, sessions: Set[int]) -> bool:
         """More than half of those that count, as far as both know, are among these."""

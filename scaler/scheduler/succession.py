@@ -141,6 +141,14 @@ class Succession:
         #: why it does not, in words
         self.trouble = "it stands by" if stands_by else ""
         self._yielding: _Yielding | None = None
+        #: it was elected by agents of a pair that it knows nothing of: more than half of so many have to be heard
+        #: before rows are handed out; 0: the roster says who
+        self._electors = 0
+        #: it came to lead with a copy of the journal that has all that counts, if more than half of the agents are
+        #: heard until then: the one that led may count without this one later; infinite: no matter
+        self.sure_until = float("inf")
+        #: more than half of the agents are to confirm that they still listen
+        self.asks_agents = False
         #: the partner has a copy of the journal in a directory of its own; and all that counts is in it
         self.copies = self.is_copy_in_step = False
         #: the partner is not asked to lead before it has the rest of the journal
@@ -178,9 +186,14 @@ class Succession:
         """Rows may be handed out, as was seen a moment ago: not before a process that was stopped has looked again."""
         return self.hands_out and not self.was_stopped(now)
 
+    @property
+    def counts_agents(self) -> bool:
+        """It matters which agents are heard."""
+        return self.is_paired or bool(self._electors)
+
     def was_stopped(self, now: float) -> bool:
         """This process has not run for a while, and `tick` has not been told yet: what has come may be of long ago."""
-        return self.is_paired and now - self._told_time > 2 * BEAT
+        return self.counts_agents and now - self._told_time > 2 * BEAT
 
     def seeks(self, now: float) -> str:
         """Where the partner is to be connected to; empty if it was heard, or there is none."""
@@ -198,7 +211,7 @@ class Succession:
     @property
     def wake(self) -> float | None:
         """When `tick` is to be called next; None if nothing depends on the time."""
-        if not (self.partner or self.is_paired or not self.leads):
+        if not (self.partner or self.counts_agents or not self.leads):
             return None
         return min(self._next_beat, self._next_look)
 
@@ -258,6 +271,22 @@ class Succession:
         """It is gone."""
         self._roster.leave(session)
 
+    def agents_confirmed(self, sessions: list[int]) -> None:
+        """These have heard something that was said since they were asked to confirm that they still listen."""
+        self._roster.confirm_heard(sessions)
+
+    def may_be_alone(self, now: float, asks: bool) -> bool:
+        """What this one alone has may count: more than half of the agents are heard.
+
+        If it `asks`, more than half have to have heard something that was said since it first did: so none of those had
+        come to the partner by then.
+        """
+        asks = asks and self.is_paired
+        if asks and not self.asks_agents:
+            self._roster.ask_again()
+        self.asks_agents = asks
+        return self.hands_out_at(now) and (not asks or self._roster.has_confirmation())
+
     # ---- the partner -----------------------------------------------------------------------------------------------
     def hear_partner(self, report: PartnerReport, now: float) -> None:
         """The other one says how it sees things."""
@@ -295,12 +324,15 @@ class Succession:
             self.is_paired, self._told_time = True, now
             self._roster.inherit(report.roster, report.version, now)
             if report.version:  # it has stood by for one that this one knows nothing of
+                self._electors = 0
                 self.term = max(self.term, term_of(report.epoch)) + 1
             self.wishes.append(Log("INFO", f"Scheduler: the one at {report.address} stands by"))
             self._announce()
         elif term_of(report.epoch) > self.term:
             self.term = term_of(report.epoch) + 1
             self._announce()
+        if report.epoch == self.epoch and now <= self.sure_until:
+            self.sure_until = float("inf")  # it follows, so it counts nothing by itself
         if report.epoch == self.epoch and self._roster.confirm(report.version):
             self._announce()
         self._next_look = float("-inf")
@@ -329,7 +361,7 @@ class Succession:
         self._heard = min(self._heard, now - SUSPECT + CLOSED)
         self._next_look = min(self._next_look, now + CLOSED)
         if said_goodbye and self.leads and self._report is not None and not self._report.leading:
-            self._report, self.partner, self.is_paired = None, self._named, False
+            self._report, self.partner, self.is_paired, self._electors = None, self._named, False, 0
             self._roster.dissolve()
             self.wishes.append(Log("INFO", "Scheduler: nobody stands by any more"))
             self._announce()
@@ -347,7 +379,7 @@ class Succession:
         if self.leads and self.hands_out:
             return ""
         self._roster.dissolve()
-        self.is_paired, self._report = False, None
+        self.is_paired, self._report, self._electors = False, None, 0
         if self.leads:
             self.term += 1
             self._announce()
@@ -395,6 +427,10 @@ class Succession:
         if self._yielding is not None and now > self._yielding.deadline:
             self._answer("the other scheduler did not answer: whichever hears the other first leads")
             self._step_down("its partner was to lead, and did not say that it does")
+        if self.hands_out:
+            self.sure_until = float("inf")
+        elif self.leads and now > self.sure_until:
+            self._step_down("too few agents have come in time, and its partner may have gone on without it")
         if now >= self._next_look:
             self._next_look = now + BEAT / 2
             if self.leads:
@@ -406,7 +442,13 @@ class Succession:
 
     def _look(self, now: float) -> None:
         """Whether enough agents are here; and who is to count from now on."""
-        if not self.is_paired or self._yielding is not None:
+        if not self.counts_agents or self._yielding is not None:
+            return
+        if self._electors and 2 * self._roster.count_heard(now) <= self._electors:
+            return
+        self._electors = 0
+        if not self.is_paired:
+            self._let_hand_out(True)
             return
         is_offered, least = self._roster.look(now, may_offer=now - self._heard <= SUSPECT)
         if is_offered:
@@ -444,53 +486,57 @@ class Succession:
 
         Whether it leads now.
         """
-        why = "" if self._is_ending else self._why_to_lead(now, is_wanted)
+        why, electors = ("", 0) if self._is_ending else self._why_to_lead(now, is_wanted)
         if why:
-            self._lead(now, why)
+            self._lead(now, why, electors=electors)
         return bool(why)
 
-    def _why_to_lead(self, now: float, is_wanted: bool) -> str:
+    def _why_to_lead(self, now: float, is_wanted: bool) -> tuple[str, int]:
+        """Why it is to lead, or nothing; and of how many agents more than half have to be heard, if not of a roster."""
         self._votes = {session: vote for session, vote in self._votes.items() if now - vote.when <= VOTE_AGE}
         report = self._report
         if now - self._heard <= SUSPECT:
             if report is not None and not report.leading and self._comes_before(report):
-                return "its partner waits, too"
-            return ""
+                return "its partner waits, too", 0
+            return "", 0
         votes = self._votes
         top = max((vote.term for vote in votes.values() if vote.roster), default=-1)
         counts = len(self._roster.settled)
         if counts and top <= self.term:
             if self._roster.has_majority(votes.keys()):
-                return f"more than half of {counts} agents want it"
+                return f"more than half of {counts} agents want it", 0
         elif top >= 0:
             most = max(vote.roster for vote in votes.values() if vote.term == top)
             if 2 * sum(bool(vote.roster) or vote.term >= top for vote in votes.values()) > most:
-                return f"more than half of {most} agents want it"
+                return f"more than half of {most} agents want it", most
         elif self._roster.version and not counts and is_wanted:
-            return "its partner is gone, and had no agents"
-        return ""
+            return "its partner is gone, and had no agents", 0
+        return "", 0
 
     def _comes_before(self, report: PartnerReport) -> bool:
         mine, other = (self.term, self._roster.version), (term_of(report.epoch), report.version)
         return mine > other or (mine == other and self.address < report.address)
 
-    def _lead(self, now: float, why: str, asks: bool = True) -> None:
-        self.leads, self.term = True, self.term + 1
+    def _lead(self, now: float, why: str, asks: bool = True, electors: int = 0) -> None:
+        self.leads, self.term, self._electors, self._told_time = True, self.term + 1, electors, now
         self._votes.clear()
         self._roster.lead(now)
         self.wishes.append(Log("WARNING", f"Scheduler: leads from now on, in term {self.term}: {why}"))
         self._announce()
         self.wishes.append(KeepJobs(True, asks))
         counts = len(self._roster.settled)
-        self.trouble = f"none of {counts} agents that count has come yet"
-        self._let_hand_out(not counts)
+        self.trouble = f"none of {electors or counts} agents that count has come yet"
+        self._let_hand_out(not (counts or electors))
         self._next_beat = now
 
     def _step_down(self, reason: str) -> None:
-        self.leads, self._is_ending = False, True
+        self.leads, self._is_ending, self._electors = False, True, 0
+        self.sure_until, self.asks_agents = float("inf"), False
         self._followed, self._report = 0, None
         self._roster.step_down()
         self.copies = self.is_copy_in_step = self._awaits_rest = False
+        if self.hands_out:  # what came with that is dealt with by who is about to go
+            self.wishes.append(HandOut(False, "it stands by"))
         self.hands_out, self.trouble = False, "it stands by"
         self._next_beat = float("-inf")
         if self._yielding is not None:

@@ -1,5 +1,6 @@
 """What a scheduler's process does with what came: sessions, the core and the local agent, put together."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from simulator.scripted import hello
 
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.channel import Envelope
+from scaler.protocol.hello import epoch_of
 from scaler.protocol.messages import (
     BalanceRequest,
     DisconnectRequest,
@@ -19,6 +21,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.succession import StepDown, Succession
 
 
 class Core:
@@ -87,6 +90,20 @@ def test_nobody_is_asked_when_nothing_happened(composed: Composition, core: Core
     assert core.heard == []
     assert list(composed.settle(0.0, is_due=True)) == []
     assert core.heard == [[]]
+
+
+def test_one_that_steps_down_hands_out_nothing_of_what_came_with_that(core: Core) -> None:
+    """After it was stopped, say: all that came meanwhile is read in one step."""
+    terms = Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20)
+    composed = Composition(core, Acceptor(terms, LOCAL_AGENT), Succession("tcp://a:1", 7))
+    meet(composed)
+    assert [event for heard in core.heard for event in heard if isinstance(event, ev.HandOut)] == [ev.HandOut(True)]
+    core.heard.clear()
+    composed.receive(9, Envelope(1, 0, Heartbeat(0.0)), 1.0)
+    composed.receive(10, Envelope(0, 0, replace(hello("agent", "far"), epoch=epoch_of(3, 5), roster=1)), 1.0)
+    assert any(isinstance(wish, StepDown) for wish in list(composed.settle(1.0)))
+    assert [type(event) for heard in core.heard for event in heard][:1] == [ev.HandOut]
+    assert ev.HandOut(False, "it stands by") in core.heard[0]
 
 
 def test_what_the_local_agent_says_is_heard_in_the_same_step(composed: Composition, core: Core) -> None:

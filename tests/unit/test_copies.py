@@ -575,6 +575,7 @@ def test_what_counts_waits_for_both_disks_until_the_other_one_knows_that_it_lack
     assert made.counted == (1, 1100)
     made.part(0.2, for_good=False)
     made.written(1, 1200)
+    assert (made.is_silent(ev.ALONE), made.is_silent(0.1 + ev.ALONE)) == (False, True)
     made.tick(ev.ALONE, may_be_alone=True)
     assert (made.counted, made.wake) == ((1, 1100), 0.1 + ev.ALONE)
     made.tick(0.2 + ev.ALONE, may_be_alone=False)
@@ -678,6 +679,25 @@ def test_a_newer_copy_is_asked_to_lead_and_a_strange_one_is_left_alone():
         assert [type(wish) for wish in made.take()] == [ev.Open]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "theirs_alone", "mine_alone", "said"),
+    [
+        (turn(3, 88, 1, 60), True, True, ["what has counted here alone is not in the newer copy at b"]),
+        (turn(3, 88, 1, 60), True, False, []),
+        (turn(3, 88, 1, 60), False, True, []),
+        (turn(2, 88, 1, 60), True, True, ["what has counted at b alone is not in the newer copy here"]),
+        (turn(2, 88, 1, 60), False, False, []),
+    ],
+)
+def test_if_both_went_on_alone_it_is_said_what_goes_aside(theirs, theirs_alone, mine_alone, said):
+    """Each has warned of what it did not have when it went on; what it has acknowledged since is lost with it."""
+    made = Sending(Copy((ONE, TWO), Place(1, 200)), {1: 200}, "b", alone=mine_alone)
+    made.meet(7, "b", 0.0)
+    made.hear(JournalState(7, Copying.OWN, 1, 300, ev.said_of((ONE, theirs)), theirs_alone, u64([1])), 0.0)
+    texts = [wish.text for wish in made.take() if isinstance(wish, Log) and "may be missing" in wish.text]
+    assert texts == [f"Journal: {words}: jobs and results may be missing" for words in said]
+
+
 # ---- the shells ------------------------------------------------------------------------------------------------------
 class Leading:
     """A succession that leads, beside another one."""
@@ -685,7 +705,7 @@ class Leading:
     partner, is_paired = "b", True
     copies = is_copy_in_step = is_alone = False
 
-    def hands_out_at(self, now: float) -> bool:
+    def may_be_alone(self, now: float, asks: bool) -> bool:
         return True
 
     def has_standby(self, now: float) -> bool:
@@ -930,6 +950,18 @@ def test_a_directory_that_both_have_is_known_to_be_shared_from_then_on():
 
 
 # ---- which copy is used ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("partner", ["", "b"])
+def test_one_that_has_handed_over_asks_for_nothing_but_to_send_the_rest_of_its_copy(tmp_path, partner):
+    """A directory of both can't be marked by one that has let it go: the other would lock it, to copy it to itself."""
+    kept(tmp_path, partner=partner)
+    journal = CopiedJournal(Journal(tmp_path))
+    journal.replay(lambda record, place: None)
+    journal.close()
+    journal.meet("b", 1.0)
+    said, _ = journal.attend(1.0, may_be_alone=False)
+    assert [message.copying for message in said if isinstance(message, JournalState)] == [Copying.LEADS] * bool(partner)
+
+
 def kept(path, *, partner: str = "", alone: bool = False, follows: bool = False) -> None:
     """A directory in which somebody wrote a record."""
     directory = Directory(path)
@@ -970,6 +1002,17 @@ def test_one_that_is_elected_asks_for_a_newer_copy_or_says_what_may_be_missing(
     kept(tmp_path, **was)
     copies, logs = elected(tmp_path, asks, hears)
     assert (copies.is_held, any("may be missing" in text for text in logs)) == (is_held, is_warned)
+    copies.close()
+
+
+def test_one_that_is_elected_in_step_says_until_when_that_holds(tmp_path):
+    succession = Succession("tcp://b:1", 5, "tcp://a:1", stands_by=True)
+    copies = Copies(tmp_path, succession)
+    copies.follow()._taking._lease = 99.0
+    journal, logs = opened(copies, 100.0, True)
+    assert "has all that counts" in logs[0]
+    assert succession.sure_until == 99.0 + ev.ALONE
+    journal.replay(lambda record, place: None)
     copies.close()
 
 

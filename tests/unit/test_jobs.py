@@ -34,6 +34,7 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
+from scaler.scheduler.jobs import job_table
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
 from scaler.scheduler.jobs.reading import MOST_WAITING
 
@@ -329,6 +330,48 @@ def test_a_job_that_was_deleted_does_not_come_back(jobs):
     again = Jobs(Paper(jobs.paper.segments))
     again.ask("list")
     assert [json.loads(line)["job"] for line in again.last().text.split("\n")] == ["stays"]
+
+
+def test_a_part_that_comes_late_does_not_bring_back_a_job_that_was_deleted(jobs):
+    """It was said over a connection that was given up, and again over another one: the job was made, and is read."""
+    jobs.submit(*part(), is_last=False)
+    jobs.submit(*part(3, 20), key="1", token=9, joins=True)
+    jobs.sync()
+    jobs.ask("delete")
+    jobs.sync()
+    for token, fields in ((7, {}), (9, {"joins": True})):
+        jobs.submit(*part(), token=token, **fields)
+        assert "was deleted: submit it anew" in jobs.last().error
+    assert jobs.keeper.jobs == 0
+    jobs.submit(*part(), token=8)
+    jobs.sync()
+    jobs.submit(*part(3, 20), key="1", token=9, joins=True)
+    assert "was deleted" in jobs.last().error
+    assert jobs.state()["rows"] == 3
+
+
+def test_that_no_more_comes_of_a_job_that_was_deleted_is_no_news(jobs):
+    jobs.submit(*part(), is_last=False)
+    jobs.sync()
+    jobs.ask("delete")
+    jobs.sync()
+    jobs.submit(key="")
+    assert jobs.last().error == ""
+    assert jobs.keeper.jobs == 0
+
+
+def test_few_submissions_of_deleted_jobs_are_remembered(jobs, monkeypatch):
+    monkeypatch.setattr(job_table, "MOST_DELETED", 2)
+    for token in (7, 8, 9):
+        jobs.submit(*part(), token=token)
+        jobs.sync()
+        jobs.ask("delete")
+        jobs.sync()
+    jobs.submit(*part(), token=8)
+    assert "was deleted" in jobs.last().error
+    jobs.submit(*part(), token=7)
+    jobs.sync()
+    assert jobs.last().error == ""
 
 
 def test_old_jobs_are_deleted_and_a_quota_holds():

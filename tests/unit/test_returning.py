@@ -1,5 +1,6 @@
 """A scheduler has taken the place of another: clients and agents come back, and their work is put together again."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from support.weight import objects_below
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    LOST,
     PLACE,
     STORED,
     STORED_OBJECT,
@@ -19,6 +21,7 @@ from scaler.protocol.messages import (
     ClientDeparture,
     ClientIntroduction,
     ClientReturn,
+    DisconnectRequest,
     Heartbeat,
     HeartbeatEcho,
     Inventory,
@@ -40,7 +43,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.returning import PATIENCE
-from scaler.scheduler.state.batch_records import DONE, WAITING
+from scaler.scheduler.state.batch_records import DONE, QUEUED, WAITING
 from scaler.scheduler.state.validate import validate
 
 #: numbers at the last scheduler
@@ -189,6 +192,51 @@ def test_an_agent_that_comes_too_late_is_told_to_let_go_of_rows(fake: FakeSchedu
     assert ended_rows(fake) == [(10, 0, 2)]
 
 
+def test_an_agent_that_comes_too_late_is_given_nothing_before_it_has_told_of_what_it_had(
+    fake: FakeScheduler,
+) -> None:
+    """Of a row that it had twice nobody could tell which has ended: as cancelled, maybe, which nobody wanted."""
+    back(fake, task(10, 4))
+    fake.wait(PATIENCE + 1)
+    agent_back(fake, inventory((10, 0, 2), (10, 3, 4)))
+    assert fake.placed(AGENT) == []
+    fake.say(AGENT, Heartbeat(0.0, 2))
+    fake.report(AGENT, CLIENT, result(10, 1, 2))  # it had ended before
+    fake.report(AGENT, CLIENT, result(10, 0, 1, CANCELLED))
+    assert (fake.placed(AGENT), place_of(fake, 10)) == ([], [QUEUED] * 4)
+    fake.report(AGENT, CLIENT, result(10, 3, 4, LOST))
+    assert fake.placed(AGENT) == [(10, 0, 4)]
+    fake.report(AGENT, CLIENT, result(10, 0, 4))
+    assert ended_rows(fake) == [(10, 0, 4)]
+
+
+def test_what_an_agent_tells_of_rows_that_came_too_late_is_cut_out_of_the_rest(fake: FakeScheduler) -> None:
+    other = fake.agent(2)
+    back(fake, task(10, 4))
+    fake.wait(PATIENCE + 1)
+    fake.end_all(other, CLIENT)
+    assert ended_rows(fake) == [(10, 0, 4)]
+    agent_back(fake, inventory((10, 1, 3), (10, 2, 3), (20, 0, 1)))
+    late = fake.core.state.returning.late
+    assert late == {AGENT: {(CLIENT, 10): [(1, 3)], (CLIENT, 20): [(0, 1)]}}
+    fake.report(AGENT, CLIENT, result(10, 2, 4, VALUES_EACH))
+    assert late == {AGENT: {(CLIENT, 10): [(1, 2)], (CLIENT, 20): [(0, 1)]}}
+    fake.report(AGENT, CLIENT, result(10, 0, 2, VALUES_EACH))
+    assert late == {AGENT: {(CLIENT, 20): [(0, 1)]}}
+    assert fake.core.state.agents[AGENT].load.is_full
+    fake.say(CLIENT, DisconnectRequest())
+    assert late == {}
+    assert not fake.core.state.agents[AGENT].load.is_full
+
+
+def test_an_agent_that_is_gone_owes_nothing(fake: FakeScheduler) -> None:
+    back(fake, task(10, 4))
+    fake.wait(PATIENCE + 1)
+    agent_back(fake, inventory((10, 1, 3)))
+    fake.lose(AGENT)
+    assert not fake.core.state.returning.late
+
+
 def test_what_is_said_behind_the_repetition_is_new(fake: FakeScheduler) -> None:
     fake.come_back("client", CLIENT, SESSION, agents=u32([AGENT]))
     fake.say(CLIENT, FUNCTION, task(10, 1), ClientReturn(), task(20, 1), names(1, cls=ObjectRelease))
@@ -281,6 +329,30 @@ def test_a_row_computed_again_gets_a_value_whose_own_row_had_not_ended_here(fake
     fake.report(OTHER, CLIENT, result(10, 2, 3))
     assert ended_rows(fake) == [(10, 2, 3)]
     assert fake.core.state.clients[CLIENT].values.objects.keys() == {1}  # the function, which the client holds
+    assert not validate(fake.core.state)
+
+
+@pytest.mark.parametrize("outcome", [VALUES_EACH, STORED, ERROR])
+def test_a_row_computed_again_ends_when_its_client_has_sent_its_value(fake: FakeScheduler, outcome: int) -> None:
+    """The client was asked for it by another row, and the value of a third one, which needs it, was lost since."""
+    back(fake, replace(graph(10, [[], [0], [0], [1]], [0, 2, 3]), ended=u32([0, 1])), agents=(AGENT, OTHER))
+    agent_back(fake, inventory((10, 1, 2)))
+    agent_back(fake, inventory(), number=OTHER)
+    fake.report(AGENT, CLIENT, result(10, 1, 2, STORED))
+    asked = [list(message.ids) for message in fake.heard(CLIENT, ObjectRequest)]
+    fake.lose(AGENT)
+    assert (asked, place_of(fake, 10)) == ([[10]], [16 + OTHER, WAITING, WAITING, WAITING])
+    fake.say(CLIENT, ObjectAnnounce(u64([10]), u8([0]), [b"value"]))
+    assert place_of(fake, 10) == [16 + OTHER] * 3 + [WAITING]
+    fake.report(OTHER, CLIENT, result(10, 0, 1, outcome))
+    assert not validate(fake.core.state)
+    assert fake.core.state.clients[CLIENT].values.objects[10].payload == b"value"
+    assert not fake.heard(OTHER, ObjectRelease), "it was lent the other one, and both have one name"
+    fake.report(OTHER, CLIENT, result(10, 1, 2, STORED))
+    fake.report(OTHER, CLIENT, result(10, 2, 3))
+    fake.report(OTHER, CLIENT, result(10, 3, 4))
+    assert ended_rows(fake) == [(10, 2, 3), (10, 3, 4)]
+    assert fake.core.state.clients[CLIENT].values.objects.keys() == {1}
     assert not validate(fake.core.state)
 
 

@@ -216,47 +216,117 @@ def test_one_that_was_stopped_looks_again_before_it_counts_on_its_agents(pair: P
     assert pair.a.hands_out_at(later + BEAT)
 
 
+class Heard:
+    """Three agents at the first of a pair, with what it has sent them and they confirm."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.acceptor = Acceptor(Terms(pair.a.epoch, PROTOCOL_VERSION, True, 1.0, 10.0, 10.0, 1 << 20))
+        self.pairing = Pairing(pair.a, self.acceptor)
+        self.said: Counter[int] = Counter()
+        self.numbers: list[int] = []
+        for agent in (1, 2, 3):
+            (joined,) = self.acceptor.receive(agent, Envelope(0, 0, hello(session=agent)), 0)
+            self.pairing.take(joined, pair.now)
+            self.numbers.append(joined.number)
+        for _ in range(9):
+            assert self.go_on(0, 1, 2, 3)
+        assert pair.a.roster == 3
+
+    def send(self) -> None:
+        """Something is said to each."""
+        for number in self.numbers:
+            self.acceptor.send(number, HeartbeatEcho(0.0, 1))
+
+    def say(self, ack: int, *agents: int) -> None:
+        """These say something, and have heard so many messages."""
+        self.said.update(agents)
+        for agent in agents:
+            (event,) = self.acceptor.receive(agent, Envelope(self.said[agent], ack, Heartbeat(0.0)), 0)
+            assert not self.pairing.take(event, self.pair.now)
+
+    def go_on(self, ack: int, *agents: int) -> bool:
+        """The same, and time goes by; whether rows are handed out then."""
+        self.say(ack, *agents)
+        self.pair.step(BEAT / 4)
+        self.pairing.attend(self.pair.now)
+        return self.pair.a.hands_out
+
+
 def test_what_agents_have_said_while_this_one_was_stopped_does_not_count(pair: Pair) -> None:
     """They may have gone to the other one since: those are there that confirm what is said from now on."""
-    acceptor = Acceptor(Terms(pair.a.epoch, PROTOCOL_VERSION, True, 1.0, 10.0, 10.0, 1 << 20))
-    pairing = Pairing(pair.a, acceptor)
-    said: Counter[int] = Counter()
-
-    def say(ack: int, *agents: int) -> None:
-        said.update(agents)
-        for agent in agents:
-            (event,) = acceptor.receive(agent, Envelope(said[agent], ack, Heartbeat(0.0)), 0)
-            assert not pairing.take(event, pair.now)
-
-    def go_on(ack: int, *agents: int) -> bool:
-        say(ack, *agents)
-        pair.step(BEAT / 4)
-        pairing.attend(pair.now)
-        return pair.a.hands_out
-
-    numbers = []
-    for agent in (1, 2, 3):
-        (joined,) = acceptor.receive(agent, Envelope(0, 0, hello(session=agent)), 0)
-        pairing.take(joined, pair.now)
-        numbers.append(joined.number)
-    for _ in range(9):
-        assert go_on(0, 1, 2, 3)
-    assert pair.a.roster == 3
-    for number in numbers:
-        acceptor.send(number, HeartbeatEcho(0.0, 1))
+    agents = Heard(pair)
+    agents.send()
     pair.now += 20.0
-    say(1, 1, 2, 3)  # it was in the sockets
-    pairing.attend(pair.now)
+    agents.say(1, 1, 2, 3)  # it was in the sockets
+    agents.pairing.attend(pair.now)
     assert not pair.a.hands_out
-    for number in numbers:
-        acceptor.send(number, HeartbeatEcho(0.0, 1))
+    agents.send()
     for _ in range(3):
-        assert not go_on(1, 1, 2, 3), "this came later, and is as old"
+        assert not agents.go_on(1, 1, 2, 3), "this came later, and is as old"
     for _ in range(3):
-        assert not go_on(2, 1), "one of three is there"
+        assert not agents.go_on(2, 1), "one of three is there"
     for _ in range(3):
-        is_back = go_on(2, 1, 2)
+        is_back = agents.go_on(2, 1, 2)
     assert is_back
+
+
+def test_one_goes_on_without_a_copy_when_more_than_half_have_heard_something_since(pair: Pair) -> None:
+    """It counted on agents that were heard a moment ago, and may have made the other one lead just in time."""
+    agents = Heard(pair)
+    agents.send()
+    assert pair.a.may_be_alone(pair.now, asks=False)
+    assert not pair.a.may_be_alone(pair.now, asks=True)
+    assert agents.go_on(1, 1, 2, 3), "rows are handed out meanwhile"
+    assert not pair.a.may_be_alone(pair.now, asks=True), "they have heard what was said before"
+    agents.send()
+    agents.go_on(1, 1, 2, 3)
+    agents.go_on(2, 1)
+    assert not pair.a.may_be_alone(pair.now, asks=True)
+    agents.go_on(2, 2)
+    assert pair.a.may_be_alone(pair.now, asks=True)
+    assert not pair.a.may_be_alone(pair.now + 10.0, asks=True), "it was stopped"
+    assert pair.a.may_be_alone(pair.now, asks=False)
+    agents.go_on(2, 1, 2, 3)
+    assert not pair.a.may_be_alone(pair.now, asks=True), "that was another time"
+
+
+def test_one_that_was_elected_in_step_and_is_not_heard_in_time_steps_down(pair: Pair) -> None:
+    """From then on the one that led may go on alone, with agents that have come back to it: its copy is newer then."""
+    pair.agents(range(1, 4), pair.a)
+    pair.is_cut = True
+    pair.now += SUSPECT + 1.0
+    assert pair.come(range(1, 4), pair.b, told=3)[-1] is None
+    assert pair.b.leads
+    pair.b.sure_until = pair.now + 4.0
+    pair.agents(range(1, 2), pair.b, seconds=3.5)
+    assert pair.b.leads
+    pair.b.agents_heard([1, 2, 3], pair.now + 1.0)
+    pair.b.tick(pair.now + 1.0)
+    assert (pair.b.leads, pair.b.hands_out) == (False, False)
+
+
+def test_one_that_was_elected_in_step_and_whose_partner_follows_in_time_goes_on(pair: Pair) -> None:
+    """After a hand-over, say, when few agents are left: nobody else can have counted anything since."""
+    pair.agents(range(1, 4), pair.a)
+    assert pair.a.hand_over(1, 1, pair.now) == ""
+    pair.step(0.25)
+    assert pair.b.leads
+    pair.b.sure_until = pair.now + 4.0
+    pair.step(8.0)
+    assert (pair.a.leads, pair.b.leads, pair.b.hands_out) == (False, True, False)
+
+
+def test_one_that_was_elected_in_step_and_is_heard_in_time_goes_on(pair: Pair) -> None:
+    pair.agents(range(1, 4), pair.a)
+    pair.is_cut = True
+    pair.now += SUSPECT + 1.0
+    pair.come(range(1, 4), pair.b, told=3)
+    pair.b.sure_until = pair.now + 4.0
+    pair.agents(range(1, 3), pair.b)
+    assert pair.b.hands_out
+    pair.agents(range(1, 2), pair.b, seconds=20.0)
+    assert (pair.b.leads, pair.b.hands_out) == (True, False)
 
 
 def test_one_of_a_pair_does_not_go_on_as_if_nobody_had_led_since(pair: Pair) -> None:
@@ -265,7 +335,9 @@ def test_one_of_a_pair_does_not_go_on_as_if_nobody_had_led_since(pair: Pair) -> 
     pair.is_cut = True
     assert all(pair.come(range(1, 4), pair.a, told=0, term=2))
     wanted = pair.a.take()
-    assert any(isinstance(wish, StepDown) for wish in wanted)
+    assert wanted.index(HandOut(False, "it stands by")) < next(
+        at for at, wish in enumerate(wanted) if isinstance(wish, StepDown)
+    )
     pair.now += SUSPECT + 1.0
     assert pair.come(range(1, 4), pair.a, told=0, term=2)[-1] is None
     assert (pair.a.leads, pair.a.term) == (True, 3)
@@ -329,6 +401,45 @@ def test_one_that_starts_again_without_its_partner_waits_for_more_than_half(pair
     assert pair.come(range(3, 4), pair.a, told=5) == [None]
     assert pair.a.leads
     assert term_of(pair.a.epoch) == 1
+
+
+def elected_anew() -> Succession:
+    """One that has just begun to stand by, and is wanted by two of three agents of a pair that it knows nothing of."""
+    made = Succession(B, 222, A, stands_by=True)
+    made.tick(0.0)
+    for session in (1, 2):
+        made.consider(hello(session=session, epoch=epoch_of(0, 5), roster=3), 10.0)
+    assert made.leads
+    return made
+
+
+def test_one_that_is_elected_and_knows_no_roster_hands_out_when_more_than_half_are_heard() -> None:
+    """Those that wanted it may be back at the other one by now: it has come to lead, and nothing follows from that."""
+    made = elected_anew()
+    made.agent_joined(1)
+    made.agents_heard([1], 10.1)
+    made.tick(10.1)
+    assert not made.hands_out
+    made.agent_joined(2)
+    made.tick(10.2)
+    assert not made.hands_out
+    made.agents_heard([1, 2], 10.3)
+    made.tick(10.3)
+    assert made.hands_out
+    made.tick(30.0)
+    assert made.hands_out, "it has no partner"
+
+
+def test_one_that_is_elected_and_knows_no_roster_is_told_it_or_promoted() -> None:
+    told = elected_anew()
+    told.agent_joined(1)
+    told.hear_partner(PartnerReport(epoch_of(0, 5), False, A, 3, True, u64([1])), 10.1)
+    told.agents_heard([1], 10.2)
+    told.tick(10.2)
+    assert told.hands_out
+    promoted = elected_anew()
+    assert promoted.promote(10.1) == ""
+    assert promoted.hands_out
 
 
 def test_agents_of_a_scheduler_without_a_partner_come_back_at_once() -> None:

@@ -137,7 +137,12 @@ class CopiedJournal:
         return self._sending
 
     def meet(self, partner: str, now: float) -> None:
-        """The other one can be spoken to."""
+        """The other one can be spoken to. If this is closed that matters only to one that has a copy: it gets the rest.
+
+        A directory that nobody writes here any more can't be marked: the other one would take it for its own.
+        """
+        if self._is_closed and not self.has_partner:
+            return
         self.sending.meet(self._journal.draw() | 1, partner, now)
 
     def hear(self, message: JournalState | JournalSynced, now: float) -> None:

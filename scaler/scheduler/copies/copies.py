@@ -91,13 +91,16 @@ class Copies:
         is another copy.
         """
         succession, follower = self._succession, self.follower
+        is_in_step = follower is not None and follower.is_in_step(now)
+        if is_in_step and follower is not None and not succession.hands_out:
+            succession.sure_until = follower.in_step_until
         known = Known(
             succession.partner,
             asks,
             succession.hears_partner(now),
             may_hold,
             self._must_ask,
-            follower is not None and follower.is_in_step(now),
+            is_in_step,
             self.is_held and not self._is_newest,
         )
         opening = Opening(self._path, known, self._open_journal, self.journal, follower)
@@ -195,7 +198,8 @@ class Copies:
         if self._ask_at is not None and now >= self._ask_at:
             journal.meet(succession.partner, now)
             self._ask_at, self._patience = now + self._patience, 2 * self._patience
-        wishes, has_news = journal.attend(now, succession.hands_out_at(now))
+        may_be_alone = succession.may_be_alone(now, asks=journal.sending.is_silent(now))
+        wishes, has_news = journal.attend(now, may_be_alone)
         said: list[ev.Said] = []
         logs: list[Log] = []
         if self._until is not None and now >= self._until and route is not None:

@@ -103,6 +103,11 @@ class Follower:
         """Whatever counts at the one that leads is in this copy."""
         return self._taking.is_in_step(now)
 
+    @property
+    def in_step_until(self) -> float:
+        """When that ends, if the one that leads is not heard again."""
+        return self._taking.in_step_until
+
     def hear(self, message: JournalState | JournalStart | JournalSlice, partner: str, now: float) -> None:
         """The one that leads says something."""
         self._partner = partner

@@ -73,6 +73,8 @@ class Sending:
         self._lacks_since: float | None = None
         #: streams in a row that ended before the copy was in step
         self.failures = 0
+        #: the log has said that what counted in one of two copies goes aside
+        self._has_told_lost = False
         #: why there is no copy, as the other one has said last
         self._refusal = ""
         #: why nothing more counts for now; None: nothing keeps it
@@ -118,6 +120,11 @@ class Sending:
     def is_flushed(self) -> bool:
         """The other one has all that is here."""
         return self.phase is Phase.IN_STEP and not self._under_way and not self._seek()
+
+    def is_silent(self, now: float) -> bool:
+        """The other one had all that counts, and was not heard for so long that it does not count on its copy."""
+        had_all = not self.alone and self.phase in (Phase.APART, Phase.ASKED, Phase.IN_STEP)
+        return had_all and self._lease > float("-inf") and now >= self._lease + ev.ALONE
 
     @property
     def wake(self) -> float | None:
@@ -230,14 +237,26 @@ class Sending:
                 self._wishes.append(ev.Keep("", True, is_shared=True))
         elif is_newer(theirs, mine, state.alone, self.alone):
             self.phase = Phase.APART
+            if found is Relation.FORKED and self.alone:
+                self._tell_lost("here", f"at {self.partner}")
             self._tell("WARNING", f"the one at {self.partner} has a newer copy, and is to lead")
             self._wishes.append(ev.Yield())
             return
-        elif not self._is_held:
-            self._start(state, found, common, now)
+        else:
+            if found is Relation.FORKED and state.alone:
+                self._tell_lost(f"at {self.partner}", "here")
+            if not self._is_held:
+                self._start(state, found, common, now)
         if self._is_held:
             self.phase = Phase.APART
             self._wishes.append(ev.Open())
+
+    def _tell_lost(self, where: str, other: str) -> None:
+        """Both copies were written on alone: what has counted in the older one goes aside."""
+        if not self._has_told_lost:
+            self._has_told_lost = True
+            words = f"what has counted {where} alone is not in the newer copy {other}"
+            self._tell("WARNING", f"{words}: jobs and results may be missing")
 
     def _start(self, state: JournalState, found: Relation, common: Place, now: float) -> None:
         """Have the other copy follow: from the place on where both part, or from the beginning."""

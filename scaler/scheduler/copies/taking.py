@@ -58,7 +58,12 @@ class Taking:
 
     def is_in_step(self, now: float) -> bool:
         """Whatever counts at the one that leads is in this copy."""
-        return now < self._lease + ev.ALONE
+        return now < self.in_step_until
+
+    @property
+    def in_step_until(self) -> float:
+        """When that ends, if the one that leads is not heard again."""
+        return self._lease + ev.ALONE
 
     def take(self) -> list[ev.TakerWish]:
         """What is to be done, in order."""

@@ -4,6 +4,7 @@ from scaler.protocol.codes import Role
 from scaler.protocol.messages import AgentsInUse, ClientDeparture, Hello, u32
 from scaler.scheduler.core import (
     draining,
+    late_rows,
     placement,
     reading,
     retrying,
@@ -116,6 +117,7 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
     """Forget all batches and objects of a client, here and at the agents that have something of it."""
     out.ask_no_more(client.number)
     transitions.forget_client(state, client)
+    late_rows.forget_client(state, client.number)
     for number in client.agents:
         agent = state.agents.get(number)
         if agent is not None:

@@ -123,7 +123,10 @@ def _store_again(
     waiting: int,
 ) -> None:
     value = batch.id + row
-    if item is not None:
+    if item is not None and not item.is_stored:  # its client has sent it since
+        if agent.number not in item.holders:  # else it goes with that
+            lifetimes.release_at(state, agent, client.number, value, size)
+    elif item is not None:
         item.size = size
         lifetimes.add_copy(state, client, agent, value, item)
     elif waiting:
@@ -146,6 +149,8 @@ def _become_inline(
         if waiting:
             client.values.objects[value] = ObjectRecord(bytes(payload), waiting)
         return
+    if not item.is_stored:
+        return  # its client has sent it since
     lifetimes.make_inline(state, client, value, item, bytes(payload))
     item.source = None
     lifetimes.unreference_batch(state, client, batch)

@@ -18,7 +18,7 @@ from scaler.protocol.messages import (
     u32,
 )
 from scaler.protocol.results import SpanResult, cut, each_of
-from scaler.scheduler.core import finishing, placement, retrying, stored_objects
+from scaler.scheduler.core import finishing, late_rows, placement, retrying, stored_objects
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
@@ -77,6 +77,22 @@ def take(
                 yield finishing.finish(state, out, batch, span, agent)
     for batch, (rows, us) in took.items():
         placement.learn_duration(agent, batch.function.learn(rows, us))
+
+
+def without_late(
+    state: ClusterState, out: Outgoing, agent: AgentRecord, client: ClientRecord, spans: list[SpanResult]
+) -> list[SpanResult]:
+    """What an agent reports of rows that it was given, without what became of those that it came with too late."""
+    wanted: list[SpanResult] = []
+    for told in spans:
+        is_late = agent.number in state.returning.late
+        others = late_rows.take_ended(state, agent, client.number, told) if is_late else None
+        if others is None:
+            wanted.append(told)
+            continue
+        _release_unwanted(out, agent, client, told, others)
+        wanted += cut(told, others) if others else []
+    return wanted
 
 
 def _unreadable(

@@ -34,7 +34,7 @@ from scaler.protocol.messages import (
     TaskResult,
     TaskRunning,
 )
-from scaler.scheduler.core import lifetimes, placement
+from scaler.scheduler.core import late_rows, lifetimes, placement
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.client_records import ClientRecord
@@ -118,6 +118,7 @@ def _come_late(state: ClusterState, out: Outgoing, client: ClientRecord, agent: 
             agent.over.append((client.number, batch))
     if spans:
         out.send(agent.number, TaskCancel(spans, force=True))
+        late_rows.await_ends(state, agent, client.number, holding.rows)
 
 
 # ---- what is put aside -----------------------------------------------------------------------------------------------
@@ -168,6 +169,7 @@ def lose_agent(state: ClusterState, agent: AgentRecord) -> None:
     """An agent is gone: nobody waits for it, and what it had is not there."""
     returning = state.returning
     returning.agents.discard(agent.number)
+    returning.late.pop(agent.number, None)
     for number in [number for number, holdings in returning.holdings.items() if agent.number in holdings]:
         del returning.holdings[number][agent.number]
         if not returning.holdings[number]:

@@ -398,10 +398,11 @@ class SchedulerCore:
         state = self.state
         agent.holdings.stored_bytes = message.stored
         placement.learn_bandwidth(state, agent, message.bandwidth)
-        if message.workers != agent.load.workers or message.full != agent.load.is_full:
-            placement.resize(state, agent, message.workers, message.full)
+        is_full = message.full or agent.number in state.returning.late
+        if message.workers != agent.load.workers or is_full != agent.load.is_full:
+            placement.resize(state, agent, message.workers, is_full)
             if state.facts.wanted:
-                state.facts.tell(WorkersChanged(agent.number, message.workers, message.full))
+                state.facts.tell(WorkersChanged(agent.number, message.workers, is_full))
         if message.leaving:
             draining.take_word(state, self._out, agent, message.leaving)
         if agent.leftovers:
@@ -483,7 +484,10 @@ class SchedulerCore:
             return  # it left while this was on the way; its rows are accounted for
         spans = list(spans_of(message))
         self._out.note_results(client, agent)
-        if not reported_results.forward(self.state, self._out, agent, client, message, spans):
+        if agent.number in self.state.returning.late:
+            spans = reported_results.without_late(self.state, self._out, agent, client, spans)
+            self._take_results(agent, client, spans)
+        elif not reported_results.forward(self.state, self._out, agent, client, message, spans):
             self._take_results(agent, client, spans)
         self._answer_withdrawals(agent)
 

@@ -30,6 +30,8 @@ def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence
     """Why a part of a job is not taken; empty if it is."""
     if table.trouble is not None:
         return f"the journal can't be written: {table.trouble}; nothing is accepted until it can"
+    if message.key and message.token in table.gone:
+        return f"job {message.name!r} was deleted: submit it anew"
     if quotas.journal is not None and message.key and sum(table.live.values()) > quotas.journal:
         return f"durable jobs take more than the {quotas.journal:,} bytes that they may (journal_quota): delete some"
     if quotas.results is not None and message.key and table.file_bytes > quotas.results:

@@ -131,6 +131,8 @@ class Job:
     is_cancelled: bool = False
     #: rows that run were to be ended
     is_forced: bool = False
+    #: of other submissions that have added to it, as far as this scheduler has heard them
+    joined: set[int] = field(default_factory=set)
     #: key of a part -> the number of its first row, and how many it has
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)
     #: id -> batch; and the ids, ascending

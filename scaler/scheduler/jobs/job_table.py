@@ -17,6 +17,8 @@ from scaler.scheduler.jobs.job_records import LAST_ONLY, Kind, to_json
 
 #: a message as frames
 Encode = Callable[[Message], list[Frame]]
+#: submissions of deleted jobs that are remembered
+MOST_DELETED = 10_000
 
 
 @dataclass
@@ -38,6 +40,9 @@ class JobTable:
     synced: int = 0
     #: what keeps the disk from taking more; None: nothing does
     trouble: str | None = None
+    #: tokens of submissions whose job is deleted, the last ones: what they said may still be on its way over a
+    #: connection that was given up
+    gone: dict[int, None] = field(default_factory=dict)
     #: segment -> bytes in it that somebody needs
     live: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     #: segment -> its length
@@ -130,6 +135,9 @@ class JobTable:
         del self.jobs[job.number]
         if self.by_name.get(job.name) is job:
             del self.by_name[job.name]
+        self.gone.update(dict.fromkeys((job.token, *job.joined)))
+        while len(self.gone) > MOST_DELETED:
+            del self.gone[next(iter(self.gone))]
 
     def lay_to_rest(self, number: int) -> None:
         """If no other segment has anything of a job that is deleted, what says so is not needed either."""

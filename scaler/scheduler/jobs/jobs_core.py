@@ -184,7 +184,12 @@ class JobsCore:
         if refusal:
             reading.refuse(table, event.monitor, message.number, refusal)
             return
+        if message.token in table.gone:  # there is nothing to complete
+            self._accepted(event.monitor, message.number, 0)
+            return
         job = table.by_name.get(message.name) or self._open(message)
+        if message.token != job.token:
+            job.joined.add(message.token)
         if message.key and message.key not in job.parts:
             if job.is_complete:
                 self._reopen(job)

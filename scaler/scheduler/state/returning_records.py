@@ -46,6 +46,9 @@ class ReturningPeers:
     holdings: dict[int, dict[int, Holding]] = field(default_factory=dict)
     #: clients of which agents have something and that did not come yet -> when they are given up, seconds
     absent: dict[int, float] = field(default_factory=dict)
+    #: number of an agent that came too late -> (client, batch) -> rows [lo, hi) that it had, is to end, and has not
+    #: told of, ascending
+    late: dict[int, dict[tuple[int, int], list[tuple[int, int]]]] = field(default_factory=dict)
     #: number of a client -> what agents said since of it, in order, with their numbers
     mail: dict[int, list[tuple[int, Message]]] = field(default_factory=dict)
 

@@ -109,7 +109,7 @@ class SimJournal:
         """There is none."""
         return -1
 
-    def close(self) -> None:
+    def close(self, timeout: float = 0.0) -> None:
         """The scheduler is killed: a part of what was not synced may be there, cut at any byte."""
         self._is_open = False
         random = self._world.random

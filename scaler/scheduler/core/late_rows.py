@@ -1,0 +1,71 @@
+"""Rows that an agent has which came too late: the work of their client goes on without it, and it was told to end them.
+
+Each of them still comes to an end there, and is told of: as it had ended before, with its value, or as cancelled. Until
+then the agent is given nothing. Of a row that it had twice nobody could tell which of both has ended: one that was
+cancelled as a leftover would end for its client, and what it needs would be let go while it is yet to run there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from scaler.protocol.results import SpanResult
+from scaler.scheduler.core import placement
+from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.cluster import ClusterState
+
+
+def await_ends(state: ClusterState, agent: AgentRecord, client: int, rows: Iterable[tuple[int, int, int]]) -> None:
+    """An agent that has just come is to end these rows, (batch, lo, hi), and is given none before it has."""
+    owed = state.returning.late.setdefault(agent.number, {})
+    for batch, lo, hi in sorted(rows):
+        spans = owed.setdefault((client, batch), [(lo, hi)])
+        if lo <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(hi, spans[-1][1])
+        else:
+            spans.append((lo, hi))
+    _settle(state, agent)
+
+
+def take_ended(state: ClusterState, agent: AgentRecord, client: int, told: SpanResult) -> list[tuple[int, int]] | None:
+    """Rows have ended that an agent may have had late; the others of them, ascending. None: all are others."""
+    owed = state.returning.late[agent.number]
+    spans = owed.get((client, told.batch))
+    if spans is None:
+        return None
+    first = bisect_right(spans, told.lo, key=lambda span: span[1])
+    last, at = first, told.lo
+    left: list[tuple[int, int]] = []
+    others: list[tuple[int, int]] = []
+    while last < len(spans) and spans[last][0] < told.hi:
+        lo, hi = spans[last]
+        left += [each for each in ((lo, min(hi, told.lo)), (max(lo, told.hi), hi)) if each[0] < each[1]]
+        if at < lo:
+            others.append((at, lo))
+        at, last = min(hi, told.hi), last + 1
+    if first == last:
+        return None
+    spans[first:last] = left
+    if at < told.hi:
+        others.append((at, told.hi))
+    if not spans:
+        del owed[client, told.batch]
+    _settle(state, agent)
+    return others
+
+
+def _settle(state: ClusterState, agent: AgentRecord) -> None:
+    is_waited_for = bool(state.returning.late[agent.number])
+    if not is_waited_for:
+        del state.returning.late[agent.number]
+    if is_waited_for != agent.load.is_full:
+        placement.resize(state, agent, agent.load.workers, is_waited_for)
+
+
+def forget_client(state: ClusterState, client: int) -> None:
+    """Nothing is told any more of what agents had of a client."""
+    for number, owed in list(state.returning.late.items()):
+        for key in [key for key in owed if key[0] == client]:
+            del owed[key]
+        _settle(state, state.agents[number])
