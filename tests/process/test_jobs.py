@@ -281,8 +281,12 @@ def test_what_does_not_outlive_its_client_is_refused(shared):
     client: Client = cluster.client()
     with pytest.raises(TypeError, match="a durable job outlives its client"):
         client.submit_job(abs, [client.submit(abs, 1)])
-    with pytest.raises(TypeError, match="a durable job outlives its client"):
-        client.submit_job_graph({"a": (abs, client.submit(abs, 1))}, ["a"])
+    ended = client.submit(abs, 1)
+    assert ended.result() == 1
+    for future in (ended, client.submit(abs, 1)):  # whether or not its value has come already
+        for task in ((abs, future), (abs, (abs, future)), future):
+            with pytest.raises(TypeError, match="a durable job outlives its client"):
+                client.submit_job_graph({"a": task}, ["a"])
     client.submit_job(abs, [1], name="mine")
     with pytest.raises(JobError, match="there is a job 'mine' already"):
         client.submit_job(abs, [1], name="mine")

@@ -16,7 +16,7 @@ from scaler.client.submitting.map_sending import argument_rows
 from scaler.client.values.value_codec import ValueCodec
 from scaler.common.records import record
 from scaler.errors import SerializationError
-from scaler.graph import Node, RemoteValue, plan
+from scaler.graph import Call, Constant, Node, RemoteValue, plan
 from scaler.protocol.messages import (
     EACH,
     INLINE,
@@ -103,6 +103,8 @@ class JobPacker:
 
     def graph(self, nodes: Mapping[Any, Node], keys: Sequence[Any]) -> tuple[Part, dict[Any, int], dict[Any, Any]]:
         """The part of a job that is a graph; the number of the row of each key, and the values that need none."""
+        for node in nodes.values():  # before values that have come here already take the place of their futures
+            _refuse_remote(_arguments_of(node))
         made = plan(nodes, keys, workers=None, lone=nodes if self._options.timeout or self._options.retries else ())
         _refuse_remote(made.shared)
         rows = sorted(set(made.rows_of_keys.values()))
@@ -174,6 +176,18 @@ class JobPacker:
         payload = encode_call(args, kwargs, self._serializer, captured.name)
         check_size(len(payload), self._ids.limit, f"the arguments of {captured.name}")
         return payload
+
+
+def _arguments_of(node: Node) -> Iterator[Any]:
+    """The values that a node has been given, however deep in calls."""
+    if isinstance(node, Constant):
+        yield node.value
+    elif isinstance(node, Call):
+        calls = [(node.args, node.inner)]
+        while calls:
+            args, inner = calls.pop()
+            yield from args or ()
+            calls += [(deeper_args, deeper) for _, (_, deeper_args, _, deeper) in inner]
 
 
 def _refuse_remote(values: Iterable[Any]) -> None:
