@@ -119,6 +119,7 @@ class Roster:
     def dissolve(self) -> None:
         """Nobody counts any more: there is no pair."""
         self.settled, self._offered = frozenset(), None
+        self.version += bool(self.version)  # the old one is of others, and whoever had that may still say so
 
     def step_down(self) -> None:
         """Agents are told to look elsewhere."""

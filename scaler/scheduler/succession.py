@@ -318,12 +318,14 @@ class Succession:
 
     def _hear_standby(self, report: PartnerReport, now: float) -> None:
         if not self.is_paired:
-            if report.version and not report.changed:
+            # it follows this one, which has told it that nobody counts so far: it has nothing else to tell
+            has_ours = report.epoch == self.epoch and report.version == self._roster.version
+            if report.version and not report.changed and not has_ours:
                 self._next_beat = float("-inf")  # it answers with its roster
                 return
             self.is_paired, self._told_time = True, now
             self._roster.inherit(report.roster, report.version, now)
-            if report.version:  # it has stood by for one that this one knows nothing of
+            if report.version and not has_ours:  # it has stood by for one that this one knows nothing of
                 self._electors = 0
                 self.term = max(self.term, term_of(report.epoch)) + 1
             self.wishes.append(Log("INFO", f"Scheduler: the one at {report.address} stands by"))

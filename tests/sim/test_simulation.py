@@ -66,6 +66,8 @@ FOUND = {
     "one is elected by agents that are back at the other, which goes on alone": ("copied journal", 2_000_667),
     "a client sends a value that is computed again, too": ("shared journal", 2_003_808),
     "both have gone on alone, and what one has acknowledged goes aside": ("copied journal", 2_003_933),
+    "one that was alone once leads again, and its standby knows of nobody": ("copied journal", 4_000_936),
+    "one is lost with its disk while the other, whose disk was lost, waits for its copy": ("copied journal", 4_002_505),
     "one leads for a moment, and nobody knows": ("copied journal", 5_000_028),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
 }

@@ -507,6 +507,48 @@ def test_a_standby_that_says_goodbye_is_counted_on_no_more(pair: Pair) -> None:
     assert pair.a.hands_out
 
 
+def test_one_that_was_alone_once_and_leads_again_counts_on_its_standby(pair: Pair) -> None:
+    """That has the roster of nobody from this one, and not of anybody that this one knows nothing of."""
+    pair.agents(range(1, 4), pair.a)
+    pair.a.lose_partner(pair.now, said_goodbye=True)
+    pair.a.hear_partner(PartnerReport(epoch_of(1, 333), True, B, 0, False, u64()), pair.now)
+    assert not pair.a.leads, "the other one was elected, and is killed"
+    pair.b = Succession(B, 444, A, stands_by=True)
+    pair.step(1.0)
+    assert (pair.a.leads, pair.b.leads) == (True, False)
+    term = pair.a.term
+    pair.step(2.0)
+    assert (pair.a.is_paired, pair.b.is_paired, pair.a.term) == (True, True, term)
+    assert pair.a.hands_out
+    pair.agents(range(1, 4), pair.a)
+    assert pair.a.roster == pair.b.roster == 3
+    assert pair.a.hand_over(1, 1, pair.now) == ""
+    pair.step(1.0)
+    assert (pair.a.leads, pair.b.leads) == (False, True)
+
+
+def test_one_that_was_promoted_counts_on_who_stands_by_again(pair: Pair) -> None:
+    pair.agents(range(1, 4), pair.a)
+    pair.is_cut = True
+    pair.step(LEASE + BEAT)
+    assert not pair.a.hands_out
+    assert pair.a.promote(pair.now) == ""
+    pair.is_cut = False
+    pair.step(2.0)
+    assert (pair.a.leads, pair.b.leads) == (True, False)
+    assert (pair.a.is_paired, pair.b.is_paired) == (True, True)
+
+
+def test_what_one_that_has_gone_said_last_makes_no_pair_of_nobody(pair: Pair) -> None:
+    pair.agents(range(1, 4), pair.a)
+    pair.b.tick(pair.now + BEAT)
+    late = next(wish.report for wish in pair.b.take() if isinstance(wish, Tell))
+    assert (late.epoch, late.changed) == (pair.a.epoch, False)
+    pair.a.lose_partner(pair.now, said_goodbye=True)
+    pair.a.hear_partner(late, pair.now)
+    assert not pair.a.is_paired, "it may have been told of three that count"
+
+
 def test_a_goodbye_that_was_said_while_this_one_was_stopped_is_none(pair: Pair) -> None:
     """The other one was started again since, and leads."""
     pair.agents(range(1, 4), pair.a)

@@ -180,7 +180,9 @@ class Cluster:
         if self.mix.journal != "copied" or not other.alive or other.stopped or not leader.alive:
             return False
         journal = leader.keeping.journal
-        return journal is not None and (leader is other or journal.sending.is_in_step)
+        if journal is None or leader.succession.holds_jobs:  # the only copy may be the other one's
+            return False
+        return leader is other or journal.sending.is_in_step
 
     def _check_handed_out(self, server: Server, to: Any, task: Task) -> None:
         """What was shown to somebody does not run again."""
