@@ -82,8 +82,7 @@ PROGRAMS = {
     with scaler.Executor(2) as pool:
         assert pool.submit(pow, 2, 3).result() == 8
         futures = [pool.submit({function}, number) for number in range({count})]
-        says_that_it_waits()
-        pool.shutdown()  # here
+        says_that_it_waits(); pool.shutdown()  # here
     """,
         "",
     ),
@@ -104,7 +103,7 @@ PROGRAMS = {
         with scaler.Executor(address=cluster.address, durable="job") as pool:
             assert pool.submit(pow, 2, 3).result() == 8
             futures = [pool.submit({function}, number) for number in range({count})]
-            says_that_it_waits()
+            says_that_it_waits()  # here, if it has not come back from printing
             if futures:
                 pool.shutdown()  # here
             {wait}  # here
