@@ -72,11 +72,15 @@ class Inputs:
     def drop(self, keys: list[Key]) -> None:
         """Forget objects; keys that are not here do not matter. Files stay."""
         for key in keys:
-            self._decoding.discard(key)
             self._bytes.pop(key, None)
             self._functions.pop(key, None)
             self._lists.pop(key, None)
-        self._live.drop(keys)
+        self.drop_values(keys)
+
+    def drop_values(self, keys: list[Key], last: int | None = None) -> None:
+        """Forget values that rows have made, but for those of dispatches after `last`; what was sent stays."""
+        self._decoding.difference_update(keys)
+        self._live.drop(keys, last)
         if self._recent:
             with self._lock:
                 gone = [self._recent.pop(key, None) for key in keys]

@@ -30,16 +30,18 @@ class LiveValue:
     packed: Packed
     #: bytes of its file
     size: int
+    #: the dispatch that made it
+    dispatch: int
     #: bytes in this process: the buffers are the value's own memory, the pickle is a second copy of the rest
     memory: int
     #: it has been written to the store
     published: bool = False
 
 
-def live_value(value: Any, packed: Packed) -> LiveValue:
-    """Return a value as it can stay."""
+def live_value(value: Any, packed: Packed, dispatch: int) -> LiveValue:
+    """Return a value as it can stay, which this dispatch has made."""
     size = size_of(len(packed.inband), [buffer.nbytes for buffer in packed.buffers])
-    return LiveValue(value, packed, size, size + len(packed.inband))
+    return LiveValue(value, packed, size, dispatch, size + len(packed.inband))
 
 
 class LiveValues:
@@ -71,13 +73,14 @@ class LiveValues:
             self._values[key] = value
             self.memory += value.memory - (0 if old is None else old.memory)
 
-    def drop(self, keys: Iterable[Key]) -> None:
-        """Let values go; keys that are not here do not matter."""
+    def drop(self, keys: Iterable[Key], last: int | None = None) -> None:
+        """Let values go, but for those of dispatches after `last`; keys that are not here do not matter."""
         gone = []  # what the values' destructors do happens outside of the lock
         with self._lock:
             for key in keys:
-                found = self._values.pop(key, None)
-                if found is not None:
+                found = self._values.get(key)
+                if found is not None and (last is None or found.dispatch <= last):
+                    del self._values[key]
                     self.memory -= found.memory
                     gone.append(found)
 

@@ -197,7 +197,7 @@ class ResultWriter:
         self._unreported = key
         try:
             if may_live:
-                stays, limit = live_value(value, packed), context.live_limit()
+                stays, limit = live_value(value, packed, run.dispatch), context.live_limit()
                 if stays.memory <= limit:
                     self._live.make_room(store, stays.memory, limit)
                     self._live.add(key, stays)

@@ -146,9 +146,9 @@ class RowRunner:
             nowhere = PublishedValue(key, 0, "there is no store")
             self._send(Published([nowhere if store is None else self._live.publish(store, key)]))
 
-    def drop(self, keys: list[Key]) -> None:
-        """Forget objects and values at once."""
-        self._inputs.drop(keys)
+    def drop(self, message: Drop) -> None:
+        """Forget values that rows have made at once; those of later dispatches stay."""
+        self._inputs.drop_values(message.keys, message.last)
 
     def _published(self, value: PublishedValue) -> None:
         """Report a value that was published unasked, after the result that says it was here."""

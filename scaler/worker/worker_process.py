@@ -117,7 +117,7 @@ def _obey(control: socket.socket, runner: RowRunner, recite: Callable[[Recite], 
                 elif isinstance(message, Publish):
                     runner.publish(message.keys)
                 elif isinstance(message, Drop):
-                    runner.drop(message.keys)
+                    runner.drop(message)
                 elif isinstance(message, Recite):
                     recite(message)
     except EOFError:

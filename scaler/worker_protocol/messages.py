@@ -65,6 +65,9 @@ class Drop(NamedTuple):
     """Forget these objects and values; names that mean nothing to the worker do not matter."""
 
     keys: list[Key]
+    #: on the control socket: dispatch of the last `Run` that was sent before this. What a later one has made by these
+    #: names is something else, and stays: that may have run before this is read.
+    last: int | None = None
 
 
 class Surroundings(NamedTuple):

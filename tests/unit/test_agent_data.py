@@ -367,6 +367,27 @@ def test_a_row_whose_file_somebody_removed_waits_until_it_is_there_again() -> No
     assert not fake.core.state.queued
 
 
+def test_a_row_whose_worker_does_not_have_a_value_of_its_own_waits_until_it_is_there_again() -> None:
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10, live=True)
+    fake.give_dependents(30, [[value]], holders=[OWN])
+    lacking(fake, value)
+    assert [list(message) for message in fake.said if isinstance(message, ObjectGone)] == [[(C, value)]]
+    (missing,) = fake.heard(ObjectMissing)
+    assert list(missing.rows) == [(C, 30, 0, 1)]
+    assert not fake.core.state.queued  # it was handed to that worker again, and again
+
+
+def test_a_worker_is_told_which_of_its_values_to_drop() -> None:
+    """It may hear of that after it has made one of the same name, of a row that was handed to it later."""
+    fake = FakeAgent(1)
+    value = made(fake, 0, 10, live=True)
+    release(fake, value)
+    fake.give(10, 0, 1)
+    ((_, drop),) = fake.control
+    assert drop.last == fake.runs[0][0].dispatch - 1
+
+
 def test_a_worker_that_answers_with_a_list_where_values_stand_by_themselves_is_ended() -> None:
     fake = FakeAgent(1)
     fake.give_dependents(30, [[], []])

@@ -63,6 +63,18 @@ def lose_worker(state: HostState, out: Outgoing, slot: int) -> None:
         bringing.lose(state, out, key, record, "the worker that had it has ended")
 
 
+def find_not_live(state: HostState, out: Outgoing, slot: int, key: Key) -> None:
+    """A worker looked for it and has it neither as an object of its own nor as a file: if it should, it is gone."""
+    entry = state.objects.index.get(key)
+    record = state.objects.records.get(key)
+    if entry is None or record is None or entry.slot != slot or record.state is not ObjectState.LIVE:
+        return
+    object_moves.move(state, key, record, ObjectState.ABSENT, cause="its worker does not have it")
+    out.gone(key)
+    bringing.lose(state, out, key, record, "the worker that made it does not have it any more")
+    _forget_in_workers(state, {key})
+
+
 def find_missing(state: HostState, out: Outgoing, key: Key) -> None:
     """There is no file of it; if there should be one somebody has removed it, and it is gone."""
     record = state.objects.records.get(key)

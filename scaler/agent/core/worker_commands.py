@@ -48,8 +48,8 @@ def reject(state: HostState, out: Outgoing, worker: WorkerRecord, what: str) -> 
 
 
 def drop_objects(state: HostState, out: Outgoing, slot: int, keys: list[Key]) -> None:
-    """A worker shall forget objects at once, also while user code runs."""
+    """A worker shall forget objects that it has now at once, also while user code runs."""
     worker = state.workers.records.get(slot)
     if worker is not None and keys:
         worker.objects.difference_update(keys)
-        tell(out, worker, Drop(keys), control=True)
+        tell(out, worker, Drop(keys, state.workers.next_dispatch - 1), control=True)

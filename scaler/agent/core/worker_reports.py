@@ -96,13 +96,14 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
 def _take_lacking(
     state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch, ended: EndedSpan, key: Key
 ) -> None:
-    """A file that a row needs is not in the store, whoever took it: the row waits until it is there again."""
+    """What a row needs is neither in the store nor in the worker, whoever took it: the row waits until it is there."""
     number, lo, hi = ended.dispatch, ended.lo, ended.hi
     is_its_own = dispatch.origin.key == (ended.client, ended.batch)
     if not is_its_own or not dispatch_moves.return_rows(state, worker, number, dispatch, lo, hi):
         worker_commands.reject(state, out, worker, "tells of rows that it was not given")
     elif not dispatch.unwanted:
         releasing.find_missing(state, out, key)
+        releasing.find_not_live(state, out, worker.slot, key)
         withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
 
 

@@ -31,7 +31,7 @@ OBJECT_TRANSITIONS: dict[tuple[ObjectState, ObjectState], str] = {
     (BACKING_OFF, RESTORING): "it is tried again",
     (BACKING_OFF, STORED): "it was made again",
     (STORED, ABSENT): "nobody needs it, or its file is gone",
-    (LIVE, ABSENT): "nobody needs it, or its worker has ended",
+    (LIVE, ABSENT): "nobody needs it, or its worker has ended or does not have it",
     (PUBLISHING, ABSENT): "nobody needs it, its worker has ended, or it could not be written",
     (SPILLING, ABSENT): "nobody needs it",
     (ON_DISK, ABSENT): "nobody needs it",

@@ -56,6 +56,8 @@ class Mix:
     #: a message is lost, or comes late, without its connection breaking
     drop: float = 0.0
     late: float = 0.0
+    #: chance that a worker hears what it is told on its control socket later than what is said after that on the other
+    late_control: float = 0.0
     #: chance that a value can't be written, or moved from disk or to it
     full: float = 0.02
     #: somebody removes a file of a host's store
@@ -98,6 +100,7 @@ def drawn(seed: int) -> Mix:
         fresh=random.choice((0.0, 0.0, 0.2)),
         full=random.choice((0.0, 0.02, 0.3)),
         large=random.choice((None, 0.0, 0.6)),
+        late_control=Random(-1 - seed).choice((0.0, 0.0, 0.1)),
         without=frozenset(feature for feature in FEATURES if random.random() < 0.4),
     )
 
@@ -176,9 +179,17 @@ MIXES = {
         ),
         Mix("threads and faults", threads=0.2, kill_worker=4, bad_starts=0.1, snap=2, stop_agent=1, kill_agent=1),
         Mix(
-            "stores", kill_scheduler=1, kill_agent=0.6, kill_worker=3, wild=0.4, large=0.6, full=0.1, local_agent=False
+            "stores",
+            kill_scheduler=1,
+            kill_agent=0.6,
+            kill_worker=3,
+            wild=0.4,
+            large=0.6,
+            full=0.1,
+            local_agent=False,
+            late_control=0.1,
         ),
-        Mix("disks", kill_worker=2, kill_client=1, wild=0.1, large=0.8, full=0.5, lose_file=8),
+        Mix("disks", kill_worker=2, kill_client=1, wild=0.1, large=0.8, full=0.5, lose_file=8, late_control=0.1),
         Mix("swarm", is_swarm=True),
         Mix(
             "everything",

@@ -4,7 +4,7 @@ import pickle
 from array import array
 from collections import deque
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaler.protocol import failures
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
@@ -37,10 +37,20 @@ FLUSH_SECONDS = FLUSH_NS * 1e-9
 FAILURES = (ERROR, LACKING)
 #: share of tasks that keep the interpreter to themselves
 DEAF = 0.1
+#: seconds by which a word on the control socket may be heard late
+MOST_LATE = 0.05
 #: chance that a row is told of before the worker knows whether it was the last one of its dispatch
 EARLY_FLUSH = 0.05
 #: up to this chance of a bad disk there is always room in memory
 USUAL = 0.02
+
+
+class Stayed(NamedTuple):
+    """A value that stays in its worker."""
+
+    #: value and size, as in a file
+    file: tuple[int, int]
+    dispatch: int
 
 
 class Assigned:
@@ -68,8 +78,8 @@ class SimWorker:
         #: (dispatch, row) in the progress page
         self.begun = (0, -1)
         self._objects: dict[Any, bytes] = {}
-        #: values that stayed here, the least recently used first, and their sizes
-        self._live: dict[Any, tuple[int, int]] = {}
+        #: values that stayed here, the least recently used first
+        self._live: dict[Any, Stayed] = {}
         self._results: list[tuple[Assigned, int, int, int, int, list[Any]]] = []
         self._done: list[int] = []
         #: the dispatch that was heard of last, and what was recalled before it was
@@ -95,6 +105,9 @@ class SimWorker:
         """The agent sends something."""
         data = to_worker(message)
         at = max(self.world.now + self.world.random.uniform(5e-6, 80e-6), self._arrival[control] + 1e-9)
+        late = self.host.cluster.mix.late_control
+        if control and late and self.world.hearing.random() < late:  # on a busy host its thread gets no processor
+            at += self.world.hearing.uniform(0, MOST_LATE)
         self._arrival[control] = at
         self.world.after(at - self.world.now, self._hear, data, control)
 
@@ -108,7 +121,7 @@ class SimWorker:
         if isinstance(message, wm.Run):
             if self.current is None and not self._assigned:
                 self._flush_at = self.world.now + FLUSH_SECONDS
-            self._drop(message.stale)
+            self._forget(message.stale)
             for key, payload in message.objects:
                 self._objects[key] = bytes(payload)
             self._assigned.append(Assigned(message))
@@ -118,7 +131,10 @@ class SimWorker:
                 self._recall(recall.token, recall.keep)
             self._next()
         elif isinstance(message, wm.Drop):
-            self._drop(message.keys)
+            if control:
+                self._drop_values(message.keys, message.last)
+            else:
+                self._forget(message.keys)
         elif isinstance(message, wm.Publish):
             for key in message.keys:
                 self.world.after(self.world.random.uniform(1e-4, 5e-3), self._publish, key)
@@ -133,10 +149,15 @@ class SimWorker:
             else:
                 self._recall(message.token, message.keep)
 
-    def _drop(self, keys: Any) -> None:
+    def _forget(self, keys: Any) -> None:
         for key in keys:
             self._objects.pop(key, None)
-            self._live.pop(key, None)
+        self._drop_values(keys, None)
+
+    def _drop_values(self, keys: Any, last: int | None) -> None:
+        for key in keys:
+            if key in self._live and (last is None or self._live[key].dispatch <= last):
+                del self._live[key]
 
     def _publish(self, key: Any) -> None:
         if not self.alive:
@@ -146,24 +167,24 @@ class SimWorker:
         if key in self._live and full > USUAL and self.world.random.random() < full:
             error = "there is no room"
         elif key in self._live:
-            self.host.store.files[key] = self._live[key]
+            self.host.store.files[key] = self._live[key].file
         found = self.host.store.files.get(key)
         if error is None and found is None:
             error = "it is not here"
         told = wm.PublishedValue(key, 0 if found is None else found[1], error)
         self._say(wm.Published([told]))
 
-    def _keep(self, key: Any, value: int, size: int) -> bool:
+    def _keep(self, key: Any, stays: Stayed) -> bool:
         """Let a value stay, if there is room; older ones are published for that."""
-        limit = self.host.live_limit
+        limit, size = self.host.live_limit, stays.file[1]
         if size > limit:
             return False
-        while self._live and sum(other for _, other in self._live.values()) + size > limit:
+        while self._live and sum(other.file[1] for other in self._live.values()) + size > limit:
             oldest = next(iter(self._live))
-            self.host.store.files[oldest] = found = self._live.pop(oldest)
+            self.host.store.files[oldest] = found = self._live.pop(oldest).file
             self._flush()
             self._say(wm.Published([wm.PublishedValue(oldest, found[1], None)]))
-        self._live[key] = value, size
+        self._live[key] = stays
         return True
 
     def _say(self, message: wm.FromWorker) -> None:
@@ -269,8 +290,8 @@ class SimWorker:
             if key in self._objects:
                 value = pickle.loads(self._objects[key])
             elif key in self._live:
-                value = self._live[key] = self._live.pop(key)
-                value = value[0]
+                self._live[key] = self._live.pop(key)
+                value = self._live[key].file[0]
             else:
                 value = self.host.store.files[key][0]
             values.append(value if index < 0 else value[index])
@@ -315,8 +336,9 @@ class SimWorker:
             outcome, what = (outcome, what) if file is None else (FILED, file)
         if size:
             key = assigned.run.client, assigned.run.batch + row
+            stays = Stayed((what, size), assigned.run.dispatch)
             may_live = assigned.run.form == GRAPH and assigned.run.flags & KEEP and assigned.run.wanted is not None
-            if may_live and not assigned.run.wanted[row - assigned.run.lo] and self._keep(key, what, size):
+            if may_live and not assigned.run.wanted[row - assigned.run.lo] and self._keep(key, stays):
                 outcome = LIVE
             else:
                 outcome = STORED
