@@ -39,9 +39,10 @@ def session_of(address: str, key_file: str | None, insecure: bool) -> Iterator[J
 
 def _job(session: JobSession, name: str) -> Job:
     from scaler.client.jobs.job import Job
+    from scaler.client.jobs.subject import JobSubject
     from scaler.client.values.value_codec import ValueCodec
 
-    return Job(session, ValueCodec(None), name)
+    return Job(JobSubject(session, name), ValueCodec(None))
 
 
 def _list(address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:

@@ -268,6 +268,7 @@ struct JobQuestion {
   wait @5 :Float64;             # seconds
   force @6 :Bool;
   offset @7 :UInt64;            # of a file: where to begin
+  token @8 :UInt64;             # of the job that is meant; 0: the one that has the name
 }
 struct JobAnswer {          # a frame: payloads of rows, a note, or bytes of a file
   number @0 :UInt64;
@@ -278,6 +279,7 @@ struct JobAnswer {          # a frame: payloads of rows, a note, or bytes of a f
   durations @5 :Data;           # u32
   sizes @6 :Data;               # u32
   next @7 :UInt64;
+  token @8 :UInt64;             # of the job that it is about; 0: of none, or of all
 }
 struct PartnerReport {      # what one of a pair of schedulers tells the other, twice a second
   epoch @0 :UInt64;         # its own if it leads, else the highest that it has heard of

@@ -139,7 +139,11 @@ def test_a_job_is_cancelled_and_deleted(shared, tmp_path):
         with pytest.raises(JobError, match="there is no job 'unwanted' here"):
             job.status()
         until(lambda: [path.name for path in journal.glob("*.log")] == [])
-        client.submit_job(abs, [-1], name="unwanted").wait(10)  # the name is free
+        other = client.submit_job(abs, [-1], name="unwanted")  # the name is free
+        with pytest.raises(JobError, match="job 'unwanted' was deleted, and another one has its name"):
+            list(job.results())
+        job.delete()  # it is
+        assert (other.result(10), client.attach("unwanted").state) == (1, "done")
 
 
 def test_a_durable_executor_does_not_compute_again(shared, tmp_path):

@@ -651,7 +651,7 @@ class Asked:
         self.data = data
         self.asked: list[tuple[int, int]] = []
 
-    def ask(self, kind: str, name: str, position: int, offset: int, limit: int) -> JobAnswer:
+    def ask(self, kind: str, name: str, position: int, offset: int, limit: int, token: int) -> JobAnswer:
         assert (kind, name) == ("file", "work")
         self.asked.append((position, offset))
         return JobAnswer(1, bodies=[self.data[offset : offset + 2]])
@@ -659,10 +659,11 @@ class Asked:
 
 def test_a_client_that_has_not_the_directory_asks_for_slices(prefix):
     from scaler.client.jobs.files import JobFiles
+    from scaler.client.jobs.subject import JobSubject
 
     reference = files.write(prefix, 1, b"value")
     session = Asked(b"value")
-    read = JobFiles(session, "work").read  # type: ignore[arg-type]
+    read = JobFiles(JobSubject(session, "work")).read  # type: ignore[arg-type]
     assert read(prefix, 3, reference.pack()) == b"value"
     assert session.asked == []
     assert read("/nowhere" + prefix, 3, reference.pack()) == b"value"

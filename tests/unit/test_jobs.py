@@ -465,6 +465,27 @@ def test_questions_about_what_is_not_there_say_what_to_do(jobs):
         assert jobs.last().error == "there is no job 'nothing' here: 'scaler jobs' lists those that are"
 
 
+def test_a_job_is_not_taken_for_an_older_one_of_its_name(jobs):
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.ask("delete", token=7)
+    jobs.sync()
+    jobs.submit(*part(2, 50), token=8)
+    jobs.sync()
+    for kind in ("state", "ordered", "finished", "note", "file", "cancel"):
+        jobs.ask(kind, token=7)
+        assert jobs.last().error == "job 'work' was deleted, and another one has its name: attach to that"
+    jobs.ask("delete", token=7)  # said again, or late
+    jobs.sync()
+    assert (jobs.last().error, jobs.last().token) == ("", 7)
+    assert jobs.state()["state"] == "running"
+    for kind in ("state", "ordered", "note", "cancel", "delete"):
+        jobs.ask(kind, token=8)
+        jobs.sync()
+        assert (jobs.last().error, jobs.last().token) == ("", 8)
+    assert jobs.keeper.jobs == 0
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_is_submitted_and_asked_is_answered_and_can_be_read_again(seed):
     chance = Random(seed)

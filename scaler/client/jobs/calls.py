@@ -24,6 +24,7 @@ from scaler.client.jobs.jobs import jobs_of
 from scaler.client.jobs.packing import JobIds, JobPacker, Part
 from scaler.client.jobs.results import Ended, ended_rows
 from scaler.client.jobs.session import JobSession
+from scaler.client.jobs.subject import JobSubject
 from scaler.client.jobs.submission import Submission
 from scaler.client.parts import ClientParts
 from scaler.client.values.value_codec import ValueCodec
@@ -73,6 +74,8 @@ class DurableCalls:
         #: far from the ids of other runs
         self._packer = JobPacker(JobIds(self._sending.limit, secrets.randbits(38) << 24 | 1), options, serializer)
         self._submission = Submission(self._sending, name, joins=True)
+        #: as the sender thread asks about it
+        self._claimed = JobSubject(self._sending, name)
         self._counts: Counter[str] = Counter()
         self._changed = threading.Condition()
         self._queue: list[_Call] = []
@@ -192,10 +195,10 @@ class DurableCalls:
         """A part is on disk, and its rows have these numbers; some may have ended in another run."""
         ended: dict[int, Ended] = {}
         if self._was_there:
-            files = JobFiles(self._sending, self._name)
+            files = JobFiles(self._claimed)
             position, last = first, first + len(call.futures)
             while position < last:
-                answer = self._sending.ask("ordered", self._name, position=position)
+                answer = self._claimed.ask("ordered", position=position)
                 ended |= {each.row: each for each in ended_rows(answer, self._name, self._codec.load, files)}
                 if not answer.outcomes:
                     break
@@ -216,14 +219,15 @@ class DurableCalls:
                 _fulfil(future, ended[row])
 
     def _pull(self) -> None:
-        files = JobFiles(self._pulling, self._name)
+        job = JobSubject(self._pulling, self._name)
+        files = JobFiles(job)
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._futures or self._in_flight or self._is_closing)
                 if self._is_closing:
                     return
             try:
-                answer = self._pulling.ask("finished", self._name, position=self._position, wait=LOOK)
+                answer = job.ask("finished", position=self._position, wait=LOOK)
             except JobError:
                 if self._futures:
                     raise  # it was deleted under way

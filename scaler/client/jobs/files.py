@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaler.client.jobs.session import JobSession
+from scaler.client.jobs.subject import JobSubject
 from scaler.common.patience import Patience
 from scaler.errors import JobError
 from scaler.protocol.messages import MAX_RESULT_BYTES
@@ -13,9 +13,8 @@ from scaler.results.reference import Reference
 class JobFiles:
     """Of one job. Any thread; blocks."""
 
-    def __init__(self, session: JobSession, name: str) -> None:
-        self._session = session
-        self._name = name
+    def __init__(self, job: JobSubject) -> None:
+        self._job = job
         self._patience = Patience()
 
     def read(self, prefix: str, row: int, data: bytes | memoryview) -> bytes:
@@ -31,13 +30,13 @@ class JobFiles:
         try:
             files.check(prefix, reference, found)
         except files.Unreadable as trouble:
-            raise JobError(f"job {self._name!r}, row {row:,}: {trouble}") from None
+            raise JobError(f"job {self._job.name!r}, row {row:,}: {trouble}") from None
         return found
 
     def _fetch(self, row: int, reference: Reference) -> bytes:
         parts, at = [], 0
         while at < reference.size:
-            answer = self._session.ask("file", self._name, position=row, offset=at, limit=MAX_RESULT_BYTES)
+            answer = self._job.ask("file", position=row, offset=at, limit=MAX_RESULT_BYTES)
             parts.append(answer.bodies[0])
             if not len(parts[-1]):
                 break

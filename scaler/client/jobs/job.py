@@ -11,7 +11,7 @@ from typing import Any
 
 from scaler.client.jobs.files import JobFiles
 from scaler.client.jobs.results import Ended, ended_rows
-from scaler.client.jobs.session import JobSession
+from scaler.client.jobs.subject import JobSubject
 from scaler.client.values.value_codec import ValueCodec
 from scaler.common import dashboards
 from scaler.errors import JobError
@@ -70,19 +70,19 @@ def states_in(answer: JobAnswer) -> list[JobState]:
 
 
 class Job:
-    """A durable job, by its name. Made by `Client.submit_job`, `submit_job_graph` and `attach`.
+    """A durable job. Made by `Client.submit_job`, `submit_job_graph` and `attach`.
 
     It lives at the scheduler, in its journal: this object may go, the program may end, and any client attaches again.
     All methods may be called from any thread, ask the scheduler, and block until it has answered; while it is gone they
-    look for it as long as their client does. They raise `JobError` if the job is not there (any more), and
-    `ConnectionFailed`.
+    look for it as long as their client does. They raise `JobError` if the job is not there (any more), also if there is
+    another one of its name meanwhile, and `ConnectionFailed`.
     """
 
-    def __init__(self, session: JobSession, codec: ValueCodec, name: str) -> None:
-        self._session = session
+    def __init__(self, subject: JobSubject, codec: ValueCodec) -> None:
+        self._subject = subject
         self._codec = codec
-        self._name = name
-        self._files = JobFiles(session, name)
+        self._name = subject.name
+        self._files = JobFiles(subject)
 
     @property
     def name(self) -> str:
@@ -91,7 +91,7 @@ class Job:
 
     def status(self) -> JobState:
         """How it is now."""
-        return states_in(self._session.ask("state", self._name))[0]
+        return states_in(self._subject.ask("state"))[0]
 
     @property
     def state(self) -> str:
@@ -112,7 +112,7 @@ class Job:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _left(deadline)
-            if states_in(self._session.ask("state", self._name, wait=left))[0].ended is not None:
+            if states_in(self._subject.ask("state", wait=left))[0].ended is not None:
                 return True
             if left <= 0:
                 return False
@@ -165,7 +165,7 @@ class Job:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _left(deadline)
-            answer = self._session.ask(kind, self._name, position=position, wait=left)
+            answer = self._subject.ask(kind, position=position, wait=left)
             if answer.outcomes:
                 return answer
             if states_in(answer)[0].ended is not None:
@@ -175,16 +175,16 @@ class Job:
 
     def keys(self) -> dict[Any, tuple[bool, Any]] | None:
         """Of a graph: key -> (True, the number of its row) or (False, its value); None for other jobs."""
-        note = self._session.ask("note", self._name).bodies[0]
+        note = self._subject.ask("note").bodies[0]
         return pickle.loads(note) if len(note) else None
 
     def cancel(self, force: bool = False) -> JobState:
         """Have no more of its rows begun, and with `force` end those that run. What has ended stays."""
-        return states_in(self._session.ask("cancel", self._name, force=force))[0]
+        return states_in(self._subject.ask("cancel", force=force))[0]
 
     def delete(self) -> None:
         """Forget it with all its results; what runs of it is ended. Its name is free afterwards."""
-        self._session.ask("delete", self._name)
+        self._subject.ask("delete")
 
     def __repr__(self) -> str:
         return f"<Job {self._name!r}>"

@@ -14,6 +14,7 @@ from scaler.client.core.options import Options
 from scaler.client.jobs.job import Job, JobState, states_in
 from scaler.client.jobs.packing import JobIds, JobPacker
 from scaler.client.jobs.session import JobSession
+from scaler.client.jobs.subject import JobSubject
 from scaler.client.jobs.submission import Submission
 from scaler.client.lifetime import Lifetime
 from scaler.client.parts import ClientParts
@@ -43,7 +44,7 @@ class Jobs:
         for part in packer.calls(function, list(rows)):
             submission.add(part)
         submission.complete()
-        return Job(self._session, self._codec, name)
+        return Job(JobSubject(self._session, name, submission.token), self._codec)
 
     def submit_graph(self, graph: Mapping[Any, Any], keys: Sequence[Any], name: str | None, options: Options) -> Job:
         """See `Client.submit_job_graph`."""
@@ -55,12 +56,13 @@ class Jobs:
         if part.rows:
             submission.add(part)
         submission.complete()
-        return Job(self._session, self._codec, name)
+        return Job(JobSubject(self._session, name, submission.token), self._codec)
 
     def attach(self, name: str) -> Job:
         """See `Client.attach`."""
-        self._session.ask("state", name)
-        return Job(self._session, self._codec, name)
+        subject = JobSubject(self._session, name)
+        subject.ask("state")
+        return Job(subject, self._codec)
 
     def all(self) -> list[JobState]:
         """See `Client.jobs`."""

@@ -23,7 +23,8 @@ class Submission:
         self._name = name
         self._note = note
         self._joins = joins
-        self._token = uuid.uuid4().int & ((1 << 63) - 1) | 1
+        #: of the job, unless one was there that is joined
+        self.token = uuid.uuid4().int & ((1 << 63) - 1) | 1
         self._owner = f"{_user()}@{os.uname().nodename}"[:MAX_JOB_NAME]
         self._sent = 0
 
@@ -52,7 +53,7 @@ class Submission:
 
     def _fields(self, key: str, counts: list[int], frames: list[Frame], is_last: bool) -> dict[str, Any]:
         return {
-            "name": self._name, "owner": self._owner, "token": self._token, "key": key, "joins": self._joins,
+            "name": self._name, "owner": self._owner, "token": self.token, "key": key, "joins": self._joins,
             "is_last": is_last, "counts": u32(counts), "bodies": [self._note, *frames],
         }  # fmt: skip
 

@@ -70,6 +70,8 @@ class JobQuestion(Message):
     force: bool = False
     #: where in the file what is asked for begins
     offset: int = 0
+    #: of the job that is meant: another one may have got its name since; 0: whichever has it
+    token: int = 0
 
     def validate(self) -> None:
         require(self.kind in JOB_QUESTIONS, f"unknown question {self.kind!r} about jobs")
@@ -95,6 +97,8 @@ class JobAnswer(Message):
     sizes: "array[int]" = column(u32)
     #: what `position` has to be for what follows; of a file `offset`
     next: int = 0
+    #: of the job that it is about; 0: of none, or of all
+    token: int = 0
     #: the payloads of these rows, the note, or bytes of a file
     bodies: list[Frame] = field(default_factory=list)
 

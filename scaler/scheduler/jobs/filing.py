@@ -81,9 +81,8 @@ def _is_needless(job: Job, row: int, tag: int) -> bool:
 # ---- reading ---------------------------------------------------------------------------------------------------------
 def answer(table: JobTable, monitor: int, question: JobQuestion) -> None:
     """Answer with bytes of a file, as soon as they are read."""
-    job = table.by_name.get(question.name)
+    job = reading.meant(table, monitor, question)
     if job is None:
-        reading.refuse(table, monitor, question.number, reading.unknown(question.name))
         return
     row, number = question.position, question.number
     file = job.files.get(row)
@@ -96,6 +95,9 @@ def answer(table: JobTable, monitor: int, question: JobQuestion) -> None:
     table.reads_of[monitor] += 1
     size = max(0, min(question.limit, file.size - question.offset))
 
+    def said(data: bytes) -> JobAnswer:
+        return JobAnswer(number, next=question.offset + len(data), token=job.token, bodies=[data])
+
     def done(data: bytes, trouble: str) -> None:
         table.reads_of[monitor] -= 1
         if not table.reads_of[monitor]:
@@ -103,7 +105,7 @@ def answer(table: JobTable, monitor: int, question: JobQuestion) -> None:
         if trouble:
             reading.refuse(table, monitor, number, f"job {job.name!r}, row {row:,}: {trouble}")
         else:
-            table.want(ev.Answer(monitor, JobAnswer(number, next=question.offset + len(data), bodies=[data])))
+            table.want(ev.Answer(monitor, said(data)))
 
     _read(table, job, file, question.offset, size, False, done)
 

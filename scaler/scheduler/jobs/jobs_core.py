@@ -185,7 +185,7 @@ class JobsCore:
             reading.refuse(table, event.monitor, message.number, refusal)
             return
         if message.token in table.gone:  # there is nothing to complete
-            self._accepted(event.monitor, message.number, 0)
+            self._accepted(event.monitor, message.number, 0, message.token)
             return
         job = table.by_name.get(message.name) or self._open(message)
         if message.token != job.token:
@@ -199,11 +199,11 @@ class JobsCore:
             table.write_state(job)
         self._touched[job] = None
         first, _ = job.parts.get(message.key, (0, 0))
-        table.then(lambda: self._accepted(event.monitor, message.number, first))
+        table.then(lambda: self._accepted(event.monitor, message.number, first, job.token))
 
-    def _accepted(self, monitor: int, number: int, first: int) -> None:
-        """A part is on disk: say so, and which is the first of its rows."""
-        self._table.effects.append(ev.Answer(monitor, JobAnswer(number, next=first, bodies=[b""])))
+    def _accepted(self, monitor: int, number: int, first: int, token: int) -> None:
+        """What was wanted of a job is on disk: say so; of a part, which is the first of its rows."""
+        self._table.effects.append(ev.Answer(monitor, JobAnswer(number, next=first, token=token, bodies=[b""])))
 
     def _open(self, message: JobSubmit) -> Job:
         table = self._table
@@ -268,9 +268,12 @@ class JobsCore:
             self._waiting.append(reading.Waiting(event.monitor, question, self._now + question.wait))
 
     def _change(self, monitor: int, question: JobQuestion) -> None:
-        table, job = self._table, self._table.by_name.get(question.name)
+        table = self._table
+        if question.kind == "delete" and question.token in table.gone:  # asked again: that it is could not be said
+            table.then(lambda: self._accepted(monitor, question.number, 0, question.token))
+            return
+        job = reading.meant(table, monitor, question)
         if job is None:
-            reading.refuse(table, monitor, question.number, reading.unknown(question.name))
             return
         if table.trouble is not None:
             reading.refuse(table, monitor, question.number, f"the journal can't be written: {table.trouble}")

@@ -35,25 +35,42 @@ def unknown(name: str) -> str:
     return f"there is no job {name!r} here: 'scaler jobs' lists those that are"
 
 
+def meant(table: JobTable, monitor: int, question: JobQuestion) -> Job | None:
+    """The job that a question is about; None, and that is said, if it is not here, or another one has its name."""
+    job = table.by_name.get(question.name)
+    if job is None:
+        refuse(table, monitor, question.number, unknown(question.name))
+    elif question.token not in (0, job.token):
+        words = f"job {question.name!r} was deleted, and another one has its name: attach to that"
+        refuse(table, monitor, question.number, words)
+        return None
+    return job
+
+
 def refuse(table: JobTable, monitor: int, number: int, error: str) -> None:
     """Say why there is no answer."""
     table.effects.append(ev.Answer(monitor, JobAnswer(number, error, bodies=[b""])))
 
 
-def state_of(table: JobTable, monitor: int, number: int, *jobs: Job) -> None:
-    """Tell how jobs are."""
-    lines = "\n".join(json.dumps(job.described(table.results)) for job in jobs)
+def state_of(table: JobTable, monitor: int, number: int, job: Job) -> None:
+    """Tell how a job is."""
+    text = json.dumps(job.described(table.results))
+    table.effects.append(ev.Answer(monitor, JobAnswer(number, text=text, token=job.token, bodies=[b""])))
+
+
+def states_of(table: JobTable, monitor: int, number: int) -> None:
+    """Tell how all jobs are."""
+    lines = "\n".join(json.dumps(job.described(table.results)) for job in table.jobs.values())
     table.effects.append(ev.Answer(monitor, JobAnswer(number, text=lines, bodies=[b""])))
 
 
 def answer(table: JobTable, monitor: int, question: JobQuestion, is_late: bool) -> bool:
     """Answer a question; False if it is worth waiting for more, which it no longer is when `is_late`."""
     if question.kind == "list":
-        state_of(table, monitor, question.number, *table.jobs.values())
+        states_of(table, monitor, question.number)
         return True
-    job = table.by_name.get(question.name)
+    job = meant(table, monitor, question)
     if job is None:
-        refuse(table, monitor, question.number, unknown(question.name))
         return True
     may_wait = question.wait > 0 and not is_late
     if question.kind == "state":
@@ -71,12 +88,12 @@ def answer(table: JobTable, monitor: int, question: JobQuestion, is_late: bool) 
 
 def note(table: JobTable, monitor: int, question: JobQuestion) -> None:
     """Tell what the one who submitted left for those who attach; all that was written is on disk."""
-    job = table.by_name.get(question.name)
+    job = meant(table, monitor, question)
     if job is None:
-        refuse(table, monitor, question.number, unknown(question.name))
         return
     notes = [written for written in job.records if written.kind == Kind.NOTE]
-    message = JobAnswer(question.number, text=json.dumps(job.described(table.results)), bodies=[b""])
+    text = json.dumps(job.described(table.results))
+    message = JobAnswer(question.number, text=text, token=job.token, bodies=[b""])
     pieces = [(w.where.segment, w.where.offset + ONLY_FRAME, w.size - ONLY_FRAME) for w in notes[:1]]
     table.effects.append(ev.Answer(monitor, message, pieces))
 
@@ -109,9 +126,8 @@ def _finished(job: Job, question: JobQuestion) -> Iterator[SpanPlace]:
 
 
 def _results(table: JobTable, monitor: int, question: JobQuestion, job: Job, spans: list[SpanPlace]) -> None:
-    message = JobAnswer(
-        question.number, text=json.dumps(job.described(table.results)), next=question.position, bodies=[b""]
-    )
+    text = json.dumps(job.described(table.results))
+    message = JobAnswer(question.number, text=text, next=question.position, token=job.token, bodies=[b""])
     for span in spans:
         message.rows.extend((span.lo, span.hi))
         message.outcomes.append(span.outcome)

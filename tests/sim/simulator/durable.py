@@ -160,7 +160,7 @@ class DurableUser:
         self._to_say += self._job.parts
         if self._world.random.random() < 0.15:
             self._is_cancelled = True
-            self._to_say.append(JobQuestion(0, "cancel", self._name, force=self._world.random.random() < 0.5))
+            self._to_say.append(self._question("cancel", force=self._world.random.random() < 0.5))
             for job in self._job.rows:
                 job.cancelled = True
         for message in self._to_say:
@@ -168,6 +168,9 @@ class DurableUser:
         self._world.after(self._world.random.uniform(0, 6), self._go_on)
 
     # ---- what it says ----------------------------------------------------------------------------------------------
+    def _question(self, kind: str, **fields: Any) -> JobQuestion:
+        return JobQuestion(0, kind, self._name, token=self._job.token, **fields)
+
     def _go_on(self) -> None:
         """Say what is next, to a scheduler that has not heard it; look again later."""
         if self.is_done:
@@ -177,7 +180,8 @@ class DurableUser:
             if not self._to_say:
                 kind = "ordered" if len(self._job.read) < len(self._job.rows) else "delete"
                 wait = self._world.random.choice((0.0, 0.5))
-                question = JobQuestion(self._world.next_id(), kind, self._name, len(self._job.read), wait=wait)
+                question = self._question(kind, position=len(self._job.read), wait=wait)
+                question.number = self._world.next_id()
                 self._to_say.append(question)
             self._said_to = server
             server.keeper.ask(self._number, self._to_say[0])

@@ -156,7 +156,8 @@ class Hostile:
     def _job_question(self) -> m.JobQuestion:
         random, kind = self._random, self._random.choice(m.JOB_QUESTIONS)
         position = random.choice([0, 1, 2, 2**64 - 1])
-        return m.JobQuestion(self._id(), kind, random.choice(["a", "b"]), position, wait=random.choice([0.0, 1.0]))
+        name, wait, token = random.choice(["a", "b"]), random.choice([0.0, 1.0]), random.choice([0, self._id()])
+        return m.JobQuestion(self._id(), kind, name, position, wait=wait, token=token)
 
     # ---- messages with frames and columns --------------------------------------------------------------------------
     def _task(self) -> m.Task:

@@ -138,7 +138,9 @@ class JobUser(Process):
         if is_cancelled:
             for row in job.rows:
                 row.cancelled = True
-            self._check(job, (yield JobQuestion(0, "cancel", job.name, force=self.world.random.random() < 0.5)))
+            self._check(
+                job, (yield JobQuestion(0, "cancel", job.name, force=self.world.random.random() < 0.5, token=job.token))
+            )
 
     def _read(self, job: DurableJob) -> Generator[Question, JobAnswer, None]:
         while len(job.read) < len(job.rows):
@@ -160,15 +162,15 @@ class JobUser(Process):
     def _question(self, job: DurableJob, position: int) -> JobQuestion:
         wait = self.world.random.choice((0.0, 0.5, 5.0))
         limit = self.world.random.choice((100, 1 << 20))
-        return JobQuestion(0, "ordered", job.name, position, wait=wait, limit=limit)
+        return JobQuestion(0, "ordered", job.name, position, wait=wait, limit=limit, token=job.token)
 
     def _delete(self, job: DurableJob) -> Generator[Question, JobAnswer, None]:
-        answer = yield JobQuestion(0, "delete", job.name)
+        answer = yield JobQuestion(0, "delete", job.name, token=job.token)
         if answer.error:  # it was deleted, and that could not be said; or this one led once, and has not noticed
             for _ in range(8):
                 self._pause = 0.5
                 yield JobQuestion(0, "list")
-            answer = yield JobQuestion(0, "delete", job.name)
+            answer = yield JobQuestion(0, "delete", job.name, token=job.token)
         require(not answer.error or "there is no job" in answer.error, f"{job.name}: {answer.error}")
         job.is_deleted = True
 
