@@ -280,6 +280,22 @@ def test_an_object_that_cannot_be_read_from_disk_is_gone_after_some_tries() -> N
     assert fake.asked(ev.DropObject) == [(C, value)]
 
 
+def test_a_worker_does_not_count_as_having_what_could_not_be_read_from_disk() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    value = made(fake, 0, 10, size=6 * MB)
+    fake.handle(ev.Spilled((C, value)))
+    fake.give_dependents(30, [[value]], size=6 * MB)
+    fake.handle(ev.Restored((C, value)))
+    fake.makes(0, size=6 * MB)
+    fake.handle(ev.Spilled((C, value)))
+    fake.give_dependents(40, [[value]], size=6 * MB)
+    for _ in range(MAX_TRIES):
+        fake.handle(ev.Restored((C, value), "the disk is broken"))
+        fake.now += RETRY_SECONDS
+        fake.handle(ev.Tick())
+    assert (C, value) not in fake.core.state.workers.records[0].objects
+
+
 def test_an_object_that_could_not_be_read_is_tried_again_in_time() -> None:
     fake = FakeAgent(1, total=10 * MB)
     value = made(fake, 0, 10, size=6 * MB)

@@ -26,6 +26,7 @@ from scaler.protocol.messages import (
     HeartbeatEcho,
     Inventory,
     ObjectAnnounce,
+    ObjectGone,
     ObjectMissing,
     ObjectRelease,
     ObjectRequest,
@@ -329,6 +330,59 @@ def test_a_row_computed_again_gets_a_value_whose_own_row_had_not_ended_here(fake
     fake.report(OTHER, CLIENT, result(10, 2, 3))
     assert ended_rows(fake) == [(10, 2, 3)]
     assert fake.core.state.clients[CLIENT].values.objects.keys() == {1}  # the function, which the client holds
+    assert not validate(fake.core.state)
+
+
+def link(batch: int, needs: list[int], uses: int, wanted: bool = False) -> Task:
+    """A batch with one row of the graph that begins with row 10."""
+    return replace(
+        graph(batch, [[]], []), graph=10, uses=u32([uses]), wanted=u8([wanted]),
+        dependency_counts=u32([len(needs)]), dependencies=u64(needs),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("outcome", [VALUES_EACH, STORED])
+def test_a_value_that_is_heard_of_before_what_it_was_made_of_can_be_made_again(
+    fake: FakeScheduler, outcome: int
+) -> None:
+    """Its worker has died while the client was not back, and the agent that had made the rest came last."""
+    back(fake, link(10, [], 1), link(11, [10], 1), link(12, [11], 1), link(13, [12], 0, True), agents=(AGENT, OTHER))
+    agent_back(fake, inventory((12, 0, 1), objects={12: 1 << 20}))
+    fake.report(AGENT, CLIENT, result(12, 0, 1, STORED))
+    fake.say(AGENT, ObjectGone(u32([CLIENT]), u64([12]), with_worker=True))
+    agent_back(fake, inventory((10, 0, 1), (11, 0, 1)), number=OTHER)
+    fake.report(OTHER, CLIENT, result(10, 0, 1, outcome), result(11, 0, 1, outcome))
+    assert fake.placed(AGENT) == [(13, 0, 1)]
+    fake.say(AGENT, ObjectMissing(Objects(u32([CLIENT]), u64([12])), spans(Spans, CLIENT, (13, 0, 1))))
+    asked = fake.heard(CLIENT, ObjectRequest)
+    run: list[tuple[int, int, int]] = []
+    for _ in range(6):
+        for agent in (AGENT, OTHER):
+            run += fake.placed(agent)
+            fake.end_all(agent, CLIENT, STORED)
+    assert run == [(10, 0, 1)] * (outcome == STORED) + [(11, 0, 1), (12, 0, 1), (13, 0, 1)]  # a small value is kept
+    assert asked == []
+    assert not validate(fake.core.state)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_row_that_is_to_be_computed_again_may_have_been_told_of(fake: FakeScheduler, is_read: bool) -> None:
+    """Its value is in no store that came back, and the agent that is to make it says again how it ended."""
+    over = {"ended": u32([0, 1])}
+    made = [replace(link(10, [], 2), **over), replace(link(11, [10], 1), **over)]
+    later = [] if is_read else [link(12, [11], 0, True)]
+    back(fake, *made, *later, agents=(AGENT, OTHER), ids=(10, 11))
+    if is_read:
+        fake.say(CLIENT, names(11, cls=ObjectRequest))
+    agent_back(fake, inventory((11, 0, 1), objects={10: 1 << 20}))
+    fake.report(AGENT, CLIENT, result(11, 0, 1, STORED))
+    agent_back(fake, inventory(), number=OTHER)
+    for batch, lo, _hi in fake.placed(AGENT):  # it was sent a row that had ended, with a function that was gone
+        assert place_of(fake, batch)[lo] == 16 + AGENT
+    for _ in range(3):
+        fake.end_all(AGENT, CLIENT, STORED)
+    assert len(fake.core.state.clients[CLIENT].values.objects[11].copies) == 1
+    assert is_read or ended_rows(fake) == [(12, 0, 1)]
     assert not validate(fake.core.state)
 
 

@@ -84,6 +84,7 @@ def lose(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason
     _answer(state, out, key, record, reason)
     state.follow_ups.lost[key] = reason
     state.objects.forget_absent(key, record)
+    worker_commands.forget_objects(state, {key})
 
 
 def fail(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason: str) -> None:

@@ -1,6 +1,6 @@
 """Objects that are let go: nobody needs them, or what had them is gone."""
 
-from scaler.agent.core import bringing
+from scaler.agent.core import bringing, worker_commands
 from scaler.agent.core.events import DropClient
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import object_moves
@@ -26,7 +26,7 @@ def release(state: HostState, out: Outgoing, keys: list[Key]) -> None:
         if record.wanted:
             bringing.lose(state, out, key, record, "nobody needs it any more")
         objects.forget_absent(key, record)
-    _forget_in_workers(state, gone)
+    worker_commands.forget_objects(state, gone)
 
 
 def release_client(state: HostState, out: Outgoing, client: int, stays: bool) -> None:
@@ -72,7 +72,6 @@ def find_not_live(state: HostState, out: Outgoing, slot: int, key: Key) -> None:
     object_moves.move(state, key, record, ObjectState.ABSENT, cause="its worker does not have it")
     out.gone(key)
     bringing.lose(state, out, key, record, "the worker that made it does not have it any more")
-    _forget_in_workers(state, {key})
 
 
 def find_missing(state: HostState, out: Outgoing, key: Key) -> None:
@@ -82,13 +81,4 @@ def find_missing(state: HostState, out: Outgoing, key: Key) -> None:
         object_moves.move(state, key, record, ObjectState.ABSENT, cause="its file is gone")
         out.gone(key)
         state.objects.forget_absent(key, record)
-        _forget_in_workers(state, {key})
-
-
-def _forget_in_workers(state: HostState, gone: set[Key]) -> None:
-    """No worker counts as having these: whoever needs one is sent it again."""
-    for worker in state.workers.records.values():
-        known = gone & worker.objects
-        if known:
-            worker.objects -= known
-            worker.stale += known
+        worker_commands.forget_objects(state, {key})

@@ -53,3 +53,12 @@ def drop_objects(state: HostState, out: Outgoing, slot: int, keys: list[Key]) ->
     if worker is not None and keys:
         worker.objects.difference_update(keys)
         tell(out, worker, Drop(keys, state.workers.next_dispatch - 1), control=True)
+
+
+def forget_objects(state: HostState, gone: set[Key]) -> None:
+    """No worker counts as having these: whoever needs one is sent it again."""
+    for worker in state.workers.records.values():
+        known = gone & worker.objects
+        if known:
+            worker.objects -= known
+            worker.stale += known

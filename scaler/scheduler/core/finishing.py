@@ -237,6 +237,14 @@ def _let_go(state: ClusterState, batch: Batch, lo: int, hi: int) -> None:
     if batch.needs is not None:
         if batch.has_come_back:
             dependencies.forget_waiting(state.clients[batch.client], batch, lo, hi)
+            _retain_for_others(state.clients[batch.client], batch, lo, hi)
         lifetimes.release_needs(state, state.clients[batch.client], batch, range(lo, hi))
     if not batch.left:
         lifetimes.end_batch(state, state.clients[batch.client], batch)
+
+
+def _retain_for_others(client: ClientRecord, batch: Batch, lo: int, hi: int) -> None:
+    """Rows have ended, of which it may have been told after those that needed their values: these may be lost."""
+    if batch.lineage is not None and batch.lineage.references:
+        for row in range(lo, hi):
+            lineage.retain_needs(client, batch, row)

@@ -33,8 +33,8 @@ def retain_needs(
             continue
         if item is not None:
             parent = item.source[0] if item.source is not None else None
-        else:
-            parent = maker(value) if maker is not None else None
+        else:  # gone, or not told of yet: after a restart a row may be heard of before what it needed
+            parent = values.batch_of_row.get(value) or (maker(value) if maker is not None else None)
         if parent is not None and parent not in lineage.parents and parent is not batch:
             lineage.parents[parent] = None
             lineage_of(parent).references += 1

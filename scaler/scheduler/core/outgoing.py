@@ -22,7 +22,7 @@ from scaler.scheduler.core import settling
 from scaler.scheduler.core.dispatching import task_for
 from scaler.scheduler.core.events import Effect, Log, Send
 from scaler.scheduler.state.agent_records import LOCAL_AGENT, AgentRecord
-from scaler.scheduler.state.batch_records import Batch
+from scaler.scheduler.state.batch_records import AGENT, Batch
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.views.story import Stories
@@ -182,6 +182,10 @@ class Outgoing:
     def _flush_tasks(self, state: ClusterState, agent: AgentRecord) -> None:
         unsent, agent.unsent = agent.unsent, {}
         for batch, spans in unsent.items():
+            if batch.has_come_back:  # rows that this step gave to the agent may have ended in it, as was told before
+                spans = [left for lo, hi in spans for left in batch.spans_in(AGENT + agent.number, lo, hi)]
+                if not spans:
+                    continue
             client = state.clients[batch.client]
             self.meet(client, agent)
             if agent.number != LOCAL_AGENT and (batch.keeps or batch.task.retries):

@@ -71,6 +71,10 @@ class Rebuilding:
         self._repeated = at
         marker = self.messages[at]
         assert isinstance(marker, ClientReturn)
+        #: the first message behind all that is said again: what agents have said comes before it
+        self.first_new = 1 + max(
+            i for i, task in enumerate(self.messages) if i == at or (type(task) is Task and self.is_said_again(i, task))
+        )
         batches = [task for i, task in enumerate(self.messages) if type(task) is Task and self.is_said_again(i, task)]
         self._rows_of = {task.batch: task.rows for task in batches}
         self._starts = sorted(self._rows_of)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
@@ -95,6 +95,9 @@ from scaler.scheduler.state.function_records import FunctionRecord
 from scaler.scheduler.state.monitor_records import MonitorRecord
 from scaler.scheduler.state.transitions import Cause, IllegalMove
 from scaler.scheduler.views.story import Stories
+
+if TYPE_CHECKING:
+    from scaler.scheduler.core.rebuilding import Rebuilding
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,16 +343,12 @@ class SchedulerCore:
         state = self.state
         work = rebuilding.Rebuilding(state, self._out, client)
         work.restore_ended()
-        for i, message in enumerate(work.messages):
-            if client.number not in state.clients:
-                return  # it said what can't be
+        for i, message in enumerate(work.messages[: work.first_new]):
             if type(message) is Task and work.is_said_again(i, message):
                 self._check_task(client, message)
                 self._run(work.admit(message))
-            else:
-                self._received(client.number, message)
-                if type(message) is ObjectAnnounce:
-                    work.find_copies(message.ids)
+            elif not self._hear_returned(client, work, message):
+                return
         for agent, span in work.results:
             try:
                 self._take_results(agent, client, [span])
@@ -357,9 +356,19 @@ class SchedulerCore:
                 self._lost(agent.number, f"sent {problem}", is_told=True)
         for number, letter in work.mail:
             self._received(number, letter)
+        for message in work.messages[work.first_new :]:
+            if not self._hear_returned(client, work, message):
+                return
         work.release_rest()
         if client.number in state.clients:
             work.forget_agents(self._out)
+
+    def _hear_returned(self, client: ClientRecord, work: Rebuilding, message: Message) -> bool:
+        """Take what a client that came back has said; False if that can't be, and it is gone."""
+        self._received(client.number, message)
+        if type(message) is ObjectAnnounce:
+            work.find_copies(message.ids)
+        return client.number in self.state.clients
 
     # ---- time ------------------------------------------------------------------------------------------------------
     def _plan_wake(self) -> None:

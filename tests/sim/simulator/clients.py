@@ -59,6 +59,8 @@ class SimClient(Process):
         self.left_at = 0.0
         #: rows whose values are stored, until it has read them
         self.reading: dict[int, Job] = {}
+        #: of these, those that its user has not looked at yet
+        self._unread: set[int] = set()
         #: objects to be written again
         self._to_restore: list[Constant] = []
         #: the stores it may use: number of the agent, and directory
@@ -129,7 +131,8 @@ class SimClient(Process):
             elif isinstance(effect, ev.StoresRenewed):
                 for job in self.reading.values():
                     job.renewed = job.renewed or not effect.kept
-                    self._read(job)
+                    if job.id not in self._unread:
+                        self._read(job)
             elif isinstance(effect, ev.RestoreObjects):
                 self._to_restore += [announce.source for announce in effect.objects]
                 self.user(self._restore)
@@ -170,6 +173,11 @@ class SimClient(Process):
     # ---- stored values ---------------------------------------------------------------------------------------------
     def _read(self, job: Job) -> None:
         self._handle(ev.Request(ObjectRequest(u32([0]), u64([job.id]))))
+
+    def _look_at(self, job: Job) -> None:
+        self._unread.discard(job.id)
+        if job.id in self.reading:
+            self._read(job)
 
     def _told(self, message: ObjectResponse) -> None:
         for value_id, outcome in zip(message.ids, message.outcomes, strict=True):
@@ -237,7 +245,12 @@ class SimClient(Process):
             job.asked.clear()
             self.waiting.pop(job.uid, None)
             self.reading[job.id] = job
-            self._read(job)
+            if self.world.habits.random() < self.cluster.mix.late_reads:
+                self._unread.add(job.id)
+                delay = self.world.habits.choice((0.01, 0.3, 3.0, 15.0))
+                self.world.after(delay, lambda: self.user(lambda: self._look_at(job)))
+            else:
+                self._read(job)
             return
         self._check(job, end)
 
@@ -377,13 +390,13 @@ class SimClient(Process):
         for token in tokens:
             for job in token.jobs if isinstance(token, Block) else [token]:
                 job.cancelled = True
-                if job.end is None and isinstance(token, Job):
+                if job.end is None and isinstance(token, Job) and job.id not in self.reading:
                     job.asked.setdefault("cancel", self.world.now)
         self._handle(ev.Cancel(tokens, force))
 
     def claim(self, token: Any) -> None:
         """Offer to run it here."""
-        if isinstance(token, Job) and token.end is None:
+        if isinstance(token, Job) and token.end is None and token.id not in self.reading:
             token.asked.setdefault("claim", self.world.now)
         self._handle(ev.Claim(token))
 

@@ -66,6 +66,8 @@ class Mix:
     fresh: float = 0.0
     #: chance that a value is large; None: each user draws its own
     large: float | None = None
+    #: chance that a user looks at a value that is stored some time after it has ended
+    late_reads: float = 0.0
     #: features of `FEATURES` that nobody uses
     without: frozenset[str] = frozenset()
     #: each seed draws features and faults of its own
@@ -88,7 +90,7 @@ _WORST = {
 
 def drawn(seed: int) -> Mix:
     """The mix of a seed of the swarm: each feature and each fault is there or not, by lot."""
-    random = Random(seed)
+    random, apart = Random(seed), Random(f"{seed}, since later")
     faults = {name: worst * random.random() for name, worst in _WORST.items() if random.random() < 0.35}
     return Mix(
         "swarm",
@@ -100,7 +102,8 @@ def drawn(seed: int) -> Mix:
         fresh=random.choice((0.0, 0.0, 0.2)),
         full=random.choice((0.0, 0.02, 0.3)),
         large=random.choice((None, 0.0, 0.6)),
-        late_control=Random(-1 - seed).choice((0.0, 0.0, 0.1)),
+        late_control=apart.choice((0.0, 0.0, 0.1)),
+        late_reads=apart.choice((0.0, 0.3, 0.8)),
         without=frozenset(feature for feature in FEATURES if random.random() < 0.4),
     )
 
@@ -128,7 +131,16 @@ MIXES = {
         Mix("rows", wild=0.4),
         Mix("workers", kill_worker=12, bad_starts=0.2),
         Mix("connections", snap=8, partition=3, kill_worker=2),
-        Mix("agents", kill_agent=2, stop_agent=2, leave_agent=1, kill_worker=2, snap=2, local_agent=False),
+        Mix(
+            "agents",
+            kill_agent=2,
+            stop_agent=2,
+            leave_agent=1,
+            kill_worker=2,
+            snap=2,
+            local_agent=False,
+            late_reads=0.3,
+        ),
         Mix("clients", stop_client=1.5, kill_client=1.5, leave_client=1, snap=2, kill_worker=1),
         Mix("scheduler", stop_scheduler=1, kill_scheduler=1, snap=1, local_agent=False),
         Mix(
@@ -139,7 +151,7 @@ MIXES = {
             full=0.0,
             without=frozenset({"cancels", "timeouts", "memory"}),
         ),
-        Mix("restarts", kill_scheduler=3, local_agent=False),
+        Mix("restarts", kill_scheduler=3, local_agent=False, late_reads=0.3),
         Mix("durable", kill_scheduler=3, kill_worker=2, durable=4),
         Mix("durable and faults", kill_scheduler=2, kill_agent=2, stop_agent=1, snap=3, kill_worker=2, durable=3),
         Mix("pair", pair=True, kill_scheduler=1.5, hand_over=1, kill_worker=1, local_agent=False),
@@ -188,8 +200,19 @@ MIXES = {
             full=0.1,
             local_agent=False,
             late_control=0.1,
+            late_reads=0.5,
         ),
-        Mix("disks", kill_worker=2, kill_client=1, wild=0.1, large=0.8, full=0.5, lose_file=8, late_control=0.1),
+        Mix(
+            "disks",
+            kill_worker=2,
+            kill_client=1,
+            wild=0.1,
+            large=0.8,
+            full=0.5,
+            lose_file=8,
+            late_control=0.1,
+            late_reads=0.3,
+        ),
         Mix("swarm", is_swarm=True),
         Mix(
             "everything",

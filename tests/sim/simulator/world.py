@@ -46,6 +46,8 @@ class World:
         self.look = Random(seed)
         #: chooses which journals take long to be opened; apart, so that the others are as they would be
         self.slow = Random(seed)
+        #: what users take their time for; apart, too
+        self.habits = Random(seed)
         #: chooses which words on control sockets are heard late; apart, too
         self.hearing = Random(seed)
         self.now = 1000.0
