@@ -365,6 +365,24 @@ def test_a_value_that_is_heard_of_before_what_it_was_made_of_can_be_made_again(
     assert not validate(fake.core.state)
 
 
+def test_an_agent_ends_rows_that_have_ended_for_their_client(fake: FakeScheduler) -> None:
+    """One was to be computed again there: what it needs would be let go before it runs."""
+    back(fake, task(10, 3, ended=u32([0, 2])), task(20, 1), agents=(AGENT, OTHER))
+    agent_back(fake, inventory((10, 0, 3)))
+    fake.report(AGENT, CLIENT, result(10, 1, 2))
+    fake.heard(AGENT)
+    agent_back(fake, inventory(), number=OTHER)
+    heard = fake.heard(AGENT)
+    assert [list(message.spans) for message in heard if type(message) is TaskCancel] == [[(CLIENT, 10, 0, 1)]]
+    assert not any(type(message) is Task for message in heard)  # nothing before that row has come to an end
+    fake.report(AGENT, CLIENT, result(10, 0, 1, CANCELLED))
+    assert not fake.core.state.returning.late
+    fake.report(AGENT, CLIENT, result(10, 2, 3))
+    fake.end_all(OTHER, CLIENT)
+    assert ended_rows(fake) == [(10, 2, 3), (20, 0, 1)]
+    assert not validate(fake.core.state)
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 def test_a_row_that_is_to_be_computed_again_may_have_been_told_of(fake: FakeScheduler, is_read: bool) -> None:
     """Its value is in no store that came back, and the agent that is to make it says again how it ended."""

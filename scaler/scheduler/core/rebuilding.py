@@ -10,14 +10,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from scaler.protocol.messages import AgentsInUse, ClientReturn, Message, Task, TaskResult, u32
+from scaler.protocol.messages import AgentsInUse, ClientReturn, Message, Spans, Task, TaskCancel, TaskResult, u32
 from scaler.protocol.results import SpanResult, spans_of
-from scaler.scheduler.core import admission, dependencies, lifetimes, lineage
+from scaler.scheduler.core import admission, dependencies, late_rows, lifetimes, lineage
 from scaler.scheduler.core.moves import Move, Route
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state import transitions
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import DONE, WAITING, Batch, lineage_of
+from scaler.scheduler.state.batch_records import AGENT, DONE, WAITING, Batch, lineage_of
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.object_records import ObjectRecord
@@ -33,6 +33,7 @@ class Rebuilding:
 
     def __init__(self, state: ClusterState, out: Outgoing, client: ClientRecord) -> None:
         self._state = state
+        self._out = out
         self._client = client
         returning = state.returning
         record = returning.clients.pop(client.number)
@@ -65,6 +66,10 @@ class Rebuilding:
                 out.note_results(client, state.agents[number])
                 self.results += [(state.agents[number], span) for span in spans_of(message)]
         self.mail = [letter for letter in self.mail if type(letter[1]) is not TaskResult]
+        #: (agent, batch) -> rows [lo, hi) that it has told the ends of
+        self._told: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for agent, span in self.results:
+            self._told.setdefault((agent.number, span.batch), []).append((span.lo, span.hi))
         self.results.sort(key=lambda result: result[1].batch + result[1].lo)
         at = next(i for i, message in enumerate(self.messages) if type(message) is ClientReturn)
         #: messages that the client says again; behind them are new ones
@@ -130,6 +135,7 @@ class Rebuilding:
         for lo, hi, agent in held:
             for a, b in batch.spans_in(WAITING, lo, min(hi, batch.rows)):
                 transitions.take_up(state, batch, a, b, agent)
+            self._end_strays(batch, lo, hi, agent)
         if not batch.left:
             self._over.append(batch)
             lineage_of(batch).references += 1
@@ -137,6 +143,24 @@ class Rebuilding:
             return moves
         moves += [Route(batch, lo, hi, Cause.READY, front=False) for lo, hi in dependencies.ready(batch, failures)]
         return moves + [failure for failure in failures if batch.place[failure.row] == WAITING]
+
+    def _end_strays(self, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
+        """Have an agent end rows that have ended for their client, or that another one has, too.
+
+        One may wait there to be computed again, and what it needs is let go where nobody knows of that.
+        """
+        known = batch.spans_in(AGENT + agent.number, lo, min(hi, batch.rows))
+        known += self._told.get((agent.number, batch.id), [])
+        strays = [(lo, hi)]
+        for a, b in known:
+            strays = [each for c, d in strays for each in ((c, min(d, a)), (max(c, b), d)) if each[0] < each[1]]
+        if strays:
+            spans = Spans()
+            for a, b in strays:
+                spans.add(self._client.number, batch.id, a, b)
+            self._out.send(agent.number, TaskCancel(spans, force=True))
+            rows = [(batch.id, a, b) for a, b in strays]
+            late_rows.await_ends(self._state, agent, self._client.number, rows)
 
     def _find_needs(self, task: Task) -> None:
         """Stored values that rows need, of batches that have ended: they need not be asked for."""
