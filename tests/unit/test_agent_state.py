@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pytest
-from simulator.scripted import FakeAgent
+from simulator.scripted import FakeAgent, task
 
 from scaler.agent.core import events as ev
 from scaler.agent.core.agent_core import AgentCore
@@ -166,6 +166,14 @@ def test_in_production_a_worker_in_disorder_is_replaced_and_the_log_has_its_last
     fake.dies(0)
     assert fake.started == [0, 0]
     assert validate(state) == []
+
+
+def test_in_production_rows_without_what_they_need_fail_and_the_agent_goes_on() -> None:
+    fake = careless(1)
+    fake.tell(task(10, 1, client=C))
+    assert [run.objects for run in fake.runs[0]] == [[]]  # its worker says that the function is not there
+    assert fake.logged == ["a defect of the cluster: rows of f came without object (7, 1): they fail"]
+    assert validate(fake.core.state) == []
 
 
 def test_in_production_an_object_in_disorder_is_let_go() -> None:

@@ -179,10 +179,12 @@ def _hand_over(
         worker.note_heard(state.now)
         worker.has_waited = False
         worker_moves.move(state, worker, BUSY)
-    out.add(ToWorker(worker.slot, _run_message(state, worker, number, origin, lo, hi)))
+    out.add(ToWorker(worker.slot, _run_message(state, out, worker, number, origin, lo, hi)))
 
 
-def _run_message(state: HostState, worker: WorkerRecord, number: int, origin: RowRange, lo: int, hi: int) -> Run:
+def _run_message(
+    state: HostState, out: Outgoing, worker: WorkerRecord, number: int, origin: RowRange, lo: int, hi: int
+) -> Run:
     """What a worker is told to run; objects that it doesn't have go along and count as known from now on."""
     known, inline = worker.objects, state.objects.inline
     stale, worker.stale = worker.stale, []
@@ -205,7 +207,13 @@ def _run_message(state: HostState, worker: WorkerRecord, number: int, origin: Ro
         sizes = origin.sizes[a:b].tobytes()
         body = bytes(memoryview(origin.body)[origin.offsets[a] : origin.offsets[b]])
     stored = origin.stored
-    objects = [(key, inline[key]) for key in needed if key not in known and key[1] not in stored]
+    try:
+        objects = [(key, inline[key]) for key in needed if key not in known and key[1] not in stored]
+    except KeyError as missing:
+        if state.strict:
+            raise
+        objects = [(key, inline[key]) for key in needed if key not in known and key in inline]
+        out.log("ERROR", f"a defect of the cluster: rows of {task.name} came without object {missing}: they fail")
     known.update(needed)
     fields = (
         number, client, task.batch, lo, hi, task.form, function, arguments, task.flags, task.priority, task.name,
