@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import chain
 
 from scaler.protocol.messages import AgentsInUse, ClientReturn, Message, Spans, Task, TaskCancel, TaskResult, u32
 from scaler.protocol.results import SpanResult, spans_of
@@ -135,7 +136,8 @@ class Rebuilding:
         for lo, hi, agent in held:
             for a, b in batch.spans_in(WAITING, lo, min(hi, batch.rows)):
                 transitions.take_up(state, batch, a, b, agent)
-            self._end_strays(batch, lo, hi, agent)
+        for agent in {agent for _, _, agent in held}:
+            self._end_strays(batch, agent, [(lo, min(hi, batch.rows)) for lo, hi, whose in held if whose is agent])
         if not batch.left:
             self._over.append(batch)
             lineage_of(batch).references += 1
@@ -144,22 +146,27 @@ class Rebuilding:
         moves += [Route(batch, lo, hi, Cause.READY, front=False) for lo, hi in dependencies.ready(batch, failures)]
         return moves + [failure for failure in failures if batch.place[failure.row] == WAITING]
 
-    def _end_strays(self, batch: Batch, lo: int, hi: int, agent: AgentRecord) -> None:
+    def _end_strays(self, batch: Batch, agent: AgentRecord, held: list[tuple[int, int]]) -> None:
         """Have an agent end rows that have ended for their client, or that another one has, too.
 
         One may wait there to be computed again, and what it needs is let go where nobody knows of that.
         """
-        known = batch.spans_in(AGENT + agent.number, lo, min(hi, batch.rows))
-        known += self._told.get((agent.number, batch.id), [])
-        strays = [(lo, hi)]
-        for a, b in known:
-            strays = [each for c, d in strays for each in ((c, min(d, a)), (max(c, b), d)) if each[0] < each[1]]
+        is_stray = bytearray(batch.rows)
+        for lo, hi in held:
+            is_stray[lo:hi] = b"\x01" * (hi - lo)
+        there = [span for lo, hi in held for span in batch.spans_in(AGENT + agent.number, lo, hi)]
+        for lo, hi in chain(there, self._told.get((agent.number, batch.id), ())):
+            if hi <= batch.rows:  # else nothing of it is believed
+                is_stray[lo:hi] = bytes(hi - lo)
+        strays, lo = Spans(), is_stray.find(1)
+        while lo >= 0:
+            hi = is_stray.find(0, lo)
+            hi = batch.rows if hi < 0 else hi
+            strays.add(self._client.number, batch.id, lo, hi)
+            lo = is_stray.find(1, hi)
         if strays:
-            spans = Spans()
-            for a, b in strays:
-                spans.add(self._client.number, batch.id, a, b)
-            self._out.send(agent.number, TaskCancel(spans, force=True))
-            rows = [(batch.id, a, b) for a, b in strays]
+            self._out.send(agent.number, TaskCancel(strays, force=True))
+            rows = [(number, lo, hi) for _, number, lo, hi in strays]
             late_rows.await_ends(self._state, agent, self._client.number, rows)
 
     def _find_needs(self, task: Task) -> None:
