@@ -31,6 +31,7 @@ from scaler.protocol.messages import (
     ObjectRelease,
     ObjectResponse,
     Spans,
+    Task,
     TaskCancel,
     TaskResult,
     i32,
@@ -355,12 +356,26 @@ def test_a_value_whose_file_is_gone_is_sent_along_to_a_worker_that_had_it() -> N
     fake.give(40, 0, 1)
     fake.finish(0)
     assert (C, 5) not in fake.core.state.workers.records[0].objects
-    again = task(
-        50, 1, GRAPH, client=C, flags=KEEP, bodies=[b"function", b"value"], objects=u64([1, 5]),
-        dependency_counts=u32([1]), dependencies=u64([5]), indexes=i32([-1]), wanted=u8([0]),
-    )  # fmt: skip
-    fake.tell(again)
+    fake.tell(sent_along(5))
     assert ((C, 5), b"value") in fake.runs[0][0].objects
+
+
+def test_what_was_a_file_is_sent_along_to_a_worker_that_has_used_the_file() -> None:
+    """After a restart its client has sent it: the scheduler does not know of the file."""
+    fake = FakeAgent(1)
+    fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(MB, OWN)], C))
+    fake.give_dependents(30, [[5]], holders=[OWN])
+    fake.finish(0)
+    fake.tell(sent_along(5))
+    assert ((C, 5), b"value") in fake.runs[0][0].objects
+
+
+def sent_along(value: int) -> Task:
+    """A row that needs a value which comes with it."""
+    return task(
+        50, 1, GRAPH, client=C, flags=KEEP, bodies=[b"function", b"value"], objects=u64([1, value]),
+        dependency_counts=u32([1]), dependencies=u64([value]), indexes=i32([-1]), wanted=u8([0]),
+    )  # fmt: skip
 
 
 def lacking(fake: FakeAgent, object_id: int, row: int = 0) -> None:

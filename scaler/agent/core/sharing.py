@@ -1,6 +1,6 @@
 """Objects between agents: who has them, who wants them."""
 
-from scaler.agent.core import bringing, releasing
+from scaler.agent.core import bringing, releasing, worker_commands
 from scaler.agent.core.events import Serve
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
@@ -14,7 +14,10 @@ def learn_from_task(state: HostState, task: Task) -> None:
     if task.objects:
         payloads = task.bodies[len(task.bodies) - len(task.objects) :]
         for object_id, payload in zip(task.objects, payloads, strict=True):
-            state.objects.inline[task.client, object_id] = payload
+            key = task.client, object_id
+            state.objects.inline[key] = payload
+            if key in state.objects.records:  # workers that have used its file count as having it, and do not
+                worker_commands.forget_objects(state, {key})
     if not task.stored:
         return
     at = 0
