@@ -255,7 +255,7 @@ class SimClient(Process):
         self._check(job, end)
 
     def _check(self, job: Job, end: tuple[Any, ...]) -> None:
-        problem = job.ended(end, self.world.losses)
+        problem = job.ended(end, self.world.lost_agents)
         if problem is not None:
             raise Wrong(problem, f"job-{job.uid}.", f"batch={job.id}", str(job.id))
         job.asked.clear()

@@ -119,7 +119,7 @@ class DurableJob:
         for lo, hi, ends in self._ends_in(answer):
             require(lo == len(self.read), f"{self.name}: row {lo} came after {len(self.read)} others")
             for job, how in zip(self.rows[lo:hi], ends, strict=True):
-                problem = job.ended(how, self._world.losses)
+                problem = job.ended(how, self._world.lost_agents)
                 if problem is not None:
                     raise Wrong(f"{self.name}: {problem}", f"job-{job.uid}.")
                 self.read.append(job.runs)

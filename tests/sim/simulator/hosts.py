@@ -264,6 +264,7 @@ class Host(Process):
         if not self.alive:
             return
         super().die()
+        self.world.deaths += 1
         self.world.kills += any(worker.current is not None for worker in self.workers.values())
         self.store.die()
         for worker in list(self.workers.values()):

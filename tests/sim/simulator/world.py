@@ -59,6 +59,8 @@ class World:
         self._ids = 0
         #: agents that the scheduler gave up
         self.losses = 0
+        #: agents whose processes have ended, whether or not the scheduler has noticed
+        self.deaths = 0
         #: workers that were ended, and hosts that were while rows ran there
         self.kills = 0
         #: of the tables
@@ -71,6 +73,11 @@ class World:
         self.fuse: Fuse | None = None
         #: how processes of a role are killed there; `die` if it is not said here
         self.killers: dict[str, Callable[[Any], None]] = {}
+
+    @property
+    def lost_agents(self) -> int:
+        """Agents with which something may have been lost."""
+        return max(self.losses, self.deaths)
 
     def next_id(self) -> int:
         """Numbers for sessions, processes, rows."""
