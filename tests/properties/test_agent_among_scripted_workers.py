@@ -42,6 +42,11 @@ class FakeWorker:
         self.quits = False
         self.ready = False
 
+    @property
+    def running(self) -> tuple[int, int] | None:
+        """(dispatch, row) that runs."""
+        return (self.dispatches[0][0], self.dispatches[0][3]) if self.dispatches else None
+
 
 class Agent(RuleBasedStateMachine):
     """What the scheduler gave must be reported, given back, granted, or still be here."""
@@ -234,7 +239,7 @@ class Agent(RuleBasedStateMachine):
                 dispatch[4] = lo
         emptied = [h[0] for h in worker.dispatches if h[3] >= h[4]]
         worker.dispatches = [h for h in worker.dispatches if h[3] < h[4]]
-        worker.said.append(wm.Returned(worker.recalls.pop(0) if asked else 0, returned, None))
+        worker.said.append(wm.Returned(worker.recalls.pop(0) if asked else 0, returned, worker.running))
         if emptied:
             worker.said.append(wm.Results([], emptied))
 
@@ -299,7 +304,7 @@ class Agent(RuleBasedStateMachine):
                     worker.said.insert(0, wm.Ready(1))
                 worker.said.append(wm.Unblocked())
                 while worker.recalls:
-                    worker.said.append(wm.Returned(worker.recalls.pop(0), [], None))
+                    worker.said.append(wm.Returned(worker.recalls.pop(0), [], worker.running))
                 for number, client, batch, lo, hi in worker.dispatches:
                     results = [wm.EndedSpan(number, client, batch, lo, hi, 0, 100, 0, u32([4]), b"data")]
                     worker.said.append(wm.Results(results, [number]))

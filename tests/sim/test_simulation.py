@@ -74,6 +74,7 @@ FOUND = {
     "one that was alone once leads again, and its standby knows of nobody": ("copied journal", 4_000_936),
     "one is lost with its disk while the other, whose disk was lost, waits for its copy": ("copied journal", 4_002_505),
     "one leads for a moment, and nobody knows": ("copied journal", 5_000_028),
+    "a row is cancelled that its worker has not read yet": ("shared journal", 7_005_476),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
 }
 

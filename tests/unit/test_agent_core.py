@@ -251,6 +251,24 @@ def test_a_row_behind_it_is() -> None:
     assert ends(fake) == [(10, 2, 3, CANCELLED)]
 
 
+def test_a_row_that_its_worker_has_not_read_yet_is_asked_for_again() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 3)
+    fake.give(20, 0, 2)
+    first, second = fake.runs[0]
+    cancel(fake, 20, 0, 1)
+    cancel(fake, 20, 1, 2, force=True)
+    token = recall(fake)
+    fake.control.clear()
+    fake.worker(0, wm.Returned(token, [wm.ReturnedSpan(first.dispatch, C, 10, 1, 3)], (first.dispatch, 0)))
+    assert (fake.heard(TaskRunning), fake.killed) == ([], [])
+    assert fake.control == [(0, wm.Recall(recall(fake), 0, last=second.dispatch))]
+    fake.runs[0][0] = first._replace(hi=1)
+    fake.give_back(0, recall(fake))
+    assert sorted(ends(fake)) == [(20, 0, 1, CANCELLED), (20, 1, 2, CANCELLED)]
+
+
 def test_force_ends_the_worker_that_runs_the_row() -> None:
     fake = FakeAgent(1)
     fake.give(10, 0, 1)
@@ -449,6 +467,21 @@ def test_another_clients_row_is_not_lost_with_them() -> None:
     assert (fake.core.state.queued, fake.core.state.running) == (0, 1)
     fake.finish(0)
     assert ends(fake) == [(10, 0, 1, VALUES_LIST)]
+
+
+def test_another_clients_row_is_not_lost_with_rows_that_its_worker_has_not_read_yet() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 1, client=C + 1)
+    fake.give(20, 0, 3)
+    fake.tell(ClientDeparture(C))
+    token = recall(fake)
+    fake.control.clear()
+    fake.worker(0, wm.Returned(token, [], (fake.runs[0][0].dispatch, 0)))
+    assert fake.killed == []
+    fake.give_back(0, recall(fake))
+    assert fake.killed == []
+    assert fake.core.state.running == 1
 
 
 def test_an_agent_that_the_scheduler_forgot_begins_anew() -> None:

@@ -1,9 +1,10 @@
 """Taking rows back: cancelled, claimed by their client, or wanted elsewhere by the scheduler.
 
 Rows that no worker has are taken at once. For the others their workers are asked for all that has not begun; the table
-of withdrawals says what to do with a row when it comes back. What does not come back is running. A worker can't answer
-while a row keeps the interpreter to itself, as a long call in C may; if rows are to be cancelled even if they run, it
-is looked at from outside.
+of withdrawals says what to do with a row when it comes back. What does not come back is running, or in a dispatch that
+the worker has not read yet: what is behind the dispatch that runs is asked for again. A worker can't answer while a row
+keeps the interpreter to itself, as a long call in C may; if rows are to be cancelled even if they run, it is looked at
+from outside.
 """
 
 import math
@@ -128,15 +129,22 @@ def take_ended(state: HostState, out: Outgoing, client: int, batch: int, lo: int
             out.say(TaskClaimResponse(Spans(), refused))
 
 
-def refuse_running(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
-    """What a worker still has after it gave back all that had not begun is running: it can't be withdrawn."""
+def refuse_running(state: HostState, out: Outgoing, worker: WorkerRecord, begun: int) -> None:
+    """What a worker still has after it gave back all that had not begun is running: it can't be withdrawn.
+
+    It has not read the dispatches after `begun`, the one that runs: what is to come back of them is asked for again.
+    """
     withdrawing = state.withdrawals.withdrawing
     if not withdrawing:
         return
     running = TaskRunning()
     refused = Spans()
-    for dispatch in worker.dispatches.values():
+    for number, dispatch in worker.dispatches.items():
         client, batch = dispatch.origin.key
+        if number > begun:
+            if any((client, batch, row) in withdrawing for lo, hi in dispatch.left for row in range(lo, hi)):
+                worker_commands.recall(state, out, worker, keep=0)
+            continue
         for lo, hi in dispatch.left:
             for row in range(lo, hi):
                 what = withdrawing.get((client, batch, row))

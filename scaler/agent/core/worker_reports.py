@@ -138,11 +138,22 @@ def take_returned(state: HostState, out: Outgoing, worker: WorkerRecord, message
         dispatch_moves.close_dispatch(state, worker, number)
     if message.token and message.token == worker.recalling:
         worker.recalling = 0
-        if any(dispatch.unwanted for dispatch in worker.dispatches.values()):
-            worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
-        withdrawing.refuse_running(state, out, worker)
+        begun = message.running[0] if message.running is not None else 0
+        _end_unwanted(state, out, worker, begun)
+        withdrawing.refuse_running(state, out, worker, begun)
     _note_heard(state, worker)
     withdrawing.return_rows(state, out)
+
+
+def _end_unwanted(state: HostState, out: Outgoing, worker: WorkerRecord, begun: int) -> None:
+    """Rows that nobody wants have not come back: they run, are next, or have not been read by their worker yet."""
+    unwanted = [number for number, dispatch in worker.dispatches.items() if dispatch.unwanted]
+    if not unwanted:
+        return
+    if unwanted[0] <= begun or worker.dispatches[unwanted[0]] is worker.first:
+        worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
+    else:
+        worker_commands.recall(state, out, worker)
 
 
 def _note_heard(state: HostState, worker: WorkerRecord) -> None:

@@ -361,7 +361,8 @@ class FakeAgent:
                 self.runs[slot].pop(i)
             elif lo < run.hi:
                 self.runs[slot][0] = run._replace(hi=lo)
-        self.worker(slot, wm.Returned(token, returned, None))
+        runs = self.runs.get(slot)
+        self.worker(slot, wm.Returned(token, returned, (runs[0].dispatch, runs[0].lo) if runs else None))
 
     def dies(self, slot: int, status: int = 9) -> None:
         """A worker's process ends in the row it began last."""
