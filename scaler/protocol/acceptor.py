@@ -162,6 +162,11 @@ class Acceptor:
         self._refuse(connection, reason, last=True)
         return self.disconnect(connection, reason)
 
+    def end(self, number: int, reason: str) -> tuple[Lost, ...]:
+        """A peer is to begin anew, over another connection."""
+        session = self._by_number.get(number)
+        return () if session is None else self.reject(session.connection, reason)
+
     def disconnect(self, connection: int, reason: str = "its connection closed") -> tuple[Lost, ...]:
         """A connection is gone and does not come back (a process on this host has ended)."""
         session = self._by_connection.get(connection)
@@ -196,6 +201,10 @@ class Acceptor:
     def dismiss(self, reason: str) -> list[Outgoing]:
         """What tells everybody who is connected to look elsewhere."""
         return [Outgoing(each, 0, 0, Refused(reason, elsewhere=True), last=True) for each in self._by_connection]
+
+    def numbers_of(self, role: str) -> set[int]:
+        """All peers that are this."""
+        return {number for number, session in self._by_number.items() if session.role == role}
 
     def role_of(self, number: int) -> str:
         """What a peer is; empty if there is none of this number."""

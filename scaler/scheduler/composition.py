@@ -76,6 +76,8 @@ Wish = Outgoing | Disconnect | ev.Effect | PairWish
 MOST_EARLY = 16
 #: why there are no durable jobs
 NO_JOURNAL = "this scheduler keeps no durable jobs: start it with --journal DIRECTORY"
+#: why somebody is to ask again who was there before the jobs
+ANEW = "durable jobs are kept here since a moment ago, and what was asked before may be over: ask again"
 
 
 class Composition:
@@ -89,6 +91,8 @@ class Composition:
         #: why there are none; and who asked already of those that there will be in a moment
         self._refusal = NO_JOURNAL
         self._early: list[tuple[int, JobSubmit | JobQuestion]] | None = None
+        #: monitors that were there before the residents: what they say may have been dealt with elsewhere since
+        self._earlier: set[int] = set()
         #: they are with the partner from now on, and everybody is about to be sent there
         self._have_left = False
         #: the numbers that those have
@@ -113,12 +117,17 @@ class Composition:
         self._greet()
 
     def lodge(self, residents: Residents) -> None:
-        """Put clients beside the core that live in this process."""
+        """Put clients beside the core that live in this process.
+
+        Whoever asked before they were here asks again, if it still wants that: somebody else may have kept them
+        meanwhile, and have dealt with it.
+        """
         self._residents = residents
+        self._earlier = self._acceptor.numbers_of(Role.MONITOR)
         early, self._early = self._early or (), None
         self._refusal = NO_JOURNAL
-        for monitor, message in early:
-            residents.ask(monitor, message)
+        for monitor in dict.fromkeys(monitor for monitor, _ in early):
+            self._events += self._acceptor.end(monitor, ANEW)
 
     def part_with_residents(self) -> None:
         """The partner has them from now on. Whoever asks something of them will be sent there, and asks again."""
@@ -182,7 +191,9 @@ class Composition:
             if not isinstance(event, ev.Received) or self._acceptor.role_of(event.number) != Role.MONITOR:
                 return False
             assert isinstance(event.message, (JobSubmit, JobQuestion))
-            if self._residents is not None:
+            if self._residents is not None and event.number in self._earlier:
+                self._events += self._acceptor.end(event.number, ANEW)
+            elif self._residents is not None:
                 self._residents.ask(event.number, event.message)
             elif self._have_left:
                 continue
@@ -323,6 +334,7 @@ class Composition:
         if type(effect) is ev.Forget:
             if self._residents is not None:
                 self._residents.lose_monitor(effect.number)
+            self._earlier.discard(effect.number)
             connection = self._acceptor.forget(effect.number)
             if connection is not None and effect.is_told:
                 return Outgoing(connection, 0, 0, Refused(f"this peer {effect.reason}"), last=True)

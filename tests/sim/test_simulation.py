@@ -75,6 +75,7 @@ FOUND = {
     "one is lost with its disk while the other, whose disk was lost, waits for its copy": ("copied journal", 4_002_505),
     "one leads for a moment, and nobody knows": ("copied journal", 5_000_028),
     "a row is cancelled that its worker has not read yet": ("shared journal", 7_005_476),
+    "one that was stopped takes up a part of a job that was deleted at the other since": ("shared journal", 7_008_757),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
 }
 

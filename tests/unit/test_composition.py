@@ -19,7 +19,7 @@ from scaler.protocol.messages import (
     Refused,
     Welcome,
 )
-from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect
+from scaler.scheduler.composition import ANEW, LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.succession import StepDown, Succession
 
@@ -206,9 +206,9 @@ class Asking:
 def test_whoever_asks_for_jobs_while_they_go_to_the_partner_is_not_told_that_there_are_none(
     composed: Composition,
 ) -> None:
-    composed.receive(1, Envelope(0, 0, hello("monitor", "somebody")), 0.0)
     residents = Asking()
     composed.lodge(residents)  # type: ignore[arg-type]
+    composed.receive(1, Envelope(0, 0, hello("monitor", "somebody")), 0.0)
     composed.receive(1, Envelope(1, 0, JobQuestion(7, "list")), 0.0)
     composed.part_with_residents()
     for seq in range(2, 40):
@@ -216,3 +216,23 @@ def test_whoever_asks_for_jobs_while_they_go_to_the_partner_is_not_told_that_the
     said = [wish.message for wish in composed.settle(0.0) if isinstance(wish, Outgoing)]
     assert residents.asked == [7]
     assert not any(isinstance(message, JobAnswer) for message in said)
+
+
+def test_whoever_asked_for_jobs_before_they_were_here_asks_again_over_another_connection(
+    composed: Composition, core: Core
+) -> None:
+    for connection, name in ((1, "asks at once"), (2, "asks later"), (3, "asks nothing")):
+        composed.receive(connection, Envelope(0, 0, replace(hello("monitor", name), session=connection)), 0.0)
+    composed.await_residents("somebody else keeps them", is_brief=True)
+    composed.receive(1, Envelope(1, 0, JobQuestion(7, "list")), 0.0)
+    list(composed.settle(0.0))
+    residents = Asking()
+    composed.lodge(residents)  # type: ignore[arg-type]
+    composed.receive(2, Envelope(1, 0, JobQuestion(8, "list")), 0.0)
+    refused = [Outgoing(connection, 0, 0, Refused(ANEW), last=True) for connection in (1, 2)]
+    assert list(composed.settle(0.0)) == refused
+    assert core.heard[-1] == [ev.Lost(2, ANEW), ev.Lost(3, ANEW)]
+    assert residents.asked == []
+    composed.receive(4, Envelope(0, 0, replace(hello("monitor", "asks again"), session=4)), 0.0)
+    composed.receive(4, Envelope(1, 0, JobQuestion(9, "list")), 0.0)
+    assert residents.asked == [9]
