@@ -224,7 +224,6 @@ class SimJournal(Journal):
     """The real one, with such a writer."""
 
     def __init__(self, server: Any, journals: Journals, path: Path) -> None:
-        self._is_killed = False
         super().__init__(path, self._new_writer, lambda: server.world.random.getrandbits(63))
         self._server = server
         self._journals = journals
@@ -244,6 +243,7 @@ class SimJournal(Journal):
         if isinstance(self._writer, SimWriter):
             self._writer.kill()
         self.close()
+        self._directory.unlock()  # also if it is killed in the middle of closing it: a lock goes with its process
 
 
 class SimThread:
