@@ -317,7 +317,11 @@ class Succession:
             self._step_down(f"the scheduler at {report.address} leads")
 
     def _hear_standby(self, report: PartnerReport, now: float) -> None:
-        if not self.is_paired:
+        # it follows another one of this term, maybe this one before it was started again, or has heard of a later term:
+        # it listens to none but of a term after that
+        is_behind = report.epoch != self.epoch and report.epoch > self.term << LOT
+        was_paired = self.is_paired
+        if not was_paired:
             # it follows this one, which has told it that nobody counts so far: it has nothing else to tell
             has_ours = report.epoch == self.epoch and report.version == self._roster.version
             if report.version and not report.changed and not has_ours:
@@ -327,11 +331,11 @@ class Succession:
             self._roster.inherit(report.roster, report.version, now)
             if report.version and not has_ours:  # it has stood by for one that this one knows nothing of
                 self._electors = 0
-                self.term = max(self.term, term_of(report.epoch)) + 1
+                is_behind = True
             self.wishes.append(Log("INFO", f"Scheduler: the one at {report.address} stands by"))
-            self._announce()
-        elif term_of(report.epoch) > self.term:
-            self.term = term_of(report.epoch) + 1
+        if is_behind:
+            self.term = max(self.term, term_of(report.epoch)) + 1
+        if is_behind or not was_paired:
             self._announce()
         if report.epoch == self.epoch and now <= self.sure_until:
             self.sure_until = float("inf")  # it follows, so it counts nothing by itself

@@ -77,6 +77,7 @@ FOUND = {
     "a row is cancelled that its worker has not read yet": ("shared journal", 7_005_476),
     "one that was stopped takes up a part of a job that was deleted at the other since": ("shared journal", 7_008_757),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
+    "one is started again before any agent has counted": ("copied journal", 7_005_195),
     # these two found a lock that a simulated process kept when it died
     "one is killed while it closes the journal that both have": ("shared journal", 7_001_524),
     "one is killed while it closes its journal": ("copied journal", 7_005_202),

@@ -391,6 +391,20 @@ def test_one_that_starts_again_asks_its_partner(pair: Pair) -> None:
     assert not pair.b.leads
 
 
+def test_one_that_starts_again_before_any_agent_has_come_is_followed_anew(pair: Pair) -> None:
+    """Nobody counts: its partner has no roster to tell, and has heard of no term but this one's."""
+    assert (pair.b.is_paired, pair.b.roster) == (True, 0)
+    pair.a = Succession(A, 333)
+    pair.step(2.0)
+    assert (pair.a.is_paired, term_of(pair.a.epoch)) == (True, 1)
+    pair.agents(range(1, 4), pair.a)
+    assert pair.a.hands_out
+    assert pair.a.roster == pair.b.roster == 3
+    term = pair.a.term
+    pair.step(5.0)
+    assert pair.a.term == term, "it is not raised again and again"
+
+
 def test_one_that_starts_again_without_its_partner_waits_for_more_than_half(pair: Pair) -> None:
     pair.agents(range(1, 6), pair.a)
     pair.is_cut = True
