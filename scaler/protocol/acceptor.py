@@ -129,7 +129,7 @@ class Acceptor:
         self._by_connection: dict[int, _Session] = {}
         self._by_number: dict[int, _Session] = {}
         self._by_id: dict[int, _Session] = {}
-        #: what `receive` and `reject` want sent, beside the core's effects
+        #: what `receive` and `reject` want sent, beside the core's effects; others may add what is to come behind that
         self.outgoing: list[Outgoing] = []
         #: what the core is to be told of clients that don't read what it sends, or do again
         self.unread: list[Unread] = []

@@ -169,9 +169,15 @@ class Composition:
         """The number of the other one of a pair, if that has made a connection."""
         return None if self._pairing is None else self._pairing.partner
 
-    def tell_partner(self, message: PartnerReport | AboutJournals) -> Outgoing | None:
-        """Where and how a message goes to the other one of a pair; None if that has made no connection."""
-        return None if self.partner is None else self.send(self.partner, message)
+    def tell_partner(self, message: PartnerReport | AboutJournals) -> None:
+        """Say something to the other one of a pair, if that has made a connection.
+
+        It is among what `settle` wants sent, behind the Welcome if that has come in this step: what comes before is not
+        listened to, and then missing.
+        """
+        outgoing = None if self.partner is None else self._acceptor.send(self.partner, message)
+        if outgoing is not None:
+            self._acceptor.outgoing.append(outgoing)
 
     def take_about_journals(self) -> list[AboutJournals]:
         """What that has said of its journal."""

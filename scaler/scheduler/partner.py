@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from scaler.common.loop import Loop
-from scaler.protocol.acceptor import Outgoing
 from scaler.protocol.messages import PartnerReport
 from scaler.scheduler.composition import Composition
 from scaler.scheduler.pairing import AboutJournals
@@ -27,15 +25,13 @@ class Partner:
         security: Security,
         limit: int,
         loop: Loop,
-        send: Callable[[Outgoing], None],
     ) -> None:
-        """`limit`: bytes of a message; `send` sends one over a connection that was made to this scheduler."""
+        """`limit`: bytes of a message."""
         self._succession = succession
         self._composition = composition
         self._security = security
         self._limit = limit
         self._loop = loop
-        self._send = send
         #: what it has said of its journal over the connection from here
         self._said: list[AboutJournals] = []
         self._link: PartnerLink | None = None
@@ -86,19 +82,14 @@ class Partner:
         """Tell it how things are here, over each connection that there is."""
         if self._link is not None:
             self._link.send(report)
-        self._tell_peer(report)
+        self._composition.tell_partner(report)
 
     def tell(self, message: AboutJournals) -> None:
         """Say something of the journal here, over one connection."""
         if self._link is not None and self._link.route is not None:
             self._link.send(message)
         else:
-            self._tell_peer(message)
-
-    def _tell_peer(self, message: PartnerReport | AboutJournals) -> None:
-        outgoing = self._composition.tell_partner(message)
-        if outgoing is not None:
-            self._send(outgoing)
+            self._composition.tell_partner(message)
 
     def reject(self, reason: str, now: float) -> None:
         """What it said makes no sense: both connections begin anew."""

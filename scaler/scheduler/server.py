@@ -121,9 +121,7 @@ class Server:
             self.loop.watch(door.fileno(), door)
         self._partner: Partner | None = None
         if succession is not None:
-            self._partner = Partner(
-                succession, self._composition, security, config.max_message_bytes, self.loop, self._send
-            )
+            self._partner = Partner(succession, self._composition, security, config.max_message_bytes, self.loop)
         self._config = config
         self._durable: DurableJobs | None = None
         if jobs is not None or succession is not None:

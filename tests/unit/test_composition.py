@@ -9,19 +9,24 @@ from simulator.scripted import hello
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
 from scaler.protocol.channel import Envelope
 from scaler.protocol.hello import epoch_of
+from scaler.protocol.initiator import Established, Initiator
 from scaler.protocol.messages import (
     BalanceRequest,
+    Copying,
     DisconnectRequest,
     Heartbeat,
     JobAnswer,
     JobQuestion,
+    JournalState,
     Message,
+    PartnerReport,
     Refused,
     Welcome,
+    u64,
 )
 from scaler.scheduler.composition import ANEW, LOCAL_AGENT, Composition, Disconnect
 from scaler.scheduler.core import events as ev
-from scaler.scheduler.succession import StepDown, Succession
+from scaler.scheduler.succession import BEAT, StepDown, Succession, Tell
 
 
 class Core:
@@ -104,6 +109,26 @@ def test_one_that_steps_down_hands_out_nothing_of_what_came_with_that(core: Core
     assert any(isinstance(wish, StepDown) for wish in list(composed.settle(1.0)))
     assert [type(event) for heard in core.heard for event in heard][:1] == [ev.HandOut]
     assert ev.HandOut(False, "it stands by") in core.heard[0]
+
+
+def test_the_partner_is_welcomed_before_it_is_told_anything(core: Core) -> None:
+    """Its last connection was lost a moment ago: there is something to say at once, of the pair and of its journal."""
+    terms = Terms(5, 1, True, 1.0, 10.0, 20.0, 1 << 20)
+    succession = Succession("tcp://a:1", 7)
+    composed = Composition(core, Acceptor(terms, LOCAL_AGENT), succession)
+    succession.hear_partner(PartnerReport(0, False, "tcp://b:1", 0, False, u64()), 0.0)
+    initiator = Initiator(hello("scheduler", "far"))
+    composed.receive(9, initiator.greet(0.0), 0.0)
+    composed.tell_partner(JournalState(3, Copying.LEADS))
+    heard = []
+    for step in (0.0, BEAT):
+        for wish in composed.settle(step, is_due=True):
+            if isinstance(wish, Tell):
+                composed.tell_partner(wish.report)
+            elif isinstance(wish, Outgoing) and wish.connection == 9:
+                heard.append(type(initiator.receive(Envelope(wish.seq, wish.ack, wish.message), step)))
+    assert heard == [Established, JournalState, PartnerReport, PartnerReport]
+    assert composed.sent == {Welcome: 1, JournalState: 1, PartnerReport: 2}
 
 
 def test_what_the_local_agent_says_is_heard_in_the_same_step(composed: Composition, core: Core) -> None:

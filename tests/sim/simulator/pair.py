@@ -84,10 +84,8 @@ class PartnerLine:
         """Say something of the journal, over one connection."""
         if self.is_open:
             self.send(message)
-            return
-        outgoing = self.composition.tell_partner(message)
-        if outgoing is not None:
-            self._server.send(outgoing)
+        else:
+            self.composition.tell_partner(message)
 
     def receive(self, items: list[Any]) -> tuple[list[PartnerReport | AboutJournals], bool]:
         """What the other one has said; whether the connection was lost."""
@@ -105,6 +103,8 @@ class PartnerLine:
                 except ProtocolError as error:
                     said = self._initiator.reject(str(error))
                 lost = isinstance(said, (Rejected, Broken))
+                is_gap = isinstance(said, Broken) and "came after" in said.reason
+                require(not is_gap, f"{self._server.name} misses what the other one said before: {said}", "scheduler-")
                 if isinstance(said, PartnerReport | AboutJournals):
                     reports.append(said)
             if lost:

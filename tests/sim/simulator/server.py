@@ -338,9 +338,7 @@ class Server(Process):
         elif isinstance(wish, Tell):
             assert self._partner is not None
             self._partner.send(wish.report)
-            outgoing = self._composition.tell_partner(wish.report)
-            if outgoing is not None:
-                self._carry_out(outgoing)
+            self._composition.tell_partner(wish.report)
         elif isinstance(wish, StepDown):
             self.world.after(0.0, self._step_down)
 
