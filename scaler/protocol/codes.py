@@ -28,6 +28,8 @@ MAX_NAMED = 10_000
 MOST_SECONDS = 1e9
 #: a value whose pickle takes this many bytes is stored at a host instead of travelling inside messages
 INLINE_LIMIT = 1 << 17
+#: bytes that a stored value may take, at most; more is no size but a mistake, as is none: its file begins with a header
+LARGEST_VALUE = 1 << 48
 #: what stands for a stored object: how many bytes it takes, and the number of the agent that has it
 PLACE = Struct("<QI")
 #: what stands for the value of a stored result: how many bytes it takes

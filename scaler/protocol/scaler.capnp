@@ -148,7 +148,7 @@ struct Task {
 
   struct Places {           # to agents only
     stored @0 :Data;        # u64 ids of the stored objects that these rows need
-    storedSizes @1 :Data;   # u64 per stored object
+    storedSizes @1 :Data;   # u64 per stored object: 1 to 2^48
     holderCounts @2 :Data;  # u32 per stored object
     holders @3 :Data;       # u32 numbers of the agents that have it
   }
@@ -167,7 +167,7 @@ struct TaskResult {
   durations @4 :Data;       # u32 microseconds per span, all its rows together
   profile @5 :Profile;      # absent when no span is profiled
   sizes @6 :Data;           # u32: one for a list, an error or a loss, one per row for each, stored and in a file, none for cancelled; payloads in the first frame,
-                            # of a stored value its size as u64, of one in a file row id u64, tag u64, size u64, crc32 u32
+                            # of a stored value its size as u64, 1 to 2^48, of one in a file row id u64, tag u64, size u64, crc32 u32
 
   struct Profile {
     peaks @0 :Data;           # u64 bytes of memory per span, 0 when not profiled
@@ -181,7 +181,7 @@ struct TaskClaimResponse { granted @0 :Spans; refused @1 :Spans; }
 struct TaskOutput { client @0 :UInt32; row @1 :UInt64; name @2 :Text; stream @3 :UInt8; text @4 :Text; }
 struct BalanceRequest { rows @0 :UInt32; threads @1 :UInt32; }   # 0 for rows that take one slot
 struct ObjectAnnounce { ids @0 :Data; kinds @1 :Data; client @2 :UInt32; }
-# u64, u8: a frame each follows: 0 payload, 1 error record, 2 stored: u64 size, u32 number of the agent that has it
+# u64, u8: a frame each follows: 0 payload, 1 error record, 2 stored: u64 size, 1 to 2^48, u32 number of the agent that has it
 struct Objects { clients @0 :Data; ids @1 :Data; }                     # u32, u64
 struct ObjectGone { clients @0 :Data; ids @1 :Data; withWorker @2 :Bool; }  # u32, u64
 struct ObjectMissing { objects @0 :Objects; rows @1 :Spans; refusal @2 :Text; }
@@ -214,7 +214,7 @@ struct Inventory {          # the first message of an agent that returns to anot
   sessions @1 :Data;        # u64 the session of each
   rows @2 :Spans;           # that it has, or has ended and says again how
   objects @3 :Objects;      # that its store has
-  sizes @4 :Data;           # u64 bytes of each
+  sizes @4 :Data;           # u64 bytes of each, 1 to 2^48; 0: it came in a message
 }
 struct ClientReturn { ids @0 :Data; }                                  # u64: stored values of its rows that it refers to
 struct Settled {            # what an agent need not be able to say again

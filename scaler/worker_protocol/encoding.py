@@ -19,6 +19,7 @@ from scaler.protocol.codes import (
     FILE,
     FILED,
     LACKING,
+    LARGEST_VALUE,
     LIVE,
     SIZE,
     STDERR,
@@ -54,10 +55,6 @@ from scaler.worker_protocol.messages import (
     Unblocked,
     Unfiled,
 )
-
-#: bytes that a stored value may take, at most; more is no size but a mistake
-LARGEST_VALUE = 1 << 48
-
 
 Bytes = bytes | memoryview
 
@@ -111,6 +108,7 @@ _RECITED_HEAD = Struct("=QQ")
 #: dispatch, errno
 _UNFILED_BODY = Struct("=QH")
 
+_NO_SIZE = "no stored value has that size"
 #: bytes of a part: what a column of sizes can say
 _LARGEST_PART = (1 << 32) - 1
 #: bytes of a message that is rather copied as a whole than in parts
@@ -248,7 +246,7 @@ def _check(outcome: int, rows: int, sizes: array[int], body: bytes) -> None:
         _require(set(sizes) == {FILE.size}, "28 bytes stand for a value that is a file")
     else:
         _require(set(sizes) == {SIZE.size}, "eight bytes stand for a stored value")
-        _require(all(size <= LARGEST_VALUE for (size,) in SIZE.iter_unpack(body)), "no value is as large as that")
+        _require(all(0 < size <= LARGEST_VALUE for (size,) in SIZE.iter_unpack(body)), _NO_SIZE)
 
 
 def _read_returned(data: Bytes, at: int) -> Read:
@@ -269,7 +267,7 @@ def _read_published(data: Bytes, at: int) -> Read:
     for _ in range(count):
         client, number, size, failed, length = _PUBLISHED_VALUE.unpack_from(data, at)
         at += _PUBLISHED_VALUE.size
-        _require(size <= LARGEST_VALUE, "no value is as large as that")
+        _require(failed or 0 < size <= LARGEST_VALUE, _NO_SIZE)
         text, at = _text(data, at, length)
         values.append(PublishedValue((client, number), size, text if failed else None))
     return Published(values), at

@@ -45,7 +45,7 @@ def ended(draw: st.DrawFn) -> wm.EndedSpan:
     lo = draw(row)
     rows = 1 if outcome == ERROR else draw(st.integers(1, 4))
     if outcome in (STORED, LIVE):
-        sizes, body = [SIZE.size] * rows, SIZE.pack(draw(st.integers(0, 1 << 21))) * rows
+        sizes, body = [SIZE.size] * rows, SIZE.pack(draw(st.integers(1, 1 << 21))) * rows
     elif outcome == VALUES_EACH:
         sizes, body = [1] * rows, b"v" * rows
     else:
@@ -66,7 +66,8 @@ def returned(draw: st.DrawFn) -> wm.Returned:
 
 def said() -> st.SearchStrategy[wm.FromWorker]:
     """Anything that is a message."""
-    value = st.builds(wm.PublishedValue, key, st.integers(0, 1 << 21), st.none() | st.just("there is no room"))
+    written = st.builds(wm.PublishedValue, key, st.integers(1, 1 << 21), st.none())
+    value = written | st.builds(wm.PublishedValue, key, st.integers(0, 1 << 21), st.just("there is no room"))
     return st.one_of(
         st.builds(wm.Ready, st.just(1)),
         st.builds(wm.Results, st.lists(ended(), max_size=2), st.lists(dispatch, max_size=2)),

@@ -1,11 +1,31 @@
 """The wire format, case by case."""
 
 import pytest
-from simulator.scripted import graph, task
+from simulator.scripted import graph, result, task
 
 from scaler.errors import ProtocolError
 from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
-from scaler.protocol.messages import Ack, BalanceRequest, Message, Task, TaskResult, TaskRunning, u32, u64
+from scaler.protocol.codes import LARGEST_VALUE
+from scaler.protocol.messages import (
+    PLACE,
+    SIZE,
+    STORED,
+    STORED_OBJECT,
+    Ack,
+    BalanceRequest,
+    Inventory,
+    Message,
+    ObjectAnnounce,
+    ObjectFetch,
+    Objects,
+    Task,
+    TaskResult,
+    TaskRunning,
+    u8,
+    u32,
+    u64,
+)
+from scaler.protocol.results import ResultBuilder, SpanResult
 
 
 def test_every_message_class_has_its_place_on_the_wire() -> None:
@@ -55,6 +75,21 @@ def broken(**changes: object) -> Task:
     return made
 
 
+def stored_result(*sizes: int) -> TaskResult:
+    """Rows whose values are stored, behind one that ended with a value."""
+    builder = ResultBuilder(1)
+    builder.add(result(10, 0, 1))
+    body = b"".join(map(SIZE.pack, sizes))
+    builder.add(SpanResult(20, 0, len(sizes), STORED, 1, 0, u32([8]) * len(sizes), body))
+    return builder.build()
+
+
+def inventory(*sizes: int) -> Inventory:
+    """An agent has objects of these sizes."""
+    few = range(len(sizes))
+    return Inventory(u32([1]), u64([7]), objects=Objects(u32([1 for _ in few]), u64(few)), sizes=u64(sizes))
+
+
 @pytest.mark.parametrize(
     ("message", "words"),
     [
@@ -68,8 +103,21 @@ def broken(**changes: object) -> Task:
         (broken(dependency_counts=u32([1, 0, 0])), "dependency counts"),
         (TaskResult(1, u64([1]), u32([2, 2])), "a span is empty"),
         (TaskRunning(u32([1]), u64([1, 2]), u32([0, 1])), "one length"),
+        (stored_result(1, 0), "a stored object has"),
+        (stored_result(LARGEST_VALUE + 1), "a stored object has"),
+        (ObjectAnnounce(u64([1]), u8([STORED_OBJECT]), [PLACE.pack(0, 1)]), "a stored object has"),
+        (ObjectFetch(u32([1]), u64([1]), u64([2**64 - 1]), u32([0])), "a stored object has"),
+        (broken(stored=u64([1]), stored_sizes=u64([0]), holder_counts=u32([0])), "a stored object has"),
+        (Inventory(objects=Objects(), sizes=u64([1])), "a size for each object"),
+        (inventory(LARGEST_VALUE + 1), "a stored object has"),
     ],
 )
 def test_columns_that_contradict_each_other_are_refused_in_words(message: Message, words: str) -> None:
     with pytest.raises(ProtocolError, match=words):
         decode(encode(message))
+
+
+def test_an_object_of_no_bytes_is_one_that_came_in_a_message() -> None:
+    said = inventory(0, 1, LARGEST_VALUE)
+    assert decode(encode(said)).message == said
+    assert decode(encode(stored_result(1, LARGEST_VALUE))).message == stored_result(1, LARGEST_VALUE)

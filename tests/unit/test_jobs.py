@@ -15,6 +15,7 @@ from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
     INLINE,
+    PLACE,
     STORED_OBJECT,
     TOGETHER,
     VALUES_LIST,
@@ -394,7 +395,7 @@ def test_old_jobs_are_deleted_and_a_quota_holds():
 @pytest.mark.parametrize(
     ("inner", "why"),
     [
-        ([ObjectAnnounce(u64([1]), u8([STORED_OBJECT]), [bytes(12)])], "an object that is not in it"),
+        ([ObjectAnnounce(u64([1]), u8([STORED_OBJECT]), [PLACE.pack(1, 0)])], "an object that is not in it"),
         ([Heartbeat(1.0)], "a Heartbeat is no part of a job"),
         ([replace(part(3)[1], batch=2**64 - 9)], "ids that are none"),
         ([replace(part(3)[1], ended=u32([0, 1]))], "what only schedulers and agents say"),

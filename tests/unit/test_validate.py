@@ -75,6 +75,11 @@ def _lose_without_saying(state: ClusterState) -> None:
     client.values.objects[10].copies = frozenset()
 
 
+def _store_nothing(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    client.values.objects[10].size = 0
+
+
 @pytest.mark.parametrize(
     ("disorder", "words"),
     [
@@ -88,6 +93,7 @@ def _lose_without_saying(state: ClusterState) -> None:
         (_remember_for_nothing, "is remembered for"),
         (_miscount_workers, "workers in the cluster"),
         (_lose_without_saying, "is lost, and not among those"),
+        (_store_nothing, "is in stores and has no bytes"),
     ],
 )
 def test_disorder_is_found(disorder: Callable[[ClusterState], None], words: str) -> None:

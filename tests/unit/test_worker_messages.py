@@ -6,10 +6,10 @@ from array import array
 
 import pytest
 
+from scaler.protocol.codes import LARGEST_VALUE
 from scaler.protocol.messages import ERROR, LIVE, SIZE, STORED, VALUES_EACH, VALUES_LIST
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import (
-    LARGEST_VALUE,
     MalformedMessage,
     from_worker,
     read_by_agent,
@@ -37,7 +37,7 @@ SAID: list[wm.FromWorker] = [
     wm.Results([], []),
     wm.Results([ended(), ended(VALUES_EACH, 2, [1, 3]), ended(ERROR)], [1, 2]),
     wm.Results([ended()], list(range(10))),
-    wm.Results([ended(STORED, 2, [8, 8], SIZE.pack(10) + SIZE.pack(1 << 40)), ended(LIVE, 1, [8], SIZE.pack(0))], []),
+    wm.Results([ended(STORED, 2, [8, 8], SIZE.pack(10) + SIZE.pack(1 << 40)), ended(LIVE, 1, [8], SIZE.pack(1))], []),
     wm.Returned(0, [], None),
     wm.Returned(9, [wm.ReturnedSpan(1, 7, 100, 2, 4)], (1, 1)),
     wm.Published([wm.PublishedValue((7, 1 << 60), 10, None), wm.PublishedValue((7, 2), 0, "disk full: é")]),
@@ -81,8 +81,11 @@ def test_text_that_is_no_text_is_told_with_what_can_be_written_of_it() -> None:
         wm.Results([ended(VALUES_EACH, 2, [4])], []),
         wm.Results([ended(STORED, 1, [4])], []),
         wm.Results([ended(STORED, 1, [8], SIZE.pack(LARGEST_VALUE + 1))], []),
+        wm.Results([ended(STORED, 2, [8, 8], SIZE.pack(1) + SIZE.pack(0))], []),
+        wm.Results([ended(LIVE, 1, [8], SIZE.pack(0))], []),
         wm.Returned(1, [wm.ReturnedSpan(1, 7, 100, 4, 4)], None),
         wm.Published([wm.PublishedValue((7, 1), LARGEST_VALUE + 1, None)]),
+        wm.Published([wm.PublishedValue((7, 1), 0, None)]),
         wm.Output(7, 1, "f", 9, "text"),
     ],
 )

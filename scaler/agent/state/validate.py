@@ -11,6 +11,7 @@ from scaler.agent.state.object_moves import PLACES
 from scaler.agent.state.object_records import ObjectRecord, ObjectState
 from scaler.agent.state.worker_records import BUSY, GONE, IDLE
 from scaler.common.findings import Finding
+from scaler.protocol.codes import LARGEST_VALUE
 from scaler.store.layout import Key
 
 #: in these states an object is on its way to become a file, since somebody wants it to
@@ -157,6 +158,8 @@ def _object(state: HostState, key: Key, record: ObjectRecord) -> Iterator[Findin
         worker = state.workers.records.get(entry.slot)
         if worker is None or key not in worker.objects:
             yield Finding(f"{name} is in worker {entry.slot}, which has not got it", key[1])
+    if entry is not None and not 0 < entry.size <= LARGEST_VALUE:
+        yield Finding(f"{name} cannot have {entry.size:,} bytes: the scheduler would not believe it", key[1])
     if record.state in _COMING and not record.wanted:
         yield Finding(f"{name} is brought for nobody", key[1])
     if record.state is ObjectState.STORED and record.wanted:

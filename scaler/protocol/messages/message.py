@@ -1,10 +1,11 @@
 """What all messages have in common, and what a well-formed one is."""
 
 from array import array
+from collections.abc import Iterable
 from typing import ClassVar
 
 from scaler.common.records import record
-from scaler.protocol.codes import Frame
+from scaler.protocol.codes import LARGEST_VALUE, Frame
 
 
 class Malformed(Exception):
@@ -64,7 +65,13 @@ def rows_in(pairs: "array[int]", rows: int | None = None) -> int:
     return total
 
 
+def check_stored(sizes: Iterable[int]) -> None:
+    """Raise `Malformed` unless stored objects can have these sizes: what has none would pass for one that is lost."""
+    require(all(0 < size <= LARGEST_VALUE for size in sizes), f"a stored object has 1 to {LARGEST_VALUE:,} bytes")
+
+
 def check_holders(ids: "array[int]", sizes: "array[int]", holder_counts: "array[int]", holders: "array[int]") -> None:
     """Raise `Malformed` unless there are a size and holders for each object."""
     require(len(ids) == len(sizes) == len(holder_counts), "a size and a number of holders for each stored object")
+    check_stored(sizes)
     require(sum(holder_counts) == len(holders), "the holder counts add up")

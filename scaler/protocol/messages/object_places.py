@@ -8,7 +8,7 @@ from typing import ClassVar
 from scaler.common.records import record
 from scaler.protocol.codes import PLACE, STORED_OBJECT, Frame
 from scaler.protocol.messages.columns import column, u8, u32, u64
-from scaler.protocol.messages.message import Message, check_holders, require
+from scaler.protocol.messages.message import Message, check_holders, check_stored, require
 from scaler.protocol.messages.row_control import Spans
 
 
@@ -30,6 +30,8 @@ class ObjectAnnounce(Message):
         for kind, body in zip(self.kinds, self.bodies, strict=True):
             require(kind <= STORED_OBJECT, f"unknown kind of object {kind}")
             require(kind != STORED_OBJECT or len(body) == PLACE.size, "a size and an agent for a stored object")
+            if kind == STORED_OBJECT:
+                check_stored((PLACE.unpack(body)[0],))
 
 
 @record

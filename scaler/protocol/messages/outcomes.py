@@ -7,7 +7,7 @@ from typing import ClassVar
 from scaler.common.records import record
 from scaler.protocol.codes import ERROR, FILE, FILED, LOST, SIZE, STORED, Frame, sizes_of
 from scaler.protocol.messages.columns import column, u8, u32, u64
-from scaler.protocol.messages.message import MESSAGE_BYTES, Malformed, Message, require, rows_in
+from scaler.protocol.messages.message import MESSAGE_BYTES, Malformed, Message, check_stored, require, rows_in
 
 #: about what the columns of a `TaskResult` take for a span, bytes
 SPAN_BYTES = 48
@@ -58,17 +58,19 @@ class TaskResult(Message):
             raise Malformed("sizes as the outcomes have payloads")
         if len(self.bodies) != 1 or sum(self.sizes) != len(self.bodies[0]):
             raise Malformed("the sizes add up to the payload")
-        if FILED in self.outcomes:
-            self._check_files()
+        if STORED in self.outcomes or FILED in self.outcomes:
+            self._check_places()
 
-    def _check_files(self) -> None:
-        """Raise `Malformed` unless each value that is a file is said to be of its row."""
+    def _check_places(self) -> None:
+        """Raise `Malformed` unless stored values can be that large, and those that are files are of their rows."""
         at = index = 0
         for i, outcome in enumerate(self.outcomes):
             lo, hi = self.spans[2 * i], self.spans[2 * i + 1]
             count = sizes_of(outcome, hi - lo)
             end = at + sum(self.sizes[index : index + count])
-            if outcome == FILED:
+            if outcome == STORED:
+                check_stored(size for (size,) in SIZE.iter_unpack(self.bodies[0][at:end]))
+            elif outcome == FILED:
                 rows = [file[0] for file in FILE.iter_unpack(self.bodies[0][at:end])]
                 require(rows == list(range(self.batches[i] + lo, self.batches[i] + hi)), "a file is of another row")
             at, index = end, index + count

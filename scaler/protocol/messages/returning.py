@@ -5,7 +5,7 @@ from dataclasses import field
 
 from scaler.common.records import record
 from scaler.protocol.messages.columns import column, u32, u64
-from scaler.protocol.messages.message import Message, require
+from scaler.protocol.messages.message import Message, check_stored, require
 from scaler.protocol.messages.object_places import Objects
 from scaler.protocol.messages.row_control import Spans
 
@@ -19,7 +19,7 @@ class Inventory(Message):
     sessions: "array[int]" = column(u64)
     #: it has them, or they have ended and it says again how
     rows: Spans = field(default_factory=Spans)
-    #: in its store, and the bytes of each
+    #: in its store, and the bytes of each; 0 of one that came in a message
     objects: Objects = field(default_factory=Objects)
     sizes: "array[int]" = column(u64)
 
@@ -28,6 +28,7 @@ class Inventory(Message):
         self.objects.validate()
         require(len(self.clients) == len(self.sessions), "a session for each client")
         require(len(self.objects.ids) == len(self.sizes), "a size for each object")
+        check_stored(size for size in self.sizes if size)
         known = set(self.clients)
         require(known.issuperset(self.rows.clients), "rows are of the clients that are named")
         require(known.issuperset(self.objects.clients), "objects are of the clients that are named")

@@ -176,6 +176,8 @@ def _references(client: ClientRecord) -> Iterator[Finding]:
             yield Finding(f"object {object_id} is there for nobody", object_id)
         if item.source is not None:
             sources[item.source[0]] += 1
+        if item.copies and not item.is_stored:
+            yield Finding(f"object {object_id} is in stores and has no bytes", object_id)
         if item.is_lost != (object_id in values.lost):
             yield Finding(f"object {object_id} is lost, and not among those that are, or the reverse", object_id)
     for batch in (*client.batches.values(), *client.remembered.values()):

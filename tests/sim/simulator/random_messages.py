@@ -6,11 +6,13 @@ from typing import Any
 from hypothesis import strategies as st
 
 from scaler.protocol import messages as m
-from scaler.protocol.codes import MAX_NUMBER, Leaving, Wish
+from scaler.protocol.codes import LARGEST_VALUE, MAX_NUMBER, Leaving, Wish
 
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
 BYTES = st.binary(max_size=40)
+#: bytes of a stored object
+STORED_BYTES = st.integers(1, LARGEST_VALUE)
 SECONDS = st.floats(0, 1e8)
 FEW = 5
 
@@ -48,7 +50,7 @@ def holders(draw: Any) -> Any:
     total = sum(counts)
     return (
         m.u64(ids),
-        m.u64(draw(st.lists(U64, min_size=n, max_size=n))),
+        m.u64(draw(st.lists(STORED_BYTES, min_size=n, max_size=n))),
         m.u32(counts),
         m.u32(draw(st.lists(U32, min_size=total, max_size=total))),
     )
@@ -126,7 +128,7 @@ def results(draw: Any) -> m.TaskResult:
         batch, lo = draw(U64), draw(st.integers(0, 2**31))
         rows = 1 if outcome in (m.ERROR, m.LOST) else draw(st.integers(1, 4))
         count = m.sizes_of(outcome, rows)
-        payload = BYTES if outcome != m.STORED else U64.map(m.SIZE.pack)
+        payload = BYTES if outcome != m.STORED else STORED_BYTES.map(m.SIZE.pack)
         payloads = draw(st.lists(payload, min_size=count, max_size=count))
         if outcome == m.FILED:
             batch = min(batch, 2**64 - lo - rows)
@@ -149,7 +151,7 @@ def announcements(draw: Any) -> m.ObjectAnnounce:
     kinds = draw(st.lists(st.integers(0, m.STORED_OBJECT), max_size=FEW))
     n = len(kinds)
     ids = m.u64(draw(st.lists(U64, min_size=n, max_size=n)))
-    bodies = [m.PLACE.pack(draw(U64), draw(U32)) if kind == m.STORED_OBJECT else draw(BYTES) for kind in kinds]
+    bodies = [m.PLACE.pack(draw(STORED_BYTES), draw(U32)) if kind == m.STORED_OBJECT else draw(BYTES) for kind in kinds]
     return m.ObjectAnnounce(ids, m.u8(kinds), bodies, draw(U32))
 
 
@@ -159,9 +161,8 @@ def inventories(draw: Any) -> m.Inventory:
     clients = sorted({*rows.clients, *things.clients, *draw(st.lists(U32, max_size=2))})
     n, sizes = len(clients), len(things.ids)
     sessions = draw(st.lists(U64, min_size=n, max_size=n))
-    return m.Inventory(
-        m.u32(clients), m.u64(sessions), rows, things, m.u64(draw(st.lists(U64, min_size=sizes, max_size=sizes)))
-    )
+    held = st.lists(st.just(0) | STORED_BYTES, min_size=sizes, max_size=sizes)
+    return m.Inventory(m.u32(clients), m.u64(sessions), rows, things, m.u64(draw(held)))
 
 
 @st.composite
