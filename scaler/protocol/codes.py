@@ -12,6 +12,8 @@ Frame = bytes | memoryview
 
 #: rows in a batch, at most: each takes a few bytes at the scheduler
 MAX_ROWS = 1 << 24
+#: ids that clients make are below this: a scheduler makes those from here on
+MOST_IDS = 1 << 63
 #: workers of an agent, and so slots that a row may take, at most
 MAX_WORKERS = 100_000
 #: numbers of clients and agents are below this

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from simulator import checks
 from simulator.hostile_messages import Hostile
 from simulator.scripted import FakeScheduler, graph, task
-from simulator.world import World
 
 from scaler.protocol import messages as m
 from scaler.scheduler.core.returning import PATIENCE
+from scaler.scheduler.state.validate import validate
 
 #: seeds of the suite, and of `make sim`
 SOME, MANY = 1_500, 200_000
@@ -35,15 +34,15 @@ def harm(seed: int) -> None:
     for _ in range(random.choice([1, 3, 8, 20])):
         fake.now += random.choice([0, 0.01, 0.1])
         fake.say(random.choice([hostile, client]), messages.message())
-        checks.check_scheduler(World(0), fake.core)
+        look(fake)
     decent.append(fake.agent(8))
     fake.lose(hostile)
-    checks.check_scheduler(World(0), fake.core)
+    look(fake)
     batches = fake.core.state.clients[other].batches
     for _ in range(12):
         for agent in decent:
             fake.end_all(agent, other, m.VALUES_EACH)
-            checks.check_scheduler(World(0), fake.core)
+            look(fake)
     left = [batch.id for batch in batches.values() if batch.id in BATCHES]
     assert not left, f"batches {left} have not ended"
 
@@ -58,7 +57,7 @@ def harm_at_return(seed: int) -> None:
     def say_anything(number: int) -> None:
         for _ in range(random.choice([1, 3, 8])):
             fake.say(number, messages.message())
-            checks.check_scheduler(World(0), fake.core)
+            look(fake)
 
     def hostile_agent() -> None:
         fake.come_back("agent", hostile, 4)
@@ -88,16 +87,21 @@ def harm_at_return(seed: int) -> None:
     random.shuffle(who)
     for comes in who:
         comes()
-        checks.check_scheduler(World(0), fake.core)
+        look(fake)
     helper = fake.agent(8)
     fake.lose(hostile)
     fake.wait(PATIENCE + 1.0)
     for _ in range(12):
         for agent in (decent, helper):
             fake.end_all(agent, other, m.VALUES_EACH)
-            checks.check_scheduler(World(0), fake.core)
+            look(fake)
     left = [batch.id for batch in fake.core.state.clients[other].batches.values() if batch.id in BATCHES]
     assert not left, f"batches {left} have not ended"
+
+
+def look(fake: FakeScheduler) -> None:
+    """The state adds up."""
+    assert validate(fake.core.state) == []
 
 
 def lead_a_life(random: Random, fake: FakeScheduler, clients: tuple[int, int]) -> None:
@@ -129,6 +133,10 @@ def run(seeds: range, how: Callable[[int], None] = harm) -> None:
 FOUND = [
     (harm, 1070215),  # a stored value of no bytes passed for one that is not stored, and was never made again
     (harm_at_return, 1157555),  # the same, of an agent that had come back
+    (harm, 98),  # a client sent an object with the id of a row that was yet to end
+    (harm, 109),  # an object came with a batch that did not need it, and stayed
+    (harm_at_return, 432),  # the same, of a client that had come back
+    (harm, 222),  # rows had ids of others
 ]
 
 

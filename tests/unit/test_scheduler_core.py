@@ -7,6 +7,7 @@ from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
     LOST,
+    STORED,
     STREAM,
     TOGETHER,
     VALUES_EACH,
@@ -36,6 +37,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.state.validate import validate
 from scaler.serialize.record import decode_error
 
 KNOWN = 1_000
@@ -390,6 +392,72 @@ def test_an_object_is_kept_until_its_client_and_all_rows_let_go() -> None:
     fake.wait(3.0)  # an agent is told when it costs nothing, or at the next look at the time
     (release,) = fake.heard(agent, ObjectRelease)
     assert list(release) == [(client, 5)]
+
+
+def announced(*ids: int) -> ObjectAnnounce:
+    """A client sends objects with these ids."""
+    return ObjectAnnounce(u64(ids), u8([0] * len(ids)), [b"object"] * len(ids))
+
+
+def with_objects(made: Task, *ids: int) -> Task:
+    """A batch with further objects."""
+    made.objects.extend(ids)
+    made.bodies += [b"object"] * len(ids)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (graph(11, [[]], [0]), "ids that rows have"),
+        (graph(9, [[], []], [1]), "ids that rows have"),
+        (with_objects(task(20, 1), 11), "ids that rows have"),
+        (with_objects(task(20, 1), 1 << 63), "ids that are none"),
+        (task((1 << 63) - 1, 2), "ids that are none"),
+        (announced(11), "a row that has not ended"),
+        (announced(1 << 63), "an id that is none"),
+    ],
+)
+def test_a_client_that_gives_an_id_twice_or_one_that_is_none_loses_its_session(
+    message: Task | ObjectAnnounce, words: str
+) -> None:
+    fake = FakeScheduler(1)
+    client, other = fake.client(), fake.client()
+    for number in (client, other):
+        fake.say(number, graph(10, [[], [0], [1]], [2]))
+    fake.say(client, message)
+    (gone,) = [effect for effect in fake.effects if isinstance(effect, ev.Forget)]
+    assert gone.number == client
+    assert words in gone.reason
+    assert list(fake.core.state.clients) == [other]
+    assert validate(fake.core.state) == []
+
+
+def test_the_last_ids_are_ids() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, task((1 << 63) - 2, 2), announced((1 << 63) - 3))
+    assert list(fake.core.state.clients[client].batches) == [(1 << 63) - 2]
+
+
+def test_a_value_that_is_computed_again_may_come_from_the_client() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, graph(10, [[], [0], []], [1]))
+    fake.report(fake.agents[0], client, result(10, 0, 1, STORED))
+    fake.lose(fake.agents[0])
+    assert fake.core.state.clients[client].batches[10].is_recomputing(0, 1)
+    fake.say(client, announced(10))
+    assert list(fake.core.state.clients) == [client]
+
+
+def test_an_object_that_its_batch_does_not_need_is_not_kept() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, with_objects(task(10, 2, TOGETHER), 30), with_objects(task(20, 1, function=99), 31))
+    assert list(fake.core.state.clients[client].values.objects) == [1, 1_000_010]
+    assert fake.ends(client) == [(20, 0, 1, ERROR)]
+    assert validate(fake.core.state) == []
 
 
 # ---- taking rows back ------------------------------------------------------------------------------------------------

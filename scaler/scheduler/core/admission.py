@@ -2,8 +2,9 @@
 
 from itertools import accumulate
 
+from scaler.errors import ProtocolError
 from scaler.protocol.failures import never_sent
-from scaler.protocol.messages import KEEP, Frame, Task, u32, u64
+from scaler.protocol.messages import KEEP, MOST_IDS, Frame, Task, u32, u64
 from scaler.scheduler.core import dependencies, lifetimes, placement
 from scaler.scheduler.core.moves import Fail, Move, Place, Reread, Route
 from scaler.scheduler.state.agent_records import AgentRecord
@@ -21,6 +22,12 @@ def admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
     """Take a client's batch; one that is known already is ignored. Rows whose values are all there can go."""
     if task.batch in client.batches:
         return []
+    moves = _admit(state, client, task)
+    drop_unneeded(state, client, task)
+    return moves
+
+
+def _admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
     batch, failures = enter(state, client, task)
     if failures:
         return [*failures]
@@ -55,6 +62,26 @@ def enter(state: ClusterState, client: ClientRecord, task: Task) -> tuple[Batch,
     if batch.keeps:
         client.values.batch_of_row.update(dict.fromkeys(range(batch.id, batch.id + batch.rows), batch))
     return batch, []
+
+
+def drop_unneeded(state: ClusterState, client: ClientRecord, task: Task) -> None:
+    """Objects that came with a batch which does not need them would be there for nobody."""
+    for object_id in task.objects:
+        item = client.values.objects.get(object_id)
+        if item is not None and not item.references:
+            lifetimes.drop(state, client, object_id, item)
+
+
+def check_ids(client: ClientRecord, task: Task) -> None:
+    """Raise `ProtocolError` for ids that no client can have made, or that it has made before for something else."""
+    rows = range(task.batch, task.batch + task.rows)
+    if rows.stop > MOST_IDS or max(task.objects, default=0) >= MOST_IDS:
+        raise ProtocolError("a Task with ids that are none")
+    kept = client.values.batch_of_row.keys()
+    if not kept or task.batch in client.batches:
+        return
+    if not kept.isdisjoint(task.objects) or (task.flags & KEEP and not kept.isdisjoint(rows)):
+        raise ProtocolError("a Task with ids that rows have")
 
 
 def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:

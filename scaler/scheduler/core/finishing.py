@@ -5,7 +5,18 @@ has. A row that is computed again ends in `recomputing.py` instead, and nothing 
 """
 
 from scaler.protocol.failures import dependency_cancelled
-from scaler.protocol.messages import CANCELLED, ERROR, FILED, LOST, STORED, VALUES_EACH, VALUES_LIST, Frame, u32
+from scaler.protocol.messages import (
+    CANCELLED,
+    ERROR,
+    FILED,
+    LOST,
+    MOST_IDS,
+    STORED,
+    VALUES_EACH,
+    VALUES_LIST,
+    Frame,
+    u32,
+)
 from scaler.protocol.results import NO_SIZES, SpanResult, rows_of, stored_sizes, values_of
 from scaler.scheduler.core import dependencies, lifetimes, lineage, recomputing
 from scaler.scheduler.core.moves import AskClient, Fail, Move, Reread
@@ -19,7 +30,7 @@ from scaler.scheduler.state.object_records import ObjectRecord
 from scaler.scheduler.state.transitions import Cause
 
 #: ids of list objects, made here, have this bit; clients' ids never do
-LIST_OBJECT = 1 << 63
+LIST_OBJECT = MOST_IDS
 
 #: outcome of a span -> why its rows are done
 _CAUSES = {

@@ -132,6 +132,7 @@ class Rebuilding:
             failures += more
             for row in self._restored:
                 lineage.retain_needs(client, batch, row, self._maker_of)
+        admission.drop_unneeded(state, client, task)
         self._restored.clear()
         for lo, hi, agent in held:
             for a, b in batch.spans_in(WAITING, lo, min(hi, batch.rows)):

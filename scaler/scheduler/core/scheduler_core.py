@@ -444,6 +444,7 @@ class SchedulerCore:
             raise ProtocolError("a Task that is not a whole batch")
         if task.batch in client.remembered:
             raise ProtocolError("a Task with the id of one that has ended")
+        admission.check_ids(client, task)
         batch_cost.check(client.values.objects, task)
         task.client = client.number
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from scaler.errors import ProtocolError
 from scaler.protocol.failures import sent_nowhere
 from scaler.protocol.messages import (
     FAILED,
+    MOST_IDS,
     PLACE,
     STORED_OBJECT,
     ObjectAnnounce,
@@ -17,6 +19,7 @@ from scaler.scheduler.core import admission, lifetimes, reachability, recomputin
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.batch_records import DONE
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
@@ -27,6 +30,7 @@ def take_from_client(
     """A client sends objects, or says that it can't; of stored ones it says where they are: their agents are told."""
     moves: list[Move] = []
     adopted: dict[AgentRecord, ObjectAnnounce] = {}
+    _check_ids(client, message)
     for object_id, kind, body in zip(message.ids, message.kinds, message.bodies, strict=True):
         if kind == STORED_OBJECT:
             moves += _take_place(state, out, client, object_id, bytes(body), adopted, tries)
@@ -37,6 +41,17 @@ def take_from_client(
     for agent, adoption in adopted.items():
         out.send(agent.number, adoption)
     return moves
+
+
+def _check_ids(client: ClientRecord, message: ObjectAnnounce) -> None:
+    """Raise `ProtocolError` for what can't be an object of a client: a value of a row that is still to end."""
+    for object_id in message.ids:
+        if object_id >= MOST_IDS:
+            raise ProtocolError("an object with an id that is none")
+        batch = client.values.batch_of_row.get(object_id)
+        row = object_id - batch.id if batch is not None else 0
+        if batch is not None and batch.place[row] != DONE and not batch.is_recomputing(row, row + 1):
+            raise ProtocolError("an object with the id of a row that has not ended")
 
 
 def _take_place(

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scaler.errors import ProtocolError
-from scaler.protocol.messages import INLINE, JobSubmit, Message, ObjectAnnounce, Task
+from scaler.protocol.messages import INLINE, MOST_IDS, JobSubmit, Message, ObjectAnnounce, Task
 from scaler.scheduler.core import batch_cost
 from scaler.scheduler.jobs.job import Job
 from scaler.scheduler.jobs.job_table import JobTable
 
-#: ids of a job's rows are below this
-MOST_IDS = 1 << 63
 #: jobs at a time
 MOST_JOBS = 100_000
 
