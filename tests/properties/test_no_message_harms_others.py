@@ -8,9 +8,12 @@ from random import Random
 
 import pytest
 from simulator.hostile_messages import Hostile
-from simulator.scripted import FakeScheduler, graph, task
+from simulator.scripted import FakeScheduler, graph, hello, task
 
 from scaler.protocol import messages as m
+from scaler.protocol.codec import decode, decode_view, encode, encode_view
+from scaler.protocol.messages.worker_columns import unpack
+from scaler.scheduler.core import events as se
 from scaler.scheduler.core.returning import PATIENCE
 from scaler.scheduler.state.validate import validate
 
@@ -24,7 +27,7 @@ IDS = (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010)
 def harm(seed: int) -> None:
     """A client and an agent of several say anything; then all the others have to come to an end."""
     random = Random(seed)
-    fake = FakeScheduler(*random.choice([(1,), (1, 2), (3, 1)]))
+    fake = WellSpoken(*random.choice([(1,), (1, 2), (3, 1)]))
     hostile, *decent = fake.agents
     client, other = fake.client(), fake.client()
     for number in (client, other):
@@ -50,7 +53,7 @@ def harm(seed: int) -> None:
 def harm_at_return(seed: int) -> None:
     """They come from another scheduler, and say anything of what they had there."""
     random = Random(seed)
-    fake = FakeScheduler()
+    fake = WellSpoken()
     client, other, hostile, decent = 1_002, 1_003, 1_004, 1_005
     messages = Hostile(random, (client, other, hostile, decent), (*IDS, OTHERS_SESSION))
 
@@ -104,6 +107,60 @@ def look(fake: FakeScheduler) -> None:
     assert validate(fake.core.state) == []
 
 
+def harm_while_watched(seed: int) -> None:
+    """The same while somebody watches, and a monitor says anything, too: all that is shown gets through the codec."""
+    random = Random(seed)
+    fake = WellSpoken(*random.choice([(1, 2), (3, 1)]))
+    hostile, decent = fake.agents
+    client, other, monitor, watcher = fake.client(), fake.client(), fake.monitor(), fake.monitor()
+    for number in (client, other):
+        fake.say(number, graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER))
+    fake.say(watcher, m.Watch(100))
+    lead_a_life(random, fake, (client, other))
+    messages = Hostile(random, (client, other, *fake.agents), IDS, figures=True)
+    for _ in range(random.choice([3, 8, 20])):
+        chosen = random.choice([None, None, m.HostReport, m.Heartbeat, m.TaskResult])
+        fake.say(random.choice([hostile, client, monitor]), messages.message(chosen))
+        look(fake)
+        fake.wait(random.choice([0.01, 1.0]))
+        fake.say(decent, m.Heartbeat(fake.now, 2))
+        fake.say(other, m.Heartbeat(fake.now))
+        fake.say(watcher, m.Watch(100, fake.shown))
+    fake.wait(2.0)
+    assert fake.shown
+    decent = fake.agent(8)
+    fake.lose(hostile)
+    for _ in range(12):
+        for agent in fake.agents[1], decent:
+            fake.end_all(agent, other, m.VALUES_EACH)
+            look(fake)
+    left = [batch.id for batch in fake.core.state.clients[other].batches.values() if batch.id in BATCHES]
+    assert not left, f"batches {left} have not ended"
+
+
+class WellSpoken(FakeScheduler):
+    """A scheduler all of whose words get through the codec: its shell would end with one that does not."""
+
+    def __init__(self, *workers: int) -> None:
+        #: number of the last snapshot
+        self.shown = 0
+        super().__init__(*workers)
+
+    def monitor(self) -> int:
+        """A monitor joins."""
+        return self._join(hello("monitor", "monitor"))
+
+    def handle(self, *events: se.Event) -> None:
+        super().handle(*events)
+        for effect in self.effects:
+            if isinstance(effect, se.Send):
+                decode([bytes(frame) for frame in encode(effect.message, 1, 1)])
+            elif isinstance(effect, se.Publish):
+                self.shown = effect.number
+                view = decode_view(encode_view(effect.view))
+                unpack(effect.workers, view.agents.worker_counts)
+
+
 def lead_a_life(random: Random, fake: FakeScheduler, clients: tuple[int, int]) -> None:
     """What may have happened before: values in stores, rows that were cancelled and claimed, values that are read."""
     for number in clients:
@@ -137,6 +194,7 @@ FOUND = [
     (harm, 109),  # an object came with a batch that did not need it, and stayed
     (harm_at_return, 432),  # the same, of a client that had come back
     (harm, 222),  # rows had ids of others
+    (harm, 344),  # an agent had 2**32 - 1 workers: all together did not fit into what the next one was answered
 ]
 
 
@@ -149,8 +207,18 @@ def test_a_hostile_peer_harms_itself_at_most() -> None:
     run(range(SOME))
 
 
+def test_a_hostile_peer_harms_nobody_who_watches() -> None:
+    run(range(SOME // 3), harm_while_watched)
+
+
 def test_a_hostile_peer_that_comes_from_another_scheduler_harms_itself_at_most() -> None:
     run(range(SOME), harm_at_return)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("part", range(4))
+def test_many_hostile_peers_harm_nobody_who_watches(part: int) -> None:
+    run(range(1_000_000 + part * MANY // 4, 1_000_000 + (part + 1) * MANY // 4), harm_while_watched)
 
 
 @pytest.mark.heavy

@@ -5,7 +5,7 @@ from simulator.scripted import graph, result, task
 
 from scaler.errors import ProtocolError
 from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
-from scaler.protocol.codes import LARGEST_VALUE
+from scaler.protocol.codes import LARGEST_VALUE, MAX_WORKERS
 from scaler.protocol.messages import (
     PLACE,
     SIZE,
@@ -13,6 +13,7 @@ from scaler.protocol.messages import (
     STORED_OBJECT,
     Ack,
     BalanceRequest,
+    Heartbeat,
     Inventory,
     Message,
     ObjectAnnounce,
@@ -110,6 +111,7 @@ def inventory(*sizes: int) -> Inventory:
         (broken(stored=u64([1]), stored_sizes=u64([0]), holder_counts=u32([0])), "a stored object has"),
         (Inventory(objects=Objects(), sizes=u64([1])), "a size for each object"),
         (inventory(LARGEST_VALUE + 1), "a stored object has"),
+        (Heartbeat(0.0, MAX_WORKERS + 1), "more than 100,000 workers"),
     ],
 )
 def test_columns_that_contradict_each_other_are_refused_in_words(message: Message, words: str) -> None:

@@ -1,7 +1,7 @@
 """Who is still there and how busy; and goodbyes: of clients, of all that a client has, of the cluster."""
 
 from scaler.common.records import record
-from scaler.protocol.codes import Leaving, Wish
+from scaler.protocol.codes import MAX_WORKERS, Leaving, Wish
 from scaler.protocol.messages.message import Message, require
 
 
@@ -25,6 +25,7 @@ class Heartbeat(Message):
 
     def validate(self) -> None:
         require(self.leaving in list(Leaving), f"no reason to leave: {self.leaving}")
+        require(self.workers <= MAX_WORKERS, f"more than {MAX_WORKERS:,} workers in an agent")
 
 
 @record

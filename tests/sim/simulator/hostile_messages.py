@@ -15,15 +15,21 @@ from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
 
 EDGES_32 = (0, 1, 2**31 - 1, 2**31, 2**32 - 1)
 EDGES_64 = (0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1)
+#: fields of 64 bits
+LONG_FIELDS = frozenset({"memory", "stored", "spilled", "fetched", "taken", "row", "epoch", "received", "session"})
 #: a message that ends the scheduler if that is allowed is left out
 CLASSES = tuple(cls for cls in MESSAGE_CLASSES if cls is not m.ClientShutdown)
 
 
 class Hostile:
-    """Draws messages; `peers` are the numbers and `ids` the ids of what is there."""
+    """Draws messages; `peers` are the numbers and `ids` the ids of what is there.
 
-    def __init__(self, random: Random, peers: Sequence[int], ids: Sequence[int]) -> None:
+    `figures`: whatever is counted and shown may be as large as its field allows, and agents tell of their workers.
+    """
+
+    def __init__(self, random: Random, peers: Sequence[int], ids: Sequence[int], figures: bool = False) -> None:
         self._random = random
+        self._figures = figures
         self._peers = peers
         self._ids = ids
         self._special: dict[type[m.Message], Callable[[], m.Message]] = {
@@ -39,6 +45,7 @@ class Hostile:
             m.JobSubmit: self._submission,
             m.JobQuestion: self._job_question,
             m.JobAnswer: lambda: m.JobAnswer(self._id(), "no", bodies=[b""]),
+            **({m.HostReport: self._report} if figures else {}),
             m.StoreOffers: lambda: m.StoreOffers(m.u32([self._peer()]), ("/s",), ("b",), ("t",)),
         }
 
@@ -95,7 +102,7 @@ class Hostile:
             return random.choice([0.0, 1.0, 1e300, -1.0, float("inf")])
         if name in ("stream", "protocol", "wish", "leaving"):
             return random.choice((0, 1, 3))
-        return random.choice(EDGES_32)
+        return random.choice(EDGES_64 if self._figures and name in LONG_FIELDS else EDGES_32)
 
     # ---- what names something --------------------------------------------------------------------------------------
     def _id(self) -> int:
@@ -158,6 +165,19 @@ class Hostile:
         position = random.choice([0, 1, 2, 2**64 - 1])
         name, wait, token = random.choice(["a", "b"]), random.choice([0.0, 1.0]), random.choice([0, self._id()])
         return m.JobQuestion(self._id(), kind, name, position, wait=wait, token=token)
+
+    def _report(self) -> m.HostReport:
+        workers, columns = len(self._few()), m.WorkerColumns()
+        for name in m.COLUMNS:
+            column = getattr(columns, name)
+            most = workers if name == "functions" else (1 << 8 * column.itemsize) - 1
+            column.extend([self._random.choice([0, most]) for _ in range(workers)])
+        cpu, host_cpu, free, queued, running, lag = (self._random.choice(EDGES_32) for _ in range(6))
+        memory, stored, spilled, fetched = (self._random.choice(EDGES_64) for _ in range(4))
+        return m.HostReport(
+            cpu, memory, host_cpu, free, queued, running, lag, stored, spilled, fetched, workers, ("f",) * workers,
+            [columns.pack()],
+        )  # fmt: skip
 
     # ---- messages with frames and columns --------------------------------------------------------------------------
     def _task(self) -> m.Task:
