@@ -101,6 +101,14 @@ def test_a_worker_that_dies_may_have_written_a_value_that_nobody_was_told_of() -
     assert fake.asked(ev.DropObject) == [(C, 10)]
 
 
+def test_what_a_worker_could_not_write_is_no_file() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 2)
+    fake.worker(0, wm.Published([wm.PublishedValue((C, 10), MB, None), wm.PublishedValue((C, 11), 0, "no room")]))
+    index = fake.core.state.objects.index
+    assert [key in index for key in ((C, 10), (C, 11))] == [True, False]
+
+
 def test_a_worker_is_told_which_rows_its_client_wants() -> None:
     fake = FakeAgent(1)
     fake.give_dependents(20, [[]])

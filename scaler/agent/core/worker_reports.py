@@ -167,7 +167,7 @@ def _note_heard(state: HostState, worker: WorkerRecord) -> None:
 def take_published(state: HostState, out: Outgoing, worker: WorkerRecord, message: Published) -> None:
     """A worker wrote live values into files, asked or not."""
     for key, size, error in message.values:
-        if key not in state.objects.index and _is_running(worker, key):
+        if error is None and key not in state.objects.index and _is_running(worker, key):
             storing.take_file(state, out, key, size)  # of a row whose result is yet to be heard of
         else:
             storing.take_published(state, out, worker, key, size, error)
