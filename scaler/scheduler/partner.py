@@ -19,12 +19,7 @@ class Partner:
     """At most one at a time, and maybe none. One thread; `close` blocks for a moment, nothing else does."""
 
     def __init__(
-        self,
-        succession: Succession,
-        composition: Composition,
-        security: Security,
-        limit: int,
-        loop: Loop,
+        self, succession: Succession, composition: Composition, security: Security, limit: int, loop: Loop
     ) -> None:
         """`limit`: bytes of a message."""
         self._succession = succession
