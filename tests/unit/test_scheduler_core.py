@@ -301,6 +301,19 @@ def test_a_part_of_a_batch_is_not_a_clients_to_send() -> None:
     assert client not in fake.core.state.clients
 
 
+def test_a_row_that_an_agent_tells_of_twice_in_one_message_is_told_of_once() -> None:
+    fake = FakeScheduler(4)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 4))
+    fake.report(agent, client, result(10, 0, 2, VALUES_EACH), result(10, 1, 4, VALUES_EACH))
+    assert fake.ends(client) == [(10, 0, 2, VALUES_EACH)]
+    assert fake.placed(agent) == [(10, 0, 4), (10, 2, 4)]
+    fake.report(agent, client, result(10, 3, 4, VALUES_EACH), result(10, 2, 3, VALUES_EACH))
+    assert fake.ends(client) == [(10, 3, 4, VALUES_EACH), (10, 2, 3, VALUES_EACH)]
+    assert fake.core.state.clients[client].batches == {}
+
+
 # ---- dependencies ----------------------------------------------------------------------------------------------------
 def test_a_graph_runs_in_its_order_and_only_wanted_values_are_said() -> None:
     fake = FakeScheduler(4)

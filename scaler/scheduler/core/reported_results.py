@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from scaler.errors import ProtocolError
 from scaler.protocol.failures import results_unreadable
@@ -125,20 +126,29 @@ def forward(
         if batch is None or not _is_plain(batch, span, place):
             return False
         ended.append((batch, span))
+    if len(spans) > 1 and _overlap(spans):
+        return False
     out.send(client.number, message)
     took: dict[Batch, tuple[int, int]] = {}
     for batch, span in ended:
-        if batch.place[span.lo] == place == batch.place[span.hi - 1]:
-            finishing.finish_forwarded(state, batch, span.lo, span.hi)
-        else:  # spans of one message overlap
-            for lo, hi in batch.spans_in(place, span.lo, span.hi):
-                finishing.finish_forwarded(state, batch, lo, hi)
+        finishing.finish_forwarded(state, batch, span.lo, span.hi)
         rows, us = took.get(batch, (0, 0))
         took[batch] = rows + span.hi - span.lo, us + span.duration
         batch.function.durations.add(span.hi - span.lo, span.duration)
     for batch, (rows, us) in took.items():
         placement.learn_duration(agent, batch.function.learn(rows, us))
     return True
+
+
+def _overlap(spans: list[SpanResult]) -> bool:
+    """Some row is told of twice: whoever hears of that must be told of each row once."""
+    ends: dict[int, int] = {}
+    for span in spans:
+        if span.lo < ends.get(span.batch, 0):  # not in order: this takes longer
+            told = sorted((each.batch, each.lo, each.hi) for each in spans)
+            return any(a[0] == b[0] and b[1] < a[2] for a, b in pairwise(told))
+        ends[span.batch] = span.hi
+    return False
 
 
 def _is_plain(batch: Batch, span: SpanResult, place: int) -> bool:
