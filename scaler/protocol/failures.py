@@ -158,7 +158,7 @@ def unencodable(name: str, error: str) -> ErrorRecord:
 
 
 def results_damaged(problem: str) -> ErrorRecord:
-    """What a worker sent as results can't be told apart at the client."""
+    """What a worker sent as results can't be told apart by those it is for."""
     return ErrorRecord(ErrorKind.SERIALIZATION, f"a worker sent {problem}")
 
 

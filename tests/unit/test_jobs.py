@@ -18,6 +18,7 @@ from scaler.protocol.messages import (
     PLACE,
     STORED_OBJECT,
     TOGETHER,
+    VALUES_EACH,
     VALUES_LIST,
     Ack,
     AgentsInUse,
@@ -140,6 +141,22 @@ def test_an_error_a_cancelled_row_and_a_list_are_kept_too(jobs):
     answer = jobs.last()
     assert list(answer.outcomes) == [ERROR, CANCELLED, VALUES_LIST]
     assert bytes(answer.bodies[0]) == record + b"list"
+
+
+def test_rows_of_a_list_that_is_none_end_with_an_error_where_others_of_it_had_ended(jobs):
+    jobs.submit(*part())
+    jobs.core_says(results(0, b"a"))
+    jobs.sync()
+    message = results(0, b"garbage", outcome=VALUES_LIST)
+    message.spans[1] = 3
+    jobs.core_says(message)
+    jobs.sync()
+    jobs.ask("ordered")
+    answer = jobs.last()
+    assert list(answer.outcomes) == [VALUES_EACH, ERROR, ERROR]
+    record = ErrorRecord.decode(bytes(answer.bodies[0])[-answer.sizes[-1] :])
+    assert record.message == "a worker sent a list of results is no pickle of protocol 5"
+    assert (jobs.state()["state"], jobs.state()["failed"]) == ("failed", 2)
 
 
 def test_while_the_disk_refuses_nothing_is_accepted_and_rows_wait_in_the_end(jobs):

@@ -16,6 +16,7 @@ from scaler.journal.layout import Place
 from scaler.journal.records import RECORD_HEADER, Record
 from scaler.protocol.codes import Role
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
+from scaler.protocol.failures import results_damaged
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -218,22 +219,32 @@ def gather(table: JobTable, job: Job, message: TaskResult) -> None:
         if batch is None or span.hi > batch.rows:
             continue
         filing.discard(table, job, span)
-        if batch.wanted is not None:
-            wanted = {row: batch.first + i for i, row in enumerate(batch.wanted)}
-            for single in rows_of(span):
-                if single.lo in wanted:
-                    _gather_span(job, wanted[single.lo], single)
-            continue
-        first = batch.first + span.lo
-        if not job.index.has_ended(first, first + span.hi - span.lo):
-            _gather_span(job, first, span)
-            continue
-        runs = [(lo - batch.first, hi - batch.first) for lo, hi in job.index.open_spans(first, batch.first + span.hi)]
-        for piece in cut(span, runs):
-            _gather_span(job, batch.first + piece.lo, piece)
+        try:
+            _gather_rows(job, batch, span)
+        except ProtocolError as problem:
+            record = results_damaged(str(problem)).encode()
+            for row in range(span.lo, span.hi):
+                _gather_rows(job, batch, SpanResult(span.batch, row, row + 1, ERROR, 0, 0, u32([len(record)]), record))
     core = job.core
     if core.gathered is not None and (core.gathered.size > GATHERED_BYTES or len(core.rows) > GATHERED_SPANS):
         write_results(table, job)
+
+
+def _gather_rows(job: Job, batch: Batch, span: SpanResult) -> None:
+    """Take those that are wanted and have not ended. ProtocolError for a list of values that is none; none is taken."""
+    if batch.wanted is not None:
+        wanted = {row: batch.first + i for i, row in enumerate(batch.wanted)}
+        for single in rows_of(span):
+            if single.lo in wanted:
+                _gather_span(job, wanted[single.lo], single)
+        return
+    first = batch.first + span.lo
+    if not job.index.has_ended(first, first + span.hi - span.lo):
+        _gather_span(job, first, span)
+        return
+    runs = [(lo - batch.first, hi - batch.first) for lo, hi in job.index.open_spans(first, batch.first + span.hi)]
+    for piece in cut(span, runs):
+        _gather_span(job, batch.first + piece.lo, piece)
 
 
 def _gather_span(job: Job, first: int, span: SpanResult) -> None:
