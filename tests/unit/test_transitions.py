@@ -172,6 +172,8 @@ def test_overlapping_spans_in_one_message_end_each_row_once() -> None:
         outcomes=u8([VALUES_LIST] * 2),
     )  # fmt: skip
     fake.say(agent, twice)
+    assert fake.holds(agent) == 3  # the second one is not believed, and what it alone told of runs again
+    fake.report(agent, client, result(10, 5, 8, VALUES_EACH))
     assert fake.holds(agent) == 0
     assert fake.core.state.clients[client].outstanding == 0
     assert validate(fake.core.state) == []
