@@ -294,8 +294,9 @@ class Server:
         listener = self._listener_of(outgoing.connection)
         try:
             listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
-        except ObjectTooLarge as error:
-            logger.error("a message for connection %d can't be sent: %s", outgoing.connection, error)
+        except Exception as error:  # ObjectTooLarge, or a defect of ours, from which nobody else shall suffer
+            trace = None if isinstance(error, ObjectTooLarge) else error
+            logger.error("a message for connection %d can't be sent: %s", outgoing.connection, error, exc_info=trace)
             self._composition.disconnect(outgoing.connection, time.monotonic(), str(error))
         if outgoing.last:
             listener.disconnect(outgoing.connection)

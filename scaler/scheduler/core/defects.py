@@ -1,6 +1,9 @@
-"""A batch in disorder: what is done when a move shows that the scheduler itself has a defect."""
+"""A defect of the scheduler itself: what is done when a move that can't be, or a message, shows that there is one."""
 
+from scaler.common.effects import Log
+from scaler.common.findings import NAMED
 from scaler.protocol.failures import given_up
+from scaler.protocol.messages import Message
 from scaler.scheduler.core import dependencies, finishing, lifetimes, recomputing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
@@ -32,3 +35,25 @@ def end_batch(state: ClusterState, out: Outgoing, error: IllegalMove, story: lis
         lifetimes.release_needs(state, client, batch, range(lo, hi))
     lifetimes.end_batch(state, client, batch)
     return moves
+
+
+def log_failure(out: Outgoing, number: int, message: Message, error: Exception) -> str:
+    """Log what was raised while a message was dealt with; why that ends the session of its sender."""
+    import traceback  # here, as hardly anybody needs it
+
+    kind = type(message).__name__
+    error.add_note(f"while a {kind} of peer {number} was dealt with")
+    where = "".join(traceback.format_exception(error)).rstrip()
+    out.log("ERROR", f"a defect of the scheduler, met by a {kind} of peer {number}, whose session ends:\n{where}")
+    return f"sent a {kind} that meets a defect of the scheduler ({type(error).__name__}: {error}), whose log says more"
+
+
+def check(state: ClusterState, error: Exception) -> Log:
+    """Raise what was raised in this step if it has left the state in disorder: another scheduler is to begin anew."""
+    from scaler.scheduler.state.validate import validate  # here, as hardly anybody needs it
+
+    findings = validate(state)
+    if findings:
+        error.add_note(f"it has left the state in disorder: {'; '.join(each.what for each in findings[:NAMED])}")
+        raise error
+    return Log("INFO", "Scheduler: after that defect the state has been looked at and is in order: work goes on")

@@ -114,7 +114,8 @@ class SchedulerCore:
     """Decides for a whole cluster. `state` is for looking at, and for subscribing to its facts; nobody else changes it.
 
     With `strict` a move that is not in the table of transitions is raised as `IllegalMove`, for tests. Otherwise it is
-    logged with the story of the row, its batch ends with an error, and the scheduler goes on.
+    logged with the story of the row, its batch ends with an error, and the scheduler goes on. Any other exception that
+    a message leads to costs its sender the session, and is raised only if it has left the state in disorder.
     """
 
     def __init__(self, limits: Limits, strict: bool = False) -> None:
@@ -122,6 +123,8 @@ class SchedulerCore:
         self.stories = Stories(self.state)
         self._limits = limits
         self._strict = strict
+        #: what was raised in this step while a message was dealt with: the state may be in disorder
+        self._doubt: Exception | None = None
         self._out = Outgoing(self.stories)
         self._worklist = Worklist(self.state, self._out, limits.retries_on_loss)
         self._next_check: float | None = None
@@ -209,6 +212,9 @@ class SchedulerCore:
         if self._next_check is None or self._next_check != self._wake or state.monitors:
             self._plan_wake()
         effects = self._out.flush(state)
+        if self._doubt is not None:
+            doubt, self._doubt = self._doubt, None
+            effects.append(defects.check(state, doubt))
         state.facts.publish(now)
         return effects
 
@@ -270,7 +276,20 @@ class SchedulerCore:
         except ProtocolError as problem:  # what it says can't be
             self._lost(number, f"sent {problem}", is_told=True)
             return
+        except Exception as error:
+            self._blame(number, message, error)
+            return
         self._refuse(number, message)
+
+    def _blame(self, number: int, message: Message, error: Exception) -> None:
+        """A message has met a defect of ours: in tests that is raised, otherwise it costs its sender the session.
+
+        After this step it is looked at whether all else is in order.
+        """
+        if self._strict:
+            raise error
+        self._doubt = error
+        self._lost(number, defects.log_failure(self._out, number, message, error), is_told=True)
 
     def _query(self, monitor: MonitorRecord, message: Query) -> None:
         if message.kind == "output":

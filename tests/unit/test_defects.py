@@ -1,0 +1,88 @@
+"""A defect of the scheduler that a message meets costs its sender the session, and nobody else anything."""
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from simulator.scripted import FakeScheduler, result, task
+
+from scaler.protocol.acceptor import Outgoing
+from scaler.protocol.messages import VALUES_LIST, HeartbeatEcho
+from scaler.scheduler.core import admission
+from scaler.scheduler.core import events as ev
+from scaler.scheduler.server import Server
+from scaler.scheduler.state.cluster import ClusterState
+from scaler.scheduler.state.validate import validate
+
+#: a batch that nothing is wrong with, but that the scheduler can't deal with
+UNLUCKY = 666
+
+
+def met_by(monkeypatch: pytest.MonkeyPatch, what_is_left: Any = lambda state: None) -> FakeScheduler:
+    """A scheduler, as users run it, with a defect that such a batch meets, which then leaves this in the state."""
+    admit = admission.admit
+
+    def fail(state: ClusterState, client: Any, task: Any) -> Any:
+        if task.batch == UNLUCKY:
+            what_is_left(state)
+            return 1 // 0
+        return admit(state, client, task)
+
+    monkeypatch.setattr(admission, "admit", fail)
+    fake = FakeScheduler(4)
+    fake.core._strict = False
+    return fake
+
+
+def test_whoever_meets_a_defect_loses_its_session_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = met_by(monkeypatch)
+    unlucky, other = fake.client(), fake.client()
+    fake.say(unlucky, task(10, 2))
+    fake.say(other, task(20, 2))
+    fake.handle(ev.Received(unlucky, task(UNLUCKY, 1)), ev.Received(other, task(30, 1)))
+    (lost,) = [effect for effect in fake.effects if isinstance(effect, ev.Forget)]
+    assert (lost.number, lost.is_told) == (unlucky, True)
+    assert "a Task that meets a defect of the scheduler (ZeroDivisionError: " in lost.reason
+    told = "\n".join(fake.log)
+    assert f"met by a Task of peer {unlucky}, whose session ends" in told
+    assert "in fail\n" in told  # where
+    assert set(fake.core.state.clients) == {other}
+    fake.report(fake.agents[0], other, result(20, 0, 2), result(30, 0, 1))
+    assert fake.ends(other) == [(20, 0, 2, VALUES_LIST), (30, 0, 1, VALUES_LIST)]
+    assert validate(fake.core.state) == []
+
+
+def test_a_defect_that_leaves_the_state_in_disorder_ends_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one begins anew, and clients and agents tell it all."""
+
+    def spoil(state: ClusterState) -> None:
+        state.clients[other].outstanding += 1
+
+    fake = met_by(monkeypatch, spoil)
+    unlucky, other = fake.client(), fake.client()
+    with pytest.raises(ZeroDivisionError) as raised:
+        fake.say(unlucky, task(UNLUCKY, 1))
+    assert raised.value.__notes__[0] == f"while a Task of peer {unlucky} was dealt with"
+    assert "it has left the state in disorder: " in raised.value.__notes__[1]
+
+
+def test_tests_are_told_of_defects_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = met_by(monkeypatch)
+    fake.core._strict = True
+    with pytest.raises(ZeroDivisionError):
+        fake.say(fake.client(), task(UNLUCKY, 1))
+
+
+def test_what_can_not_be_encoded_costs_one_connection(caplog: pytest.LogCaptureFixture) -> None:
+    server, gone = Server.__new__(Server), []
+    server._door = None
+    server._listener = SimpleNamespace(send=None)  # type: ignore[assignment]
+    server._composition = SimpleNamespace(  # type: ignore[assignment]
+        disconnect=lambda connection, now, reason: gone.append(connection)
+    )
+    with caplog.at_level(logging.ERROR, "scaler.scheduler"):
+        server._send(Outgoing(7, 1, 0, HeartbeatEcho(0.0, workers=1 << 40)))
+    assert gone == [7]
+    assert "a message for connection 7 can't be sent" in caplog.text
+    assert "Traceback" in caplog.text
