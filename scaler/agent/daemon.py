@@ -114,16 +114,16 @@ class Daemon:
         """Serve until stopped."""
         self._reconnect()
         self.loop.soon()
-        try:
-            self.loop.run()
-        finally:
-            if self._connection is not None and self._initiator.is_open:
-                for message in self._shell.leave():
-                    self._send(self._initiator.send(message))
-                self._connection.close(0.3)
-            self._shell.close()
-            if self._alive is not None:
-                self._alive.remove()
+        self.loop.run(self._close)
+
+    def _close(self) -> None:
+        if self._connection is not None and self._initiator.is_open:
+            for message in self._shell.leave():
+                self._send(self._initiator.send(message))
+            self._connection.close(0.3)
+        self._shell.close()
+        if self._alive is not None:
+            self._alive.remove()
 
     # ---- the connection --------------------------------------------------------------------------------------------
     def _reconnect(self) -> None:

@@ -50,8 +50,11 @@ class Loop(Protocol):
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
         """While it runs, call this when the process gets the signal."""
 
-    def run(self) -> None:
-        """Run until `stop`; raises what `step` raised. SIGTERM and SIGINT stop it too."""
+    def run(self, closing: Callable[[], None] = lambda: None) -> None:
+        """Run until `stop`; raises what `step` raised. SIGTERM and SIGINT stop it too.
+
+        `closing` is called when it has stopped, for whatever reason. Signals that come meanwhile do nothing.
+        """
 
     def stop(self) -> None:
         """End `run`."""
@@ -119,7 +122,7 @@ class BuiltinLoop:
         """See `Loop`."""
         self._signals[number] = callback
 
-    def run(self) -> None:
+    def run(self, closing: Callable[[], None] = lambda: None) -> None:
         """See `Loop`."""
         receiver, sender = socket.socketpair()
         sender.setblocking(False)
@@ -135,12 +138,15 @@ class BuiltinLoop:
             self._running = True
             self._turn()
         finally:
-            signal.set_wakeup_fd(previous)
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            self._poller.close()
-            receiver.close()
-            sender.close()
+            try:
+                closing()
+            finally:
+                signal.set_wakeup_fd(previous)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+                self._poller.close()
+                receiver.close()
+                sender.close()
 
     def _turn(self) -> None:
         poll, readers, ready, monotonic = self._poller.poll, self._readers, self.ready, time.monotonic
@@ -245,15 +251,18 @@ class UvLoop:
         """See `Loop`."""
         self._signals[number] = callback
 
-    def run(self) -> None:
+    def run(self, closing: Callable[[], None] = lambda: None) -> None:
         """See `Loop`."""
         for number, callback in self._signals.items():
             self._loop.add_signal_handler(number, callback)
         try:
             self._loop.run_forever()
         finally:
-            with contextlib.suppress(Exception):
-                self._loop.close()
+            try:
+                closing()
+            finally:
+                with contextlib.suppress(Exception):
+                    self._loop.close()
         if self._failure is not None:
             raise self._failure
 

@@ -101,14 +101,20 @@ def test_a_host_leaves_before_its_walltime_is_over(daemons):
     assert "nothing left to do" in going.text
 
 
-def test_a_second_signal_ends_a_draining_host_at_once(daemons):
-    import time
+def test_a_second_signal_ends_a_draining_host_at_once(daemons, tmp_path):
+    begun = tmp_path / "begun"
+
+    def work():
+        import time
+
+        begun.touch()
+        time.sleep(1000)
 
     daemons.start_scheduler("--retries-on-loss", "1")
     going = daemons.start_agent(1, "--drain-grace", "60")
     client = daemons.client()
-    future = client.submit(time.sleep, 1000)
-    until(lambda: " 0 at agents" not in daemons.state(), "the task at the agent")
+    future = client.submit(work)
+    until(begun.exists, "the task, which would go back to the queue otherwise")
     going.signal(signal.SIGTERM)
     going.says("this host drains")
     going.signal(signal.SIGTERM)
