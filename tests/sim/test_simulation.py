@@ -122,3 +122,12 @@ def test_explanations_of_queued_rows_are_met_by_what_happens_to_them() -> None:
 def test_a_seed_says_all() -> None:
     stories = {tuple((when, who) for when, who, _ in run(3, "everything").world.events) for _ in range(2)}
     assert len(stories) == 1
+
+
+def test_a_run_leaves_no_file_open() -> None:
+    """Thousands are run in a process."""
+    for mix in ("shared journal", "copied journal"):
+        run(2, mix)
+        before = len(os.listdir("/proc/self/fd"))
+        run(2, mix)
+        assert len(os.listdir("/proc/self/fd")) == before

@@ -49,6 +49,8 @@ class Journals:
         #: the scheduler whose process is at work, and one that is killed when it syncs next
         self.working: Any = None
         self.doomed: Any = None
+        #: all that were opened, also by those who have died
+        self.opened: list[SimJournal | SimFollower] = []
 
     def __enter__(self) -> "Journals":
         self._patches.enter_context(patch.object(os, "fsync", self._synced))
@@ -58,6 +60,9 @@ class Journals:
         return self
 
     def __exit__(self, *error: object) -> None:
+        for each in self.opened:
+            with contextlib.suppress(Exception):  # of a run that has failed
+                each.kill()
         self._patches.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
@@ -228,6 +233,7 @@ class SimJournal(Journal):
         self._server = server
         self._journals = journals
         server.opened.append(self)
+        journals.opened.append(self)
 
     def _new_writer(self, directory: Directory) -> SimWriter:
         return SimWriter(self._server, self._journals, directory)
@@ -328,6 +334,7 @@ class SimFollower(Follower):
         self._sim: SimThread = SimThread(self, server, journals)
         self._thread = self._sim  # type: ignore[assignment]
         server.opened.append(self)
+        journals.opened.append(self)
 
     def work(self, task: Any) -> None:
         """Do a piece of work as the real thread does."""
