@@ -18,7 +18,7 @@ from scaler.scheduler.core.returning import PATIENCE
 from scaler.scheduler.state.validate import validate
 
 #: seeds of the suite, and of `make sim`
-SOME, MANY = 1_500, 200_000
+SOME, MANY = 1_500, 100_000
 BATCHES = (10, 14, 18)
 OTHERS_SESSION = 6
 IDS = (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010)
@@ -194,6 +194,7 @@ FOUND = [
     (harm, 109),  # an object came with a batch that did not need it, and stayed
     (harm_at_return, 432),  # the same, of a client that had come back
     (harm, 222),  # rows had ids of others
+    (harm_while_watched, 1107564),  # an object had the id of a row of the batch that it came with
     (harm, 344),  # an agent had 2**32 - 1 workers: all together did not fit into what the next one was answered
 ]
 

@@ -425,6 +425,7 @@ def with_objects(made: Task, *ids: int) -> Task:
         (graph(11, [[]], [0]), "ids that rows have"),
         (graph(9, [[], []], [1]), "ids that rows have"),
         (with_objects(task(20, 1), 11), "ids that rows have"),
+        (with_objects(task(20, 2), 21), "an object that has the id of a row"),
         (with_objects(task(20, 1), 1 << 63), "ids that are none"),
         (task((1 << 63) - 1, 2), "ids that are none"),
         (announced(11), "a row that has not ended"),

@@ -77,6 +77,8 @@ def check_ids(client: ClientRecord, task: Task) -> None:
     rows = range(task.batch, task.batch + task.rows)
     if rows.stop > MOST_IDS or max(task.objects, default=0) >= MOST_IDS:
         raise ProtocolError("a Task with ids that are none")
+    if any(object_id in rows for object_id in task.objects):
+        raise ProtocolError("a Task with an object that has the id of a row")
     kept = client.values.batch_of_row.keys()
     if not kept or task.batch in client.batches:
         return
