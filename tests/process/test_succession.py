@@ -9,6 +9,7 @@ from support.programs import Daemons, program
 from support.two_schedulers import PATIENCE, QUICK, command, start_agents
 
 from scaler import Client, SchedulerStandsBy
+from scaler.monitor.questions import Questions
 
 
 class Pair:
@@ -111,6 +112,10 @@ def test_both_are_killed_and_the_agents_tell_who_counts(daemons, pair):
     start_agents(daemons, 2)
     client = daemons.client()
     assert client.submit(abs, -1).result(timeout=PATIENCE) == 1
+    with Questions(pair.first_address) as questions:
+        heard = questions.snapshot().received["Heartbeat"]
+        told = heard + 12  # of two agents and a client: each has been answered again, and told that two count
+        until(lambda: questions.snapshot().received["Heartbeat"] >= told, "heartbeats")
     pair.second.signal(signal.SIGKILL)
     pair.first.signal(signal.SIGKILL)
     future = client.submit(abs, -2)
