@@ -8,7 +8,6 @@ is known from the kernel's account, so a pause of the scheduler can be told from
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -17,10 +16,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.programs import SCALER, account
 from scaler import Client, SchedulerClusterCombo
 from scaler.monitor.questions import Questions
 
-_SCALER = [sys.executable, "-c", "from scaler.cli.main import main; main()"]
 #: rows that a worker sleeps in while the others are listed
 LASTS = 3600.0
 #: seconds between two questions
@@ -38,15 +37,6 @@ class Asked(NamedTuple):
     waited: float
 
 
-def account(pid: int) -> dict[str, tuple[int, int]]:
-    """Nanoseconds that each thread of a process ran, and for which it was kept from running."""
-    told = {}
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        ran, waited, _ = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()
-        told[thread] = int(ran), int(waited)
-    return told
-
-
 def ask(questions: Questions, pid: int) -> Asked:
     """Ask for one row."""
     before = account(pid)
@@ -54,8 +44,8 @@ def ask(questions: Questions, pid: int) -> Asked:
     (row,) = questions.task_lines("", "", 0, 1)
     took = time.perf_counter() - began
     assert row
-    after = account(pid)
-    ran, waited = max((after[thread][0] - ran, after[thread][1] - waited) for thread, (ran, waited) in before.items())
+    after = {thread: told for thread, told in account(pid).items() if thread in before}
+    ran, waited = max((ran - before[thread][0], waited - before[thread][1]) for thread, (ran, waited) in after.items())
     return Asked(1e3 * took, ran / 1e6, waited / 1e6)
 
 
@@ -73,7 +63,7 @@ def list_all(address: str, pid: int, rows: int, options: list[str]) -> tuple[flo
     with Questions(address, timeout=60.0) as questions:
         began = time.perf_counter()
         with subprocess.Popen(["wc", "-l"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as counting:
-            listing = subprocess.Popen([*_SCALER, "tasks", address, "--all", *options], stdout=counting.stdin)
+            listing = subprocess.Popen([*SCALER, "tasks", address, "--all", *options], stdout=counting.stdin)
             assert counting.stdin is not None
             counting.stdin.close()
             while listing.poll() is None:
@@ -92,10 +82,10 @@ def main(rows: int, times: int) -> None:
     with SchedulerClusterCombo(n_workers=1) as cluster, Client(cluster.address) as client:
         futures = [client.submit(time.sleep, LASTS) for _ in range(rows)]
         with Questions(cluster.address, timeout=60.0) as questions:
-            while sum(1 for _ in questions.task_lines("", "", 0, 1)) < 1:
+            while not list(questions.task_lines("", "", 0, 1)):
                 time.sleep(BETWEEN)
             began = time.perf_counter()
-            first = sum(1 for _ in questions.task_lines("", "", 0, 1_000))
+            first = len(list(questions.task_lines("", "", 0, 1_000)))
             print(f"the first page, {first:,} rows: {1e3 * (time.perf_counter() - began):.1f} ms")
         for options in ([], ["--json"]):
             for _ in range(times):

@@ -1,12 +1,16 @@
-"""Schedulers and agents as programs in the background, for benchmarks."""
+"""Programs of the engine in the background, for benchmarks, and what the kernel says of a process."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
+
+#: the program `scaler`, of this very interpreter
+SCALER = [sys.executable, "-c", "from scaler.cli.main import main; main()"]
 
 
 def start(name: str, *arguments: str, log: Path | None = None) -> subprocess.Popen[bytes]:
@@ -21,3 +25,13 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+def account(pid: int) -> dict[str, tuple[int, int]]:
+    """Nanoseconds that each thread of a process ran so far, and for which it was kept from running; by the kernel."""
+    told = {}
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):  # it has ended
+            ran, waited, _ = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()
+            told[thread] = int(ran), int(waited)
+    return told

@@ -34,13 +34,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench import work
+from bench.programs import SCALER, account
 from scaler import Client, SchedulerClusterCombo
 
 ROUNDS = 10
 #: seconds that a screen may take to show something
 PATIENCE = 60.0
 STATES = ("nobody", "top", "top and dashboard")
-_SCALER = [sys.executable, "-c", "from scaler.cli.main import main; main()"]
 
 
 # ---- cases -----------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def top(address: str) -> Iterator[None]:
                         shown.set()
 
     env = os.environ | {"TERM": "xterm-256color"}
-    program = subprocess.Popen([*_SCALER, "top", address], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    program = subprocess.Popen([*SCALER, "top", address], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
     reader = threading.Thread(target=drain, daemon=True)
     reader.start()
@@ -120,7 +120,7 @@ def top(address: str) -> Iterator[None]:
 @contextlib.contextmanager
 def dashboard(address: str) -> Iterator[None]:
     """scaler_ui, and somebody who has its first page open."""
-    command = [*_SCALER, "ui", address, "--port", "0"]
+    command = [*SCALER, "ui", address, "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with _ended(server):
         url = _line(server).partition("open ")[2].strip()
@@ -168,12 +168,8 @@ SESSIONS = {"nobody": 0, "top": 1, "top and dashboard": 2}
 
 
 def used(pid: int) -> float:
-    """Processor time of a process so far, seconds, all its threads; by the kernel's scheduler, in nanoseconds."""
-    total = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/schedstat") as file:
-            total += int(file.read().split()[0])
-    return total / 1e9
+    """Processor time of a process so far, seconds, all its threads."""
+    return sum(ran for ran, _ in account(pid).values()) / 1e9
 
 
 def processor(rounds: int) -> None:

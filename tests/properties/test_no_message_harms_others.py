@@ -41,13 +41,7 @@ def harm(seed: int) -> None:
     decent.append(fake.agent(8))
     fake.lose(hostile)
     look(fake)
-    batches = fake.core.state.clients[other].batches
-    for _ in range(12):
-        for agent in decent:
-            fake.end_all(agent, other, m.VALUES_EACH)
-            look(fake)
-    left = [batch.id for batch in batches.values() if batch.id in BATCHES]
-    assert not left, f"batches {left} have not ended"
+    come_to_an_end(fake, other, decent)
 
 
 def harm_at_return(seed: int) -> None:
@@ -94,17 +88,22 @@ def harm_at_return(seed: int) -> None:
     helper = fake.agent(8)
     fake.lose(hostile)
     fake.wait(PATIENCE + 1.0)
-    for _ in range(12):
-        for agent in (decent, helper):
-            fake.end_all(agent, other, m.VALUES_EACH)
-            look(fake)
-    left = [batch.id for batch in fake.core.state.clients[other].batches.values() if batch.id in BATCHES]
-    assert not left, f"batches {left} have not ended"
+    come_to_an_end(fake, other, [decent, helper])
 
 
 def look(fake: FakeScheduler) -> None:
     """The state adds up."""
     assert validate(fake.core.state) == []
+
+
+def come_to_an_end(fake: FakeScheduler, other: int, agents: list[int]) -> None:
+    """These agents run what the other client has, and all of it ends."""
+    for _ in range(12):
+        for agent in agents:
+            fake.end_all(agent, other, m.VALUES_EACH)
+            look(fake)
+    left = [batch.id for batch in fake.core.state.clients[other].batches.values() if batch.id in BATCHES]
+    assert not left, f"batches {left} have not ended"
 
 
 def harm_while_watched(seed: int) -> None:
@@ -130,12 +129,7 @@ def harm_while_watched(seed: int) -> None:
     assert fake.shown
     decent = fake.agent(8)
     fake.lose(hostile)
-    for _ in range(12):
-        for agent in fake.agents[1], decent:
-            fake.end_all(agent, other, m.VALUES_EACH)
-            look(fake)
-    left = [batch.id for batch in fake.core.state.clients[other].batches.values() if batch.id in BATCHES]
-    assert not left, f"batches {left} have not ended"
+    come_to_an_end(fake, other, [fake.agents[1], decent])
 
 
 class WellSpoken(FakeScheduler):
