@@ -1,11 +1,13 @@
 """Durable jobs outlive what submitted them and what ran them: whatever is killed, each result is there, in order."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from support import noting, until
@@ -160,6 +162,60 @@ def test_a_durable_executor_does_not_compute_again(shared, tmp_path):
     assert first == ([3 * x for x in [*range(20), 7]], [3 * x for x in range(100, 160)])
     assert program() == first
     assert len((tmp_path / "ran").read_text().split()) == 81
+
+
+def test_each_future_of_a_durable_executor_ends(shared, tmp_path):
+    cluster, _journal = shared
+
+    def executor(name):
+        return Executor(address=cluster.address, durable=name, security=cluster.client()._parts.security)
+
+    def finished(future):
+        return future.result(10)
+
+    for name in ("", "two\nlines", 5, "x" * 500):
+        with pytest.raises(JobError, match="printable characters"):
+            executor(name)
+    with executor("refused") as pool:
+        running = pool.submit(time.sleep, 60)
+        until(lambda: cluster.client().attach("refused").status().rows == 1)
+        cluster.client().attach("refused").cancel(force=True)
+        with pytest.raises(concurrent.futures.CancelledError):
+            running.result(10)
+        with pytest.raises(JobError, match="takes no more rows"):
+            pool.submit(abs, -1).result(10)
+    pool = executor("left")
+    futures = [pool.submit(after, 0.05, x) for x in range(10)]
+    pool.shutdown(wait=False)
+    assert list(map(finished, futures)) == list(range(10))
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(abs, -1)
+    until(lambda: cluster.client().attach("left").state == "done")
+    with executor("unwaited") as pool:
+        last = pool.submit(time.sleep, 60)
+        pool.shutdown(cancel_futures=True)
+        assert concurrent.futures.wait([last], 10).done == {last}
+        assert last.cancelled()
+    cluster.client().attach("unwaited").cancel(force=True)
+
+
+def after(seconds, value):
+    time.sleep(seconds)
+    return value
+
+
+def test_the_interpreter_waits_for_calls_of_a_durable_executor(shared):
+    cluster, _journal = shared
+    script = (
+        "import sys, time\n"
+        "from scaler import Executor\n"
+        "pool = Executor(address=sys.argv[1], durable='last')\n"
+        "pool.submit(time.sleep, 0.3).add_done_callback(lambda future: print(future.result()))\n"
+    )
+    command = [sys.executable, "-c", script, cluster.address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=True)
+    assert (done.stdout, done.stderr) == ("None\n", "")
+    assert cluster.client().attach("last").state == "done"
 
 
 def test_a_program_that_is_killed_finds_what_it_has_computed(shared, tmp_path):

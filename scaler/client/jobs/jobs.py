@@ -14,14 +14,12 @@ from scaler.client.core.options import Options
 from scaler.client.jobs.job import Job, JobState, states_in
 from scaler.client.jobs.packing import JobIds, JobPacker
 from scaler.client.jobs.session import JobSession
-from scaler.client.jobs.subject import JobSubject
+from scaler.client.jobs.subject import JobSubject, checked_name
 from scaler.client.jobs.submission import Submission
 from scaler.client.lifetime import Lifetime
 from scaler.client.parts import ClientParts
 from scaler.client.values.value_codec import ValueCodec
-from scaler.errors import JobError
 from scaler.graph import from_tuples
-from scaler.protocol.messages import MAX_JOB_NAME
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.function import name_of
 
@@ -93,6 +91,4 @@ def _named(name: str | None, what: str) -> str:
     """The name of a new job. Raises `JobError` for one that can't be."""
     if name is None:
         return f"{what.rpartition('.')[2][:100]}-{uuid.uuid4().hex[:8]}"
-    if type(name) is not str or not 0 < len(name) <= MAX_JOB_NAME or not name.isprintable():
-        raise JobError(f"a job's name has 1 to {MAX_JOB_NAME} printable characters, and {name!r} does not")
-    return name
+    return checked_name(name)
