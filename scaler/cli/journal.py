@@ -22,9 +22,13 @@ def _check(directory: str) -> int:
         size += sum(map(len, record.frames))
 
     damage = journal.replay(take)
-    print(f"{directory}: {len(journal.segments())} segments, {records:,} records, {size:,} bytes in them")
-    if damage is not None:
-        print(f"{damage}" + (", as when its writer was killed" if damage.is_cut else ""))
+
+    def write() -> None:
+        print(f"{directory}: {len(journal.segments())} segments, {records:,} records, {size:,} bytes in them")
+        if damage is not None:
+            print(f"{damage}" + (", as when its writer was killed" if damage.is_cut else ""))
+
+    quietly(write)
     return 1 if damage is not None else 0
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -14,7 +15,7 @@ from support import noting, until
 from support.programs import Daemons, environment, program
 
 from scaler import Client, Executor
-from scaler.errors import JobError
+from scaler.errors import JobError, SerializationError
 
 QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "2")
 
@@ -244,14 +245,16 @@ def test_a_program_that_is_killed_finds_what_it_has_computed(shared, tmp_path):
     assert sorted(map(int, ran)) == list(range(100))
 
 
+def scaler(*arguments, **options):
+    command = [sys.executable, "-c", "import sys; from scaler.cli.main import main; main()", *arguments]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run(command, text=True, timeout=60, env=environment(), **options)
+
+
 def test_commands_show_and_change_jobs(shared):
     cluster, journal = shared
     with cluster.client() as client:
         client.submit_job(abs, [-1, 2, -3], name="shown").wait(30)
-
-    def scaler(*arguments):
-        command = [sys.executable, "-c", "import sys; from scaler.cli.main import main; main()", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
 
     line = next(line for line in scaler("jobs", cluster.address, "--json").stdout.splitlines() if '"shown"' in line)
     assert json.loads(line) | {"name": "shown", "rows": 3, "done": 3, "state": "done"} == json.loads(line)
@@ -265,6 +268,103 @@ def test_commands_show_and_change_jobs(shared):
     failed = scaler("results", "shown", cluster.address)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
     assert "there is no job 'shown' here" in failed.stderr
+
+
+def odd(number):
+    values = [{("a", 1): 2}, float("nan"), "two\nlines", Unshown(), [[1, 2], (3,)], b"bytes"]
+    values[-2].append(values[-2])
+    if number == len(values):
+        raise ValueError("two\nlines\x1b[31m")
+    return values[number]
+
+
+class Unshown:
+    def __repr__(self):
+        raise RuntimeError("no\ntext")
+
+
+def test_results_are_a_line_each_whatever_they_are(shared):
+    cluster, _journal = shared
+    with cluster.client() as client:
+        client.submit_job(odd, range(7), name="odd").wait(30)
+    shown = scaler("results", "odd", cluster.address)
+    assert shown.stdout.splitlines() == [
+        "{('a', 1): 2}", "nan", repr("two\nlines"), "<Unshown that can't be shown: RuntimeError: no text>",
+        "[[1, 2], (3,), [...]]", "b'bytes'",
+    ]  # fmt: skip
+    assert (shown.returncode, shown.stderr) == (1, "row 6: ValueError: two lines?[31m\n")
+    lines = scaler("results", "odd", cluster.address, "--json").stdout.splitlines()
+    said = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    assert [each["row"] for each in said] == list(range(7))
+    assert [each.get("value") for each in said[:3]] == ["{('a', 1): 2}", "nan", "two\nlines"]
+    with open("/dev/full", "w") as full:
+        failed = scaler("results", "odd", cluster.address, "--start", "4", stdout=full)
+    assert (failed.returncode, failed.stderr) == (1, "scaler: the output can't be written: No space left on device\n")
+
+
+def test_results_are_shown_as_they_come(shared):
+    cluster, _journal = shared
+    with cluster.client() as client:
+        job = client.submit_job(after, [(0, 1), (60, 2)], name="slow")
+        code = "import sys; from scaler.cli.main import main; main()"
+        command = [sys.executable, "-c", code, "results", "slow", cluster.address]
+        buffered = environment() | {"PYTHONUNBUFFERED": ""}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=buffered) as running:
+            assert running.stdout.readline() == "1\n"
+            job.delete()
+            assert running.wait(30) == 1
+
+
+def test_jobs_may_be_called_like_tasks_and_are_cancelled_all_the_same(shared):
+    cluster, _journal = shared
+    with cluster.client() as client:
+        for name in ("2024", "night:7", "a[3]"):
+            client.submit_job(time.sleep, [60], name=name)
+            said = scaler("cancel", name, cluster.address, "--force", "--json")
+            assert json.loads(said.stdout)["name"] == name
+            assert client.attach(name).wait(10)
+            assert client.attach(name).state == "cancelled"
+    for name in ("0", "99999999999", "nobody:x"):
+        failed = scaler("cancel", name, cluster.address)
+        assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+        assert f"there is no job {name!r} here" in failed.stderr
+
+
+def test_a_job_that_could_not_be_submitted_is_not_there(shared):
+    cluster, _journal = shared
+    client = cluster.client()
+    with pytest.raises(SerializationError, match="cannot be pickled"):
+        client.submit_job(abs, [*range(-40_000, 0), threading.Lock()], name="half")
+    with pytest.raises(JobError, match="there is no job"):
+        client.attach("half")
+    job = client.submit_job(abs, [-1], name="half")
+    with pytest.raises(JobError, match="already"):
+        client.submit_job(abs, [-2], name="half")
+    assert job.result(10) == 1
+
+
+def test_what_no_job_can_be_asked_is_refused_at_once(shared):
+    cluster, _journal = shared
+    client = cluster.client()
+    for name in (5, None, "", "x" * 500, "\ud800"):
+        with pytest.raises(JobError, match="printable characters"):
+            client.attach(name)
+    job = client.submit_job(abs, [-1, -2], name="asked")
+    for start in (-1, 1 << 63, 1 << 70):
+        with pytest.raises(ValueError, match="from 0 on"):
+            next(job.results(start=start))
+    with pytest.raises(TypeError):
+        job.ended(start=0.5)
+    assert list(job.results(start=1, timeout=10)) == [2]
+
+
+def test_a_graph_may_have_any_value_that_can_be_pickled(shared):
+    cluster, _journal = shared
+    client = cluster.client()
+    found = client.submit_job_graph({"f": lambda x: x + 1, "x": (abs, -1)}, ["f", "x"], name="values").result(10)
+    assert (found["f"](1), found["x"]) == (2, 1)
+    with pytest.raises(SerializationError):
+        client.submit_job_graph({"lock": threading.Lock()}, ["lock"], name="locked")
 
 
 def test_two_schedulers_do_not_share_a_journal(shared, daemons, tmp_path):
