@@ -53,6 +53,8 @@ def quietly(write: Callable[[], None]) -> int:
             sys.stdout.flush()
     except BrokenPipeError:
         _write_nowhere()
+    except ScalerError:  # some are OSErrors, too
+        raise
     except OSError as error:
         _write_nowhere()
         raise Unwritable(f"the output can't be written: {error.strerror}") from None

@@ -15,7 +15,8 @@ from support import noting, until
 from support.programs import Daemons, environment, program
 
 from scaler import Client, Executor
-from scaler.errors import JobError, SerializationError
+from scaler.cli.asking import quietly
+from scaler.errors import ConnectionFailed, JobError, SerializationError
 
 QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "2")
 
@@ -313,6 +314,21 @@ def test_results_are_shown_as_they_come(shared):
             assert running.stdout.readline() == "1\n"
             job.delete()
             assert running.wait(30) == 1
+
+
+def test_a_directory_without_a_journal_is_not_said_to_be_all_right(tmp_path):
+    for command in ("check", "show"):
+        failed = scaler("journal", command, str(tmp_path))
+        assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+        assert "there is no journal in" in failed.stderr
+
+
+def test_an_error_that_is_one_of_the_system_too_is_told_as_what_it_is():
+    def lose():
+        raise ConnectionFailed("nothing listens there")
+
+    with pytest.raises(ConnectionFailed, match="nothing listens there"):
+        quietly(lose)
 
 
 def test_jobs_may_be_called_like_tasks_and_are_cancelled_all_the_same(shared):
