@@ -316,6 +316,23 @@ def test_results_are_shown_as_they_come(shared):
             assert running.wait(30) == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--journal", ""), "journal names no directory"),
+        (("--journal", "x", "--results", ""), "results names no directory"),
+        (("--standby-of", "nonsense"), "no tcp:// in front"),
+        (("--standby-of", ""), "no tcp:// in front"),
+        (("--standby-of", "tcp://127.0.0.1:1"), "is this scheduler itself"),
+    ],
+)
+def test_options_that_can_not_be_meant_are_said_before_it_runs(tmp_path, options, why):
+    failed = scaler("scheduler", "tcp://127.0.0.1:1", *options, "--log-path", str(tmp_path / "log"), cwd=tmp_path)
+    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    assert why in failed.stderr
+    assert not (tmp_path / "history").exists()
+
+
 def test_a_directory_without_a_journal_is_not_said_to_be_all_right(tmp_path):
     for command in ("check", "show"):
         failed = scaler("journal", command, str(tmp_path))
