@@ -351,6 +351,19 @@ def test_a_job_that_was_deleted_does_not_come_back(jobs):
     assert [json.loads(line)["job"] for line in again.last().text.split("\n")] == ["stays"]
 
 
+def test_a_job_that_is_deleted_again_is_deleted_whoever_did_it_the_first_time(jobs):
+    """The answer was lost with the scheduler that did it, and the next one knows nothing of such a job."""
+    jobs.submit(*part(), name="other", token=8)
+    jobs.sync()
+    for name, token in (("work", 7), ("other", 7)):  # the second: another one has its name since
+        jobs.ask("delete", name, token=token)
+        jobs.sync()
+        assert (jobs.last().error, jobs.last().token) == ("", 7)
+    assert jobs.keeper.jobs == 1
+    jobs.ask("delete")  # whoever gives a name alone is told that there is none
+    assert "there is no job" in jobs.last().error
+
+
 def test_a_part_that_comes_late_does_not_bring_back_a_job_that_was_deleted(jobs):
     """It was said over a connection that was given up, and again over another one: the job was made, and is read."""
     jobs.submit(*part(), is_last=False)

@@ -298,13 +298,15 @@ class JobsCore:
             filing.answer(self._table, event.monitor, question)
         elif question.kind == "note":
             self._table.then(lambda: reading.note(self._table, event.monitor, question))
-        elif not reading.answer(self._table, event.monitor, question, is_late=False):
-            if self._may_wait(event.monitor, question):
-                self._waiting.append(reading.Waiting(event.monitor, question, self._now + question.wait))
+        elif not reading.answer(self._table, event.monitor, question, is_late=False) and self._may_wait(
+            event.monitor, question
+        ):
+            self._waiting.append(reading.Waiting(event.monitor, question, self._now + question.wait))
 
     def _change(self, monitor: int, question: JobQuestion) -> None:
         table = self._table
-        if question.kind == "delete" and question.token in table.gone:  # asked again: that it is could not be said
+        if question.kind == "delete" and question.token and not reading.is_known(table, question):
+            # it is: asked again, maybe of another scheduler, as that could not be said
             table.then(lambda: self._accepted(monitor, question.number, 0, question.token))
             return
         job = reading.meant(table, monitor, question)
