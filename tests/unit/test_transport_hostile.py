@@ -7,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +15,7 @@ import uvloop
 from support.echo import Echo, works
 
 from scaler.errors import ConnectionFailed, HandshakeRefused
-from scaler.transport import Address, Security, connect, listen
+from scaler.transport import Security, connect, listen
 
 _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
@@ -224,27 +223,3 @@ def test_an_event_loop_watches_one_descriptor_of_each_end(echo: Echo, loop: obje
     with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
         assert runner.run(talk()) == 40
     client.close()
-
-
-def test_a_proxy_with_nobody_behind_it_is_no_scheduler_with_another_key() -> None:
-    """It can be waited for, as a scheduler that is not there."""
-    with socket.create_server(("127.0.0.1", 0)) as proxy:
-        address = Address("127.0.0.1", proxy.getsockname()[1])
-
-        def serve() -> None:
-            while True:
-                try:
-                    visitor, _ = proxy.accept()
-                except OSError:
-                    return
-                visitor.close()
-
-        serving = threading.Thread(target=serve)
-        serving.start()
-        try:
-            with pytest.raises(ConnectionFailed, match="no scheduler at") as caught:
-                connect(address, _SECURITY, timeout=_DEADLINE, shortcut=False)
-            assert not isinstance(caught.value, HandshakeRefused)
-        finally:
-            proxy.shutdown(socket.SHUT_RDWR)
-            serving.join()
