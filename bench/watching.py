@@ -5,8 +5,9 @@ page of the dashboard, read by a program in the place of a browser. In each stat
 seconds each, so that several snapshots are made in each, and the order of the states changes from round to round.
 Printed are what a row takes by the clock while nobody watches, and for the other states the ratio to nobody's of the
 same round: median and quartiles. Between the quartiles is what this machine can't tell from nothing. On a machine with
-as many cores as workers the screens themselves take time from these: run it where there are more, or take it into
-account.
+as many cores as workers the screens themselves take time from these; how much, the kernel says: their processor time
+is printed as a share of one core. That is far finer than the clock: what is watched can't lose more than that, and what
+the cluster's process does for being watched (below).
 
 `python -m bench.watching processor [ROUNDS]` is for machines that are busy with other things, too: it counts the
 processor time of the cluster's process for each row, not what a clock says. Screens are sessions of monitors that take
@@ -88,8 +89,8 @@ def _ended(program: subprocess.Popen[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def top(address: str) -> Iterator[None]:
-    """scaler_top in a terminal of 120x40, once it shows the cluster."""
+def top(address: str) -> Iterator[int]:
+    """scaler_top in a terminal of 120x40, once it shows the cluster; gives its process."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     shown, seen = threading.Event(), bytearray()
@@ -111,15 +112,15 @@ def top(address: str) -> Iterator[None]:
         with _ended(program):
             if not shown.wait(PATIENCE):
                 raise SystemExit(f"scaler_top showed nothing within {PATIENCE:g} s")
-            yield
+            yield program.pid
     finally:
         reader.join(5)
         os.close(ours)
 
 
 @contextlib.contextmanager
-def dashboard(address: str) -> Iterator[None]:
-    """scaler_ui, and somebody who has its first page open."""
+def dashboard(address: str) -> Iterator[int]:
+    """scaler_ui, and somebody who has its first page open; gives the process of the first."""
     command = [*SCALER, "ui", address, "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with _ended(server):
@@ -129,7 +130,7 @@ def dashboard(address: str) -> Iterator[None]:
         )
         with _ended(reader):
             _line(reader)
-            yield
+            yield server.pid
 
 
 def _line(program: subprocess.Popen[Any]) -> str:
@@ -215,21 +216,30 @@ def report(measured: dict[str, dict[str, list[float]]]) -> None:
 def main(rounds: int) -> None:
     """Measure and print."""
     measured: dict[str, dict[str, list[float]]] = {case: {state: [] for state in STATES} for case in TURNS}
+    shares: dict[str, list[float]] = {"top": [], "dashboard": []}
     with SchedulerClusterCombo(n_workers=2) as cluster, Client(cluster) as client:
         for case in TURNS:
             visit(client, cluster.pid, case, VISIT)  # what is slow once is not counted
         for number in range(rounds):
             for state in (STATES, STATES[::-1])[number % 2]:
                 with contextlib.ExitStack() as screens:
+                    shown: dict[str, int] = {}
                     if "top" in state:
-                        screens.enter_context(top(cluster.monitor_address))
+                        shown["top"] = screens.enter_context(top(cluster.monitor_address))
                     if "dashboard" in state:
-                        screens.enter_context(dashboard(cluster.monitor_address))
+                        shown["dashboard"] = screens.enter_context(dashboard(cluster.monitor_address))
+                    before, begun = {screen: used(pid) for screen, pid in shown.items()}, time.perf_counter()
                     for case in TURNS:
                         measured[case][state].append(visit(client, cluster.pid, case, LONG_VISIT)[0])
+                    took = time.perf_counter() - begun
+                    for screen, pid in shown.items():
+                        shares[screen].append(100 * (used(pid) - before[screen]) / took)
             print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
     print("a row by the clock, us")
     report(measured)
+    for screen, of in shares.items():
+        low, middle, high = statistics.quantiles(of, n=4)
+        print(f"{screen} itself takes {middle:.2f} % ({low:.2f} to {high:.2f}) of a core")
 
 
 if __name__ == "__main__":

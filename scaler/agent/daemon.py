@@ -146,7 +146,7 @@ class Daemon:
                 self._candidates.turn(time.monotonic(), isinstance(error, ConnectionTimeout))
                 if isinstance(error, HandshakeRefused) and self._initiator.welcome is None:
                     self.failure = str(error)
-                    break  # one that had welcomed us may seem to refuse while it is ending
+                    break  # in place of one that had welcomed us the right one may follow
                 if attempts.are_over(time.monotonic()):
                     self.failure = f"{error}; nobody came within {self._patience:g} s (--death-timeout)"
                     break

@@ -93,6 +93,8 @@ class Composition:
         self._early: list[tuple[int, JobSubmit | JobQuestion]] | None = None
         #: monitors that were there before the residents: what they say may have been dealt with elsewhere since
         self._earlier: set[int] = set()
+        #: why they were told that the partner may lead
+        self._doubt = ""
         #: they are with the partner from now on, and everybody is about to be sent there
         self._have_left = False
         #: the numbers that those have
@@ -122,7 +124,7 @@ class Composition:
         Whoever asked before they were here asks again, if it still wants that: somebody else may have kept them
         meanwhile, and have dealt with it.
         """
-        self._residents = residents
+        self._residents, self._doubt = residents, ""
         self._earlier = self._acceptor.numbers_of(Role.MONITOR)
         early, self._early = self._early or (), None
         self._refusal = NO_JOURNAL
@@ -285,6 +287,9 @@ class Composition:
         wishes = pairing.attend(now)
         self._events = [*pairing.events, *self._events]  # whether rows are handed out is known before any can be
         self._replies += pairing.replies
+        if self._residents is not None and (doubt := pairing.doubt(now)) != self._doubt:
+            self._doubt = doubt
+            self._residents.doubt(doubt)
         pairing.events.clear()
         pairing.replies.clear()
         for wish in wishes:

@@ -53,6 +53,13 @@ class Pairing:
         #: answers to commands
         self.replies: list[Reply] = []
 
+    def doubt(self, now: float) -> str:
+        """Why the partner may lead meanwhile; empty: it does not."""
+        succession = self._succession
+        if succession.hands_out_at(now):
+            return ""
+        return f"{succession.trouble or 'it was stopped for a while'} (scaler promote {succession.address})"
+
     def admits(self, connection: int, hello: Hello, now: float) -> bool:
         """Whether somebody who says this over a connection belongs here; otherwise it is told to look elsewhere."""
         reason = self._succession.consider(hello, now)

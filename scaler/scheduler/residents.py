@@ -67,5 +67,8 @@ class Residents(Protocol):
     def forget(self, number: int, reason: str) -> None:
         """The core does not know one any more."""
 
+    def doubt(self, reason: str) -> None:
+        """Another scheduler may lead meanwhile, for this reason; empty: none does. Holds for what came before, too."""
+
     def handle(self, now: float) -> list[ResidentWish]:
         """Let them decide; what they want."""

@@ -2,6 +2,10 @@
 
 Before ZeroMQ is loaded a plain tcp connection asks if anybody listens, because the kernel's answer is immediate and
 exact ("refused", "no route") where ZeroMQ would go on trying in silence.
+
+A scheduler with another key closes the connection in the handshake, without a word; so does one that is killed then,
+and a proxy with nobody behind it. Trying again tells them apart: who is there each time, and says what it speaks before
+it hangs up, does not accept the key.
 """
 
 from __future__ import annotations
@@ -15,11 +19,18 @@ from scaler.common.attempts import Attempts
 from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused
 from scaler.transport import unix
 from scaler.transport.address import Address
+from scaler.transport.failures import HandshakeCut, nobody, refusal, silence
 from scaler.transport.port import Connection
 from scaler.transport.security import Security
 
 #: seconds in which whoever takes a connection says what it speaks
-GREETING = 0.5
+GREETING = 2.0
+#: seconds until a handshake that was cut off is begun again, each time; if the last one is, too, the key is refused
+AGAIN = (0.05, 0.25)
+#: seconds that there are for it, at least: what is wrong can be said also when time is nearly over
+AT_LEAST = 0.5
+#: seconds in which a key is refused; a scheduler that is too busy to look at it hangs up later (`lobby.PATIENCE`)
+PROMPT = 2.0
 
 
 def connect(
@@ -31,7 +42,8 @@ def connect(
     shortcut: bool = True,
     max_message_bytes: int = defaults.MAX_MESSAGE_BYTES,
 ) -> Connection:
-    """A connection whose handshake is done. Blocks for at most `timeout` seconds (None: no limit); any thread.
+    """A connection whose handshake is done. Blocks for at most `timeout` seconds (None: no limit), a second longer if
+    somebody closes it in the handshake; any thread.
 
     When nobody can be reached there: raises `ConnectionFailed` at once, or tries again until `timeout` has passed if
     `retry` is set (for programs that may be started before the scheduler). Raises `HandshakeRefused` if the other side
@@ -59,43 +71,44 @@ def _attempt(wanted: Address, security: Security, deadline: float | None, shortc
             local = unix.connect_unix(wanted, numeric, limit, min(1.0, _left(deadline) or 1.0))
             if local is not None:
                 return local
-    listening = _find_listening(wanted, candidates, deadline)
+    return _shake_hands(wanted, candidates, security, deadline, limit)
+
+
+def _shake_hands(
+    wanted: Address, candidates: list[Address], security: Security, deadline: float | None, limit: int
+) -> Connection:
+    """A connection by tcp, after several handshakes if need be: see the top."""
     from scaler.transport.zeromq import ZeroMQConnection  # here, so that local clients never load ZeroMQ
 
-    try:
-        return ZeroMQConnection(wanted, listening, security, limit, deadline)
-    except HandshakeRefused:
-        if not _hangs_up(listening, deadline):
-            raise
-    reason = "what listens there hangs up at once, as a proxy does while there is none behind it"
-    raise ConnectionFailed(f"no scheduler at {wanted.url}: {reason}")
+    for pause in (0.0, *AGAIN):
+        time.sleep(pause)
+        listening = _find_listening(wanted, candidates, deadline, greets=pause > 0.0)
+        began = time.monotonic()
+        try:
+            return ZeroMQConnection(wanted, listening, security, limit, deadline)
+        except HandshakeCut:
+            now = time.monotonic()
+            if now - began > PROMPT:
+                raise silence(wanted) from None
+            deadline = None if deadline is None else max(deadline, now + AT_LEAST)
+    raise refusal(wanted, security)
 
 
-def _hangs_up(numeric: Address, deadline: float | None) -> bool:
-    """Whether what listens there closes a connection without a word. Who refuses a key says first what it speaks."""
-    patience = min(GREETING, _left(deadline) or GREETING)
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in numeric.host else socket.AF_INET) as probe:
-            probe.settimeout(patience)
-            probe.connect((numeric.host, numeric.port))
-            return not probe.recv(1)
-    except TimeoutError:
-        return False
-    except OSError:
-        return True
-
-
-def _find_listening(wanted: Address, candidates: list[Address], deadline: float | None) -> Address:
-    """The first candidate where a tcp port is open."""
+def _find_listening(wanted: Address, candidates: list[Address], deadline: float | None, greets: bool) -> Address:
+    """The first candidate where a tcp port is open; if it `greets`, somebody is there who says what it speaks."""
     failure: ConnectionFailed | None = None
     for numeric in candidates:
         try:
             with socket.socket(socket.AF_INET6 if ":" in numeric.host else socket.AF_INET) as probe:
                 probe.settimeout(_left(deadline))
                 probe.connect((numeric.host, numeric.port))
-                if probe.getsockname() != probe.getpeername():  # a free port of the ephemeral range can meet itself
-                    return numeric
-                raise ConnectionRefusedError
+                if probe.getsockname() == probe.getpeername():  # a free port of the ephemeral range can meet itself
+                    raise ConnectionRefusedError
+                if greets:
+                    _await_greeting(probe, wanted, deadline)
+                return numeric
+        except ConnectionFailed:
+            raise  # it is known what listens there
         except ConnectionRefusedError:
             failure = ConnectionFailed(
                 f"nothing listens at {wanted.url}; start one with: scaler_scheduler {wanted.url}"
@@ -110,6 +123,18 @@ def _find_listening(wanted: Address, candidates: list[Address], deadline: float 
         raise failure
     finally:
         del failure  # its traceback has this frame: they would keep each other, and the socket
+
+
+def _await_greeting(probe: socket.socket, wanted: Address, deadline: float | None) -> None:
+    probe.settimeout(min(GREETING, _left(deadline) or GREETING))
+    try:
+        if probe.recv(1):
+            return
+    except TimeoutError:
+        raise silence(wanted) from None
+    except OSError:
+        pass  # it was reset
+    raise nobody(wanted)
 
 
 def _left(deadline: float | None) -> float | None:

@@ -5,6 +5,8 @@ What ZeroMQ leaves out is added so that both transports look alike:
 * Who may enter is decided by the listener itself: ZeroMQ asks (protocol ZAP, one request a handshake, over a socket
   inside the process) and gets "yes" for the user's own key alone.
 * A dealer does not reconnect; its end shows, and the layer above makes a new one and introduces itself again.
+* How a handshake failed is told by the dealer's monitor, as far as it can be known. A key that does not fit the other
+  side's is no word of it: a router that cannot open the Hello of CURVE closes the connection, as one does that dies.
 * A router does not say who left. Its monitor tells the descriptors of connections that came and went, and every message
   carries the descriptor that it came through.
 * ZeroMQ's own descriptor is edge-triggered: it falls silent after any call that looked at the socket, even if messages
@@ -29,8 +31,9 @@ import zmq
 import zmq.utils.z85
 
 from scaler.common.poller import Poller, Waker, new_poller
-from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused
+from scaler.errors import ConnectionFailed
 from scaler.transport.address import Address
+from scaler.transport.failures import HandshakeCut, refusal, silence
 from scaler.transport.framing import GREETING_BYTES, check_size, size_of
 from scaler.transport.house import House
 from scaler.transport.lobby import GRACE, PATIENCE, Lobby
@@ -70,7 +73,8 @@ class ZeroMQConnection:
     ) -> None:
         """Connect to `numeric` and wait until the handshake is done.
 
-        Raises `HandshakeRefused`, `ConnectionTimeout` after `deadline` (of the monotonic clock), `ConnectionFailed`.
+        Raises `HandshakeRefused`, `HandshakeCut`, `ConnectionTimeout` after `deadline` (of the monotonic clock),
+        `ConnectionFailed`.
         """
         self.address = address
         self._limit = limit
@@ -157,17 +161,15 @@ class ZeroMQConnection:
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._monitor.poll(None if left is None else int(left * 1000)):
-                raise ConnectionTimeout(f"{url} accepts connections but does not answer: is it a scaler scheduler?")
+                raise silence(self.address)
             for event, _ in events_of(self._monitor):
                 if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                     return
                 if event == zmq.EVENT_CLOSED:
                     raise ConnectionFailed(f"the connection to {url} could not be made")
-                how = "no key (insecure)" if security.insecure else f"the key of {security.origin}"
-                raise HandshakeRefused(
-                    f"{url} does not accept {how}: it was started with another key (copy the key file of the user who "
-                    "runs it to this host, or name it in SCALER_KEY_FILE), or it is no scaler scheduler"
-                )
+                if event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+                    raise HandshakeCut(f"{url} closed the connection in the handshake")
+                raise refusal(self.address, security)  # it said so, or what it said makes no sense
 
 
 class ZeroMQPeers:

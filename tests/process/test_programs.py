@@ -11,10 +11,12 @@ import time
 
 import pytest
 from support import until, workers_of
+from support.echo import Proxy
 from support.namespaces import why_not
 from support.programs import environment
 
 from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused, TaskFailed
+from scaler.transport import Address
 
 
 def double(x):
@@ -156,13 +158,66 @@ def test_an_agent_waits_for_its_scheduler_and_says_so(daemons):
     assert daemons.client().submit(double, 3).result(20) == 6
 
 
-def test_an_agent_with_other_keys_is_turned_away_and_ends(daemons, tmp_path, monkeypatch):
+@pytest.fixture
+def other_host(daemons):
+    """Lets programs reach the scheduler as from another host, by tcp: they find no local socket for this port."""
+    made = []
+
+    def reach(*limits):
+        made.append(Proxy(Address.parse(daemons.address), *limits))
+        return made[-1].address.url
+
+    yield reach
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "options"),
+    [
+        ("scaler_cluster", "cluster", ("-n", "1")),
+        ("scaler_top", "top", ("--once",)),
+        ("scaler", "main", ("status",)),
+    ],
+)
+def test_a_program_with_another_key_says_so_in_one_line_and_ends(
+    daemons, other_host, tmp_path, monkeypatch, name, module, options
+):
     daemons.start_scheduler()
+    url = other_host(None)
     monkeypatch.setenv("SCALER_KEY_FILE", str(tmp_path / "other"))
-    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", daemons.address)
-    if os.geteuid() == 0 and "connected" in agent.text:
-        pytest.fail("other keys were accepted")
-    until(lambda: agent.process.poll() is not None or "connected" in agent.text, "a decision")
+    program = daemons.run(name, module, *options, url)
+    assert program.ends(10) != 0
+    (line,) = (line for line in program.text.splitlines() if "does not accept the key" in line)
+    assert url in line
+    assert "Traceback" not in program.text
+
+
+def test_an_agent_whose_scheduler_dies_in_the_handshake_and_stays_away_for_a_while_waits_for_it(daemons, other_host):
+    daemons.start_scheduler()
+    url = other_host(None, 64, *[0] * 6, None)
+    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--drain-grace", "0", url)
+    agent.says("no scheduler at .*trying")
+    agent.says("connected to the scheduler")
+    assert "key" not in agent.text
+    assert daemons.client().submit(double, 3).result(20) == 6
+    agent.stop()  # before the way to its scheduler goes
+
+
+def test_a_task_that_connects_to_a_scheduler_that_dies_in_the_handshake_waits_for_the_next_one(daemons, other_host):
+    daemons.start_scheduler()
+    url = other_host(None, None, None, 64, *[0] * 6, None)  # the agent, and then the client in the task
+    agent = daemons.run("scaler_cluster", "cluster", "-n", "1", "--drain-grace", "0", url)
+    agent.says("connected to the scheduler")
+
+    def connecting():
+        import scaler
+
+        with scaler.Client() as inner:
+            return str(inner.address), inner.submit(abs, -3).result()
+
+    assert daemons.client().submit(connecting).result(20) == (url, 3)
+    agent.stop()
 
 
 def test_a_protected_scheduler_refuses_to_be_shut_down(daemons):

@@ -120,6 +120,10 @@ class Jobs:
             if count is not None or not self.paper.waiting:
                 return
 
+    def doubt(self, reason: str) -> None:
+        self.keeper.doubt(reason)
+        self.go_on()
+
     def ask(self, kind: str, name: str = "work", **fields: Any) -> None:
         self.number += 1
         self.keeper.ask(MONITOR, JobQuestion(self.number, kind, name, **fields))

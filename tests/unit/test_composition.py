@@ -243,6 +243,26 @@ def test_whoever_asks_for_jobs_while_they_go_to_the_partner_is_not_told_that_the
     assert not any(isinstance(message, JobAnswer) for message in said)
 
 
+def test_residents_are_told_when_the_partner_may_lead_before_they_answer_what_came_with_that(core: Core) -> None:
+    succession = Succession("tcp://a:1", 5)
+    acceptor = Acceptor(Terms(epoch_of(0, 7), 1, True, 1.0, 10.0, 10.0, 1 << 30), LOCAL_AGENT)
+    composed = Composition(core, acceptor, succession)
+    told: list[str] = []
+
+    class Doubting(Asking):
+        def doubt(self, reason: str) -> None:
+            told.append(reason)
+
+    composed.lodge(Doubting())  # type: ignore[arg-type]
+    for may, reason in ((True, ""), (False, "0 of the 2 agents that count are heard"), (False, ""), (True, "")):
+        succession.hands_out, succession.trouble = may, reason
+        list(composed.settle(0.0))
+    where = "(scaler promote tcp://a:1)"
+    assert told == [
+        f"0 of the 2 agents that count are heard {where}", f"it was stopped for a while {where}", "",
+    ]  # fmt: skip
+
+
 def test_whoever_asked_for_jobs_before_they_were_here_asks_again_over_another_connection(
     composed: Composition, core: Core
 ) -> None:

@@ -44,7 +44,7 @@ from scaler.protocol.messages import (
 from scaler.scheduler.copies import events as ev
 from scaler.scheduler.copies import follower as follower_module
 from scaler.scheduler.copies.copied_journal import CopiedJournal
-from scaler.scheduler.copies.copies import Copies, Route
+from scaler.scheduler.copies.copies import ANSWER, Copies, Route
 from scaler.scheduler.copies.follower import Follower
 from scaler.scheduler.copies.sending import Phase, Sending
 from scaler.scheduler.copies.taking import Taking
@@ -773,6 +773,18 @@ def test_a_stream_of_which_nothing_is_heard_is_followed_by_another(copies):
     copies.hear(JournalSynced(again[0], 0, 0, 1, complete=True), now)
     copies.attend(("link", 1), now)
     assert copies.journal.sending.is_in_step
+
+
+def test_whoever_did_not_answer_over_connections_that_were_lost_is_asked_again_soon_over_the_next(copies):
+    """Each time a connection is made it is asked at once; how often that was so far does not matter to the last."""
+    for count in range(6):
+        assert asked(copies, ("link", count), count / 10)
+    now, since = 0.5, 0.5
+    while not asked(copies, ("link", 5), now):
+        now += 0.5
+        assert now <= since + ANSWER + 0.5
+    assert asked(copies, ("link", 5), now + ANSWER) == []  # over the same it takes longer and longer
+    assert asked(copies, ("link", 5), now + 2 * ANSWER)
 
 
 def test_a_copy_in_step_is_asked_for_at_once_when_its_connection_is_lost(copies):

@@ -38,6 +38,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.jobs import job_table
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
+from scaler.scheduler.jobs.jobs_core import UNCERTAIN
 from scaler.scheduler.jobs.reading import MOST_WAITING
 
 
@@ -350,6 +351,19 @@ def test_a_job_that_was_deleted_does_not_come_back(jobs):
     assert [json.loads(line)["job"] for line in again.last().text.split("\n")] == ["stays"]
 
 
+def test_a_job_that_is_deleted_again_is_deleted_whoever_did_it_the_first_time(jobs):
+    """The answer was lost with the scheduler that did it, and the next one knows nothing of such a job."""
+    jobs.submit(*part(), name="other", token=8)
+    jobs.sync()
+    for name, token in (("work", 7), ("other", 7)):  # the second: another one has its name since
+        jobs.ask("delete", name, token=token)
+        jobs.sync()
+        assert (jobs.last().error, jobs.last().token) == ("", 7)
+    assert jobs.keeper.jobs == 1
+    jobs.ask("delete")  # whoever gives a name alone is told that there is none
+    assert "there is no job" in jobs.last().error
+
+
 def test_a_part_that_comes_late_does_not_bring_back_a_job_that_was_deleted(jobs):
     """It was said over a connection that was given up, and again over another one: the job was made, and is read."""
     jobs.submit(*part(), is_last=False)
@@ -501,6 +515,45 @@ def test_questions_about_what_is_not_there_say_what_to_do(jobs):
         assert jobs.last().error == "there is no job 'nothing' here: 'scaler jobs' lists those that are"
 
 
+def test_while_another_scheduler_may_lead_no_job_is_said_not_to_be_there(jobs):
+    """One that was stopped, and goes on: jobs may have been made at the other one meanwhile."""
+    jobs.submit(*part())
+    jobs.sync()
+    for kind in ("state", "ordered", "finished", "note", "file", "cancel", "delete"):
+        for name, token in (("nothing", 0), ("work", 8)):  # the second: it was deleted there, and made anew
+            jobs.doubt("nobody is heard")
+            jobs.ask(kind, name, token=token)
+            asked = jobs.number
+            assert jobs.answers[-1].number != asked
+            jobs.ask("state")  # what is here can be asked for as before
+            assert (jobs.last().error, jobs.answers[-1].number) == ("", asked + 1)
+            jobs.go_on(UNCERTAIN - 0.1)
+            assert jobs.answers[-1].number == asked + 1
+            jobs.go_on(0.2)
+            words = f"whether there is a job {name!r} can't be said for now: this scheduler may not lead any more"
+            assert (jobs.answers[-1].number, jobs.answers[-1].error) == (asked, f"{words}: nobody is heard")
+    jobs.ask("list")
+    assert jobs.answers[-1].number != jobs.number
+    jobs.go_on(UNCERTAIN + 0.1)
+    assert (jobs.last().error, '"work"' in jobs.last().text) == ("", True)
+
+
+def test_what_was_asked_in_doubt_is_answered_when_that_is_over(jobs):
+    jobs.doubt("nobody is heard")
+    jobs.ask("state", "nothing")
+    jobs.ask("list")
+    assert jobs.answers == []
+    jobs.doubt("")
+    assert [(answer.number, answer.error[:15]) for answer in jobs.answers] == [(1, "there is no job"), (2, "")]
+    jobs.doubt("nobody is heard")
+    for _ in range(MOST_WAITING + 1):
+        jobs.ask("state", "nothing")
+    assert "too many questions" in jobs.last().error
+    jobs.keeper.lose_monitor(MONITOR)
+    jobs.go_on(UNCERTAIN + 1)
+    assert len(jobs.answers) == 3
+
+
 def test_a_job_is_not_taken_for_an_older_one_of_its_name(jobs):
     jobs.submit(*part())
     jobs.sync()
@@ -539,6 +592,9 @@ def test_whatever_is_submitted_and_asked_is_answered_and_can_be_read_again(seed)
         jobs.go_on()
         if chance.random() < 0.5:
             jobs.sync()
+        if chance.random() < 0.2:
+            jobs.doubt(chance.choice(("", "nobody is heard")))
+    jobs.doubt("")
     jobs.go_on(60.0)
     jobs.sync()
     answered = {answer.number for answer in jobs.answers}

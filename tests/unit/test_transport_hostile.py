@@ -7,15 +7,15 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import uvloop
+from support.echo import Echo, works
 
 from scaler.errors import ConnectionFailed, HandshakeRefused
-from scaler.transport import Address, Connection, Listener, Security, connect, listen
+from scaler.transport import Security, connect, listen
 
 _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
@@ -24,47 +24,11 @@ _root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run a progra
 _STRANGER = 65534  # "nobody"
 
 
-class Echo:
-    """A listener in a thread of its own that sends back what it gets."""
-
-    def __init__(self, security: Security = _SECURITY) -> None:
-        self.listener: Listener = listen("tcp://127.0.0.1:0", security, max_message_bytes=1 << 20)
-        self.address = self.listener.address
-        self.heard: list[bytes] = []
-        self._stop, self._stopped = socket.socketpair()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        while self._stopped not in (ready := select.select([self.listener, self._stopped], [], [], _DEADLINE)[0]):
-            assert ready, "the test takes too long"
-            for peer, message in self.listener.receive():
-                self.heard.append(bytes(message[0]))
-                self.listener.send(peer, message)
-
-    def close(self) -> None:
-        self._stop.send(b"x")
-        self._thread.join()
-        self.listener.close(0)
-        self._stop.close()
-        self._stopped.close()
-
-
 @pytest.fixture
 def echo() -> Iterator[Echo]:
-    made = Echo()
+    made = Echo(_SECURITY)
     yield made
     made.close()
-
-
-def _works(client: Connection) -> None:
-    """A message makes its way there and back."""
-    client.send([b"ping"])
-    answer: list[list[bytes | memoryview]] = []
-    while not answer:
-        assert select.select([client], [], [], _DEADLINE)[0]
-        answer = client.receive()
-    assert answer == [[b"ping"]]
 
 
 @pytest.fixture
@@ -72,10 +36,10 @@ def friends(echo: Echo) -> Iterator[None]:
     """A client of each kind that works before and after the test."""
     clients = [connect(echo.address, _SECURITY, shortcut=shortcut) for shortcut in (True, False)]
     for client in clients:
-        _works(client)
+        works(client)
     yield
     for client in clients:
-        _works(client)
+        works(client)
         client.close()
 
 
@@ -157,7 +121,7 @@ def test_without_keys_on_either_side_everybody_may_enter() -> None:
     everybody = Echo(Security.none())
     try:
         client = connect(everybody.address, Security.none(), shortcut=False)
-        _works(client)
+        works(client)
         client.close()
         with pytest.raises(HandshakeRefused):
             connect(everybody.address, _SECURITY, shortcut=False)
@@ -200,7 +164,7 @@ def test_another_user_gets_in_neither_by_the_local_socket_nor_by_tcp(echo: Echo)
 @_linux
 @_root
 def test_another_user_who_takes_the_local_name_catches_nobody() -> None:
-    first = Echo()
+    first = Echo(_SECURITY)
     address = first.address
     first.close()
     program = (
@@ -259,27 +223,3 @@ def test_an_event_loop_watches_one_descriptor_of_each_end(echo: Echo, loop: obje
     with asyncio.Runner(loop_factory=loop) as runner:  # type: ignore[arg-type]
         assert runner.run(talk()) == 40
     client.close()
-
-
-def test_a_proxy_with_nobody_behind_it_is_no_scheduler_with_another_key() -> None:
-    """It can be waited for, as a scheduler that is not there."""
-    with socket.create_server(("127.0.0.1", 0)) as proxy:
-        address = Address("127.0.0.1", proxy.getsockname()[1])
-
-        def serve() -> None:
-            while True:
-                try:
-                    visitor, _ = proxy.accept()
-                except OSError:
-                    return
-                visitor.close()
-
-        serving = threading.Thread(target=serve)
-        serving.start()
-        try:
-            with pytest.raises(ConnectionFailed, match="no scheduler at") as caught:
-                connect(address, _SECURITY, timeout=_DEADLINE, shortcut=False)
-            assert not isinstance(caught.value, HandshakeRefused)
-        finally:
-            proxy.shutdown(socket.SHUT_RDWR)
-            serving.join()

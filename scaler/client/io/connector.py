@@ -99,7 +99,7 @@ class Connector:
                 self.connect(attempts.deadline)
             except ConnectionFailed as error:
                 if attempts.are_over(time.monotonic()):
-                    if isinstance(error, HandshakeRefused):  # not at once: one that is just ending seems to refuse
+                    if isinstance(error, HandshakeRefused):  # not at once: the one that is wanted may follow
                         raise
                     gone = f"the scheduler at {self.address} is gone ({reason})"
                     raise ConnectionFailed(f"{gone} and did not come back within {self._patience:g} s") from error

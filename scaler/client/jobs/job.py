@@ -187,7 +187,10 @@ class Job:
         return states_in(self._subject.ask("cancel", force=force))[0]
 
     def delete(self) -> None:
-        """Forget it with all its results; what runs of it is ended. Its name is free afterwards."""
+        """Forget it with all its results; what runs of it is ended. Its name is free afterwards.
+
+        Raises nothing if it is deleted already.
+        """
         self._subject.ask("delete")
 
     def __repr__(self) -> str:

@@ -187,8 +187,8 @@ class Copies:
         if not succession.has_standby(now):
             route = None
         is_new = route != self._route
-        if is_new:
-            self._route = route
+        if is_new:  # whoever was asked over another one may never have heard it
+            self._route, self._patience = route, ANSWER
             journal.sending.part(now, for_good=route is None and succession.is_alone)
         has_failed = self._has_failed(journal.sending.failures, now)
         if route is None:

@@ -67,6 +67,13 @@ class Forgotten:
 
 
 @record
+class Doubted:
+    """Another scheduler may lead meanwhile, for this reason, and know of other jobs; empty: none does."""
+
+    reason: str
+
+
+@record
 class OnDisk:
     """So many records, counted from the opening of the journal, can't be lost any more; what keeps the rest from it."""
 
@@ -109,7 +116,9 @@ class Listed:
     names: Sequence[str]
 
 
-Event = Submitted | Asked | Gone | Welcomed | Heard | Forgotten | OnDisk | Loaded | Fetched | FileRead | Listed
+Event = (
+    Submitted | Asked | Gone | Welcomed | Heard | Forgotten | Doubted | OnDisk | Loaded | Fetched | FileRead | Listed
+)
 
 
 @record

@@ -40,6 +40,8 @@ class JobTable:
     synced: int = 0
     #: what keeps the disk from taking more; None: nothing does
     trouble: str | None = None
+    #: why another scheduler may lead meanwhile, and know of other jobs; empty: none does
+    doubt: str = ""
     #: tokens of submissions whose job is deleted, the last ones: what they said may still be on its way over a
     #: connection that was given up
     gone: dict[int, None] = field(default_factory=dict)

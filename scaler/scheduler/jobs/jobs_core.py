@@ -37,6 +37,9 @@ from scaler.scheduler.jobs.restoring import Restoring
 #: seconds between two times that results are written, which wait for each other: each time costs as much as running
 #: some rows. Jobs, and what becomes of them, are written at once.
 GATHER = 0.02
+#: seconds for which an answer waits that is not certain as long as another scheduler may lead: by then one that led has
+#: heard of that
+UNCERTAIN = 5.0
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class JobsCore:
         self._now = 0.0
         self._restoring = Restoring(self._table)
         self._waiting: list[reading.Waiting] = []
+        #: questions about what is not here, and may be at the scheduler that leads meanwhile
+        self._uncertain: list[reading.Waiting] = []
         self._reclaiming = Reclaiming()
         #: jobs of which something was heard in this step
         self._touched: dict[Job, None] = {}
@@ -83,6 +88,7 @@ class JobsCore:
             ev.Welcomed: self._welcomed,
             ev.Heard: self._heard,
             ev.Forgotten: self._forgotten,
+            ev.Doubted: self._doubted,
             ev.OnDisk: self._on_disk,
             ev.Loaded: self._loaded,
             ev.Fetched: self._fetched,
@@ -157,6 +163,8 @@ class JobsCore:
             self._reclaiming.step(table)
         if table.identity:
             self._sweep()
+        if self._uncertain:
+            self._ask_again()
         self._answer_waiting()
         return self._take_effects()
 
@@ -164,7 +172,7 @@ class JobsCore:
     def wake(self) -> float | None:
         """When something is due though nothing happened, seconds; after the last step."""
         table = self._table
-        due = [waiting.deadline for waiting in self._waiting]
+        due = [waiting.deadline for waiting in (*self._waiting, *self._uncertain)]
         if table.synced == table.written and any(job.core.gathered is not None for job in table.by_client.values()):
             due.append(self._next_write)
         if table.identity:
@@ -254,6 +262,35 @@ class JobsCore:
 
     # ---- asking ----------------------------------------------------------------------------------------------------
     def _asked(self, event: ev.Asked) -> None:
+        if self._table.doubt and not reading.is_known(self._table, event.message):
+            if self._may_wait(event.monitor, event.message):
+                self._uncertain.append(reading.Waiting(event.monitor, event.message, self._now + UNCERTAIN))
+            return
+        self._answer(event)
+
+    def _doubted(self, event: ev.Doubted) -> None:
+        self._table.doubt = event.reason
+
+    def _ask_again(self) -> None:
+        """What waits for the end of a doubt is answered, or refused if that takes too long; all jobs are told of."""
+        asked, self._uncertain = self._uncertain, []
+        for waiting in asked:
+            is_late = self._now >= waiting.deadline
+            if not self._table.doubt or (is_late and waiting.question.kind == "list"):
+                self._answer(ev.Asked(waiting.monitor, waiting.question))
+            elif is_late:
+                reading.refuse_in_doubt(self._table, waiting.monitor, waiting.question)
+            else:
+                self._uncertain.append(waiting)
+
+    def _may_wait(self, monitor: int, question: JobQuestion) -> bool:
+        """Whether one more question of a monitor may wait for its answer; otherwise that is said."""
+        waiting = sum(each.monitor == monitor for each in (*self._waiting, *self._uncertain))
+        if waiting >= reading.MOST_WAITING:
+            reading.refuse(self._table, monitor, question.number, "too many questions wait for answers")
+        return waiting < reading.MOST_WAITING
+
+    def _answer(self, event: ev.Asked) -> None:
         question = event.message
         if question.kind in ("cancel", "delete"):
             self._change(event.monitor, question)
@@ -261,15 +298,15 @@ class JobsCore:
             filing.answer(self._table, event.monitor, question)
         elif question.kind == "note":
             self._table.then(lambda: reading.note(self._table, event.monitor, question))
-        elif not reading.answer(self._table, event.monitor, question, is_late=False):
-            if sum(waiting.monitor == event.monitor for waiting in self._waiting) >= reading.MOST_WAITING:
-                reading.refuse(self._table, event.monitor, question.number, "too many questions wait for answers")
-                return
+        elif not reading.answer(self._table, event.monitor, question, is_late=False) and self._may_wait(
+            event.monitor, question
+        ):
             self._waiting.append(reading.Waiting(event.monitor, question, self._now + question.wait))
 
     def _change(self, monitor: int, question: JobQuestion) -> None:
         table = self._table
-        if question.kind == "delete" and question.token in table.gone:  # asked again: that it is could not be said
+        if question.kind == "delete" and question.token and not reading.is_known(table, question):
+            # it is: asked again, maybe of another scheduler, as that could not be said
             table.then(lambda: self._accepted(monitor, question.number, 0, question.token))
             return
         job = reading.meant(table, monitor, question)
@@ -291,6 +328,7 @@ class JobsCore:
 
     def _gone(self, event: ev.Gone) -> None:
         self._waiting = [waiting for waiting in self._waiting if waiting.monitor != event.monitor]
+        self._uncertain = [waiting for waiting in self._uncertain if waiting.monitor != event.monitor]
 
     def _answer_waiting(self) -> None:
         if self._waiting:

@@ -167,6 +167,11 @@ class JobKeeper:
         """The core does not know a job any more."""
         self._tell(ev.Forgotten(number, reason))
 
+    def doubt(self, reason: str) -> None:
+        """Another scheduler may lead meanwhile, and know of other jobs."""
+        self._events.insert(0, ev.Doubted(reason))
+        self.has_news = True
+
     def _tell(self, event: ev.Event) -> None:
         self._events.append(event)
         self.has_news = True

@@ -47,6 +47,18 @@ def meant(table: JobTable, monitor: int, question: JobQuestion) -> Job | None:
     return job
 
 
+def is_known(table: JobTable, question: JobQuestion) -> bool:
+    """The job that a question is about is here; of all jobs it is not known whether there are others elsewhere."""
+    job = table.by_name.get(question.name)
+    return question.kind != "list" and job is not None and question.token in (0, job.token)
+
+
+def refuse_in_doubt(table: JobTable, monitor: int, question: JobQuestion) -> None:
+    """Say that it is not known whether there is such a job."""
+    words = f"whether there is a job {question.name!r} can't be said for now: this scheduler may not lead any more"
+    refuse(table, monitor, question.number, f"{words}: {table.doubt}")
+
+
 def refuse(table: JobTable, monitor: int, number: int, error: str) -> None:
     """Say why there is no answer."""
     table.effects.append(ev.Answer(monitor, JobAnswer(number, error, bodies=[b""])))

@@ -20,7 +20,7 @@ SLACK = 30.0
 #: seconds until something is asked again that was refused for now
 PAUSE = 0.3
 #: what a scheduler may say that can't do anything about jobs for now
-FOR_NOW = ("can't be written", "durable jobs are not kept yet: ")
+FOR_NOW = ("can't be written", "durable jobs are not kept yet: ", "can't be said for now")
 
 Question = JobSubmit | JobQuestion
 
@@ -166,12 +166,8 @@ class JobUser(Process):
 
     def _delete(self, job: DurableJob) -> Generator[Question, JobAnswer, None]:
         answer = yield JobQuestion(0, "delete", job.name, token=job.token)
-        if answer.error:  # it was deleted, and that could not be said; or this one led once, and has not noticed
-            for _ in range(8):
-                self._pause = 0.5
-                yield JobQuestion(0, "list")
-            answer = yield JobQuestion(0, "delete", job.name, token=job.token)
-        require(not answer.error or "there is no job" in answer.error, f"{job.name}: {answer.error}")
+        is_gone = "there is no job" in answer.error and self._may_miss(job)
+        require(not answer.error or is_gone, f"{job.name}: {answer.error}", self.name)
         job.is_deleted = True
 
     def _may_miss(self, job: DurableJob) -> bool:

@@ -1,0 +1,29 @@
+"""How a connection by tcp can fail before there is one, and what is said of it."""
+
+from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused
+from scaler.transport.address import Address
+from scaler.transport.security import Security
+
+
+class HandshakeCut(ConnectionFailed):
+    """The other side closed the connection in the handshake: it is gone, or has another key."""
+
+
+def nobody(address: Address) -> ConnectionFailed:
+    """Somebody takes connections for a scheduler that is gone."""
+    reason = "what listens there hangs up at once, as a proxy does while there is none behind it"
+    return ConnectionFailed(f"no scheduler at {address.url}: {reason}")
+
+
+def silence(address: Address) -> ConnectionTimeout:
+    """Somebody takes connections and says nothing."""
+    return ConnectionTimeout(f"{address.url} accepts connections but does not answer: is it a scaler scheduler?")
+
+
+def refusal(address: Address, security: Security) -> HandshakeRefused:
+    """Somebody is there and does not want us."""
+    how = "no key (insecure)" if security.insecure else f"the key of {security.origin}"
+    return HandshakeRefused(
+        f"{address.url} does not accept {how}: it was started with another key (copy the key file of the user who "
+        "runs it to this host, or name it in SCALER_KEY_FILE), or it is no scaler scheduler"
+    )
