@@ -180,6 +180,9 @@ class SchedulerConfig:
         check(self)
         if self.standby_of is not None and "," in self.standby_of:
             raise OptionError("standby_of", f"names one scheduler, the other of a pair, not {self.standby_of}")
+        for name in ("journal", "results"):
+            if getattr(self, name) == "":
+                raise OptionError(name, "names no directory: it is empty")
         if self.results is not None and self.journal is None:
             raise OptionError("results", "is for durable jobs: give a journal, too")
         if self.supervise and self.address.endswith(":0"):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from scaler.errors import ScalerError
+
 if TYPE_CHECKING:
     from scaler.monitor.questions import Questions
 
@@ -18,6 +20,11 @@ KEYS = (
     click.Option(["--key-file"], envvar="SCALER_KEY_FILE", help="the cluster's key, if it is not your own"),
     click.Option(["--insecure"], is_flag=True, help="connect without keys and in the clear"),
 )
+
+
+class Unwritable(ScalerError):
+    """What was to be said can't be: the disk that it goes to is full, say."""
+
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
@@ -39,10 +46,20 @@ def session(address: str, key_file: str | None, insecure: bool) -> Questions:
 
 
 def quietly(write: Callable[[], None]) -> int:
-    """Write; whoever read it may have enough of it."""
+    """Write; whoever read it may have enough of it. Raises `Unwritable`."""
     try:
         write()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is where a shell has closed it
+            sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_nowhere()
+    except ScalerError:  # some are OSErrors, too
+        raise
+    except OSError as error:
+        _write_nowhere()
+        raise Unwritable(f"the output can't be written: {error.strerror}") from None
     return 0
+
+
+def _write_nowhere() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

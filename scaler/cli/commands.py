@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import click
 
 from scaler.cli import jobs
-from scaler.cli.asking import KEYS, SETTINGS
+from scaler.cli.asking import JSON, KEYS, SETTINGS
 
 if TYPE_CHECKING:
-    from scaler.monitor.commands import Commands
+    from scaler.monitor.commands import Cancelled, Commands
 
 
 def _commands(address: str, key_file: str | None, insecure: bool) -> Commands:
@@ -20,26 +21,45 @@ def _commands(address: str, key_file: str | None, insecure: bool) -> Commands:
     return Commands(address, security=security_of(key_file, insecure) if key_file or insecure else None)
 
 
-def _cancel(what: str, address: str, force: bool, key_file: str | None, insecure: bool) -> int:
+def _cancel(what: str, address: str, force: bool, as_json: bool, key_file: str | None, insecure: bool) -> int:
+    from scaler.errors import ScalerError
+    from scaler.scheduler.composition import NO_JOURNAL
+
+    why = jobs.cancelled(what, address, force, as_json, key_file, insecure)  # a job may be called like a task
+    if not why:
+        return 0
+    try:
+        cancelled = _cancel_tasks(what, address, force, key_file, insecure)
+    except ScalerError as error:
+        if why != NO_JOURNAL:
+            error.args = (f"{error}; {why}",)
+        raise
+    if as_json:
+        print(json.dumps({"v": 1, "cancelled": cancelled.done, "asked": cancelled.asked}))
+        return 0
+    print(f"cancelled: {cancelled.done:,} tasks")
+    if cancelled.asked:
+        fate = "those that run are ended" if force else "those that have begun go on (--force ends them)"
+        print(f"hosts were asked for {cancelled.asked:,} more: {fate}")
+    return 0
+
+
+def _cancel_tasks(what: str, address: str, force: bool, key_file: str | None, insecure: bool) -> Cancelled:
+    from scaler.errors import ScalerError
     from scaler.monitor.questions import parse_task
 
     client = row = 0
     function = ""
     if what.isdecimal():
         client = int(what)
+        if not 0 < client < 1 << 32:
+            raise ScalerError(f"no client has the number {what}")
     elif ":" in what or what.endswith("]"):
         client, row = parse_task(what)
     else:
         function = what
-        if jobs.cancelled(what, address, force, key_file, insecure):
-            return 0
     with _commands(address, key_file, insecure) as commands:
-        cancelled = commands.cancel(client=client, row=row, function=function, force=force)
-    print(f"cancelled: {cancelled.done:,} tasks")
-    if cancelled.asked:
-        fate = "those that run are ended" if force else "those that have begun go on (--force ends them)"
-        print(f"hosts were asked for {cancelled.asked:,} more: {fate}")
-    return 0
+        return commands.cancel(client=client, row=row, function=function, force=force)
 
 
 def _drain(address: str, which: tuple[str, ...], undo: bool, key_file: str | None, insecure: bool) -> int:
@@ -80,6 +100,7 @@ cancel = click.Command(
         click.Argument(["what"], metavar="JOB|TASK|FUNCTION|CLIENT"),
         click.Argument(["address"], envvar="SCALER_ADDRESS"),
         click.Option(["--force"], is_flag=True, help="end even those that run"),
+        JSON,
         *KEYS,
     ],
     help="Cancel a durable job (its name), a task (CLIENT:TASK), all tasks of a function (its name) or of a client "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import sys
 import time
@@ -121,20 +122,54 @@ def _results(name: str, address: str, start: int, as_json: bool, key_file: str |
             for each in _job(session, name).ended(start):
                 failed += each.error is not None
                 if as_json:
-                    print(json.dumps(_as_json(each.row, each.value, each.error), default=repr))
+                    print(_as_json(each.row, each.value, each.error))
                 elif each.error is None:
-                    print(repr(each.value))
+                    print(_text(each.value))
                 else:
-                    print(f"row {each.row}: {type(each.error).__name__}: {each.error}", file=sys.stderr)
+                    said = _one_line(f"{type(each.error).__name__}: {_said(each.error)}")
+                    print(f"row {each.row}: {said}", file=sys.stderr)
 
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whoever reads it sees them as they come, in a pipe too
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     quietly(write)
     return 1 if failed else 0
 
 
-def _as_json(row: int, value: Any, error: BaseException | None) -> dict[str, Any]:
+def _as_json(row: int, value: Any, error: BaseException | None) -> str:
+    """A line for one row; what JSON has no word for is a text."""
     if error is not None:
-        return {"v": 1, "row": row, "error": type(error).__name__, "text": str(error)}
-    return {"v": 1, "row": row, "value": value}
+        return json.dumps({"v": 1, "row": row, "error": type(error).__name__, "text": _said(error)})
+    try:
+        return json.dumps({"v": 1, "row": row, "value": value}, default=_text, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):  # keys that are no texts, NaN, a list that has itself
+        return json.dumps({"v": 1, "row": row, "value": _text(value)})
+
+
+def _text(value: Any) -> str:
+    """A value on one line, whatever its class makes of that."""
+    try:
+        return _one_line(repr(value))
+    except Exception as error:
+        return f"<{type(value).__name__} that can't be shown: {_one_line(f'{type(error).__name__}: {_said(error)}')}>"
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text can't be had)"
+
+
+def _one_line(text: str) -> str:
+    r"""A text without line ends and what a terminal would obey.
+
+    >>> _one_line("array([[1, 2],\n       [3, 4]])")
+    'array([[1, 2], [3, 4]])'
+    """
+    if text.isprintable():
+        return text
+    line = " ".join(part.strip() for part in text.splitlines())
+    return "".join(c if c.isprintable() else "?" for c in line)
 
 
 def _delete(name: str, address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
@@ -144,17 +179,19 @@ def _delete(name: str, address: str, as_json: bool, key_file: str | None, insecu
     return 0
 
 
-def cancelled(name: str, address: str, force: bool, key_file: str | None, insecure: bool) -> bool:
-    """Cancel a job, and say how it is; False if the scheduler has none of this name."""
+def cancelled(name: str, address: str, force: bool, as_json: bool, key_file: str | None, insecure: bool) -> str:
+    """Cancel a job, and say how it is; empty then, or why the scheduler has none of this name."""
     from scaler.errors import JobError
 
     with session_of(address, key_file, insecure) as session:
         try:
-            state = _job(session, name).cancel(force)
-        except JobError:
-            return False
-    print(_row(state))
-    return True
+            job = _job(session, name)
+            job.status()
+        except JobError as error:
+            return str(error)
+        state = job.cancel(force)
+    print(_json(state) if as_json else _row(state))
+    return ""
 
 
 NAME = click.Argument(["name"])
@@ -163,6 +200,6 @@ jobs = asking_command("jobs", "List the durable jobs of a scheduler.", _list, AD
 attach = asking_command("attach", "Show how far a durable job is, until it has ended.", _attach, NAME, ADDRESS)
 results = asking_command(
     "results", "Print the results of a durable job, in order, as they come.", _results, NAME, ADDRESS,
-    click.Option(["--start"], type=click.IntRange(0), default=0, help="the first row to print, from 0"),
+    click.Option(["--start"], type=click.IntRange(0, (1 << 63) - 1), default=0, help="the first row to print, from 0"),
 )  # fmt: skip
 delete = asking_command("delete", "Forget a durable job with all its results.", _delete, NAME, ADDRESS)

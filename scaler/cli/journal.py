@@ -15,6 +15,7 @@ def _check(directory: str) -> int:
     from scaler.journal.directory import Directory  # `-h` and mistakes are answered without loading the engine
 
     journal, records, size = Directory(directory), 0, 0
+    _look_for_journal(directory)
 
     def take(record: Any, _place: Any) -> None:
         nonlocal records, size
@@ -22,9 +23,13 @@ def _check(directory: str) -> int:
         size += sum(map(len, record.frames))
 
     damage = journal.replay(take)
-    print(f"{directory}: {len(journal.segments())} segments, {records:,} records, {size:,} bytes in them")
-    if damage is not None:
-        print(f"{damage}" + (", as when its writer was killed" if damage.is_cut else ""))
+
+    def write() -> None:
+        print(f"{directory}: {len(journal.segments())} segments, {records:,} records, {size:,} bytes in them")
+        if damage is not None:
+            print(f"{damage}" + (", as when its writer was killed" if damage.is_cut else ""))
+
+    quietly(write)
     return 1 if damage is not None else 0
 
 
@@ -43,12 +48,22 @@ def _show(directory: str, as_json: bool) -> int:
         else:
             print(f"{place.segment:>8} {place.offset:>12,} {kind:<8} job {record.owner:<8} {size:>12,} {about[:120]}")
 
+    _look_for_journal(directory)
+
     def write() -> None:
         damage = Directory(directory).replay(line)
         if damage is not None and not as_json:
             print(damage)
 
     return quietly(write)
+
+
+def _look_for_journal(directory: str) -> None:
+    """Raise `JournalError` where there is none: an empty one would seem to be all right."""
+    from scaler.journal.directory import Directory, JournalError
+
+    if not Directory(directory).is_there():
+        raise JournalError(f"there is no journal in {directory}: name what a scheduler was given as --journal")
 
 
 #: kinds of records that begin with text

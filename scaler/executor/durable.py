@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import _thread
 import concurrent.futures
+import contextlib
 import itertools
+import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from scaler.client import Client
+from scaler.errors import ScalerError
+from scaler.executor.runner import forget, wait_for_at_exit
 from scaler.extension import durable_calls, leave_at_once
 
 #: rows of a map that are added at a time
@@ -27,7 +33,12 @@ class DurableRunner:
         """Blocks until the scheduler has answered. Raises `JobError` and `ConnectionFailed`."""
         self.client = client
         self._calls = durable_calls(client, name)
+        #: of the process that may end it: children that are forked may not
+        self._owner = os.getpid()
+        #: held by the thread that waits for the last call and leaves
+        self._closing = threading.Lock()
         self._is_closed = False
+        wait_for_at_exit(self)
 
     def submit(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -53,33 +64,55 @@ class DurableRunner:
         return _results(deque(itertools.islice(more, buffersize)), more, deadline)
 
     def end(self, cancel_futures: bool) -> None:
-        """Calls that are made stay made: they belong to the job."""
+        """Take no more calls; with `cancel_futures` nobody waits for them. They stay made: they belong to the job."""
+        if os.getpid() == self._owner:
+            self._calls.take_no_more(cancel_futures)
+
+    def take_no_more(self) -> None:
+        """Refuse all further calls."""
+        self._calls.take_no_more()
+
+    @property
+    def calls_under_way(self) -> int:
+        """Calls that have not ended."""
+        return self._calls.waited_for
 
     def finish(self) -> None:
         """Wait until all calls have ended, then leave; blocks as long as that takes."""
-        try:
-            self._close(wait=True)
-        except KeyboardInterrupt:
-            self.abandon()
-            raise
+        if os.getpid() != self._owner:
+            return
+        with self._closing:
+            if self._is_closed:
+                return
+            try:
+                self._calls.close()
+            except KeyboardInterrupt:
+                self.abandon()
+                raise
+            finally:
+                self._is_closed = True
+                forget(self)
+                self.client.disconnect()
 
     def finish_in_background(self) -> None:
-        """Leave; what has not ended goes on at the cluster."""
-        self._close(wait=False)
+        """Have another thread `finish`. The garbage collector may call it: takes no lock, and makes no `Thread`."""
+        if os.getpid() == self._owner and not self._is_closed:
+            try:
+                _thread.start_new_thread(self._finish_quietly, ())
+            except RuntimeError:  # the interpreter ends, and has waited already
+                pass
+
+    def _finish_quietly(self) -> None:
+        with contextlib.suppress(ScalerError):  # which the futures have told
+            self.finish()
 
     def abandon(self) -> None:
         """The program was interrupted: leave at once. Calls that were not sent yet are no part of the job."""
-        if not self._is_closed:
+        if os.getpid() == self._owner and not self._is_closed:
             self._is_closed = True
+            forget(self)
             self._calls.abandon()
             leave_at_once(self.client)
-
-    def _close(self, wait: bool) -> None:
-        if not self._is_closed:
-            self._is_closed = not wait
-            self._calls.close(wait)
-            self._is_closed = True
-            self.client.disconnect()
 
 
 def _results(

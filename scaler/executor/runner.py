@@ -13,7 +13,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import Any, Protocol
 
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
@@ -80,9 +80,7 @@ class Runner:
         #: held by the thread that waits for the last task and closes everything
         self._closing = threading.Lock()
         self._closed = False
-        _open.add(self)
-        if _interpreter_ends:
-            self.take_no_more()
+        wait_for_at_exit(self)
 
     @property
     def has_initializer(self) -> bool:
@@ -160,7 +158,7 @@ class Runner:
                 self.abandon()
                 raise
             self._closed = True
-            _open.discard(self)
+            forget(self)
             self.client.disconnect()
             if self._cluster is not None:
                 self._cluster.shutdown()
@@ -179,7 +177,7 @@ class Runner:
         if os.getpid() != self._owner or self._closed:
             return
         self._closed = self._ended = True
-        _open.discard(self)
+        forget(self)
         self.take_no_more()
         leave_at_once(self.client)
         if self._cluster is not None:
@@ -231,9 +229,34 @@ class Runner:
         return InitializerFailed(self.broken or "")
 
 
+class Waited(Protocol):
+    """What the interpreter does not end before."""
+
+    @property
+    def calls_under_way(self) -> int: ...
+
+    def take_no_more(self) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
 #: those of this process that are not closed
-_open: set[Runner] = set()
+_open: set[Waited] = set()
 _interpreter_ends = False
+
+
+def wait_for_at_exit(runner: Waited) -> None:
+    """Have the interpreter end after the calls of this one; it takes none if that has begun."""
+    _open.add(runner)
+    if _interpreter_ends:
+        runner.take_no_more()
+
+
+def forget(runner: Waited) -> None:
+    """It is closed."""
+    _open.discard(runner)
 
 
 def _wait_for_all() -> None:

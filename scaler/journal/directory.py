@@ -145,6 +145,10 @@ class Directory:
             raise JournalError(f"the journal {self.path} can't be read: {error.strerror}") from None
         return sorted(int(n[:-4]) for n in names if n.endswith(".log") and n[:-4].isascii() and n[:-4].isdecimal())
 
+    def is_there(self) -> bool:
+        """Somebody has written a journal here, or begun to. Raises `JournalError`."""
+        return bool(self.segments()) or (self.path / "history").exists()
+
     def open_segment(self, number: int) -> int:
         """A descriptor for writing to a segment: what it begins with is on disk, and so is its name.
 

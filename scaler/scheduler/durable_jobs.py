@@ -158,6 +158,8 @@ class DurableJobs:
     def _attend_to_copies(self, partner: Partner, copies: Copies, about: list[AboutJournals], now: float) -> None:
         for said in about:
             copies.hear(said, now)
+            if isinstance(said, JournalState) and self._succession is not None:
+                self._see_whether_kept(said, self._succession, partner)
         self._loop.ready.pop(copies.follower, None)
         attended = copies.attend(partner.route, now)
         self._log(attended.logs)
@@ -172,6 +174,14 @@ class DurableJobs:
                 self.keep(True, now)
             else:
                 self._composition.await_residents(copies.reason, copies.is_waiting_briefly(now))
+
+    def _see_whether_kept(self, said: JournalState, succession: Succession, partner: Partner) -> None:
+        """The partner says what it has of a journal: it is not to be handed jobs that it can't keep."""
+        keeps_none = said.copying == Copying.NONE
+        if keeps_none and not said.trouble and not succession.partner_keeps_none:
+            advice = "it would lead without durable jobs; give it --journal DIRECTORY"
+            self._shell.log("WARNING", f"Journal: the one at {partner.address} keeps none: {advice}")
+        succession.partner_keeps_none = keeps_none
 
     def _reject(self, partner: Partner, reason: str, now: float) -> None:
         if reason != self._rejected:  # it may come back with the same again and again

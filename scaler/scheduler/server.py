@@ -385,7 +385,10 @@ def _copies(journal: str, succession: Succession) -> Copies:
 
 
 def _succession_of(config: SchedulerConfig) -> Succession:
+    """Who leads. Raises `AddressError` for another scheduler that can't be."""
     partner = config.standby_of
+    if partner is not None and Address.parse(partner) == Address.parse(config.address):
+        raise AddressError(f"{partner} is this scheduler itself: --standby-of names the other one of a pair")
     return Succession(config.address, new_number(), partner or "", stands_by=partner is not None)
 
 

@@ -151,6 +151,8 @@ class Succession:
         self.asks_agents = False
         #: the partner has a copy of the journal in a directory of its own; and all that counts is in it
         self.copies = self.is_copy_in_step = False
+        #: durable jobs are kept here, and the partner has said that it keeps none, or can't
+        self.partner_keeps_none = False
         #: the partner is not asked to lead before it has the rest of the journal
         self._awaits_rest = False
         #: durable jobs wait until it is known that the partner has no newer copy of their journal
@@ -410,6 +412,11 @@ class Succession:
             return "the journal of durable jobs is being opened: try again when the log says how many it has"
         if self.copies and not self.is_copy_in_step and not is_forced:
             return "the copy of the journal at the other scheduler is not in step yet: try again when the log says so"
+        if self.partner_keeps_none and not is_forced:
+            return (
+                "the other scheduler can't keep the durable jobs of this one: its log says why, or it needs --journal "
+                "DIRECTORY (scaler promote has it lead without them)"
+            )
         self._awaits_rest = self.copies and not is_forced
         self._yielding = _Yielding(monitor, number, now + YIELD)
         self.wishes.append(Log("INFO", f"Scheduler: hands over to the one at {self.partner}"))
@@ -540,7 +547,7 @@ class Succession:
         self.sure_until, self.asks_agents = float("inf"), False
         self._followed, self._report = 0, None
         self._roster.step_down()
-        self.copies = self.is_copy_in_step = self._awaits_rest = False
+        self.copies = self.is_copy_in_step = self.partner_keeps_none = self._awaits_rest = False
         if self.hands_out:  # what came with that is dealt with by who is about to go
             self.wishes.append(HandOut(False, "it stands by"))
         self.hands_out, self.trouble = False, "it stands by"

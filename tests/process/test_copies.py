@@ -243,6 +243,25 @@ def test_a_journal_of_somebody_else_is_left_as_it_is(daemons, tmp_path):
     assert pair.bytes_of(1) == before
 
 
+def test_durable_jobs_are_not_handed_to_a_standby_that_keeps_none(daemons, tmp_path):
+    pair = Pair(daemons, tmp_path, with_second=False)
+    second = daemons.run(
+        "scaler_scheduler", "scheduler", *QUICK, "--standby-of", pair.addresses[0], "tcp://127.0.0.1:0"
+    )
+    address = second.says(r"listens at (tcp://\S+)")[1]
+    daemons.address = f"{pair.addresses[0]},{address}"
+    pair.first.says("keeps none: it would lead without durable jobs; give it --journal DIRECTORY")
+    start_agents(daemons, 2)
+    with daemons.client() as client:
+        job = client.submit_job(abs, range(-10, 0), name="kept")
+        refused = command("hand-over", daemons.address)
+        assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+        assert "can't keep the durable jobs of this one" in refused.stderr
+        assert job.wait(PATIENCE)
+    assert command("promote", address).returncode == 0
+    second.says("leads from now on")
+
+
 def test_a_copy_that_is_damaged_is_mended_with_what_the_other_has(daemons, pair):
     pair.first.says(IN_STEP)
     with daemons.client() as client:

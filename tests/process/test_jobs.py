@@ -1,18 +1,22 @@
 """Durable jobs outlive what submitted them and what ran them: whatever is killed, each result is there, in order."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 from support import noting, until
 from support.programs import Daemons, environment, program
 
 from scaler import Client, Executor
-from scaler.errors import JobError
+from scaler.cli.asking import quietly
+from scaler.errors import ConnectionFailed, JobError, SerializationError
 
 QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "2")
 
@@ -162,6 +166,60 @@ def test_a_durable_executor_does_not_compute_again(shared, tmp_path):
     assert len((tmp_path / "ran").read_text().split()) == 81
 
 
+def test_each_future_of_a_durable_executor_ends(shared, tmp_path):
+    cluster, _journal = shared
+
+    def executor(name):
+        return Executor(address=cluster.address, durable=name, security=cluster.client()._parts.security)
+
+    def finished(future):
+        return future.result(10)
+
+    for name in ("", "two\nlines", 5, "x" * 500):
+        with pytest.raises(JobError, match="printable characters"):
+            executor(name)
+    with executor("refused") as pool:
+        running = pool.submit(time.sleep, 60)
+        until(lambda: cluster.client().attach("refused").status().rows == 1)
+        cluster.client().attach("refused").cancel(force=True)
+        with pytest.raises(concurrent.futures.CancelledError):
+            running.result(10)
+        with pytest.raises(JobError, match="takes no more rows"):
+            pool.submit(abs, -1).result(10)
+    pool = executor("left")
+    futures = [pool.submit(after, 0.05, x) for x in range(10)]
+    pool.shutdown(wait=False)
+    assert list(map(finished, futures)) == list(range(10))
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(abs, -1)
+    until(lambda: cluster.client().attach("left").state == "done")
+    with executor("unwaited") as pool:
+        last = pool.submit(time.sleep, 60)
+        pool.shutdown(cancel_futures=True)
+        assert concurrent.futures.wait([last], 10).done == {last}
+        assert last.cancelled()
+    cluster.client().attach("unwaited").cancel(force=True)
+
+
+def after(seconds, value):
+    time.sleep(seconds)
+    return value
+
+
+def test_the_interpreter_waits_for_calls_of_a_durable_executor(shared):
+    cluster, _journal = shared
+    script = (
+        "import sys, time\n"
+        "from scaler import Executor\n"
+        "pool = Executor(address=sys.argv[1], durable='last')\n"
+        "pool.submit(time.sleep, 0.3).add_done_callback(lambda future: print(future.result()))\n"
+    )
+    command = [sys.executable, "-c", script, cluster.address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=True)
+    assert (done.stdout, done.stderr) == ("None\n", "")
+    assert cluster.client().attach("last").state == "done"
+
+
 def test_a_program_that_is_killed_finds_what_it_has_computed(shared, tmp_path):
     cluster, _journal = shared
     script = tmp_path / "script.py"
@@ -188,14 +246,16 @@ def test_a_program_that_is_killed_finds_what_it_has_computed(shared, tmp_path):
     assert sorted(map(int, ran)) == list(range(100))
 
 
+def scaler(*arguments, **options):
+    command = [sys.executable, "-c", "import sys; from scaler.cli.main import main; main()", *arguments]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run(command, text=True, timeout=60, env=environment(), **options)
+
+
 def test_commands_show_and_change_jobs(shared):
     cluster, journal = shared
     with cluster.client() as client:
         client.submit_job(abs, [-1, 2, -3], name="shown").wait(30)
-
-    def scaler(*arguments):
-        command = [sys.executable, "-c", "import sys; from scaler.cli.main import main; main()", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
 
     line = next(line for line in scaler("jobs", cluster.address, "--json").stdout.splitlines() if '"shown"' in line)
     assert json.loads(line) | {"name": "shown", "rows": 3, "done": 3, "state": "done"} == json.loads(line)
@@ -209,6 +269,135 @@ def test_commands_show_and_change_jobs(shared):
     failed = scaler("results", "shown", cluster.address)
     assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
     assert "there is no job 'shown' here" in failed.stderr
+
+
+def odd(number):
+    values = [{("a", 1): 2}, float("nan"), "two\nlines", Unshown(), [[1, 2], (3,)], b"bytes"]
+    values[-2].append(values[-2])
+    if number == len(values):
+        raise ValueError("two\nlines\x1b[31m")
+    return values[number]
+
+
+class Unshown:
+    def __repr__(self):
+        raise RuntimeError("no\ntext")
+
+
+def test_results_are_a_line_each_whatever_they_are(shared):
+    cluster, _journal = shared
+    with cluster.client() as client:
+        client.submit_job(odd, range(7), name="odd").wait(30)
+    shown = scaler("results", "odd", cluster.address)
+    assert shown.stdout.splitlines() == [
+        "{('a', 1): 2}", "nan", repr("two\nlines"), "<Unshown that can't be shown: RuntimeError: no text>",
+        "[[1, 2], (3,), [...]]", "b'bytes'",
+    ]  # fmt: skip
+    assert (shown.returncode, shown.stderr) == (1, "row 6: ValueError: two lines?[31m\n")
+    lines = scaler("results", "odd", cluster.address, "--json").stdout.splitlines()
+    said = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    assert [each["row"] for each in said] == list(range(7))
+    assert [each.get("value") for each in said[:3]] == ["{('a', 1): 2}", "nan", "two\nlines"]
+    with open("/dev/full", "w") as full:
+        failed = scaler("results", "odd", cluster.address, "--start", "4", stdout=full)
+    assert (failed.returncode, failed.stderr) == (1, "scaler: the output can't be written: No space left on device\n")
+
+
+def test_results_are_shown_as_they_come(shared):
+    cluster, _journal = shared
+    with cluster.client() as client:
+        job = client.submit_job(after, [(0, 1), (60, 2)], name="slow")
+        code = "import sys; from scaler.cli.main import main; main()"
+        command = [sys.executable, "-c", code, "results", "slow", cluster.address]
+        buffered = environment() | {"PYTHONUNBUFFERED": ""}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=buffered) as running:
+            assert running.stdout.readline() == "1\n"
+            job.delete()
+            assert running.wait(30) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--journal", ""), "journal names no directory"),
+        (("--journal", "x", "--results", ""), "results names no directory"),
+        (("--standby-of", "nonsense"), "no tcp:// in front"),
+        (("--standby-of", ""), "no tcp:// in front"),
+        (("--standby-of", "tcp://127.0.0.1:1"), "is this scheduler itself"),
+    ],
+)
+def test_options_that_can_not_be_meant_are_said_before_it_runs(tmp_path, options, why):
+    failed = scaler("scheduler", "tcp://127.0.0.1:1", *options, "--log-path", str(tmp_path / "log"), cwd=tmp_path)
+    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    assert why in failed.stderr
+    assert not (tmp_path / "history").exists()
+
+
+def test_a_directory_without_a_journal_is_not_said_to_be_all_right(tmp_path):
+    for command in ("check", "show"):
+        failed = scaler("journal", command, str(tmp_path))
+        assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+        assert "there is no journal in" in failed.stderr
+
+
+def test_an_error_that_is_one_of_the_system_too_is_told_as_what_it_is():
+    def lose():
+        raise ConnectionFailed("nothing listens there")
+
+    with pytest.raises(ConnectionFailed, match="nothing listens there"):
+        quietly(lose)
+
+
+def test_jobs_may_be_called_like_tasks_and_are_cancelled_all_the_same(shared):
+    cluster, _journal = shared
+    with cluster.client() as client:
+        for name in ("2024", "night:7", "a[3]"):
+            client.submit_job(time.sleep, [60], name=name)
+            said = scaler("cancel", name, cluster.address, "--force", "--json")
+            assert json.loads(said.stdout)["name"] == name
+            assert client.attach(name).wait(10)
+            assert client.attach(name).state == "cancelled"
+    for name in ("0", "99999999999", "nobody:x"):
+        failed = scaler("cancel", name, cluster.address)
+        assert (failed.returncode, failed.stderr.count("\n")) == (1, 1)
+        assert f"there is no job {name!r} here" in failed.stderr
+
+
+def test_a_job_that_could_not_be_submitted_is_not_there(shared):
+    cluster, _journal = shared
+    client = cluster.client()
+    with pytest.raises(SerializationError, match="cannot be pickled"):
+        client.submit_job(abs, [*range(-40_000, 0), threading.Lock()], name="half")
+    with pytest.raises(JobError, match="there is no job"):
+        client.attach("half")
+    job = client.submit_job(abs, [-1], name="half")
+    with pytest.raises(JobError, match="already"):
+        client.submit_job(abs, [-2], name="half")
+    assert job.result(10) == 1
+
+
+def test_what_no_job_can_be_asked_is_refused_at_once(shared):
+    cluster, _journal = shared
+    client = cluster.client()
+    for name in (5, None, "", "x" * 500, "\ud800"):
+        with pytest.raises(JobError, match="printable characters"):
+            client.attach(name)
+    job = client.submit_job(abs, [-1, -2], name="asked")
+    for start in (-1, 1 << 63, 1 << 70):
+        with pytest.raises(ValueError, match="from 0 on"):
+            next(job.results(start=start))
+    with pytest.raises(TypeError):
+        job.ended(start=0.5)
+    assert list(job.results(start=1, timeout=10)) == [2]
+
+
+def test_a_graph_may_have_any_value_that_can_be_pickled(shared):
+    cluster, _journal = shared
+    client = cluster.client()
+    found = client.submit_job_graph({"f": lambda x: x + 1, "x": (abs, -1)}, ["f", "x"], name="values").result(10)
+    assert (found["f"](1), found["x"]) == (2, 1)
+    with pytest.raises(SerializationError):
+        client.submit_job_graph({"lock": threading.Lock()}, ["lock"], name="locked")
 
 
 def test_two_schedulers_do_not_share_a_journal(shared, daemons, tmp_path):

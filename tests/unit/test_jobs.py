@@ -491,6 +491,24 @@ def test_a_job_is_cancelled_and_stays_so(jobs):
     assert "takes no more rows" in again.last().error
 
 
+def test_more_of_a_job_that_has_ended_is_said_to_the_core_without_reading_what_is_not_on_disk(jobs):
+    jobs.submit(*part(1), joins=True)
+    jobs.sync()
+    jobs.core_says(results(0, b"a"))
+    jobs.sync()
+    assert jobs.state()["state"] == "done"
+    jobs.said.clear()
+    jobs.submit(*part(2, 50), key="1", token=8, joins=True)  # its part is on its way to the disk
+    again = jobs.joined[-1]
+    assert (again.resident, len(jobs.joined)) == (jobs.joined[0].resident, 2)
+    assert [task.batch for task in jobs.tell_of(Task)] == [50]
+    assert len(jobs.tell_of(ClientReturn)) == 1
+    jobs.core_says(results(0, b"b", b"c", batch=50), FIRST + 1)
+    jobs.sync()
+    state = jobs.state()
+    assert (state["state"], state["rows"], state["done"]) == ("done", 3, 3)
+
+
 def test_questions_about_what_is_not_there_say_what_to_do(jobs):
     for kind in ("state", "ordered", "finished", "note", "cancel", "delete"):
         jobs.ask(kind, "nothing")

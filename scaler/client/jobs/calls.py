@@ -13,7 +13,7 @@ import concurrent.futures
 import hashlib
 import secrets
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -24,7 +24,7 @@ from scaler.client.jobs.jobs import jobs_of
 from scaler.client.jobs.packing import JobIds, JobPacker, Part
 from scaler.client.jobs.results import Ended, ended_rows
 from scaler.client.jobs.session import JobSession
-from scaler.client.jobs.subject import JobSubject
+from scaler.client.jobs.subject import JobSubject, checked_name
 from scaler.client.jobs.submission import Submission
 from scaler.client.parts import ClientParts
 from scaler.client.values.value_codec import ValueCodec
@@ -62,7 +62,7 @@ class DurableCalls:
         serializer: AnySerializer | None,
     ) -> None:
         """Blocks until the scheduler has said whether there is such a job. Raises `JobError`, `ConnectionFailed`."""
-        self._name = name
+        self._name = checked_name(name)
         self._codec = ValueCodec(serializer)
         self._sending, self._pulling = new_session(), new_session()
         known = [state for state in states_in(self._sending.ask("list")) if state.name == name]
@@ -79,14 +79,15 @@ class DurableCalls:
         self._counts: Counter[str] = Counter()
         self._changed = threading.Condition()
         self._queue: list[_Call] = []
-        #: calls that were sent and have no answer yet
-        self._in_flight = 0
+        #: those that were sent and have no answer yet, in their order
+        self._in_flight: deque[_Call] = deque()
         #: row of the job -> its future
         self._futures: dict[int, concurrent.futures.Future[Any]] = {}
         #: rows that ended before it was known whose they are
         self._unclaimed: dict[int, Ended] = {}
         self._failure: BaseException | None = None
-        self._is_closing = False
+        #: no more calls are taken; and the threads end
+        self._is_refusing = self._is_closing = False
         self._threads = [
             threading.Thread(target=self._guarded, args=(work,), name=f"scaler-job-{work.__name__[1:]}", daemon=True)
             for work in (self._send, self._pull)
@@ -105,32 +106,50 @@ class DurableCalls:
         futures = [future for part in self._packer.calls(function, list(rows)) for future in self._add(part)]
         return iter(futures)
 
-    def close(self, wait: bool) -> None:
-        """Take no more calls. With `wait` blocks until all have ended; without, what has not goes on at the cluster."""
-        if wait:
-            wait_in_steps(self._end_within, None)
+    def take_no_more(self, cancels: bool = False) -> None:
+        """Refuse all further calls. With `cancels` nobody waits any more for those that were made; they stay made."""
         with self._changed:
-            is_done = self._is_idle and not self._failure
-            already, self._is_closing = self._is_closing, True
+            self._is_refusing = True
+            waiting = self._take_waiting() if cancels else []
             self._changed.notify_all()
-        if already:
-            return
-        if is_done and (self._counts or self._was_there):
-            self._submission.complete()
-        self._pulling.abort()
-        for thread in self._threads:
-            thread.join()
-        for session in (self._sending, self._pulling):
-            session.close()
+        _cancel(waiting)
+
+    @property
+    def waited_for(self) -> int:
+        """Calls that have not ended."""
+        with self._changed:
+            calls = (*self._in_flight, *self._queue)
+            return len(self._futures) + sum(len(call.futures) for call in calls)
+
+    def close(self) -> None:
+        """Take no more calls, and leave when all have ended; blocks until then. Once."""
+        self.take_no_more()
+        wait_in_steps(self._end_within, None)
+        with self._changed:
+            if self._is_closing:
+                return  # it was abandoned meanwhile
+            self._is_closing = True
+            self._changed.notify_all()
+        try:
+            if self._failure is None and (self._counts or self._was_there):
+                self._submission.complete()
+        finally:
+            self._pulling.abort()
+            for thread in self._threads:
+                thread.join()
+            for session in (self._sending, self._pulling):
+                session.close()
 
     def abandon(self) -> None:
-        """The program was interrupted: take no more calls, and send none that was not sent. Blocks for a moment."""
+        """The program was interrupted: take no more calls, send none that was not sent, and wait for none. Blocks for a
+        moment.
+        """
         with self._changed:
-            already, self._is_closing = self._is_closing, True
+            self._is_refusing = self._is_closing = True
+            waiting = self._take_waiting()
             self._queue.clear()
             self._changed.notify_all()
-        if already:
-            return
+        _cancel(waiting)
         sessions = (self._sending, self._pulling)
         for session in sessions:
             session.abort()
@@ -142,12 +161,21 @@ class DurableCalls:
     def _end_within(self, seconds: float) -> bool:
         """Wait until all calls have ended, for so many seconds; whether they have, or never will."""
         with self._changed:
-            return bool(self._changed.wait_for(lambda: self._failure or self._is_idle, seconds))
+            return bool(self._changed.wait_for(lambda: self._failure or self._is_closing or self._is_idle, seconds))
 
     @property
     def _is_idle(self) -> bool:
-        """All calls have ended. Under the lock."""
-        return not (self._queue or self._in_flight or self._futures)
+        """All calls are on disk, and have ended or are not waited for. Under the lock."""
+        return not (self._queue or self._in_flight) and all(future.done() for future in self._futures.values())
+
+    def _take_waiting(self) -> list[concurrent.futures.Future[Any]]:
+        """Of all calls that have not ended; nobody else ends them from now on. Under the lock."""
+        waiting = list(self._futures.values())
+        self._futures.clear()
+        for call in (*self._in_flight, *self._queue):
+            waiting += call.futures
+            call.futures.clear()
+        return waiting
 
     def _add(self, part: Part) -> list[concurrent.futures.Future[Any]]:
         digest = _digest(part)
@@ -155,7 +183,7 @@ class DurableCalls:
         with self._changed:
             if self._failure is not None:
                 raise self._failure
-            if self._is_closing:
+            if self._is_refusing:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             number, self._counts[digest] = self._counts[digest], self._counts[digest] + 1
             self._queue.append(_Call(part, f"{digest}-{number}", futures))
@@ -168,11 +196,11 @@ class DurableCalls:
             work()
         except BaseException as error:
             with self._changed:
-                if self._is_closing:
+                if self._is_closing or self._failure is not None:
                     return
                 self._failure = error
-                waiting = [*self._futures.values(), *(future for call in self._queue for future in call.futures)]
-                self._futures.clear()
+                waiting = self._take_waiting()
+                self._in_flight.clear()
                 self._queue.clear()
                 self._changed.notify_all()
             for future in waiting:
@@ -182,11 +210,11 @@ class DurableCalls:
     def _send(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._is_closing)
+                self._changed.wait_for(lambda: self._queue or self._is_closing or self._failure)
                 if not self._queue:
                     return
                 calls, self._queue = self._queue[:ROUND], self._queue[ROUND:]
-                self._in_flight += len(calls)
+                self._in_flight.extend(calls)
             firsts = self._submission.add_all([(call.part, call.key) for call in calls])
             for call, first in zip(calls, firsts, strict=True):
                 self._claim(call, first)
@@ -204,27 +232,29 @@ class DurableCalls:
                     break
                 position = answer.next
         with self._changed:
+            if self._failure is not None:
+                return  # of the other thread: the futures know
+            found: list[tuple[concurrent.futures.Future[Any], Ended]] = []
             for row, future in enumerate(call.futures, first):
                 each = ended.pop(row, None) or self._unclaimed.pop(row, None)
                 if each is None:
                     self._futures[row] = future
                 else:
-                    ended[row] = each
-            self._in_flight -= 1
+                    found.append((future, each))
+            self._in_flight.popleft()
             if not self._in_flight:
                 self._unclaimed.clear()  # of others who add to this job
             self._changed.notify_all()
-        for row, future in enumerate(call.futures, first):
-            if row in ended:
-                _fulfil(future, ended[row])
+        for future, each in found:
+            _fulfil(future, each)
 
     def _pull(self) -> None:
         job = JobSubject(self._pulling, self._name)
         files = JobFiles(job)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._futures or self._in_flight or self._is_closing)
-                if self._is_closing:
+                self._changed.wait_for(lambda: self._futures or self._in_flight or self._is_closing or self._failure)
+                if self._is_closing or self._failure is not None:
                     return
             try:
                 answer = job.ask("finished", position=self._position, wait=LOOK)
@@ -251,6 +281,12 @@ def durable_calls(parts: ClientParts, options: Options, name: str) -> DurableCal
     Blocks until the scheduler has answered. Raises `JobError` and `ConnectionFailed`.
     """
     return DurableCalls(jobs_of(parts).new_session, name, options, parts.serializer)
+
+
+def _cancel(futures: Iterable[concurrent.futures.Future[Any]]) -> None:
+    for future in futures:
+        future.cancel()
+        future.set_running_or_notify_cancel()
 
 
 def _fulfil(future: concurrent.futures.Future[Any], ended: Ended) -> None:

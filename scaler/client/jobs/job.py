@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import pickle
 import time
 from collections.abc import Iterator
@@ -144,7 +145,10 @@ class Job:
         return {key: rows[place] if is_row else place for key, (is_row, place) in keys.items()}
 
     def ended(self, start: int = 0, timeout: float | None = None) -> Iterator[Ended]:
-        """As `results`, with (row, value, error) of each row; what rows raised is not raised."""
+        """As `results`, with (row, value, error) of each row; what rows raised is not raised. Raises ValueError."""
+        start = operator.index(start)
+        if not 0 <= start < 1 << 63:
+            raise ValueError(f"the first row is a number from 0 on, not {start}")
         return self._pulled("ordered", start, timeout)
 
     def as_ended(self, timeout: float | None = None) -> Iterator[Ended]:

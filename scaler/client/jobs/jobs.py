@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import threading
 import uuid
 import weakref
@@ -14,14 +13,14 @@ from scaler.client.core.options import Options
 from scaler.client.jobs.job import Job, JobState, states_in
 from scaler.client.jobs.packing import JobIds, JobPacker
 from scaler.client.jobs.session import JobSession
-from scaler.client.jobs.subject import JobSubject
+from scaler.client.jobs.subject import JobSubject, checked_name
 from scaler.client.jobs.submission import Submission
 from scaler.client.lifetime import Lifetime
 from scaler.client.parts import ClientParts
 from scaler.client.values.value_codec import ValueCodec
-from scaler.errors import JobError
+from scaler.errors import ConnectionFailed
 from scaler.graph import from_tuples
-from scaler.protocol.messages import MAX_JOB_NAME
+from scaler.serialize import payload as pickling
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.function import name_of
 
@@ -41,8 +40,14 @@ class Jobs:
         name = _named(name, name_of(function))
         packer = JobPacker(JobIds(self._session.limit), options, self._serializer)
         submission = Submission(self._session, name)
-        for part in packer.calls(function, list(rows)):
-            submission.add(part)
+        try:
+            for part in packer.calls(function, list(rows)):
+                submission.add(part)
+        except ConnectionFailed:
+            raise
+        except BaseException:  # a row that can't be pickled, say, or Ctrl-C
+            submission.take_back()
+            raise
         submission.complete()
         return Job(JobSubject(self._session, name, submission.token), self._codec)
 
@@ -52,7 +57,7 @@ class Jobs:
         packer = JobPacker(JobIds(self._session.limit), options, self._serializer)
         part, rows, constants = packer.graph(from_tuples(graph), keys)
         note = {key: (True, rows[key]) if key in rows else (False, constants[key]) for key in keys}
-        submission = Submission(self._session, name, pickle.dumps(note))
+        submission = Submission(self._session, name, pickling.dumps(note))
         if part.rows:
             submission.add(part)
         submission.complete()
@@ -93,6 +98,4 @@ def _named(name: str | None, what: str) -> str:
     """The name of a new job. Raises `JobError` for one that can't be."""
     if name is None:
         return f"{what.rpartition('.')[2][:100]}-{uuid.uuid4().hex[:8]}"
-    if type(name) is not str or not 0 < len(name) <= MAX_JOB_NAME or not name.isprintable():
-        raise JobError(f"a job's name has 1 to {MAX_JOB_NAME} printable characters, and {name!r} does not")
-    return name
+    return checked_name(name)

@@ -92,7 +92,10 @@ class JobPacker:
             if part is None and len(block) > 1 and self._serializer is None and step > 64:
                 step = max(64, step // 8)  # too many bytes, or something that can't be pickled: nearer to it
                 continue
-            yield part or self._each(captured, function, block, spread, at)
+            if part is not None:
+                yield part
+            else:
+                yield from self._each(captured, function, block, spread, at)
             at += len(block)
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Part:
@@ -153,16 +156,22 @@ class JobPacker:
 
     def _each(
         self, captured: Captured, function: Callable[..., Any], items: list[Any], spread: bool, first: int
-    ) -> Part:
-        """A part whose rows have arguments of their own."""
-        payloads = []
+    ) -> Iterator[Part]:
+        """Parts whose rows have arguments of their own."""
+        payloads: list[bytes] = []
+        size = 0
         for number, item in enumerate(items, first):
             try:
-                payloads.append(self._encoded(captured, (item,) if spread else item, {}))
+                payload = self._encoded(captured, (item,) if spread else item, {})
             except SerializationError as error:
                 error.add_note(f"in row {number:,} of the job")
                 raise
-        return self._part(captured, function, payloads)
+            if payloads and size + len(payload) > PART_BYTES:
+                yield self._part(captured, function, payloads)
+                payloads, size = [], 0
+            payloads.append(payload)
+            size += len(payload)
+        yield self._part(captured, function, payloads)
 
     def _part(self, captured: Captured, function: Callable[..., Any], payloads: list[bytes]) -> Part:
         template, announce = self._template(captured, function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import uuid
@@ -10,6 +11,7 @@ from typing import Any
 
 from scaler.client.jobs.packing import Part
 from scaler.client.jobs.session import JobSession
+from scaler.errors import ScalerError
 from scaler.protocol.codec import encode
 from scaler.protocol.messages import MAX_JOB_NAME, Frame, Message, u32
 
@@ -46,6 +48,12 @@ class Submission:
     def complete(self) -> None:
         """No more parts come."""
         self._say("", [], [], is_last=True)
+
+    def take_back(self) -> None:
+        """No more parts come, and those that were added are not wanted: forget the job, as far as it can be told."""
+        if self._sent:
+            with contextlib.suppress(ScalerError):
+                self._session.ask("delete", self._name, token=self.token)
 
     def _say(self, key: str, counts: list[int], frames: list[Frame], is_last: bool) -> int:
         (answer,) = self._session.submit_all([self._fields(key, counts, frames, is_last)])

@@ -375,7 +375,7 @@ class JobsCore:
         if job.core.number:
             at_core.say(self._table, job, DisconnectRequest())
             del self._table.by_client[job.core.number]
-            job.core.number = 0
+            job.core.number, job.core.is_told = 0, False
 
     def _end_if_over(self, job: Job) -> None:
         if not job.has_ended and job.is_over and job.shown == job.index.spans:
