@@ -81,17 +81,25 @@ def _values(names: tuple[str, ...]) -> Values:
 
 _is_ready = _values(_READY)
 _ALL = tuple((_values(phase.fields), phase.run, _values((phase.time,)) if phase.time else None) for phase in PHASES)
-#: the phases before rows are handed out are not due in most steps, which is seen by a look at all their fields at once
+#: in many steps none is due but the last, and in most none of those before rows are handed out: that is seen by a look
+#: at all their fields at once
 _SELDOM = next(i for i, phase in enumerate(PHASES) if phase.run is _hand_out)
 _LAST = _ALL[_SELDOM:]
-_fields_of_seldom = _values(tuple(name for phase in PHASES[:_SELDOM] for name in phase.fields))
+_of_seldom = tuple(name for phase in PHASES[:_SELDOM] for name in phase.fields)
+_fields = _values(_of_seldom + tuple(name for phase in PHASES[_SELDOM:-1] for name in phase.fields))
+_FIELDS_OF_SELDOM = slice(1 + len(_of_seldom))
+_times = _values(tuple(phase.time for phase in PHASES[:-1] if phase.time))
 _times_of_seldom = _values(tuple(phase.time for phase in PHASES[:_SELDOM] if phase.time))
 
 
 def run(state: HostState, out: Outgoing) -> None:
     """Run those that are due."""
     now = state.now
-    are_seldom_due = any(_fields_of_seldom(state)) or now >= min(_times_of_seldom(state))
+    found = _fields(state)
+    if not any(found) and now < min(_times(state)):
+        supervising.attend(state, out)
+        return
+    are_seldom_due = any(found[_FIELDS_OF_SELDOM]) or now >= min(_times_of_seldom(state))
     for fields, act, time in _ALL if are_seldom_due else _LAST:
         if any(fields(state)) or (time is not None and now >= time(state)[0]):
             act(state, out)
