@@ -99,16 +99,19 @@ class World:
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> bool:
         """Let time go by; True if `done()` came true."""
-        queue = self._queue
-        while queue and queue[0][0] <= until:
-            self.now, _, call, args = heappop(queue)
-            try:
-                call(*args)
-            except Killed:
-                pass
-            self.steps += 1
-            if self.steps % 64 == 0 and done():
-                return True
+        queue, steps = self._queue, self.steps
+        try:
+            while queue and queue[0][0] <= until:
+                self.now, _, call, args = heappop(queue)
+                try:
+                    call(*args)
+                except Killed:
+                    pass
+                steps += 1
+                if steps % 64 == 0 and done():
+                    return True
+        finally:
+            self.steps = steps
         self.now = max(self.now, until)
         return done()
 
