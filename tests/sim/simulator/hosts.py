@@ -17,6 +17,9 @@ from simulator.stores import SimStore
 from simulator.workers import SimWorker
 from simulator.world import TICK, Process
 
+#: what a core is told when nothing else has happened
+TIME_PASSED = (ev.Tick(),)
+
 
 class Host(Process):
     """See the module's text. `cluster` is the run it belongs to."""
@@ -130,14 +133,15 @@ class Host(Process):
             else:
                 events += self.heard(heard)
         events += [item[1] for item in items if item[0] == "worker"]
-        said = self.handle(events, self.world.now)
-        for message in said:
-            self.world.boundary(self.role, self)
-            self.line.send(message)
+        world = self.world
+        said = self.handle(events, world.now)
         if said:
-            self.world.boundary(self.role, self)
+            for message in said:
+                world.boundary(self.role, self)
+                self.line.send(message)
+            world.boundary(self.role, self)
         if self._timer_wish is None:
-            self._wish(self.world.now + 1.0)
+            self._wish(world.now + 1.0)
 
     def heard(self, message: Any) -> list[Any]:
         """Like that of the shell: what its core is told when the scheduler has said something."""
@@ -162,7 +166,7 @@ class Host(Process):
         said: list[Message] = []
         if self.store.written:
             self.store.sweep()
-        effects = self.core.handle(events or [ev.Tick()], now)
+        effects = self.core.handle(events or TIME_PASSED, now)
         is_quiet = True
         for event in events:
             if type(event) is not ev.FromScheduler or type(event.message) not in QUIET:

@@ -48,6 +48,7 @@ class World:
         self.lot = self.random.random
         #: chooses when to look at everything; apart, so that a thorough run goes the same way
         self.look = Random(seed)
+        self._lot_to_look = self.look.random
         #: chooses which journals take long to be opened; apart, so that the others are as they would be
         self.slow = Random(seed)
         #: what users take their time for; apart, too
@@ -117,7 +118,7 @@ class World:
 
     def skips(self, is_quiet: bool) -> bool:
         """A step that tells nothing need not be looked at."""
-        return is_quiet and self.quiet_share < 1.0 and self.look.random() >= self.quiet_share
+        return is_quiet and self.quiet_share < 1.0 and self._lot_to_look() >= self.quiet_share
 
     def boundary(self, role: str, process: Any) -> None:
         """A process is about to carry out an effect, or has carried out the last of a step. Raises Killed."""
