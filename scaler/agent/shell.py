@@ -267,7 +267,7 @@ class AgentShell:
     def handle(self, events: list[Event], now: float) -> list[Message]:
         """Let the core decide, and do what it wants; what it says to the scheduler. Without events: time has passed."""
         said = self._carry_out(self.core.handle(events or [Tick()], now))
-        have_rows = self._state.workers.have_rows
+        have_rows = self._state.workers.open_dispatches > 0
         if have_rows is not self._usage.is_busy:
             self._usage.note(have_rows, now)
         return said

@@ -143,18 +143,19 @@ class Acceptor:
         if session is None:
             self._refuse(connection, "this connection has no session: say Hello first")
             return ()
-        before = session.channel.unread
+        channel = session.channel
+        before = channel.unread
         try:
-            is_new = session.channel.accept(seq, ack, message.weight)
+            is_new = channel.accept(seq, ack, message.weight)
         except Gap:
             self._refuse(connection, "a message is missing: say Hello again")
             return ()
-        if session.lags and session.channel.unread < before:
+        if session.lags and channel.unread < before:
             self._tell_unread(session)
         if not is_new:
             return ()
-        if session.channel.owes_ack:
-            self.outgoing.append(Outgoing(connection, *session.channel.stamp_ack(), Ack()))
+        if channel.owes_ack:
+            self.outgoing.append(Outgoing(connection, *channel.stamp_ack(), Ack()))
         return (Received(session.number, message, ack),)
 
     def reject(self, connection: int, reason: str) -> tuple[Lost, ...]:
@@ -217,7 +218,8 @@ class Acceptor:
         if session is None:
             return None
         channel = session.channel
-        outgoing = Outgoing(session.connection, *channel.stamp(message), message)
+        seq, ack = channel.stamp(message)
+        outgoing = Outgoing(session.connection, seq, ack, message)
         if channel.unread > self._terms.unread and not session.lags and session.role == Role.CLIENT:
             self._tell_unread(session)
         return outgoing

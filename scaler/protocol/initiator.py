@@ -210,7 +210,7 @@ class Initiator:
 
     def check_silence(self, now: float) -> Broken | None:
         """`Broken` when nothing was heard for too long."""
-        if self.state is State.AWAY or now - self._heard <= self.timeout:
+        if now == self._heard or self.state is State.AWAY or now - self._heard <= self.timeout:
             return None
         self.is_silent = True
         return self._break(Cause.SILENCE, f"nothing was heard for {self.timeout:g} s")

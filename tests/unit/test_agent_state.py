@@ -1,5 +1,6 @@
 """What an agent knows: its tables of moves, what it tells of them, and what it finds out when it looks at itself."""
 
+import sys
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -28,7 +29,7 @@ from scaler.agent.state.worker_moves import WORKER_TRANSITIONS, IllegalWorkerMov
 from scaler.agent.state.worker_records import HISTORY, WorkerState
 from scaler.agent.validating import ValidatingCore
 from scaler.common.findings import InvalidState
-from scaler.protocol.messages import LOST, VALUES_LIST, ClientDeparture, Neighbours, ObjectGone, u32
+from scaler.protocol.messages import LOST, VALUES_LIST, ClientDeparture, HeartbeatEcho, Neighbours, ObjectGone, u32
 from scaler.worker_protocol import messages as wm
 
 C, MB = FakeAgent.CLIENT, 1_000_000
@@ -221,6 +222,28 @@ def test_an_agent_with_nothing_to_do_wants_nothing_and_is_not_woken_again_and_ag
     assert core.handle([ev.Tick()], 0.5) == []
 
 
+def calls_of_an_echo(workers: int) -> int:
+    """Calls of functions in the step of an idle agent that hears that its scheduler is there."""
+    fake = FakeAgent(workers)
+    fake.now = 0.5
+    total = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal total
+        total += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        fake.tell(HeartbeatEcho(0.0, workers))
+    finally:
+        sys.setprofile(None)
+    return total
+
+
+def test_an_echo_costs_an_idle_agent_of_many_workers_what_it_costs_one_of_few() -> None:
+    assert calls_of_an_echo(64) == calls_of_an_echo(2)
+
+
 # ---- looking at itself -----------------------------------------------------------------------------------------------
 def prepared() -> HostState:
     """An agent with rows in a worker, ready and waiting, and with objects in some states, all as it must be."""
@@ -314,6 +337,10 @@ def spoil_idle(state: HostState) -> None:
     worker = state.workers.records[a_worker(state, WorkerState.BUSY)]
     worker.dispatches.clear()
     worker.state = WorkerState.IDLE
+
+
+def spoil_open_dispatches(state: HostState) -> None:
+    state.workers.open_dispatches -= 1
 
 
 def spoil_wide(state: HostState) -> None:

@@ -112,6 +112,7 @@ def inventory(*sizes: int) -> Inventory:
         (Inventory(objects=Objects(), sizes=u64([1])), "a size for each object"),
         (inventory(LARGEST_VALUE + 1), "a stored object has"),
         (Heartbeat(0.0, MAX_WORKERS + 1), "more than 100,000 workers"),
+        (Heartbeat(0.0, 1, leaving=4), "no reason to leave: 4"),
     ],
 )
 def test_columns_that_contradict_each_other_are_refused_in_words(message: Message, words: str) -> None:

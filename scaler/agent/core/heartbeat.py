@@ -20,16 +20,18 @@ def beat(state: HostState, out: Outgoing) -> None:
     pulse = state.pulse
     assert pulse.interval is not None
     pulse.next = state.now + pulse.interval
-    workers = state.workers.records.values()
-    for worker in workers:
+    blocked = memory = 0
+    for worker in state.workers.records.values():
+        memory += worker.memory
+        if worker.blocked:
+            blocked += state.workers.slots_of(worker)
         if worker.stale:
             worker_commands.tell(out, worker, Drop(worker.stale))
             worker.stale = []
-    blocked = sum(state.workers.slots_of(worker) for worker in workers if worker.blocked)
     is_full = pulse.said_full = spilling.defers_work(state)
     message = Heartbeat(
         state.now, state.workers.target + blocked, state.queued, state.running, pulse.cpu,
-        sum(worker.memory for worker in workers), state.objects.index.total, is_full, state.bandwidth.learnt,
+        memory, state.objects.index.total, is_full, state.bandwidth.learnt,
         int(state.departure.reason),
     )  # fmt: skip
     out.say(message)

@@ -13,16 +13,17 @@ STEAL_SECONDS = 0.005
 
 
 def attend(state: HostState, out: Outgoing) -> None:
-    """Look once at each worker, and plan the next look.
+    """Look at each worker, unless none has rows, and plan the next look.
 
     Rows are taken back from a worker that takes longer than expected, and when another worker has nothing to do.
     """
+    pool, ready = state.workers, state.ready
+    if not (pool.open_dispatches or ready.local or state.withdrawals.withdrawing):
+        state.attend_at = math.inf
+        return
     now, idle, wake = state.now, 0, math.inf
     crowded: list[WorkerRecord] = []
-    have_rows = False
-    for worker in state.workers.records.values():
-        if worker.dispatches:
-            have_rows = True
+    for worker in pool.records.values():
         if worker.state is IDLE:
             idle += not worker.blocked
         elif worker.state is BUSY and worker.kill_reason is None:
@@ -40,10 +41,8 @@ def attend(state: HostState, out: Outgoing) -> None:
                 else:
                     wake = min(wake, due, _look(state, out, worker))
                     crowded.append(worker)
-    state.workers.have_rows = have_rows
-    ready = state.ready
-    if state.workers.wide or ready.wide.rows:
-        idle = min(idle, state.workers.free)  # the others are left without rows
+    if pool.wide or ready.wide.rows:
+        idle = min(idle, pool.free)  # the others are left without rows
     if idle > 0 and (crowded or ready.local) and not ready.general.rows:
         wake = min(wake, _help_idle(state, out, idle, crowded))
     if state.withdrawals.withdrawing:

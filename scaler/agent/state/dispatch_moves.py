@@ -18,6 +18,7 @@ def open_dispatch(
         dispatch.pins = list(dict.fromkeys(key for row in range(lo, last) for key in origin.stored_for(row)))
         for key in dispatch.pins:
             state.objects.index.pin(key)
+    state.workers.open_dispatches += 1
     if origin.slots > 1:
         state.workers.wide += 1
     worker.dispatches[number] = dispatch
@@ -62,6 +63,7 @@ def close_dispatch(state: HostState, worker: WorkerRecord, number: int) -> None:
     dispatch = worker.dispatches.pop(number, None)
     if dispatch is None:
         return
+    state.workers.open_dispatches -= 1
     if dispatch.origin.slots > 1:
         state.workers.wide -= 1
     if dispatch.pins:

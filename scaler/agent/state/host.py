@@ -102,7 +102,8 @@ class HostState:
     @property
     def running(self) -> int:
         """Rows that workers have."""
-        return sum(worker.rows for worker in self.workers.records.values())
+        pool = self.workers
+        return sum(worker.rows for worker in pool.records.values()) if pool.open_dispatches else 0
 
 
 def new_host(workers: int, limits: AgentLimits, strict: bool = False) -> HostState:

@@ -58,6 +58,8 @@ def quick(state: HostState) -> Iterator[Finding]:
 def _slots(state: HostState) -> Iterator[Finding]:
     pool = state.workers
     dispatches = [dispatch for worker in pool.records.values() for dispatch in worker.dispatches.values()]
+    if pool.open_dispatches != len(dispatches):
+        yield Finding(f"counts {pool.open_dispatches} dispatches, and workers have {len(dispatches)}")
     if pool.wide != sum(dispatch.origin.slots > 1 for dispatch in dispatches):
         yield Finding(f"counts {pool.wide} dispatches that take several slots")
     if pool.wide:

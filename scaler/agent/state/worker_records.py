@@ -226,10 +226,9 @@ class WorkerPool:
     #: slots of workers that ran rows when the agent began anew, and have not ended: until then nothing is handed out,
     #: so that what they write is never taken for something else
     ending: set[int] = field(default_factory=set)
-    #: dispatches of rows that take several slots
+    #: dispatches that workers have; and those of them whose rows take several slots
+    open_dispatches: int = 0
     wide: int = 0
-    #: some worker was handed rows that it had not done with at the end of the last step
-    have_rows: bool = False
     #: number of the next dispatch, and of the next recall
     next_dispatch: int = 1
     next_token: int = 1

@@ -37,14 +37,16 @@ class Message(Part):
     @property
     def weight(self) -> int:
         """About how many bytes of memory it takes while it waits to be sent or acknowledged."""
-        bodies: list[Frame] = getattr(self, "bodies") if self.has_bodies else []  # noqa: B009 - not of all messages
+        if not self.has_bodies:
+            return MESSAGE_BYTES
+        bodies: list[Frame] = getattr(self, "bodies")  # noqa: B009 - not of all messages
         return MESSAGE_BYTES + sum(map(len, bodies))
 
 
 def require(condition: bool, what: str) -> None:
     """Raise `Malformed` unless a condition holds that all messages meet.
 
-    What each task and each result is looked at for, they test by themselves: the call costs more than the test.
+    What each task, result and heartbeat is looked at for, they test by themselves: the call costs more than the test.
     """
     if not condition:
         raise Malformed(what)

@@ -2,7 +2,10 @@
 
 from scaler.common.records import record
 from scaler.protocol.codes import MAX_WORKERS, Leaving, Wish
-from scaler.protocol.messages.message import Message, require
+from scaler.protocol.messages.message import Malformed, Message, require
+
+#: why an agent may be about to go
+_REASONS = frozenset(map(int, Leaving))
 
 
 @record
@@ -24,8 +27,10 @@ class Heartbeat(Message):
     leaving: int = 0
 
     def validate(self) -> None:
-        require(self.leaving in list(Leaving), f"no reason to leave: {self.leaving}")
-        require(self.workers <= MAX_WORKERS, f"more than {MAX_WORKERS:,} workers in an agent")
+        if self.leaving not in _REASONS:
+            raise Malformed(f"no reason to leave: {self.leaving}")
+        if self.workers > MAX_WORKERS:
+            raise Malformed(f"more than {MAX_WORKERS:,} workers in an agent")
 
 
 @record

@@ -50,15 +50,17 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         of_functions = sum(function.at_agents for function in client.functions.values())
         if of_functions != at_agents:
             yield Finding(f"client {client.number}: {at_agents} rows at agents, {of_functions} of its functions")
+    none: dict[int, int] = {}
     for number, agent in state.agents.items():
-        if agent.load.outstanding != at[number]:
-            yield Finding(f"agent {number}: {agent.load.outstanding} slots outstanding, {at[number]} are there")
-        if agent.load.wide != wide.get(number, {}):
-            told = dict(wide.get(number, {}))
-            yield Finding(f"agent {number}: rows that take several slots are {told}, counted {agent.load.wide}")
-        if agent.load.by_priority != by_priority.get(number, {}):
-            told = dict(by_priority.get(number, {}))
-            yield Finding(f"agent {number}: slots by priority are {told}, counted {agent.load.by_priority}")
+        load = agent.load
+        if load.outstanding != at.get(number, 0):
+            yield Finding(f"agent {number}: {load.outstanding} slots outstanding, {at[number]} are there")
+        if load.wide != wide.get(number, none):
+            told = dict(wide.get(number, none))
+            yield Finding(f"agent {number}: rows that take several slots are {told}, counted {load.wide}")
+        if load.by_priority != by_priority.get(number, none):
+            told = dict(by_priority.get(number, none))
+            yield Finding(f"agent {number}: slots by priority are {told}, counted {load.by_priority}")
         if agent.unsent:
             yield Finding(f"agent {number}: rows were not sent")
         if agent in state.touched or agent in state.unsorted:

@@ -17,6 +17,9 @@ from simulator.stores import SimStore
 from simulator.workers import SimWorker
 from simulator.world import TICK, Process
 
+#: what a core is told when nothing else has happened
+TIME_PASSED = (ev.Tick(),)
+
 
 class Host(Process):
     """See the module's text. `cluster` is the run it belongs to."""
@@ -130,17 +133,20 @@ class Host(Process):
             else:
                 events += self.heard(heard)
         events += [item[1] for item in items if item[0] == "worker"]
-        said = self.handle(events, self.world.now)
-        for message in said:
-            self.world.boundary(self.role, self)
-            self.line.send(message)
+        world = self.world
+        said = self.handle(events, world.now)
         if said:
-            self.world.boundary(self.role, self)
+            for message in said:
+                world.boundary(self.role, self)
+                self.line.send(message)
+            world.boundary(self.role, self)
         if self._timer_wish is None:
-            self._wish(self.world.now + 1.0)
+            self._wish(world.now + 1.0)
 
     def heard(self, message: Any) -> list[Any]:
         """Like that of the shell: what its core is told when the scheduler has said something."""
+        if type(message) in QUIET:
+            return [ev.FromScheduler(message)]
         if type(message) is Task and self.cluster.journals is not None:
             for lo, hi in zip(message.spans[::2], message.spans[1::2], strict=True):
                 rows = {(message.client, message.batch, row) for row in range(lo, hi)}
@@ -156,18 +162,28 @@ class Host(Process):
 
     def handle(self, events: list[Any], now: float) -> list[Message]:
         """Let the core decide, carry out what it wants; what it says to the scheduler."""
+        world = self.world
         said: list[Message] = []
-        self.store.sweep()
-        effects = self.core.handle(events or [ev.Tick()], now)
-        is_quiet = all(type(event) is ev.FromScheduler and type(event.message) in QUIET for event in events)
-        if not self.world.skips(is_quiet):
-            check_agent(self.world, self.name, self.core, self._mirror)
+        if self.store.written:
+            self.store.sweep()
+        effects = self.core.handle(events or TIME_PASSED, now)
+        is_quiet = True
+        for event in events:
+            if type(event) is not ev.FromScheduler or type(event.message) not in QUIET:
+                is_quiet = False
+                break
+        if not world.skips(is_quiet):
+            check_agent(world, self.name, self.core, self._mirror)
         for effect in effects:
-            if isinstance(effect, ev.ToScheduler):
-                self._check_running(effect.message)
+            if type(effect) is ev.ToScheduler:
+                if type(effect.message) is TaskRunning:
+                    self._check_running(effect.message)
                 said.append(effect.message)
                 continue
-            self.world.boundary(self.role, self)
+            world.boundary(self.role, self)
+            if type(effect) is ev.WakeAt:  # the most frequent one
+                self._wish(effect.when)
+                continue
             if isinstance(effect, ev.ToWorker):
                 worker = self.workers.get(effect.slot)
                 if worker is not None:
@@ -183,8 +199,6 @@ class Host(Process):
             elif isinstance(effect, ev.LookAt):
                 worker = self.workers.get(effect.slot)
                 self.tell(ev.Looked(effect.slot, worker.begun if worker is not None else (0, -1)))
-            elif isinstance(effect, ev.WakeAt):
-                self._wish(effect.when)
             elif isinstance(effect, ev.Stop):
                 self.world.kills += self.core.state.departure.is_over  # whatever it has is lost
                 self.world.after(1e-4, self._leaves)
@@ -193,12 +207,12 @@ class Host(Process):
             else:
                 self.store.carry_out(effect)
         if len(effects) > len(said):
-            self.world.boundary(self.role, self)
+            world.boundary(self.role, self)
         return said
 
-    def _check_running(self, message: Message) -> None:
+    def _check_running(self, message: TaskRunning) -> None:
         """No cancellation is refused for a row that has not begun."""
-        for client, batch, lo, hi in message if isinstance(message, TaskRunning) else ():
+        for client, batch, lo, hi in message:
             for row in range(lo, hi):
                 is_true = (client, batch, row) in self.begun
                 require(is_true, f"{self.name}: row {batch + row} of client {client} has not begun, and is said to run")

@@ -6,6 +6,7 @@ like ZeroMQ's: the scheduler never hears of a close, and a broken one is silentl
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import log
 from typing import Any
 
 from scaler.common.attempts import Attempts
@@ -23,7 +24,9 @@ from simulator.world import Process, World
 Frames = list[Any] | Envelope
 
 #: messages that tell nothing but that somebody lives
-QUIET = (Heartbeat, HeartbeatEcho, Ack)
+QUIET = frozenset({Heartbeat, HeartbeatEcho, Ack})
+#: directions of a connection: to the scheduler, and from it
+UP, DOWN = 0, 1
 
 
 def decoded(frames: Frames) -> Envelope:
@@ -45,34 +48,40 @@ class Connection:
         self.open = True
         #: what is under way belongs to a generation; a break starts the next
         self._generation = 0
-        self._last = {"up": 0.0, "down": 0.0}
+        #: when the last message arrives in each direction
+        self._last = [0.0, 0.0]
         #: what happens to the next message: "lost", "late", or nothing
         self.disturbance = ""
 
-    def _deliver(self, way: str, call: Callable[..., None], *args: Any) -> None:
-        world = self.network.world
-        healed = self.network.healed(self.host, self.site)
-        at = max(world.now, healed) + world.random.expovariate(1 / self.network.delay) + 20e-6
-        if self.disturbance and args:
+    def _deliver(self, way: int, call: Callable[[Any], None], item: Any) -> None:
+        """Have `call` be given the item when it arrives; None is the end of the connection, no message."""
+        network = self.network
+        world = network.world
+        now, healed = world.now, network.healed(self.host, self.site)
+        # as `expovariate(1 / delay)` has it
+        at = (now if now > healed else healed) - log(1.0 - world.lot()) / (1 / network.delay) + 20e-6
+        if self.disturbance and item is not None:
             disturbance, self.disturbance = self.disturbance, ""
             world.note("network", f"a message of {self.process.name} is {disturbance}")
             if disturbance == "late":  # others overtake it
-                world.after(at - world.now + world.random.uniform(0, 0.2), self._arrive, self._generation, call, *args)
+                world.after(at - now + world.random.uniform(0, 0.2), self._arrive, self._generation, call, item)
             return
-        at = max(at, self._last[way] + 1e-9)
+        soonest = self._last[way] + 1e-9
+        if at < soonest:
+            at = soonest
         self._last[way] = at
-        world.after(at - world.now, self._arrive, self._generation, call, *args)
+        world.after(at - now, self._arrive, self._generation, call, item)
 
-    def _arrive(self, generation: int, call: Callable[..., None], *args: Any) -> None:
+    def _arrive(self, generation: int, call: Callable[[Any], None], item: Any) -> None:
         if generation == self._generation:
-            call(*args)
+            call(item)
 
     def up(self, frames: Frames) -> None:
         """Peer to scheduler."""
         if self.open:
-            self._deliver("up", self._post_up, "frames", self.number, frames)
+            self._deliver(UP, self._post_up, ("frames", self.number, frames))
 
-    def _post_up(self, *item: Any) -> None:
+    def _post_up(self, item: Any) -> None:
         server = self.network.servers.get(self.site)
         if server is not None:
             server.post(item)
@@ -80,23 +89,23 @@ class Connection:
     def down(self, frames: Frames) -> None:
         """Scheduler to peer."""
         if self.open:
-            self._deliver("down", self.process.post, ("frames", self, frames))
+            self._deliver(DOWN, self.process.post, ("frames", self, frames))
 
     def close_by_peer(self) -> None:
         """The peer closed it, or ended."""
         if self.open:
             if self.kind == "unix":
-                self._deliver("up", self._post_up, "closed", self.number)
+                self._deliver(UP, self._post_up, ("closed", self.number))
             self.open = False
 
     def close_by_server(self) -> None:
         """The scheduler closed it, or ended."""
         if self.open:
-            self._deliver("down", self._eof)
+            self._deliver(DOWN, self._eof, None)
             if self.kind == "unix":
                 self.open = False
 
-    def _eof(self) -> None:
+    def _eof(self, item: None) -> None:
         if self.kind == "unix":
             self.process.post(("eof", self))
 
@@ -108,7 +117,7 @@ class Connection:
         self._generation += 1
         if self.kind == "unix":
             self.open = False
-            self._post_up("closed", self.number)
+            self._post_up(("closed", self.number))
             self.process.post(("eof", self))
         else:
             self.number = self.network.new_number(self)
@@ -137,9 +146,10 @@ class Network:
         self.connections[number] = connection
         return number
 
-    def encoded(self, message: Message, seq: int, ack: int) -> Frames:
+    def encoded(self, envelope: Envelope) -> Frames:
         """A message as it travels; most heartbeats are as they are, in worlds where most time is quiet."""
-        return Envelope(seq, ack, message) if self.world.skips(type(message) in QUIET) else encode(message, seq, ack)
+        seq, ack, message = envelope
+        return envelope if self.world.skips(type(message) in QUIET) else encode(message, seq, ack)
 
     def healed(self, host: str, site: int) -> float:
         """When a host reaches a site again."""
@@ -257,16 +267,17 @@ class Line:
 
     def _up(self, envelope: Envelope | None) -> None:
         if envelope is not None and self._connection is not None:
-            self._connection.up(self._network.encoded(envelope.message, envelope.seq, envelope.ack))
+            self._connection.up(self._network.encoded(envelope))
 
     def receive(self, items: list[Any]) -> list[Message | Established]:
         """What came, and where the session began or went on."""
         heard: list[Message | Established] = []
         now = self.process.world.now
         for item in items:
-            if item[0] not in ("frames", "eof") or item[1] is not self._connection:
+            what = item[0]
+            if what not in ("frames", "eof") or item[1] is not self._connection:
                 continue
-            if item[0] == "eof":
+            if what == "eof":
                 self.drop("closed")
                 continue
             try:
@@ -283,7 +294,9 @@ class Line:
                     self._term = term
                     for envelope in said.again:
                         self._up(envelope)
-        self._up(self._initiator.take_ack())
+        ack = self._initiator.take_ack()
+        if ack is not None:
+            self._up(ack)
         silent = self._initiator.check_silence(now)
         if silent is not None:
             self.drop(silent.reason)

@@ -124,7 +124,7 @@ class PartnerLine:
 
     def _send(self, envelope: Envelope | None) -> None:
         if envelope is not None and self._connection is not None:
-            self._connection.up(self._network.encoded(envelope.message, envelope.seq, envelope.ack))
+            self._connection.up(self._network.encoded(envelope))
 
     def reject(self, reason: str, now: float) -> None:
         """What was said makes no sense: both connections begin anew."""

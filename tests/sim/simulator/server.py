@@ -1,6 +1,5 @@
 """A scheduler's process: the real Composition with its acceptor and core, and in a local cluster also an agent."""
 
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,6 +10,7 @@ from scaler.defaults import HEARTBEAT_INTERVAL
 from scaler.errors import ProtocolError
 from scaler.journal.directory import Locked
 from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
+from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import encode_view
 from scaler.protocol.hello import BEGINNINGS, NUMBERS, epoch_of, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, PartnerReport, Snapshot, Task
@@ -57,15 +57,19 @@ class CheckedCore(SchedulerCore):
 
     def handle(self, events: Any, now: float) -> list[ev.Effect]:
         """As the core does."""
-        is_quiet = all(type(event) is ev.Received and type(event.message) in QUIET for event in events)
+        is_quiet = True
+        for event in events:
+            if type(event) is not ev.Received or type(event.message) not in QUIET:
+                is_quiet = False
+                break
         effects = super().handle(events, now)
         if not self._world.skips(is_quiet):
             check_scheduler(self._world, self, self._mirror)
         for effect in effects:
-            if isinstance(effect, ev.Log) and "goes on without" in effect.text:
-                self._world.losses += 1
-            if isinstance(effect, ev.Send):
+            if type(effect) is ev.Send:
                 self._world.note("scheduler", (effect.number, effect.message))
+            elif type(effect) is ev.Log and "goes on without" in effect.text:
+                self._world.losses += 1
         return effects
 
 
@@ -254,7 +258,10 @@ class Server(Process):
 
     def step(self, items: list[Any]) -> None:
         """Like `Server._step` of the shell."""
-        with contextlib.nullcontext() if self._journals is None else self._journals.worked_by(self):
+        if self._journals is None:
+            self._step(items)
+            return
+        with self._journals.worked_by(self):
             self._step(items)
 
     def _step(self, items: list[Any]) -> None:
@@ -269,10 +276,13 @@ class Server(Process):
                 self.succession.lose_partner(self.world.now, said_goodbye=False)
             if self.succession.seeks(self.world.now):
                 self._partner.dial()
+        others = []
         for item in items:
-            if item[0] == "frames" and isinstance(item[1], int):
+            if item[0] != "frames":
+                others.append(item)
+            elif isinstance(item[1], int):
                 self._receive(item[1], item[2])
-        for item in items:
+        for item in others:
             if item[0] == "closed":
                 self._composition.disconnect(item[1], self.world.now)
             elif item[0] == "local":
@@ -284,12 +294,12 @@ class Server(Process):
             self.keeping.attend(self.world.now)
         if self._hosted is not None:
             self._hosted.gather()
-        wish = None
-        for wish in self._composition.settle(self.world.now, is_due=True):
-            self.world.boundary("scheduler", self)
+        world, wish = self.world, None
+        for wish in self._composition.settle(world.now, is_due=True):
+            world.boundary("scheduler", self)
             self._carry_out(wish)
         if wish is not None:
-            self.world.boundary("scheduler", self)
+            world.boundary("scheduler", self)
         if self._pair is not None:
             self._pair.check(self.site)
         if self.keeping is not None:
@@ -305,14 +315,15 @@ class Server(Process):
 
     def send(self, outgoing: Outgoing) -> None:
         """Send a message over its connection."""
-        if isinstance(outgoing.message, AboutJournals):
+        if self._pair is not None and isinstance(outgoing.message, AboutJournals):
             self.world.note(self.name, outgoing.message)
         connection = self._network.connections.get(outgoing.connection)
         if connection is not None and connection.number == outgoing.connection:
             if self.on_task is not None and isinstance(outgoing.message, Task):
                 self.on_task(self, connection.process, outgoing.message)
-            connection.down(self._network.encoded(outgoing.message, outgoing.seq, outgoing.ack))
-            if outgoing.last:
+            _, seq, ack, message, last = outgoing
+            connection.down(self._network.encoded(Envelope(seq, ack, message)))
+            if last:
                 connection.close_by_server()
 
     def _carry_out(self, wish: Wish) -> None:

@@ -1,15 +1,17 @@
 """A virtual clock, processes that can be stopped and killed, and the story of what happened."""
 
-import heapq
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
+from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
 from simulator.moves import Moves
 
 TICK = ("tick",)
+#: seconds until a process that something came for looks at it: at least, and how many more at most
+_SOONEST, _SPREAD = 1e-6, 60e-6 - 1e-6
 
 
 class Killed(Exception):
@@ -42,8 +44,11 @@ class World:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
+        #: its next number: what happens for each message makes of it, by one call, what `uniform` and others would
+        self.lot = self.random.random
         #: chooses when to look at everything; apart, so that a thorough run goes the same way
         self.look = Random(seed)
+        self._lot_to_look = self.look.random
         #: chooses which journals take long to be opened; apart, so that the others are as they would be
         self.slow = Random(seed)
         #: what users take their time for; apart, too
@@ -87,7 +92,7 @@ class World:
     def after(self, delay: float, call: Callable[..., None], *args: Any) -> None:
         """Call something later."""
         self._count += 1
-        heapq.heappush(self._queue, (self.now + max(delay, 0.0), self._count, call, args))
+        heappush(self._queue, (self.now + delay if delay > 0.0 else self.now, self._count, call, args))
 
     def note(self, who: str, what: Any) -> None:
         """Add to the story."""
@@ -95,22 +100,25 @@ class World:
 
     def run(self, until: float, done: Callable[[], bool] = lambda: False) -> bool:
         """Let time go by; True if `done()` came true."""
-        queue = self._queue
-        while queue and queue[0][0] <= until:
-            self.now, _, call, args = heapq.heappop(queue)
-            try:
-                call(*args)
-            except Killed:
-                pass
-            self.steps += 1
-            if self.steps % 64 == 0 and done():
-                return True
+        queue, steps = self._queue, self.steps
+        try:
+            while queue and queue[0][0] <= until:
+                self.now, _, call, args = heappop(queue)
+                try:
+                    call(*args)
+                except Killed:
+                    pass
+                steps += 1
+                if steps % 64 == 0 and done():
+                    return True
+        finally:
+            self.steps = steps
         self.now = max(self.now, until)
         return done()
 
     def skips(self, is_quiet: bool) -> bool:
         """A step that tells nothing need not be looked at."""
-        return is_quiet and self.quiet_share < 1.0 and self.look.random() >= self.quiet_share
+        return is_quiet and self.quiet_share < 1.0 and self._lot_to_look() >= self.quiet_share
 
     def boundary(self, role: str, process: Any) -> None:
         """A process is about to carry out an effect, or has carried out the last of a step. Raises Killed."""
@@ -145,7 +153,7 @@ class Process:
         self.name = name
         self.alive = True
         self.stopped = False
-        self._inbox: deque[Any] = deque()
+        self._inbox: list[Any] = []
         self._planned = False
         self._timer: float | None = None
 
@@ -153,18 +161,18 @@ class Process:
         """Something came for this process."""
         if self.alive:
             self._inbox.append(item)
-            self._plan()
+            if not (self._planned or self.stopped):
+                self._plan()
 
     def _plan(self) -> None:
-        if not self._planned and not self.stopped and self._inbox:
-            self._planned = True
-            self.world.after(self.world.random.uniform(1e-6, 60e-6), self._wake)
+        self._planned = True
+        world = self.world
+        world.after(_SOONEST + _SPREAD * world.lot(), self._wake)
 
     def _wake(self) -> None:
         self._planned = False
         if self.alive and not self.stopped and self._inbox:
-            items = list(self._inbox)
-            self._inbox.clear()
+            items, self._inbox = self._inbox, []
             self.step(items)
 
     def wake_at(self, when: float) -> None:
@@ -191,7 +199,8 @@ class Process:
         if self.stopped:
             self.world.note(self.name, "goes on")
             self.stopped = False
-            self._plan()
+            if self._inbox and not self._planned:
+                self._plan()
 
     def die(self) -> None:
         """SIGKILL."""
