@@ -56,9 +56,10 @@ class Pairing:
     def doubt(self, now: float) -> str:
         """Why the partner may lead meanwhile; empty: it does not."""
         succession = self._succession
-        if succession.hands_out_at(now):
+        if succession.leads_for_sure(now):
             return ""
-        return f"{succession.trouble or 'it was stopped for a while'} (scaler promote {succession.address})"
+        quiet = "too few agents are heard" if succession.hands_out_at(now) else "it was stopped for a while"
+        return f"{succession.trouble or quiet} (scaler promote {succession.address})"
 
     def admits(self, connection: int, hello: Hello, now: float) -> bool:
         """Whether somebody who says this over a connection belongs here; otherwise it is told to look elsewhere."""

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Set
 
 #: seconds for which an agent that was heard counts as there
 LEASE = 3.0
+#: seconds of silence after which an agent may have gone to the other scheduler: a heartbeat is missing
+QUIET = 1.5
 #: seconds after which agents of the last scheduler that have not come count no more, if the partner agrees
 ABSENT = 10.0
 
@@ -76,12 +78,23 @@ class Roster:
         if is_new:
             self._offered = frozenset(self._members)
             self.version += 1
-        least = ""
-        for roster in (self.settled, self._offered or ()):
-            there = sum(now - self._here.get(session, float("-inf")) <= LEASE for session in roster)
-            if roster and 2 * there <= len(roster):
-                least = f"{there} of the {len(roster)} agents that count are heard"
-        return is_new, least
+        for there, roster in self._heard_of_each(now - LEASE):
+            if 2 * there <= roster:
+                return is_new, f"{there} of the {roster} agents that count are heard"
+        return is_new, ""
+
+    def is_quiet(self, now: float) -> bool:
+        """So many may have gone to the other scheduler that it would lead."""
+        return any(2 * there <= roster for there, roster in self._heard_of_each(now - QUIET))
+
+    def _heard_of_each(self, since: float) -> list[tuple[int, int]]:
+        """How many of each roster that there is were heard since then, and how many it has."""
+        heard, never = self._here, float("-inf")
+        return [
+            (sum(heard.get(session, never) >= since for session in roster), len(roster))
+            for roster in (self.settled, self._offered)
+            if roster
+        ]
 
     def count_heard(self, now: float) -> int:
         """How many agents are here, and were heard a moment ago."""

@@ -147,6 +147,8 @@ class Succession:
         #: it came to lead with a copy of the journal that has all that counts, if more than half of the agents are
         #: heard until then: the one that led may count without this one later; infinite: no matter
         self.sure_until = float("inf")
+        #: so many agents of a pair may have gone to the partner that it may lead
+        self._agents_are_quiet = False
         #: more than half of the agents are to confirm that they still listen
         self.asks_agents = False
         #: the partner has a copy of the journal in a directory of its own; and all that counts is in it
@@ -187,6 +189,11 @@ class Succession:
     def hands_out_at(self, now: float) -> bool:
         """Rows may be handed out, as was seen a moment ago: not before a process that was stopped has looked again."""
         return self.hands_out and not self.was_stopped(now)
+
+    def leads_for_sure(self, now: float) -> bool:
+        """It hands out, and the other one does not lead: that was heard a moment ago, or it has no agents for that."""
+        is_silent = self._agents_are_quiet and now - self._heard > 2 * BEAT
+        return self.hands_out_at(now) and not (self.is_paired and is_silent)
 
     @property
     def counts_agents(self) -> bool:
@@ -455,6 +462,7 @@ class Succession:
 
     def _look(self, now: float) -> None:
         """Whether enough agents are here; and who is to count from now on."""
+        self._agents_are_quiet = self.is_paired and self._roster.is_quiet(now)
         if not self.counts_agents or self._yielding is not None:
             return
         if self._electors and 2 * self._roster.count_heard(now) <= self._electors:

@@ -554,6 +554,45 @@ def test_what_was_asked_in_doubt_is_answered_when_that_is_over(jobs):
     assert len(jobs.answers) == 3
 
 
+def test_while_another_scheduler_may_lead_no_job_is_said_to_be_in_the_way(jobs):
+    """It may have been deleted there."""
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.doubt("nobody is heard")
+    jobs.submit(*part(1, 50), token=8)
+    jobs.submit(*part(1, 51), token=8, key="1")
+    jobs.submit(*part(1, 70), token=9, name="other")  # nothing is in its way here
+    jobs.sync()
+    assert [(answer.error, answer.token) for answer in jobs.answers] == [("", 7), ("", 9)]
+    jobs.go_on(UNCERTAIN + 0.1)
+    words = "whether there is a job 'work' can't be said for now: this scheduler may not lead any more: nobody is heard"
+    assert [answer.error for answer in jobs.answers[2:]] == [words, words]
+
+
+def test_parts_that_waited_for_the_end_of_a_doubt_are_taken_in_their_order(jobs):
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.doubt("nobody is heard")
+    jobs.submit(*part(1, 50), token=8, is_last=False)
+    jobs.ask("delete", token=7)
+    jobs.submit(*part(1, 51), token=8, key="1")  # nothing is in its way any more but the part before
+    jobs.sync()
+    assert [answer.token for answer in jobs.answers] == [7, 7]
+    jobs.doubt("")
+    jobs.sync()
+    assert [(answer.error, answer.token, answer.next) for answer in jobs.answers[2:]] == [("", 8, 0), ("", 8, 1)]
+
+
+def test_a_part_of_a_deleted_job_is_not_taken_before_it_is_on_disk_that_the_job_is_deleted(jobs):
+    jobs.submit(*part(), is_last=False)
+    jobs.sync()
+    jobs.ask("delete", token=7)
+    jobs.submit(key="", token=7)  # completes it: said again, as its connection was lost
+    assert len(jobs.answers) == 1
+    jobs.sync()
+    assert [(answer.error, answer.token) for answer in jobs.answers] == [("", 7)] * 3
+
+
 def test_a_job_is_not_taken_for_an_older_one_of_its_name(jobs):
     jobs.submit(*part())
     jobs.sync()

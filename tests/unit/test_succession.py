@@ -23,7 +23,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.pairing import Pairing
-from scaler.scheduler.roster import ABSENT, LEASE
+from scaler.scheduler.roster import ABSENT, LEASE, QUIET
 from scaler.scheduler.succession import (
     BEAT,
     MAX_TERM,
@@ -167,6 +167,23 @@ def test_who_leads_hands_out_only_while_it_hears_more_than_half(pair: Pair) -> N
     assert stopped == HandOut(False, "2 of the 5 agents that count are heard")
     pair.agents(range(1, 4), pair.a, 1.0)
     assert pair.a.hands_out
+
+
+def test_who_leads_is_not_sure_of_it_as_soon_as_the_other_one_may(pair: Pair) -> None:
+    """Rows are handed out for a moment longer, as agents do not hear two; questions can wait for that moment."""
+    pairing = Pairing(pair.a, Acceptor(Terms(epoch_of(0, 7), 1, True, 1.0, 10.0, 10.0, 1 << 30), 100))
+    pair.agents(range(1, 6), pair.a)
+    pair.agents(range(1, 3), pair.a, QUIET + 1)
+    assert pairing.doubt(pair.now) == "", "the other one stands by, as it says"
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    pair.agents(range(1, 4), pair.a, SUSPECT + 1)
+    assert pairing.doubt(pair.now) == "", "three of five are heard"
+    pair.agents(range(1, 3), pair.a, QUIET + BEAT)
+    assert pair.a.hands_out
+    assert pairing.doubt(pair.now) == f"too few agents are heard (scaler promote {A})"
+    pair.agents(range(1, 4), pair.a, 1.0)
+    assert pairing.doubt(pair.now) == ""
 
 
 def test_without_the_standby_lost_agents_count_on(pair: Pair) -> None:

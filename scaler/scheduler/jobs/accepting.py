@@ -37,16 +37,25 @@ def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence
     job = table.by_name.get(message.name)
     if job is None:
         return "" if len(table.jobs) < MOST_JOBS else f"there are {MOST_JOBS:,} jobs: delete some"
+    return clash(job, message) or ("" if _is_there(job, message) else _misfit(job, inner))
+
+
+def clash(job: Job | None, message: JobSubmit) -> str:
+    """Why a part does not go with the job that has its name; empty: it does, or none has it."""
+    if job is None:
+        return ""
     if not message.joins and job.token != message.token:
         return (
             f"there is a job {message.name!r} already ({job.state.value}): "
             "attach to it, delete it, or take another name"
         )
-    if message.key in job.parts or not message.key:
+    if _is_there(job, message) or not (job.is_cancelled or job.trouble or (job.is_complete and not message.joins)):
         return ""
-    if job.is_cancelled or job.trouble or (job.is_complete and not message.joins):
-        return f"job {message.name!r} takes no more rows: it is {job.state.value}"
-    return _misfit(job, inner)
+    return f"job {message.name!r} takes no more rows: it is {job.state.value}"
+
+
+def _is_there(job: Job, message: JobSubmit) -> bool:
+    return message.key in job.parts or not message.key
 
 
 def _misfit(job: Job, inner: Sequence[Message]) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scaler.common.records import record
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Record
 from scaler.protocol.messages import (
@@ -40,6 +41,15 @@ GATHER = 0.02
 #: seconds for which an answer waits that is not certain as long as another scheduler may lead: by then one that led has
 #: heard of that
 UNCERTAIN = 5.0
+
+
+@record
+class Uncertain:
+    """What somebody wants that hangs on what another scheduler may know of jobs."""
+
+    event: ev.Asked | ev.Submitted
+    #: seconds
+    deadline: float
 
 
 @dataclass(frozen=True)
@@ -76,8 +86,9 @@ class JobsCore:
         self._now = 0.0
         self._restoring = Restoring(self._table)
         self._waiting: list[reading.Waiting] = []
-        #: questions about what is not here, and may be at the scheduler that leads meanwhile
-        self._uncertain: list[reading.Waiting] = []
+        #: what is wanted of jobs that are not here, or where others are, and may be so no more at the scheduler that
+        #: leads meanwhile
+        self._uncertain: list[Uncertain] = []
         self._reclaiming = Reclaiming()
         #: jobs of which something was heard in this step
         self._touched: dict[Job, None] = {}
@@ -164,7 +175,7 @@ class JobsCore:
         if table.identity:
             self._sweep()
         if self._uncertain:
-            self._ask_again()
+            self._decide_uncertain()
         self._answer_waiting()
         return self._take_effects()
 
@@ -172,7 +183,7 @@ class JobsCore:
     def wake(self) -> float | None:
         """When something is due though nothing happened, seconds; after the last step."""
         table = self._table
-        due = [waiting.deadline for waiting in (*self._waiting, *self._uncertain)]
+        due = [each.deadline for each in self._waiting] + [each.deadline for each in self._uncertain]
         if table.synced == table.written and any(job.core.gathered is not None for job in table.by_client.values()):
             due.append(self._next_write)
         if table.identity:
@@ -187,13 +198,26 @@ class JobsCore:
 
     # ---- submitting ------------------------------------------------------------------------------------------------
     def _submitted(self, event: ev.Submitted) -> None:
+        if self._table.doubt and self._is_uncertain(event.message):
+            self._put_off(event)
+            return
+        self._submit(event)
+
+    def _is_uncertain(self, message: JobSubmit) -> bool:
+        """A part does not go with the job of its name, which may be gone elsewhere; or it comes after such a part."""
+        if accepting.clash(self._table.by_name.get(message.name), message):
+            return True
+        before = (each.event.message for each in self._uncertain)
+        return any(isinstance(each, JobSubmit) and each.token == message.token for each in before)
+
+    def _submit(self, event: ev.Submitted) -> None:
         table, message = self._table, event.message
         refusal = event.trouble or accepting.refusal(table, self._quotas, message, event.inner)
         if refusal:
             reading.refuse(table, event.monitor, message.number, refusal)
             return
         if message.token in table.gone:  # there is nothing to complete
-            self._accepted(event.monitor, message.number, 0, message.token)
+            table.then(lambda: self._accepted(event.monitor, message.number, 0, message.token))
             return
         job = table.by_name.get(message.name) or self._open(message)
         if message.token != job.token:
@@ -263,31 +287,39 @@ class JobsCore:
     # ---- asking ----------------------------------------------------------------------------------------------------
     def _asked(self, event: ev.Asked) -> None:
         if self._table.doubt and not reading.is_known(self._table, event.message):
-            if self._may_wait(event.monitor, event.message):
-                self._uncertain.append(reading.Waiting(event.monitor, event.message, self._now + UNCERTAIN))
-            return
-        self._answer(event)
+            self._put_off(event)
+        else:
+            self._answer(event)
 
     def _doubted(self, event: ev.Doubted) -> None:
         self._table.doubt = event.reason
+        if not event.reason:
+            self._decide_uncertain()
 
-    def _ask_again(self) -> None:
-        """What waits for the end of a doubt is answered, or refused if that takes too long; all jobs are told of."""
-        asked, self._uncertain = self._uncertain, []
-        for waiting in asked:
-            is_late = self._now >= waiting.deadline
-            if not self._table.doubt or (is_late and waiting.question.kind == "list"):
-                self._answer(ev.Asked(waiting.monitor, waiting.question))
-            elif is_late:
-                reading.refuse_in_doubt(self._table, waiting.monitor, waiting.question)
+    def _put_off(self, event: ev.Asked | ev.Submitted) -> None:
+        if self._may_wait(event.monitor, event.message.number):
+            self._uncertain.append(Uncertain(event, self._now + UNCERTAIN))
+
+    def _decide_uncertain(self) -> None:
+        """What waits for the end of a doubt is dealt with, or refused if that takes too long; all jobs are told of."""
+        wanted, self._uncertain = self._uncertain, []
+        for each in wanted:
+            event, is_late = each.event, self._now >= each.deadline
+            if self._table.doubt and not is_late:
+                self._uncertain.append(each)
+            elif isinstance(event, ev.Submitted) and not self._table.doubt:
+                self._submit(event)
+            elif isinstance(event, ev.Asked) and (not self._table.doubt or event.message.kind == "list"):
+                self._answer(event)
             else:
-                self._uncertain.append(waiting)
+                reading.refuse_in_doubt(self._table, event.monitor, event.message)
 
-    def _may_wait(self, monitor: int, question: JobQuestion) -> bool:
+    def _may_wait(self, monitor: int, number: int) -> bool:
         """Whether one more question of a monitor may wait for its answer; otherwise that is said."""
-        waiting = sum(each.monitor == monitor for each in (*self._waiting, *self._uncertain))
+        monitors = [each.monitor for each in self._waiting] + [each.event.monitor for each in self._uncertain]
+        waiting = monitors.count(monitor)
         if waiting >= reading.MOST_WAITING:
-            reading.refuse(self._table, monitor, question.number, "too many questions wait for answers")
+            reading.refuse(self._table, monitor, number, "too many questions wait for answers")
         return waiting < reading.MOST_WAITING
 
     def _answer(self, event: ev.Asked) -> None:
@@ -299,7 +331,7 @@ class JobsCore:
         elif question.kind == "note":
             self._table.then(lambda: reading.note(self._table, event.monitor, question))
         elif not reading.answer(self._table, event.monitor, question, is_late=False) and self._may_wait(
-            event.monitor, question
+            event.monitor, question.number
         ):
             self._waiting.append(reading.Waiting(event.monitor, question, self._now + question.wait))
 
@@ -328,7 +360,7 @@ class JobsCore:
 
     def _gone(self, event: ev.Gone) -> None:
         self._waiting = [waiting for waiting in self._waiting if waiting.monitor != event.monitor]
-        self._uncertain = [waiting for waiting in self._uncertain if waiting.monitor != event.monitor]
+        self._uncertain = [each for each in self._uncertain if each.event.monitor != event.monitor]
 
     def _answer_waiting(self) -> None:
         if self._waiting:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from scaler.common.records import record
 from scaler.journal.records import ONLY_FRAME
-from scaler.protocol.messages import JobAnswer, JobQuestion
+from scaler.protocol.messages import JobAnswer, JobQuestion, JobSubmit
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job import Job
 from scaler.scheduler.jobs.job_records import Kind
@@ -53,10 +53,10 @@ def is_known(table: JobTable, question: JobQuestion) -> bool:
     return question.kind != "list" and job is not None and question.token in (0, job.token)
 
 
-def refuse_in_doubt(table: JobTable, monitor: int, question: JobQuestion) -> None:
+def refuse_in_doubt(table: JobTable, monitor: int, about: JobQuestion | JobSubmit) -> None:
     """Say that it is not known whether there is such a job."""
-    words = f"whether there is a job {question.name!r} can't be said for now: this scheduler may not lead any more"
-    refuse(table, monitor, question.number, f"{words}: {table.doubt}")
+    words = f"whether there is a job {about.name!r} can't be said for now: this scheduler may not lead any more"
+    refuse(table, monitor, about.number, f"{words}: {table.doubt}")
 
 
 def refuse(table: JobTable, monitor: int, number: int, error: str) -> None:
