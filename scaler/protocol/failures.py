@@ -147,7 +147,8 @@ def undecodable(
     """
     words = f"{what} {name} cannot be unpickled on {host}: {error}"
     if install:
-        words += f" (install {install} there)"
+        path = "have PYTHONPATH name the directory that has it where the agent is started"
+        words += f" (install {install} there, or {path})"
     kind = ErrorKind.FUNCTION if missing else ErrorKind.SERIALIZATION
     return ErrorRecord(kind, words, name, traceback=traceback)
 

@@ -303,6 +303,25 @@ def test_results_are_a_line_each_whatever_they_are(shared):
     assert (failed.returncode, failed.stderr) == (1, "scaler: the output can't be written: No space left on device\n")
 
 
+def test_what_is_missing_to_read_a_result_is_said_with_what_to_do(shared, tmp_path, monkeypatch):
+    cluster, _journal = shared
+    (tmp_path / "only_here.py").write_text("class Thing:\n    pass\n")
+    make = f"import sys; sys.path.append({str(tmp_path)!r}); import only_here; made = only_here.Thing()"
+    with cluster.client() as client:
+        client.submit_job(_made, [make], name="thing").wait(30)
+    shown = scaler("results", "thing", cluster.address)
+    words = "(install only_here here, or have PYTHONPATH name the directory that has it)"
+    assert shown.stderr == f"row 0: ModuleNotFoundError: No module named 'only_here' {words}\n"
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "only_here.Thing object" in scaler("results", "thing", cluster.address).stdout
+
+
+def _made(text):
+    names = {}
+    exec(text, names)
+    return names["made"]
+
+
 def test_results_are_shown_as_they_come(shared):
     cluster, _journal = shared
     with cluster.client() as client:

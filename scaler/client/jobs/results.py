@@ -62,6 +62,7 @@ def _list(body: memoryview, lo: int, hi: int) -> Iterator[Ended]:
     try:
         values = pickling.loads_list(body, hi - lo)
     except Exception as error:  # whatever a worker sent
+        _advise(error)
         yield from (Ended(row, error=error) for row in range(lo, hi))
         return
     yield from (Ended(row, value) for row, value in zip(range(lo, hi), values, strict=True))
@@ -79,4 +80,12 @@ def _value(body: bytes | memoryview, row: int, load: Callable[[Any], Any]) -> En
     try:
         return Ended(row, load(body))
     except Exception as error:  # its class is not here, say
+        _advise(error)
         return Ended(row, error=error)
+
+
+def _advise(error: Exception) -> None:
+    """A value does not come out of its bytes: say what to do if a module of its class is missing."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        module = error.name.partition(".")[0]
+        error.msg += f" (install {module} here, or have PYTHONPATH name the directory that has it)"
