@@ -54,6 +54,11 @@ class Roster:
         self._members.discard(session)
         self._confirmed.discard(session)
 
+    @property
+    def has_agents(self) -> bool:
+        """Some are here."""
+        return bool(self._here)
+
     def ask_again(self) -> None:
         """Who listens has to be known anew."""
         self._confirmed.clear()

@@ -190,6 +190,11 @@ class Succession:
         """Rows may be handed out, as was seen a moment ago: not before a process that was stopped has looked again."""
         return self.hands_out and not self.was_stopped(now)
 
+    @property
+    def has_agents(self) -> bool:
+        """Some have come here."""
+        return self._roster.has_agents
+
     def leads_for_sure(self, now: float) -> bool:
         """It hands out, and the other one does not lead: that was heard a moment ago, or it has no agents for that."""
         is_silent = self._agents_are_quiet and now - self._heard > 2 * BEAT

@@ -78,6 +78,7 @@ FOUND = {
     "one that was stopped takes up a part of a job that was deleted at the other since": ("shared journal", 7_008_757),
     "two streams are begun over two connections, and the first comes last": ("copied journal", 5_000_278),
     "one is started again before any agent has counted": ("copied journal", 7_005_195),
+    "one that starts again without the other one and without agents is given a job": ("copied journal", 9_400_807),
     "one that was stopped is asked for a job that was made at the other meanwhile": ("copied journal", 9_102_231),
     "the one that stands by is asked for its copy over many connections that are lost": ("copied journal", 9_103_143),
     # these two found a lock that a simulated process kept when it died

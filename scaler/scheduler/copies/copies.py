@@ -22,7 +22,8 @@ from scaler.scheduler.copies.follower import Follower
 from scaler.scheduler.copies.opening import Known, Opening
 from scaler.scheduler.succession import Succession
 
-#: seconds for which a journal is held back until the other scheduler is heard, if it may have an older copy
+#: seconds for which a journal is held back until the other scheduler is heard, if it may have an older copy; for as
+#: long as it takes if no agent has come: those who know of the other one come only if more than half of them do
 GRACE = 5.0
 #: seconds until one that has a newer copy is asked again to lead, or for its copy, when the last two streams came to
 #: nothing: twice as long each time that another one does, and this at most
@@ -202,8 +203,8 @@ class Copies:
         wishes, has_news = journal.attend(now, may_be_alone)
         said: list[ev.Said] = []
         logs: list[Log] = []
-        if self._until is not None and now >= self._until and route is not None:
-            self._until = now + RETRY  # it is there, and looks at a large copy perhaps
+        if self._until is not None and now >= self._until and (route is not None or not succession.has_agents):
+            self._until = now + RETRY  # it is there, and looks at a large copy perhaps; or all agents may be there
         rejection, opens = "", self._until is not None and now >= self._until
         for wish in wishes:
             if isinstance(wish, Log):
