@@ -135,6 +135,15 @@ def test_since_when_an_agent_has_nothing_to_do_is_told() -> None:
     assert list(cluster_view(fake.core.state)[0].agents.idle) == [500]
 
 
+def test_an_agent_that_has_just_come_is_not_idle_since_long_ago() -> None:
+    """Hosts that are idle for a while are sent away."""
+    fake = FakeScheduler()
+    fake.wait(3600.0)
+    fake.agent()
+    fake.wait(2)
+    assert list(cluster_view(fake.core.state)[0].agents.idle) == [2000]
+
+
 def fleet(number: int, provider: str = "slurm", **more: object) -> Command:
     """A word on hosts that are to come."""
     figures = {"desired": 6, "pending": 4, "running": 2, "waited": 1000, "lines": ("Priority",), **more}

@@ -42,7 +42,8 @@ def join(
         return []
     host = Host(hello.boot_id, hello.store, hello.token, hello.data, hello.pid)
     capabilities, is_store = frozenset(hello.capabilities), hello.role == Role.STORE
-    agent = AgentRecord(number, hello.name, capabilities, host, is_store, state.now, Load(hello.workers))
+    load = Load(hello.workers, idle_since=state.now)
+    agent = AgentRecord(number, hello.name, capabilities, host, is_store, state.now, load)
     state.agents[number] = agent
     agent.job = hello.job
     if hello.walltime:
