@@ -13,7 +13,7 @@ from bokeh.server.views.ws import WSHandler
 from scaler.monitor import tables
 from scaler.monitor.blocks import blocks
 from scaler.monitor.dashboard import content, heat, plots
-from scaler.monitor.dashboard.handlers import PageSocket
+from scaler.monitor.dashboard.handlers import ASSETS, PageSocket
 from scaler.monitor.dashboard.layout import PART_ROWS, View
 from scaler.monitor.dashboard.page import html
 from scaler.monitor.dashboard.pages import BY_PATH, PAGES
@@ -76,11 +76,50 @@ def test_links_lead_to_pages_that_have_what_they_promise(snapshot):
     assert set(of_one["client"]) == {"2"}
 
 
-def test_a_bar_adds_up(snapshot):
-    for path in ("functions", "clients"):
-        for bar in shown(snapshot, BY_PATH[path]).tables[path]["progress"]:
-            assert sum(float(part.partition(":")[2]) for part in bar.split(",")) == pytest.approx(100, abs=0.1)
+@pytest.mark.parametrize(("path", "column"), [("functions", "progress"), ("clients", "progress"), ("agents", "busy")])
+def test_a_bar_adds_up_and_the_page_says_what_its_colours_mean(snapshot, path, column):
+    page = BY_PATH[path]
+    text, style = html(page, View(path), [], "", "1", {}), (ASSETS / "dashboard.css").read_text()
+    for bar in shown(snapshot, page).tables[path][column]:
+        parts = [part.partition(":") for part in bar.split(",")]
+        assert sum(float(share) for _, _, share in parts) == pytest.approx(100, abs=0.1)
+        for name, _, _ in parts:
+            assert f'<i class="is-{name}"></i>{name}<' in text
+            assert f".is-{name}" in style
+    assert ("is-failed" in text) == (path == "functions")  # of clients it is not known
     assert content.bar(done=0) == ""
+
+
+def test_a_table_that_nothing_of_is_shown_does_not_say_that_there_is_nothing():
+    page = BY_PATH["functions"]
+
+    def empty(**view):
+        return html(page, View("functions", **view), [], "", "1", {}).partition('data-empty="')[2].partition('"')[0]
+
+    assert empty() == "nobody has submitted anything yet"
+    assert empty(find="work") == empty(find="work", client=3) == "nothing has such a name"
+    assert empty(client=3) == "client 3 has submitted nothing, or is gone"
+
+
+def test_who_looks_for_a_name_among_functions_of_a_client_finds_no_others():
+    text = html(BY_PATH["functions"], View("functions", client=3, find="work"), [], "", "1", {})
+    assert '<input type="hidden" name="client" value="3">' in text
+    assert "only those of client 3 with &#x27;work&#x27;" in text
+
+
+def test_one_of_them_is_called_one():
+    one = SyntheticCluster(1, 1, clients=1).snapshot()
+    for path, words in ("agents", "1 agent, by"), ("workers", "1 worker, by"), ("clients", "1 client, by"):
+        assert shown(one, BY_PATH[path]).notes[path].startswith(words)
+
+
+def test_before_anything_was_fetched_no_bandwidth_is_made_up(snapshot):
+    def bandwidth(fetched):
+        view = replace(snapshot.view, objects=replace(snapshot.objects, fetched=fetched))
+        cells = content.all_objects(replace(snapshot, view=view))
+        return dict(zip(cells["name"], cells["value"], strict=True))["bandwidth between hosts"]
+
+    assert bandwidth(1000) != bandwidth(0) == "-"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path or "overview")

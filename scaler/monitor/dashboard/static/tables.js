@@ -59,6 +59,8 @@ const scalerPage = (() => {
     const data = columns.map(([key, kind]) => [kind, source.get_column(key) ?? [], source.get_column(`${key}_link`)]);
     const length = data[0][1].length;
     table.dataset.rows = length;
+    // the last lines of output stay in sight, unless somebody has gone up to older ones
+    const follows = table.closest(".lines") !== null && body.scrollTop + body.clientHeight > body.scrollHeight - 8;
     if (length === 0) {
       const row = document.createElement("tr");
       const cell = document.createElement("td");
@@ -80,6 +82,7 @@ const scalerPage = (() => {
       data.forEach(([kind, values, links], column) =>
         fill_cell(cells[column], kind, String(values[at]), links ? String(links[at]) : ""));
     }
+    if (follows) body.scrollTop = body.scrollHeight;
   };
   const fill_parts = (parts) => {
     const place = document.getElementById("parts");
