@@ -106,6 +106,11 @@ def test_a_page_shows_the_terminals_cells_and_outlives_the_scheduler(daemons, tm
 
         daemons.scheduler.signal(signal.SIGKILL)
         until(lambda: texts(driver, "#banner").startswith("no scheduler since "), "the banner", 40.0)
+        driver.refresh()
+        shows(driver)
+        assert texts(driver, "#banner").startswith("no scheduler since ")
+        assert len(driver.execute_script(CELLS)["workers"]["shown"]) == 1  # the last figures
+        assert texts(driver, "#note").startswith("1 of 2 workers, by cpu")
         daemons.start_scheduler(*options)
         until(lambda: texts(driver, "#banner") == "", "the banner to go", 40.0)
         Path(go).touch()

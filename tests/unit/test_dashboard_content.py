@@ -1,6 +1,7 @@
 """What the dashboard's pages have: the terminal's cells, links to each other, and pictures of all workers."""
 
 import json
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from unittest.mock import Mock
@@ -8,15 +9,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from bokeh.document import Document
 from bokeh.server.views.ws import WSHandler
 
-from scaler.monitor import tables
+from scaler.monitor import Seen, tables
 from scaler.monitor.blocks import blocks
 from scaler.monitor.dashboard import content, heat, plots
 from scaler.monitor.dashboard.handlers import ASSETS, PageSocket
 from scaler.monitor.dashboard.layout import PART_ROWS, View
+from scaler.monitor.dashboard.live import LivePage, Sight
 from scaler.monitor.dashboard.page import html
 from scaler.monitor.dashboard.pages import BY_PATH, PAGES
+from scaler.monitor.formats import moment
 from scaler.monitor.history import SERIES
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.totals import totals_of
@@ -147,6 +151,19 @@ def test_a_page_runs_no_scripts_but_the_servers_own(page, view):
     assert data["token"] == "</script>"
     assert data["cells"] == cells  # seen before the document has come
     assert data["scripts"] == ["static/js/bokeh.min.js?v=1", "assets/dashboard.js?v=1"]
+
+
+def test_a_page_that_is_opened_without_a_scheduler_has_the_last_figures(snapshot):
+    page, sight = BY_PATH["workers"], Sight()
+    sight.see(Seen(None, False, 100.0, "nobody is there"))
+    cells = LivePage(Document(), page, View("workers"), sight).cells()
+    assert (cells["workers"], cells["status"]["number"]) == ({}, [0])  # of which nothing is said: nothing is known
+    sight.see(Seen(snapshot, True, 100.0, ""))
+    sight.see(Seen(snapshot, False, 200.0, "it is gone"))
+    cells = LivePage(Document(), page, View("workers"), sight).cells()
+    assert cells["workers"] == shown(snapshot, page).tables["workers"]
+    assert cells["status"]["banner"][0].startswith("no scheduler since ")
+    assert (cells["status"]["note"], cells["status"]["clock"]) == (["80 workers, by cpu"], [moment(200.0, time.time())])
 
 
 def test_a_wrong_query_is_not_said():
