@@ -19,6 +19,9 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, Union, 
 from scaler import defaults
 from scaler.common.call_text import CallText
 
+#: seconds between two snapshots, at most: a day
+LONGEST_LOOK = 86_400.0
+
 
 class OptionError(ValueError):
     """A value that an option does not take; `option` is the name of the option."""
@@ -41,6 +44,8 @@ class Option:
     minimum: float | None = None
     #: other flags for the same, with their dashes: of one letter, or the original's
     others: tuple[str, ...] = ()
+    #: greatest value, inclusive; None for no limit
+    maximum: float | None = None
 
 
 @dataclass(frozen=True)
@@ -387,7 +392,9 @@ class TopConfig:
         Option("the monitor address that the scheduler's log names (ipc:///...), or the scheduler's (tcp://host:port)"),
     ]
     _: KW_ONLY
-    interval: Annotated[float, Option("seconds between two snapshots", 0.1, ("-i",))] = defaults.MONITOR_INTERVAL
+    interval: Annotated[float, Option("seconds between two snapshots", 0.1, ("-i",), LONGEST_LOOK)] = (
+        defaults.MONITOR_INTERVAL
+    )
     view: Annotated[
         Literal["workers", "agents", "functions", "clients", "objects", "messages"],
         Option("the table to begin with", others=("-v",)),
@@ -407,7 +414,7 @@ class TopConfig:
 Monitor = Annotated[
     str, Option("what to watch: the monitor address that the scheduler's log names, or the scheduler's own address")
 ]
-Interval = Annotated[float, Option("seconds between two looks at the cluster", minimum=0.1)]
+Interval = Annotated[float, Option("seconds between two looks at the cluster", minimum=0.1, maximum=LONGEST_LOOK)]
 TokenFile = Annotated[
     str | None,
     Option("file with the token that opens it, made if it is not there; by default a new token at each start"),
@@ -438,6 +445,8 @@ class DashboardConfig:
 
     def __post_init__(self) -> None:
         check(self)
+        if not re.fullmatch(r"[A-Za-z0-9._~@%/-]*", self.prefix):
+            raise OptionError("prefix", f"must be a path of letters, digits and . _ ~ @ % / -, not {self.prefix!r}")
         _check_exposure(self)
 
 
@@ -508,7 +517,7 @@ class ProvisionConfig:
     orphan_timeout: Annotated[
         float, Option("seconds without a scheduler after which hosts, and who provides them, end", 1.0)
     ] = defaults.ORPHAN_TIMEOUT
-    interval: Annotated[float, Option("seconds between two looks at the cluster", 0.1)] = defaults.PROVISION_INTERVAL
+    interval: Interval = defaults.PROVISION_INTERVAL
     list_interval: Annotated[float, Option("seconds between two questions for the state of the jobs", 0.1)] = (
         defaults.LIST_INTERVAL
     )
@@ -594,7 +603,7 @@ def settings(config: type[Config]) -> Iterator[Setting]:
 
 
 def check(config: Config) -> None:
-    """Raises `OptionError` for the first value that is of the wrong type, not among the choices or too small."""
+    """Raises `OptionError` for the first value that is of the wrong type, not a choice, too small or too large."""
     for setting in settings(type(config)):
         value = getattr(config, setting.name)
         if value is None and setting.default is None:
@@ -607,5 +616,8 @@ def check(config: Config) -> None:
         minimum = setting.option.minimum
         if minimum is not None and isinstance(value, int | float) and not value >= minimum:
             raise OptionError(setting.name, f"must be at least {minimum:g}, not {value:g}")
+        maximum = setting.option.maximum
+        if maximum is not None and isinstance(value, int | float) and not value <= maximum:
+            raise OptionError(setting.name, f"must be at most {maximum:g}, not {value:g}")
         if setting.default is MISSING and not value:
             raise OptionError(setting.name, "must not be empty")

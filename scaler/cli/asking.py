@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -45,12 +46,15 @@ def session(address: str, key_file: str | None, insecure: bool) -> Questions:
     return Questions(address, security=security_of(key_file, insecure) if key_file or insecure else None)
 
 
-def quietly(write: Callable[[], None]) -> int:
-    """Write; whoever read it may have enough of it. Raises `Unwritable`."""
+def quietly(write: Callable[[], object]) -> int:
+    """Write; whoever read it may have enough of it. What its encoding can't say is escaped. Raises `Unwritable`."""
+    if sys.stdout is None:  # a shell has closed it
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  it lasts as long as the process
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         write()
-        if sys.stdout is not None:  # it is where a shell has closed it
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         _write_nowhere()
     except ScalerError:  # some are OSErrors, too

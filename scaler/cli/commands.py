@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import click
 
 from scaler.cli import jobs
-from scaler.cli.asking import JSON, KEYS, SETTINGS
+from scaler.cli.asking import JSON, KEYS, SETTINGS, quietly
 
 if TYPE_CHECKING:
     from scaler.monitor.commands import Cancelled, Commands
@@ -25,6 +26,8 @@ def _cancel(what: str, address: str, force: bool, as_json: bool, key_file: str |
     from scaler.errors import ScalerError
     from scaler.scheduler.composition import NO_JOURNAL
 
+    if not what:
+        raise click.UsageError("Name a job, a task, a function or a client")
     why = jobs.cancelled(what, address, force, as_json, key_file, insecure)  # a job may be called like a task
     if not why:
         return 0
@@ -35,13 +38,16 @@ def _cancel(what: str, address: str, force: bool, as_json: bool, key_file: str |
             error.args = (f"{error}; {why}",)
         raise
     if as_json:
-        print(json.dumps({"v": 1, "cancelled": cancelled.done, "asked": cancelled.asked}))
-        return 0
-    print(f"cancelled: {cancelled.done:,} tasks")
+        return _say(json.dumps({"v": 1, "cancelled": cancelled.done, "asked": cancelled.asked}))
+    lines = [f"cancelled: {cancelled.done:,} tasks"]
     if cancelled.asked:
         fate = "those that run are ended" if force else "those that have begun go on (--force ends them)"
-        print(f"hosts were asked for {cancelled.asked:,} more: {fate}")
-    return 0
+        lines.append(f"hosts were asked for {cancelled.asked:,} more: {fate}")
+    return _say("\n".join(lines))
+
+
+def _say(text: str) -> int:
+    return quietly(lambda: print(text))
 
 
 def _cancel_tasks(what: str, address: str, force: bool, key_file: str | None, insecure: bool) -> Cancelled:
@@ -51,10 +57,10 @@ def _cancel_tasks(what: str, address: str, force: bool, key_file: str | None, in
     client = row = 0
     function = ""
     if what.isdecimal():
-        client = int(what)
+        client = int(what) if len(what) <= 10 else 0
         if not 0 < client < 1 << 32:
             raise ScalerError(f"no client has the number {what}")
-    elif ":" in what or what.endswith("]"):
+    elif ":" in what or what.endswith("]") or re.search(r"\([0-9]+\)$", what):
         client, row = parse_task(what)
     else:
         function = what
@@ -72,25 +78,22 @@ def _drain(address: str, which: tuple[str, ...], undo: bool, key_file: str | Non
             try:
                 done += tell(jobs=[name])
             except CommandRefused:
-                if not name.isdecimal() or int(name) >= 1 << 32:
+                if not name.isdecimal() or len(name) > 10 or int(name) >= 1 << 32:
                     raise
                 done += tell(agents=[int(name)])
-    print(f"{'staying' if undo else 'draining'}: {done:,} hosts")
-    return 0
+    return _say(f"{'staying' if undo else 'draining'}: {done:,} hosts")
 
 
 def _promote(address: str, key_file: str | None, insecure: bool) -> int:
     with _commands(address, key_file, insecure) as commands:
         commands.promote()
-    print(f"leads: {address}")
-    return 0
+    return _say(f"leads: {address}")
 
 
 def _hand_over(address: str, key_file: str | None, insecure: bool) -> int:
     with _commands(address, key_file, insecure) as commands:
         commands.hand_over()
-    print("handed over: the other scheduler leads, and this one stands by for it")
-    return 0
+    return _say("handed over: the other scheduler leads, and this one stands by for it")
 
 
 _EPILOG = "ADDRESS: the scheduler's, or the monitor address that its log names. [SCALER_ADDRESS]"

@@ -69,12 +69,12 @@ def _json(state: JobState) -> str:
 
 
 def _row(state: JobState) -> str:
-    from scaler.monitor.formats import inert, size
+    from scaler.monitor.formats import filled, inert, size
 
     ended = state.done + state.failed + state.cancelled
     begun = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.created))
     return (
-        f"{inert(state.name):<30} {state.state:<9} {state.rows:>12,} {ended:>12,} {state.failed:>9,} "
+        f"{filled(inert(state.name), 30)} {state.state:<9} {state.rows:>12,} {ended:>12,} {state.failed:>9,} "
         f"{size(state.bytes):>8} {size(state.file_bytes):>8} {begun} {inert(state.owner)}"
     )
 
@@ -84,17 +84,19 @@ def _attach(name: str, address: str, as_json: bool, key_file: str | None, insecu
     with session_of(address, key_file, insecure) as session:
         job = _job(session, name)
         state = job.status()
-        if as_json:
-            while state.ended is None:
+
+        def write() -> None:
+            nonlocal state
+            while as_json and state.ended is None:
                 print(_json(state), flush=True)
                 job.wait(LOOK)
                 state = job.status()
-            print(_json(state))
-        else:
-            state = _watch(job, state)
-            print(_row(state))
-            if state.trouble:
-                print(f"scaler attach: {state.trouble}", file=sys.stderr)
+            state = state if as_json else _watch(job, state)
+            print(_json(state) if as_json else _row(state))
+
+        quietly(write)
+    if state.trouble and not as_json:
+        print(f"scaler attach: {state.trouble}", file=sys.stderr)
     return 0 if state.state == "done" else 1
 
 
@@ -175,8 +177,7 @@ def _one_line(text: str) -> str:
 def _delete(name: str, address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
     with session_of(address, key_file, insecure) as session:
         _job(session, name).delete()
-    print(json.dumps({"v": 1, "deleted": name}) if as_json else f"deleted {name}")
-    return 0
+    return quietly(lambda: print(json.dumps({"v": 1, "deleted": name}) if as_json else f"deleted {name}"))
 
 
 def cancelled(name: str, address: str, force: bool, as_json: bool, key_file: str | None, insecure: bool) -> str:
@@ -190,7 +191,7 @@ def cancelled(name: str, address: str, force: bool, as_json: bool, key_file: str
         except JobError as error:
             return str(error)
         state = job.cancel(force)
-    print(_json(state) if as_json else _row(state))
+    quietly(lambda: print(_json(state) if as_json else _row(state)))
     return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 
+from scaler.cli.asking import quietly
 from scaler.cli.command import make_command
 from scaler.config import MetricsConfig
 from scaler.errors import ScalerError
@@ -16,6 +17,7 @@ _PATIENCE = 10.0
 def run(config: MetricsConfig) -> int:
     """Prints or serves; returns the exit code. Raises `ScalerError`."""
     from scaler.monitor import Watcher  # `-h` and mistakes are answered without loading the engine
+    from scaler.monitor.formats import inert
     from scaler.monitor.metrics import exposition
     from scaler.monitor.metrics_server import serve
     from scaler.transport import load_or_create
@@ -27,8 +29,10 @@ def run(config: MetricsConfig) -> int:
         seen = watcher.wait(0, _PATIENCE)
         if seen is None or seen.snapshot is None:
             raise ScalerError(f"the scheduler at {watcher.address} showed nothing within {_PATIENCE:g} s")
-        sys.stdout.write(exposition(seen))
-    return 0
+    text = exposition(seen)
+    if sys.stdout is not None and sys.stdout.isatty():  # a terminal would obey names of functions
+        text = "\n".join(map(inert, text.split("\n")))
+    return quietly(lambda: sys.stdout.write(text))
 
 
 command = make_command("metrics", MetricsConfig, "Show a cluster as Prometheus reads it.", run)

@@ -40,13 +40,13 @@ def _tasks(
 
 
 def _rows(lines: Iterable[str]) -> Iterator[str]:
-    from scaler.monitor.formats import inert
+    from scaler.monitor.formats import filled, inert
 
     shown = lru_cache(inert)  # hosts and functions are few, and tasks may be a million
     for line in lines:
         task = json.loads(line)
-        host = shown(str(task.get("host", "")))
-        yield f"{task['task']:<20} {task['state']:<8} {host:<20} {shown(task['function'])}"
+        host = filled(shown(str(task.get("host", ""))), 20)
+        yield f"{task['task']:<20} {task['state']:<8} {host} {shown(task['function'])}"
 
 
 def _about(kind: str) -> Callable[..., int]:

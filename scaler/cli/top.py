@@ -8,6 +8,7 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from scaler.cli.asking import quietly
 from scaler.cli.command import call, make_command
 from scaler.config import TopConfig
 from scaler.errors import ScalerError
@@ -23,40 +24,34 @@ _PAPER = (120, 40)
 def run(config: TopConfig) -> int:
     """Shows the cluster; returns the exit code when the user leaves, or when all is said."""
     on_paper = config.once or not _has_terminal()
-    try:
-        if config.json:
-            _write_lines(config)
-        elif on_paper:
-            _write_screen(config)
-        else:
-            _show(config)
-    except BrokenPipeError:  # whoever read it has enough; what is left goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    if config.json:
+        return _write_lines(config)
+    return _write_screen(config) if on_paper else _show(config)
 
 
 def _has_terminal() -> bool:
-    """Textual reads from the first and draws on the last."""
-    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    """Textual reads from the first and draws on the last; a shell may have closed each."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
-def _write_lines(config: TopConfig) -> None:
+def _write_lines(config: TopConfig) -> int:
     from scaler.monitor.top.plain import write_lines
     from scaler.monitor.watcher import Watcher  # `-h` and mistakes are answered without loading the engine
 
     with Watcher(config.address, config.interval, security=_security(config), name="scaler_top") as watcher:
-        write_lines(watcher, sys.stdout, once=config.once)
+        return quietly(lambda: write_lines(watcher, sys.stdout, once=config.once))
 
 
-def _write_screen(config: TopConfig) -> None:
+def _write_screen(config: TopConfig) -> int:
     from scaler.monitor.top.plain import write_screen
     from scaler.monitor.watcher import Watcher
 
     with Watcher(config.address, config.interval, security=_security(config), name="scaler_top") as watcher:
-        write_screen(watcher, _looking(config), shutil.get_terminal_size(_PAPER), sys.stdout)
+        size = shutil.get_terminal_size(_PAPER)
+        return quietly(lambda: write_screen(watcher, _looking(config), size, sys.stdout))
 
 
-def _show(config: TopConfig) -> None:
+def _show(config: TopConfig) -> int:
     if find_spec("textual") is None:
         raise ScalerError("this screen needs Textual: pip install scaler[top]   (--once and --json do without)")
     from scaler.monitor.top.app import TopApp
@@ -73,7 +68,7 @@ def _show(config: TopConfig) -> None:
         config.address, config.interval, security=security, name="scaler_top", on_change=app.arrived
     ) as watcher:
         app.view.look_at = watcher.look_at
-        app.run()
+        return quietly(app.run)
 
 
 def _looking(config: TopConfig) -> Looking:

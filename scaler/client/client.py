@@ -362,7 +362,8 @@ class Client:
         return repr(self._parts.owner)
 
     def _repr_html_(self) -> str:
-        return dashboards.as_html("Client", {"scheduler": self.address}, self.dashboard_link)
+        rows = {"state": "disconnected"} if self.closed else {"workers": self.n_workers}
+        return dashboards.as_html("Client", {"scheduler": self.address, **rows}, self.dashboard_link)
 
     def __reduce__(self) -> Any:
         parts = self._parts

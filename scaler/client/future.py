@@ -266,7 +266,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         from scaler.common.dashboards import as_html
 
         error = self._exception if self._state is FINISHED else None
-        state = "failed" if error is not None else self._state.lower().replace("_", " ")
+        state = "failed" if error is not None else "cancelled" if self.cancelled() else self._state.lower()
         return as_html("Future", {"state": state} | ({"error": type(error).__name__} if error is not None else {}))
 
     def profiling_info(self) -> ProfilingInfo:

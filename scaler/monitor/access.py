@@ -129,6 +129,8 @@ def token_from(path: str | None) -> str:
 
 def _read_token(path: Path) -> str:
     try:
+        if not path.is_file():
+            raise ScalerError(f"cannot read the token file {path}: it is no file")
         if path.stat().st_mode & 0o077:
             raise ScalerError(f"others than you may read the token file {path}: chmod 600 {path}")
         token = path.read_text().strip()

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from scaler.errors import ConnectionFailed, ScalerError
-from scaler.monitor.link import Link
+from scaler.monitor.link import Link, sendable
 from scaler.protocol.codes import MAX_LINE, MAX_LINES, MAX_NAME
 from scaler.protocol.messages import Command, CommandResult, Message, u32
 from scaler.transport import Security
@@ -53,7 +53,7 @@ class Commands:
         """
         if not (client or row or function):
             raise ValueError("name a client, a task or a function whose tasks are to be cancelled")
-        answer = self._tell(Command(next(self._numbers), "cancel", client, row, function, force))
+        answer = self._tell(Command(next(self._numbers), "cancel", client, row, sendable(function), force))
         return Cancelled(answer.done, answer.asked)
 
     def drain(self, agents: Iterable[int] = (), jobs: Iterable[str] = ()) -> int:
@@ -69,7 +69,7 @@ class Commands:
         return self._agents("undrain", agents, jobs)
 
     def _agents(self, kind: str, agents: Iterable[int], jobs: Iterable[str]) -> int:
-        numbers, names = u32(agents), tuple(jobs)
+        numbers, names = u32(agents), tuple(map(sendable, jobs))
         if not numbers and not names:
             raise ValueError("name agents, or the jobs in which they run")
         return self._tell(Command(next(self._numbers), kind, agents=numbers, jobs=names)).done

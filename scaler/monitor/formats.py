@@ -99,6 +99,15 @@ def width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
+def filled(text: str, columns: int) -> str:
+    """An `inert` text at the left of so many columns of a terminal, or of as many as it takes.
+
+    >>> filled("工人", 5) + "|", filled("worker", 5) + "|"
+    ('工人 |', 'worker|')
+    """
+    return text + " " * (columns - width(text))
+
+
 def clipped(text: str, columns: int) -> str:
     """An `inert` text in at most so many columns; a `+` says that there was more.
 

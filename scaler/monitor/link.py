@@ -36,6 +36,15 @@ from scaler.transport import (
 )
 
 
+def sendable(text: str) -> str:
+    r"""A name as messages hold it: for what is no character there (a byte that is no UTF-8, in an argument) stands a ?.
+
+    >>> sendable("caf\udce9")
+    'caf?'
+    """
+    return text.encode("utf-8", "replace").decode()
+
+
 class Link:
     """A session that begins anew with each connection: a monitor has nothing that would have to go on."""
 

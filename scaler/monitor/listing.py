@@ -42,6 +42,10 @@ class Filters:
     #: so many at most; None: all
     limit: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.limit is not None and self.limit < 0:
+            raise ValueError(f"limit says how many rows at most: it can't be {self.limit}")
+
 
 @dataclass(frozen=True)
 class Listed:

@@ -163,9 +163,9 @@ def _functions(snapshot: Snapshot) -> Iterable[Metric]:
     for name, words, column in (("median", "Half", functions.p50_us), ("p95", "95 of 100", functions.p95_us)):
         longest: dict[str, float] = {}
         for function, value in zip(names, column, strict=True):
-            if function in named:
+            if function in named and value:  # of a function no row of which has ended nothing is known
                 longest[function] = max(longest.get(function, 0.0), value / 1e6)
-        text = f"{words} of the rows of a function took at most so long."
+        text = f"{words} of the rows of a function took at most so long, to an eighth."
         yield _by("function", f"scaler_function_{name}_duration_seconds", text, longest)
 
 

@@ -14,21 +14,25 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from scaler.errors import UnknownTask
-from scaler.monitor.link import Link
+from scaler.monitor.link import Link, sendable
 from scaler.monitor.listing import Filters, Listed, listed, status
 from scaler.monitor.output import LastOutput, output_of, place_of
 from scaler.monitor.reading import decoded
 from scaler.monitor.snapshot import Snapshot
 from scaler.protocol.messages import MAX_PAGE, Message, Query, QueryResult, Watch
 from scaler.protocol.messages import Snapshot as SnapshotMessage
+from scaler.protocol.messages.asking import TASK_STATES
 from scaler.transport import Security
 
 M = TypeVar("M", bound=Message)
 
+#: what a task is called: its client's number, and its own
+_NUMBERS = re.compile("(?:([0-9]{1,10}):)?([0-9]{1,19})")
 #: milliseconds between two snapshots, as far as anybody is told who asks for one alone
 _ONCE = 1000
 
@@ -48,14 +52,19 @@ class Questions:
     ) -> Iterator[dict[str, Any]]:
         """Tasks that have not ended, or others of whose batch have not, in the order of their names.
 
-        `state`: waiting, queued, agent, done, or empty for any.
+        `state`: waiting, queued, agent, done, or empty for any. Raises ValueError for another one, and for a `client`
+        that is no number of one.
         """
         for line in self.task_lines(state, function, client, limit):
             yield json.loads(line)
 
     def task_lines(self, state: str, function: str, client: int, limit: int | None) -> Iterator[str]:
         """The same as lines of JSON, as they came. Asks for a page when the last one was taken."""
-        left = limit
+        if state not in ("", *TASK_STATES):
+            raise ValueError(f"no task can be {state!r}: the states are {', '.join(TASK_STATES)}")
+        if not 0 <= client < 1 << 32:
+            raise ValueError(f"{client} is no number of a client")
+        left, function = limit, sendable(function)
         where = 0, 0
         while left is None or left > 0:
             size = MAX_PAGE if left is None else min(left, MAX_PAGE)
@@ -136,13 +145,15 @@ class Questions:
 def parse_task(name: str) -> tuple[int, int]:
     """The numbers of a client, 0 if it is not named, and of a row. Raises `UnknownTask` for what is no name of a task.
 
-    >>> parse_task("412001:290"), parse_task("290"), parse_task("work[290]")
-    ((412001, 290), (0, 290), (0, 290))
+    >>> parse_task("412001:290"), parse_task("290"), parse_task("work[290]"), parse_task("task m.work (290)")
+    ((412001, 290), (0, 290), (0, 290), (0, 290))
     """
     text = name.strip()
-    if text.endswith("]") and "[" in text:  # as in the log
-        text = text[text.rindex("[") + 1 : -1]
-    client, colon, row = text.rpartition(":")
-    if not row.isdecimal() or (colon and not client.isdecimal()) or int(row) >= 1 << 63 or int(client or 0) >= 1 << 32:
+    for opening, closing in ("[]", "()"):  # as in the log, and as errors and a worker's page say it
+        if text.endswith(closing):
+            text = text[text.rfind(opening) + 1 : -1]
+    found = _NUMBERS.fullmatch(text)
+    client, row = (int(number or 0) for number in found.groups()) if found else (0, 1 << 63)
+    if row >= 1 << 63 or client >= 1 << 32:
         raise UnknownTask(f"{name!r} names no task: write CLIENT:TASK, for example 412001:290, as 'scaler tasks' does")
-    return int(client or 0), int(row)
+    return client, row

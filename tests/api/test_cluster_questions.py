@@ -1,19 +1,24 @@
 """A cluster is asked what it does: `client.cluster` in programs and tasks, and the commands that print the same."""
 
+import io
 import json
 import subprocess
 import sys
 import threading
+from unittest.mock import Mock
 
 import pytest
 from support.programs import environment
 from support.waiting import until
 
 import scaler
+from scaler.cli import questions as cli_questions
 from scaler.cli.command import call
 from scaler.cli.main import command
 from scaler.errors import ClientClosed, UnknownTask
 from scaler.monitor import Watcher
+from scaler.monitor.formats import width
+from scaler.monitor.questions import Questions
 
 
 def hold(path):
@@ -24,6 +29,16 @@ def hold(path):
     while not Path(path).exists():
         time.sleep(0.01)
     return path
+
+
+def named(name):
+    """A function that is called so."""
+
+    def function():
+        return name
+
+    function.__name__ = function.__qualname__ = name
+    return function
 
 
 def look_around(path):
@@ -152,9 +167,96 @@ def test_commands_print_what_the_client_is_told_or_in_one_line_why_not(held, cap
         (["workers", "nowhere"], 2, "is no address"),
         (["workers", address, "--sort", "x"], 1, "workers have no column 'x' to sort by"),
         (["agents", address, "--function", "f"], 2, "No such option"),
+        (["explain", "1" * 5000, address], 1, "names no task: write CLIENT:TASK"),
+        (["cancel", "", address], 2, "Name a job, a task, a function or a client"),
+        (["cancel", "1" * 5000, address], 1, "no client has the number 1"),
+        (["cancel", "\udcff", address], 1, "no tasks of ? are there"),
+        (["drain", address, "\udcff"], 1, "job ? is not there"),
+        (["drain", address, "1" * 5000], 1, "is not there"),
     ]
     for arguments, code, words in cases:
         assert call(command, "scaler", arguments) == code
         out, err = capsys.readouterr()
         assert (out, len(err.splitlines())) == ("", 1)
         assert words in err
+
+
+def test_a_task_is_asked_for_by_the_name_that_any_line_has(held, capsys):
+    cluster, client, futures = held
+    name = client.cluster.explain(futures[0])["task"]
+    row = name.partition(":")[2]
+    for said in (name, row, f"{hold.__qualname__}[{row}]", f"task {hold.__qualname__} ({row})"):
+        assert call(command, "scaler", ["story", said, cluster.address]) == 0
+        assert f"({name})" in capsys.readouterr().out
+
+
+def test_what_can_not_be_asked_is_said_where_it_is_said(held):
+    _, client, _ = held
+    with pytest.raises(ValueError, match="no task can be 'lost': the states are waiting, queued, agent, done"):
+        next(client.cluster.tasks(state="lost"))
+    for number in (-1, 1 << 32):
+        with pytest.raises(ValueError, match="is no number of a client"):
+            next(client.cluster.tasks(client=number))
+    with pytest.raises(ValueError, match="it can't be -1"):
+        client.cluster.workers(limit=-1)
+    assert list(client.cluster.tasks(function="\udcff")) == []
+
+
+def test_answers_are_written_whatever_the_output_is(held, capsys, monkeypatch):
+    cluster, client, futures = held
+    task = client.cluster.explain(futures[0])["task"]
+    address = cluster.monitor_address
+    asked = [
+        ["top", address, "--once"], ["top", address, "--once", "--json"], ["metrics", address],
+        ["story", task, address], ["tasks", address], ["status", address],
+    ]  # fmt: skip
+    for arguments in asked:
+        with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", full)
+            assert call(command, "scaler", arguments) == 1
+        assert capsys.readouterr().err == "scaler: the output can't be written: No space left on device\n"
+        with monkeypatch.context() as patch:  # a shell has closed it
+            patch.setattr(sys, "stdout", None)
+            assert call(command, "scaler", arguments) == 0
+        with io.TextIOWrapper(io.BytesIO(), "ascii") as old, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", old)
+            assert call(command, "scaler", arguments) == 0
+            if arguments[0] == "story":
+                assert rb"waiting \u2192 " in old.buffer.getvalue()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_columns_of_tasks_stand_below_each_other_whatever_hosts_are_called(monkeypatch, capsys):
+    lines = [
+        json.dumps({"v": 1, "task": f"1:{n}", "state": "agent", "host": host, "function": "work"})
+        for n, host in enumerate(("node", "工人", "nö\x1bde"))
+    ]
+    asked = Mock(spec=Questions)
+    asked.__enter__ = Mock(return_value=asked)
+    asked.__exit__ = Mock(return_value=None)
+    asked.task_lines.return_value = iter(lines)
+    monkeypatch.setattr(cli_questions, "session", lambda *_: asked)
+    assert call(command, "scaler", ["tasks", "tcp://head:1"]) == 0
+    assert {width(line.rstrip().rpartition(" ")[0]) for line in capsys.readouterr().out.splitlines()} == {50}
+
+
+class Screen(io.StringIO):
+    """An output that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_that_metrics_are_printed_to_obeys_no_names(held, monkeypatch):
+    cluster, client, _ = held
+    cancelled = client.with_options(capabilities=["nowhere"]).submit(named("\x1b[31mred\u202e"))
+    written = {}
+    for out in (Screen(), io.StringIO()):
+        monkeypatch.setattr(sys, "stdout", out)
+        assert call(command, "scaler", ["metrics", cluster.monitor_address]) == 0
+        written[out.isatty()] = out.getvalue()
+    cancelled.cancel()
+    assert "?[31mred?" in written[True]
+    assert not set("\x1b\u202e") & set(written[True])
+    assert "\x1b[31mred\u202e" in written[False]  # which is a name, to Prometheus
+    assert written[True].count("\n") == written[False].count("\n")

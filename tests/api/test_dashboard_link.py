@@ -49,6 +49,17 @@ def test_futures_show_themselves_in_notebooks(cluster, client):
     assert "<td>finished</td>" in fine._repr_html_()
     assert "<td>failed</td>" in broken._repr_html_()
     assert "<td>ValueError</td>" in broken._repr_html_()
+    waiting = client.with_options(capabilities=["nowhere"]).submit(abs, -1)
+    assert "<td>pending</td>" in waiting._repr_html_()
+    waiting.cancel()
+    assert "<td>cancelled</td>" in waiting._repr_html_()
+
+
+def test_clients_show_themselves_in_notebooks(cluster, connect):
+    client = connect(cluster)
+    assert f"<th>workers</th><td>{client.n_workers}</td>" in client._repr_html_()
+    client.disconnect()
+    assert "<th>state</th><td>disconnected</td>" in client._repr_html_()
 
 
 def test_only_web_addresses_become_links():

@@ -30,12 +30,15 @@ for (const table of document.querySelectorAll("table[data-source]")) {
 }
 return found;
 """
+#: pixels below what is seen of the last lines of output
+AT_END = "const b = document.querySelector('.lines tbody'); return b.scrollHeight - b.scrollTop - b.clientHeight"
 #: when the tables were filled, and when everything was there
 MARKS = "return ['scaler-data', 'scaler-ready'].map((name) => performance.getEntriesByName(name)[0].startTime)"
 
 
 def hold(path):
-    """Run until a file is there."""
+    """Run until a file is there; many lines say so."""
+    print(*range(100), sep="\n")
     while not Path(path).exists():
         time.sleep(0.01)
     return path
@@ -90,8 +93,24 @@ def test_a_page_shows_the_terminals_cells_and_outlives_the_scheduler(daemons, tm
         shows(driver)
         assert driver.execute_script(CELLS)["functions"]["shown"][0][0].endswith(HOSTILE)
 
+        driver.execute_script("document.querySelector('td[data-key=function] a').click()")
+        until(lambda: driver.current_url.partition("?")[0].endswith("/workers"), "the link to be followed")
+        shows(driver)
+        driver.execute_script("document.querySelector('td[data-key=worker] a').click()")
+        until(lambda: texts(driver, ".lines tbody").endswith("99"), "the last line that a worker has printed", 40.0)
+        assert driver.execute_script(AT_END) <= 1  # it is in sight
+        driver.execute_script("document.querySelector('.lines tbody').scrollTop = 0")
+        number = shows(driver)
+        until(lambda: shows(driver) > number, "the next snapshot")
+        assert driver.execute_script(AT_END) > 100  # who reads older ones stays there
+
         daemons.scheduler.signal(signal.SIGKILL)
         until(lambda: texts(driver, "#banner").startswith("no scheduler since "), "the banner", 40.0)
+        driver.refresh()
+        shows(driver)
+        assert texts(driver, "#banner").startswith("no scheduler since ")
+        assert len(driver.execute_script(CELLS)["workers"]["shown"]) == 1  # the last figures
+        assert texts(driver, "#note").startswith("1 of 2 workers, by cpu")
         daemons.start_scheduler(*options)
         until(lambda: texts(driver, "#banner") == "", "the banner to go", 40.0)
         Path(go).touch()

@@ -261,6 +261,11 @@ def test_commands_show_and_change_jobs(shared):
     assert json.loads(line) | {"name": "shown", "rows": 3, "done": 3, "state": "done"} == json.loads(line)
     assert scaler("results", "shown", cluster.address).stdout.split() == ["1", "2", "3"]
     assert scaler("attach", "shown", cluster.address).returncode == 0
+    with open("/dev/full", "w") as full:
+        for form in ([], ["--json"]):
+            said = scaler("attach", "shown", cluster.address, *form, stdout=full).stderr
+            assert said.endswith("scaler: the output can't be written: No space left on device\n")
+            assert "Traceback" not in said
     assert "0 jobs" not in scaler("journal", "check", str(journal)).stdout
     assert scaler("journal", "check", str(journal)).returncode == 0
     assert "opened   job" in scaler("journal", "show", str(journal)).stdout

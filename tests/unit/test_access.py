@@ -102,6 +102,9 @@ def test_a_token_file_is_made_and_kept_and_nobody_elses_to_read(tmp_path):
     (tmp_path / "short").chmod(0o600)
     with pytest.raises(ScalerError, match="at least 16 characters"):
         token_from(str(tmp_path / "short"))
+    tmp_path.chmod(0o755)
+    with pytest.raises(ScalerError, match="it is no file"):
+        token_from(str(tmp_path))
     with pytest.raises(ScalerError, match="cannot make the token file"):
         token_from(str(tmp_path / "nowhere" / "token"))
     assert token_from(None) != token_from(None)

@@ -17,7 +17,10 @@ from scaler.cli import main as umbrella
 from scaler.cli.command import call, make_command
 from scaler.config import (
     AgentConfig,
+    DashboardConfig,
+    MetricsConfig,
     OptionError,
+    ProvisionConfig,
     SchedulerConfig,
     TopConfig,
     available_cores,
@@ -222,6 +225,21 @@ def test_classes_refuse_what_command_lines_refuse():
         SchedulerConfig(ADDRESS, client_timeout=float("nan"))
     with pytest.raises(OptionError, match=r"agent_timeout must be at least twice heartbeat_interval \(6\), not 10"):
         SchedulerConfig(ADDRESS, heartbeat_interval=6.0, client_timeout=20.0)
+
+
+@pytest.mark.parametrize("config", [TopConfig, DashboardConfig, MetricsConfig, ProvisionConfig])
+def test_a_monitor_looks_at_least_once_a_day(config):
+    arguments = (ADDRESS, "local") if config is ProvisionConfig else (ADDRESS,)
+    for seconds in (1e9, float("inf")):
+        with pytest.raises(OptionError, match="interval must be at most 86400"):
+            config(*arguments, interval=seconds)
+
+
+def test_a_prefix_is_a_path():
+    assert DashboardConfig(ADDRESS, prefix="/user/j.doe@example.org/proxy%20a/").prefix
+    for prefix in ("a b", "<c>", "https://head/scaler", "(a+)"):
+        with pytest.raises(OptionError, match="prefix must be a path"):
+            DashboardConfig(ADDRESS, prefix=prefix)
 
 
 def test_an_option_error_travels():

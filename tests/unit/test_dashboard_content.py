@@ -1,6 +1,7 @@
 """What the dashboard's pages have: the terminal's cells, links to each other, and pictures of all workers."""
 
 import json
+import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from unittest.mock import Mock
@@ -8,15 +9,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from bokeh.document import Document
 from bokeh.server.views.ws import WSHandler
 
-from scaler.monitor import tables
+from scaler.monitor import Seen, tables
 from scaler.monitor.blocks import blocks
 from scaler.monitor.dashboard import content, heat, plots
-from scaler.monitor.dashboard.handlers import PageSocket
+from scaler.monitor.dashboard.handlers import ASSETS, PageSocket
 from scaler.monitor.dashboard.layout import PART_ROWS, View
+from scaler.monitor.dashboard.live import LivePage, Sight
 from scaler.monitor.dashboard.page import html
 from scaler.monitor.dashboard.pages import BY_PATH, PAGES
+from scaler.monitor.formats import moment
 from scaler.monitor.history import SERIES
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.totals import totals_of
@@ -76,11 +80,50 @@ def test_links_lead_to_pages_that_have_what_they_promise(snapshot):
     assert set(of_one["client"]) == {"2"}
 
 
-def test_a_bar_adds_up(snapshot):
-    for path in ("functions", "clients"):
-        for bar in shown(snapshot, BY_PATH[path]).tables[path]["progress"]:
-            assert sum(float(part.partition(":")[2]) for part in bar.split(",")) == pytest.approx(100, abs=0.1)
+@pytest.mark.parametrize(("path", "column"), [("functions", "progress"), ("clients", "progress"), ("agents", "busy")])
+def test_a_bar_adds_up_and_the_page_says_what_its_colours_mean(snapshot, path, column):
+    page = BY_PATH[path]
+    text, style = html(page, View(path), [], "", "1", {}), (ASSETS / "dashboard.css").read_text()
+    for bar in shown(snapshot, page).tables[path][column]:
+        parts = [part.partition(":") for part in bar.split(",")]
+        assert sum(float(share) for _, _, share in parts) == pytest.approx(100, abs=0.1)
+        for name, _, _ in parts:
+            assert f'<i class="is-{name}"></i>{name}<' in text
+            assert f".is-{name}" in style
+    assert ("is-failed" in text) == (path == "functions")  # of clients it is not known
     assert content.bar(done=0) == ""
+
+
+def test_a_table_that_nothing_of_is_shown_does_not_say_that_there_is_nothing():
+    page = BY_PATH["functions"]
+
+    def empty(**view):
+        return html(page, View("functions", **view), [], "", "1", {}).partition('data-empty="')[2].partition('"')[0]
+
+    assert empty() == "nobody has submitted anything yet"
+    assert empty(find="work") == empty(find="work", client=3) == "nothing has such a name"
+    assert empty(client=3) == "client 3 has submitted nothing, or is gone"
+
+
+def test_who_looks_for_a_name_among_functions_of_a_client_finds_no_others():
+    text = html(BY_PATH["functions"], View("functions", client=3, find="work"), [], "", "1", {})
+    assert '<input type="hidden" name="client" value="3">' in text
+    assert "only those of client 3 with &#x27;work&#x27;" in text
+
+
+def test_one_of_them_is_called_one():
+    one = SyntheticCluster(1, 1, clients=1).snapshot()
+    for path, words in ("agents", "1 agent, by"), ("workers", "1 worker, by"), ("clients", "1 client, by"):
+        assert shown(one, BY_PATH[path]).notes[path].startswith(words)
+
+
+def test_before_anything_was_fetched_no_bandwidth_is_made_up(snapshot):
+    def bandwidth(fetched):
+        view = replace(snapshot.view, objects=replace(snapshot.objects, fetched=fetched))
+        cells = content.all_objects(replace(snapshot, view=view))
+        return dict(zip(cells["name"], cells["value"], strict=True))["bandwidth between hosts"]
+
+    assert bandwidth(1000) != bandwidth(0) == "-"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path or "overview")
@@ -108,6 +151,19 @@ def test_a_page_runs_no_scripts_but_the_servers_own(page, view):
     assert data["token"] == "</script>"
     assert data["cells"] == cells  # seen before the document has come
     assert data["scripts"] == ["static/js/bokeh.min.js?v=1", "assets/dashboard.js?v=1"]
+
+
+def test_a_page_that_is_opened_without_a_scheduler_has_the_last_figures(snapshot):
+    page, sight = BY_PATH["workers"], Sight()
+    sight.see(Seen(None, False, 100.0, "nobody is there"))
+    cells = LivePage(Document(), page, View("workers"), sight).cells()
+    assert (cells["workers"], cells["status"]["number"]) == ({}, [0])  # of which nothing is said: nothing is known
+    sight.see(Seen(snapshot, True, 100.0, ""))
+    sight.see(Seen(snapshot, False, 200.0, "it is gone"))
+    cells = LivePage(Document(), page, View("workers"), sight).cells()
+    assert cells["workers"] == shown(snapshot, page).tables["workers"]
+    assert cells["status"]["banner"][0].startswith("no scheduler since ")
+    assert (cells["status"]["note"], cells["status"]["clock"]) == (["80 workers, by cpu"], [moment(200.0, time.time())])
 
 
 def test_a_wrong_query_is_not_said():

@@ -88,6 +88,14 @@ def test_a_name_can_be_anything():
     promtool("check", "metrics", text=text)
 
 
+def test_of_a_function_no_row_of_which_has_ended_no_duration_is_told():
+    snapshot = SyntheticCluster(1, 2, functions=2).snapshot()
+    functions = replace(snapshot.functions, p50_us=[0, 2_000_000], p95_us=[0, 3_000_000], names=("new", "old"))
+    text = text_of(replace(snapshot, view=replace(snapshot.view, functions=functions)))
+    assert 'scaler_function_median_duration_seconds{function="old"} 2.0' in text
+    assert 'duration_seconds{function="new"}' not in text
+
+
 def test_without_a_scheduler_there_are_no_old_figures():
     snapshot = SyntheticCluster(1, 1).snapshot()
     assert values(exposition(Seen(snapshot, False, 0.0, "gone"))) == {"scaler_up": 0}

@@ -225,7 +225,7 @@ def test_a_task_that_is_not_there_is_said_so(fake: FakeScheduler) -> None:
     assert answer.error == "task 5:10 is not known: client 5 is not there"
 
 
-@pytest.mark.parametrize("name", ["", "work", "1:2:x", "-1", "<script>", "1:-2", "9" * 30])
+@pytest.mark.parametrize("name", ["", "work", "1:2:x", "-1", "<script>", "1:-2", "9" * 30, "f(x)", "()"])
 def test_what_names_no_task_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(UnknownTask, match="names no task: write CLIENT:TASK"):
         parse_task(name)

@@ -9,11 +9,12 @@ import sys
 import pytest
 
 from scaler.monitor import Seen, Snapshot
+from scaler.monitor.blocks import Block
 from scaler.monitor.formats import width
 from scaler.monitor.records import json_line
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.tables import TABLES, WORKERS
-from scaler.monitor.top.layout import plain_text
+from scaler.monitor.top.layout import plain_text, stacked
 from scaler.monitor.top.looking import QUIT, Looking
 from scaler.monitor.top.screen import draw
 from scaler.protocol.codes import WorkerFlag
@@ -95,6 +96,14 @@ def test_a_terminal_that_is_too_small_gets_one_line_that_says_what_to_do(
 def test_the_smallest_ones_get_something_too(snapshot: Snapshot) -> None:
     for size in [(1, 1), (0, 0), (3, 1)]:
         draw(Looking(), seen(snapshot), "", *size, NOW)
+
+
+def test_beside_the_table_no_title_stands_alone() -> None:
+    blocks = [Block(name, ((f"first {name}", "1"), (f"second {name}", "1"))) for name in ("a", "b", "c")]
+    names = [line.split("  ")[0].strip() for line in map(plain_text, stacked(blocks, 20, 5))]
+    assert names == ["a", "first a", "", "b", "first b"]
+    assert [plain_text(line).strip() for line in stacked(blocks, 20, 1)] == ["a"]
+    assert len(stacked(blocks, 20, 40)) == 11
 
 
 def test_the_documents_screen_is_there_field_by_field(snapshot: Snapshot) -> None:
@@ -260,6 +269,10 @@ def test_the_help_has_each_column_and_scrolls_where_it_has_no_room(snapshot: Sna
     assert all(column.help in drawn for column in WORKERS.columns)
     looking = press(Looking(), snapshot, "?", "end")
     assert WORKERS.columns[-1].help in "\n".join(screen(looking, seen(snapshot), 60, 15))
+    for table in TABLES:  # what can't be read is no help
+        looking.show(TABLES.index(table))
+        looking.is_help = True
+        assert not any(line.rstrip().endswith("+") for line in screen(looking, seen(snapshot), 60, 80))
 
 
 @pytest.mark.parametrize("key", ["Q", "ctrl+c", "ctrl+q"])

@@ -19,8 +19,16 @@ Cells = dict[str, list[str]]
 More = Callable[[Snapshot, Totals, list[int]], Cells]
 
 PAIRS = (Column("name"), Column("value", kind="number"))
-PROGRESS = Column("progress", "done, failed, canceled, with an agent (running) and waiting, as shares of all", "bar")
-BUSY = Column("busy", "which share of its workers has a task", "bar")
+PROGRESS = Column(
+    "progress", "done, failed, canceled, with an agent (running) and waiting, as shares of all", "bar",
+    shares=("done", "failed", "canceled", "running", "waiting"),
+)  # fmt: skip
+#: of a client it is not known how its rows have ended
+ENDED = Column(
+    "progress", "ended in any way, with an agent (running) and waiting, as shares of all", "bar",
+    shares=("ended", "running", "waiting"),
+)  # fmt: skip
+BUSY = Column("busy", "which share of its workers has a task", "bar", shares=("busy", "free"))
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Listing:
         } | self.more(snapshot, totals, chosen)
         whole = table.length(snapshot)
         note = f"{count(whole)}" if len(rows) == whole else f"{count(len(rows))} of {count(whole)}"
-        return cells, f"{note} {table.name}, by {order}", parts
+        return cells, f"{note} {table.name.removesuffix('s') if whole == 1 else table.name}, by {order}", parts
 
 
 def bar(**parts: int) -> str:
@@ -72,7 +80,7 @@ def _of_agents(snapshot: Snapshot, totals: Totals, rows: list[int]) -> Cells:
     busy = [totals.agents[row].busy for row in rows]
     return {
         "agent_link": [View().link("workers", find=f"{numbers[row]}.") for row in rows],
-        "busy": [bar(running=each, free=counts[row] - each) for row, each in zip(rows, busy, strict=True)],
+        "busy": [bar(busy=each, free=counts[row] - each) for row, each in zip(rows, busy, strict=True)],
     }
 
 
@@ -82,7 +90,7 @@ def _of_functions(snapshot: Snapshot, _totals: Totals, rows: list[int]) -> Cells
         "function_link": [View().link("workers", find=of.names[i]) if of.names[i] in at_work else "" for i in rows],
         "client_link": [View().link("functions", client=of.clients[i]) if of.clients[i] else "" for i in rows],
         "progress": [
-            bar(done=of.done[i], failed=of.failed[i], cancelled=of.cancelled[i], running=of.running[i],
+            bar(done=of.done[i], failed=of.failed[i], canceled=of.cancelled[i], running=of.running[i],
                 waiting=of.waiting[i]) for i in rows
         ],
     }  # fmt: skip
@@ -92,7 +100,7 @@ def _of_clients(snapshot: Snapshot, _totals: Totals, rows: list[int]) -> Cells:
     of = snapshot.clients
     return {
         "client_link": [View().link("functions", client=of.numbers[i]) for i in rows],
-        "progress": [bar(done=of.done[i], running=of.running[i], waiting=of.queued[i]) for i in rows],
+        "progress": [bar(ended=of.done[i], running=of.running[i], waiting=of.queued[i]) for i in rows],
     }
 
 
@@ -118,7 +126,7 @@ AGENTS = Listing(
 FUNCTIONS = Listing(
     tables.FUNCTIONS, _card(tables.FUNCTIONS, "Functions", "nobody has submitted anything yet", PROGRESS), _of_functions
 )
-CLIENTS = Listing(tables.CLIENTS, _card(tables.CLIENTS, "Clients", "no client is connected", PROGRESS), _of_clients)
+CLIENTS = Listing(tables.CLIENTS, _card(tables.CLIENTS, "Clients", "no client is connected", ENDED), _of_clients)
 OBJECTS = Listing(
     tables.OBJECTS, _card(tables.OBJECTS, "Largest objects", "no objects: small values travel inside of messages"),
     _of_objects,
@@ -158,7 +166,8 @@ def all_objects(snapshot: Snapshot) -> Cells:
         "in memory": size(max(0, of.stored - of.spilled)),
         "on disk": size(of.spilled),
         "fetched between hosts": size(of.fetched),
-        "bandwidth between hosts": f"{size(bandwidth)}/s" if bandwidth else UNKNOWN,
+        # before the first transfer it is the scheduler's guess
+        "bandwidth between hosts": f"{size(bandwidth)}/s" if bandwidth and of.fetched else UNKNOWN,
     }
     return {"name": list(lines), "value": list(lines.values())}
 

@@ -23,6 +23,8 @@ class Column:
     kind: str = "text"
     #: the table can be sorted by it
     is_sortable: bool = False
+    #: of a bar: what its cells are shares of, in the order of its colours
+    shares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -107,24 +107,22 @@ class LivePage:
         if seen is None:
             self._set_status("waiting for the first snapshot", "", 0, 1)
             return
-        snapshot = seen.snapshot
-        if snapshot is None or not seen.is_connected:
-            number = 0 if snapshot is None else snapshot.number
-            gone = f"no scheduler since {moment(seen.since, time.time())}: {inert(seen.reason)}"
-            if seen.is_connected:
-                gone = "waiting for the first snapshot"
-            self._set_status(gone, "" if snapshot is None else headline(snapshot), number, 1)
+        snapshot, now = seen.snapshot, time.time()
+        banner = "" if seen.is_connected else f"no scheduler since {moment(seen.since, now)}: {inert(seen.reason)}"
+        if snapshot is None or self._sight.totals is None:
+            self._set_status(banner or "waiting for the first snapshot", "", 0, 1)
             return
+        # without a scheduler those are the last figures, for a page that is opened then as well
         self._stream()
         self._show_heat(snapshot)
-        now = self._sight.shown(self.page, self.view)
-        for name, cells in now.tables.items():
+        found = self._sight.shown(self.page, self.view)
+        for name, cells in found.tables.items():
             _set(self._tables[name], cells)
-        note = now.notes[self.page.listing.card.name]
-        self._set_status("", headline(snapshot), snapshot.number, now.parts, note)
+        note = found.notes[self.page.listing.card.name]
+        clock = moment(now if seen.is_connected else seen.since, now)
+        self._set_status(banner, headline(snapshot), snapshot.number, found.parts, note, clock)
 
-    def _set_status(self, banner: str, line: str, number: int, parts: int, note: str = "") -> None:
-        clock = moment(time.time(), time.time())
+    def _set_status(self, banner: str, line: str, number: int, parts: int, note: str = "", clock: str = "") -> None:
         _set(self._status, {
             "banner": [banner], "headline": [line], "number": [number], "parts": [parts], "note": [note],
             "clock": [clock],

@@ -71,7 +71,7 @@ _WORKERS = (
 )
 _LEGENDS = {
     "": f"{_WORKERS} {_ROWS} {_SIZES}",
-    "functions": f"{_ROWS} p50, p95: half and 95 of 100 of its rows took at most so long.",
+    "functions": f"{_ROWS} p50, p95: half and 95 of 100 of its rows took at most so long, to an eighth.",
     "workers": f"{_WORKERS} {_SIZES}",
     "agents": f"An agent runs the workers of one host. {_ROWS} {_SIZES}",
     "objects": f"Objects are values that several tasks need, or that are too large for messages. {_SIZES}",
@@ -104,7 +104,10 @@ def _pairs(card: Card) -> str:
 
 def _listing(card: Card, view: View) -> str:
     heads = "".join(_title(column, view) for column in card.columns)
-    kept = {"sort": view.sort, "up": "1" if view.is_upwards else "", "by": view.by if view.by != "cpu" else ""}
+    kept = {
+        "sort": view.sort, "up": "1" if view.is_upwards else "", "by": view.by if view.by != "cpu" else "",
+        "client": str(view.client or ""),
+    }  # fmt: skip
     hidden = "".join(f'<input type="hidden" name="{k}" value="{escape(v)}">' for k, v in kept.items() if v)
     return (
         f'<section class="card listing"><div class="tools"><h2>{escape(card.title)}</h2><span id="note"></span>'
@@ -112,27 +115,31 @@ def _listing(card: Card, view: View) -> str:
         f'<input name="find" type="search" value="{escape(view.find)}" maxlength="100"></label></form>'
         f'{_chosen(view)}{_key(card)}<span id="parts"></span></div>'
         f'<div class="scroll"><table class="long" data-source="{card.name}" data-columns="{_columns(card)}" '
-        f'data-empty="{escape(card.empty)}"><thead><tr>{heads}</tr></thead><tbody></tbody></table></div></section>'
+        f'data-empty="{escape(_empty(card, view))}"><thead><tr>{heads}</tr></thead><tbody></tbody></table></div>'
+        "</section>"
     )
 
 
 def _key(card: Card) -> str:
     """What the colours of bars mean."""
-    shares = {
-        "progress": ("done", "failed", "cancelled", "running", "waiting"),
-        "busy": ("running", "free"),
-    }
-    names = [name for column in card.columns if column.kind == "bar" for name in shares[column.key]]
-    words = {"cancelled": "canceled", "running": "busy" if "free" in names else "running"}
-    return "".join(f'<span class="key"><i class="is-{name}"></i>{words.get(name, name)}</span>' for name in names)
+    names = [name for column in card.columns for name in column.shares]
+    return "".join(f'<span class="key"><i class="is-{name}"></i>{name}</span>' for name in names)
 
 
 def _chosen(view: View) -> str:
     """A way back from a choice."""
-    if not view.find and not view.client:
+    words = [f"of client {view.client}"] if view.client else []
+    words += [f"with {view.find!r}"] if view.find else []
+    if not words:
         return ""
-    words = f"of client {view.client}" if view.client else f"with {view.find!r}"
-    return f'<a class="chosen" href="{View(view.page, view.sort).link()}">only those {escape(words)} ✕</a>'
+    return f'<a class="chosen" href="{View(view.page, view.sort).link()}">only those {escape(" ".join(words))} ✕</a>'
+
+
+def _empty(card: Card, view: View) -> str:
+    """What a table says that has no rows."""
+    if view.find:
+        return "nothing has such a name"
+    return f"client {view.client} has submitted nothing, or is gone" if view.client else card.empty
 
 
 def _title(column: Column, view: View) -> str:

@@ -81,7 +81,8 @@ def side_by_side(blocks: Sequence[Block], columns: int, height: int) -> list[Lin
 
 
 def stacked(blocks: Sequence[Block], columns: int, height: int) -> list[Line]:
-    """Blocks one below the other in so many columns and lines; the longest are cut first."""
+    """Blocks one below the other in so many columns and lines; the longest are cut first, or the last ones left out."""
+    blocks = blocks[: max(1, (height + 1) // 3)]  # a title without a line says nothing
     lengths = [len(block.lines) for block in blocks]
     while sum(lengths) + 2 * len(blocks) - 1 > height and max(lengths, default=0) > 0:
         lengths[lengths.index(max(lengths))] -= 1

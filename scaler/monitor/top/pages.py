@@ -12,10 +12,12 @@ from scaler.protocol.codes import WorkerFlag
 _KEYS = (
     ("1 to 6, Tab", "another table"),
     ("arrows, pages", "another row; also Home and End"),
-    ("Enter", "a worker's page; the workers of a host, or those that run a function"),
+    ("Enter", "a worker's page"),
+    ("", "of a host or a function: its workers"),
     ("/", "show only rows whose names hold a text"),
     ("Esc", "back, or show all rows"),
     ("Q, Ctrl-C", "quit"),
+    ("a key below", "sort by it; again: the other way round"),
 )
 #: what a worker's page has in any terminal, and how many lines of output
 _KEPT, _OUTPUT = ("process", "host", "runs", "task", "since"), 2
@@ -93,5 +95,5 @@ def help_page(table: Table) -> list[Line]:
     columns: list[Line] = [
         [(f"{' '.join(column.keys):>3} {column.name:>10}  ", HEAD), (column.help, PLAIN)] for column in table.columns
     ]
-    title: Line = [(f"{table.name}: keys that sort, columns, what they are; again: the other way round", TITLE)]
+    title: Line = [(f"{table.name}: keys that sort, columns, what they are", TITLE)]
     return [*keys, [("", PLAIN)], title, *columns]

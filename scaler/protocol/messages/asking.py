@@ -9,6 +9,8 @@ from scaler.protocol.messages.message import Message, require
 
 #: rows of an answer, at most
 MAX_PAGE = 2_000
+#: where a task can be
+TASK_STATES = ("waiting", "queued", "agent", "done")
 
 
 @record
@@ -38,7 +40,7 @@ class Query(Message):
 
     def validate(self) -> None:
         require(self.kind in ("tasks", "explain", "story", "output"), f"unknown question {self.kind!r}")
-        require(self.state in ("", "waiting", "queued", "agent", "done"), f"unknown state {self.state!r}")
+        require(self.state in ("", *TASK_STATES), f"unknown state {self.state!r}")
         require(0 < self.limit <= MAX_PAGE, f"a page has 1 to {MAX_PAGE:,} rows")
 
 

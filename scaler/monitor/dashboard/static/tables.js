@@ -59,12 +59,14 @@ const scalerPage = (() => {
     const data = columns.map(([key, kind]) => [kind, source.get_column(key) ?? [], source.get_column(`${key}_link`)]);
     const length = data[0][1].length;
     table.dataset.rows = length;
+    // the last lines of output stay in sight, unless somebody has gone up to older ones
+    const follows = table.closest(".lines") !== null && body.scrollTop + body.clientHeight > body.scrollHeight - 8;
     if (length === 0) {
       const row = document.createElement("tr");
       const cell = document.createElement("td");
       cell.colSpan = columns.length;
       cell.className = "empty";
-      cell.textContent = table.dataset.empty;
+      cell.textContent = root.dataset.number > 0 ? table.dataset.empty : "";  // before the first snapshot nobody knows
       row.append(cell);
       body.replaceChildren(row);
       return;
@@ -80,6 +82,7 @@ const scalerPage = (() => {
       data.forEach(([kind, values, links], column) =>
         fill_cell(cells[column], kind, String(values[at]), links ? String(links[at]) : ""));
     }
+    if (follows) body.scrollTop = body.scrollHeight;
   };
   const fill_parts = (parts) => {
     const place = document.getElementById("parts");
@@ -108,12 +111,12 @@ const scalerPage = (() => {
       ["banner", "headline", "parts", "note", "clock"].map((key) => source.get_column(key)?.[0]);
     say(banner_text ?? "");
     set(document.getElementById("headline"), headline ?? "");
-    if (banner_text === "") {
-      set(document.getElementById("note"), note);
-      set(document.getElementById("clock"), clock);
-      fill_parts(parts);
-    }
     root.dataset.number = source.get_column("number")?.[0] ?? 0;
+    if (root.dataset.number === "0") return;
+    set(document.getElementById("note"), note);
+    set(document.getElementById("clock"), clock);
+    fill_parts(parts);
+    for (const cell of document.querySelectorAll("td.empty")) set(cell, cell.closest("table").dataset.empty);
   };
 
   for (const head of document.querySelectorAll("th")) {
@@ -121,8 +124,8 @@ const scalerPage = (() => {
   }
   const sources = Object.fromEntries(Object.entries(page.cells).map(
     ([name, columns]) => [name, { get_column: (key) => columns[key] }]));
-  for (const table of document.querySelectorAll("table[data-source]")) fill_table(table, sources[table.dataset.source]);
   fill_status(sources.status);
+  for (const table of document.querySelectorAll("table[data-source]")) fill_table(table, sources[table.dataset.source]);
   if (root.dataset.number !== "0") performance.mark("scaler-data");
 
   // Bokeh takes a third of a second to be compiled, and plots longer to be drawn: the tables are painted before.
