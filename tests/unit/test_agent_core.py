@@ -498,6 +498,19 @@ def test_a_client_that_leaves_ends_the_workers_that_run_its_rows() -> None:
     assert fake.core.state.queued == fake.core.state.running == fake.core.state.objects.count == 0
 
 
+def test_a_worker_that_has_told_of_all_rows_of_a_client_that_leaves_goes_on_with_those_of_others() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 1, client=C + 1)
+    fake.worker(0, wm.Results([ended(fake)], []))
+    fake.tell(ClientDeparture(C))
+    assert fake.killed == []
+    fake.worker(0, wm.Results([], [fake.runs[0].pop(0).dispatch]))
+    fake.finish(0)
+    assert ends(fake)[-1] == (20, 0, 1, VALUES_LIST)
+
+
 def test_another_clients_row_is_not_lost_with_them() -> None:
     fake = FakeAgent(1)
     learnt(fake)
