@@ -179,7 +179,7 @@ struct Spans { clients @0 :Data; batches @1 :Data; spans @2 :Data; }   # u32, u6
 struct TaskCancel { spans @0 :Spans; force @1 :Bool; }
 struct TaskClaimResponse { granted @0 :Spans; refused @1 :Spans; }
 struct TaskOutput { client @0 :UInt32; row @1 :UInt64; name @2 :Text; stream @3 :UInt8; text @4 :Text; }
-struct BalanceRequest { rows @0 :UInt32; threads @1 :UInt32; }   # 0 for rows that take one slot
+struct BalanceRequest { rows @0 :UInt32; threads @1 :UInt32; clients @2 :Data; batches @3 :Data; }  # 0 for rows that take one slot; u32, u64
 struct ObjectAnnounce { ids @0 :Data; kinds @1 :Data; client @2 :UInt32; }
 # u64, u8: a frame each follows: 0 payload, 1 error record, 2 stored: u64 size, 1 to 2^48, u32 number of the agent that has it
 struct Objects { clients @0 :Data; ids @1 :Data; }                     # u32, u64

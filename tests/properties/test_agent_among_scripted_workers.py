@@ -61,6 +61,8 @@ class Agent(RuleBasedStateMachine):
         #: rows the scheduler gave and has not heard of
         self.given: set[Row] = set()
         self.balances = 0
+        #: the batches from which the scheduler wants rows; empty: any
+        self.wanted_of: list[tuple[int, int]] = []
         self._collect()
 
     def _handle(self, *events: ae.Event) -> None:
@@ -110,6 +112,7 @@ class Agent(RuleBasedStateMachine):
             self.balances -= 1
             assert self.balances >= 0
             for span in message:
+                assert not self.wanted_of or span[:2] in self.wanted_of
                 self._gone(*span)
         elif isinstance(message, TaskClaimResponse):
             for span in message.granted:
@@ -165,10 +168,13 @@ class Agent(RuleBasedStateMachine):
             self._handle(ae.FromScheduler(spans(TaskClaim, client, (batch, row, row + n))))
 
     @precondition(lambda self: not self.balances)
-    @rule(rows=st.integers(1, 10), threads=st.sampled_from([0, 0, 2]))
-    def balance(self, rows: int, threads: int) -> None:
+    @rule(data=st.data(), rows=st.integers(1, 10), threads=st.sampled_from([0, 0, 2]), some=st.booleans())
+    def balance(self, data: st.DataObject, rows: int, threads: int, some: bool) -> None:
+        here = sorted({row[:2] for row in self.given}) or [(1, 10)]
+        self.wanted_of = data.draw(st.lists(st.sampled_from(here), max_size=3)) if some else []
         self.balances += 1
-        self._handle(ae.FromScheduler(BalanceRequest(rows, threads)))
+        clients, batches = u32(c for c, _ in self.wanted_of), u64(b for _, b in self.wanted_of)
+        self._handle(ae.FromScheduler(BalanceRequest(rows, threads, clients, batches)))
 
     @rule(client=st.integers(1, 2))
     def departure(self, client: int) -> None:

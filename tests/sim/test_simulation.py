@@ -122,6 +122,12 @@ def test_explanations_of_queued_rows_are_met_by_what_happens_to_them() -> None:
     assert {Reason.RUNNABLE, Reason.AGENTS_ARE_BUSY} <= met.keys()
 
 
+def test_rows_are_given_back_for_idle_agents_of_other_capabilities() -> None:
+    """Which they are is checked where they are asked for, in `simulator.recalls`; here, that there are some."""
+    met = sum((run(seed, "everything").world.recalls for seed in seeds(0, 3)), Counter())
+    assert {"asked for some", "given back"} <= met.keys()
+
+
 def test_a_seed_says_all() -> None:
     stories = {tuple((when, who) for when, who, _ in run(3, "everything").world.events) for _ in range(2)}
     assert len(stories) == 1

@@ -30,6 +30,7 @@ from scaler.protocol.messages import (
     TaskResult,
     TaskRunning,
     u32,
+    u64,
 )
 from scaler.serialize.record import decode_error
 from scaler.worker_protocol import messages as wm
@@ -426,6 +427,47 @@ def test_an_agent_with_nothing_to_give_says_so() -> None:
     assert [list(message) for message in fake.heard(BalanceResponse)] == [[]]
 
 
+def some_of(rows: int, *batches: int, threads: int = 0) -> BalanceRequest:
+    """The scheduler wants rows of these batches."""
+    return BalanceRequest(rows, threads, u32([C for _ in batches]), u64(batches))
+
+
+def test_rows_are_given_back_of_the_batches_that_are_named() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 3)
+    fake.give(30, 0, 2, priority=-1)
+    fake.give(40, 0, 2)
+    fake.give(50, 0, 2, threads=2)
+    fake.tell(some_of(3, 20, 40, 50))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 40, 0, 2), (C, 20, 2, 3)]
+    fake.tell(some_of(3, 20, 30, 50))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 30, 0, 2), (C, 20, 1, 2)]
+    fake.tell(some_of(9, 20, 50, threads=2))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 50, 0, 2)]
+
+
+def test_an_agent_without_rows_of_the_batches_that_are_named_says_so_and_asks_no_worker() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 5)
+    fake.tell(some_of(3, 10, 99))
+    assert [list(message) for message in fake.heard(BalanceResponse)] == [[]]
+    assert fake.control == []
+
+
+def test_of_what_workers_give_back_the_batches_that_are_named_are_passed_on() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 4)
+    fake.give(20, 0, 4)
+    fake.tell(some_of(9, 10))
+    assert fake.heard(BalanceResponse) == []
+    fake.give_back(0, recall(fake))
+    assert list(fake.heard(BalanceResponse)[0]) == [(C, 10, 1, 4)]
+
+
 def test_rows_that_workers_give_back_are_passed_on() -> None:
     fake = FakeAgent(1)
     learnt(fake)
@@ -454,6 +496,19 @@ def test_a_client_that_leaves_ends_the_workers_that_run_its_rows() -> None:
     fake.dies(0)
     assert ends(fake) == []
     assert fake.core.state.queued == fake.core.state.running == fake.core.state.objects.count == 0
+
+
+def test_a_worker_that_has_told_of_all_rows_of_a_client_that_leaves_goes_on_with_those_of_others() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 1)
+    fake.give(20, 0, 1, client=C + 1)
+    fake.worker(0, wm.Results([ended(fake)], []))
+    fake.tell(ClientDeparture(C))
+    assert fake.killed == []
+    fake.worker(0, wm.Results([], [fake.runs[0].pop(0).dispatch]))
+    fake.finish(0)
+    assert ends(fake)[-1] == (20, 0, 1, VALUES_LIST)
 
 
 def test_another_clients_row_is_not_lost_with_them() -> None:

@@ -104,6 +104,7 @@ def inventory(*sizes: int) -> Inventory:
         (broken(dependency_counts=u32([1, 0, 0])), "dependency counts"),
         (TaskResult(1, u64([1]), u32([2, 2])), "a span is empty"),
         (TaskRunning(u32([1]), u64([1, 2]), u32([0, 1])), "one length"),
+        (BalanceRequest(1, 0, u32([1]), u64([1, 2])), "one length"),
         (stored_result(1, 0), "a stored object has"),
         (stored_result(LARGEST_VALUE + 1), "a stored object has"),
         (ObjectAnnounce(u64([1]), u8([STORED_OBJECT]), [PLACE.pack(0, 1)]), "a stored object has"),

@@ -1,7 +1,7 @@
 """What the scheduler's core does, case by case; agents and clients are played by the test."""
 
 import pytest
-from simulator.scripted import FakeScheduler, graph, result, spans, task
+from simulator.scripted import FakeScheduler, graph, hello, result, spans, task
 
 from scaler.protocol.messages import (
     CANCELLED,
@@ -37,6 +37,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.state.batch_records import attempts_of
 from scaler.scheduler.state.validate import validate
 from scaler.serialize.record import decode_error
 
@@ -203,6 +204,162 @@ def test_an_agent_that_had_nothing_to_give_back_is_not_asked_again_until_it_gets
         for span in given:
             fake.report(other, client, result(*span))
     assert len(fake.heard(busy, BalanceRequest)) == 1, "it has been given rows since"
+
+
+def wanted_of(request: BalanceRequest) -> list[tuple[int, int]]:
+    """The batches from which rows are wanted."""
+    return list(zip(request.clients, request.batches, strict=True))
+
+
+def among_flavours(*made: tuple[int, Task], capabilities: tuple[str, ...] = ("gpu",)) -> tuple[FakeScheduler, int, int]:
+    """A scheduler whose only agent has one worker, these capabilities and these rows of 10 ms; and their client."""
+    fake = FakeScheduler()
+    busy, client = fake.agent(1, capabilities), fake.client()
+    learnt(fake, busy, client, us=10_000)
+    for rows, task_of in made:
+        fake.say(client, task_of)
+        assert sum(hi - lo for _, lo, hi in fake.placed(busy)) == rows
+    return fake, busy, client
+
+
+def test_rows_are_taken_back_for_an_idle_agent_of_other_capabilities() -> None:
+    fake, busy, client = among_flavours((5, task(10, 5)))
+    idle = fake.agent(2)
+    (request,) = fake.heard(busy, BalanceRequest)
+    assert (request.rows, request.threads, wanted_of(request)) == (2, 0, [(client, 10)])
+    fake.say(busy, spans(BalanceResponse, client, (10, 3, 5)))
+    assert fake.placed(idle) == [(10, 3, 5)]
+    assert fake.holds(busy) == 3
+    fake.report(idle, client, result(10, 3, 5, us=10_000))
+    (request,) = fake.heard(busy, BalanceRequest)
+    assert request.rows == 1
+    fake.say(busy, spans(BalanceResponse, client, (10, 2, 3)))
+    fake.report(idle, client, result(10, 2, 3, us=10_000))
+    assert len(fake.heard(busy, BalanceRequest)) == 1
+    fake.say(busy, spans(BalanceResponse, client, (10, 1, 2)))
+    fake.report(idle, client, result(10, 1, 2, us=10_000))
+    assert fake.heard(busy, BalanceRequest) == [], "it has only the row that runs"
+
+
+def test_only_batches_that_the_idle_agent_can_run_are_named() -> None:
+    fake, busy, client = among_flavours(
+        (2, task(10, 2)), (2, task(20, 2, capabilities=("gpu",))), (2, task(30, 2)), capabilities=("gpu", "ssd")
+    )
+    fake.agent(1)
+    (request,) = fake.heard(busy, BalanceRequest)
+    assert wanted_of(request) == [(client, 30), (client, 10)]
+    fake.say(busy, spans(BalanceResponse, client, (30, 0, 2)))
+    fake.agent(1, ("fast", "gpu"))
+    (request,) = fake.heard(busy, BalanceRequest)
+    assert wanted_of(request) == [(client, 20), (client, 10)]
+
+
+def test_rows_that_an_idle_agent_can_not_run_are_not_taken_back_for_it() -> None:
+    fake, busy, client = among_flavours((5, task(10, 5, capabilities=("gpu",))))
+    idle = fake.agent(2)
+    for _ in range(3):
+        fake.say(idle, Heartbeat(0.0, 2))
+    assert fake.heard(busy, BalanceRequest) == []
+    fake.say(client, task(20, 2), task(30, 2))
+    assert (fake.placed(idle), fake.placed(busy)) == ([(20, 0, 2)], [(30, 0, 2)])
+    fake.report(idle, client, result(20, 0, 2))
+    assert [wanted_of(request) for request in fake.heard(busy, BalanceRequest)] == [[(client, 30)]]
+
+
+def test_agents_of_the_same_capabilities_are_asked_first() -> None:
+    fake, plain, client = among_flavours((8, task(10, 8)), capabilities=())
+    gpu = fake.agent(1, ("gpu",))
+    assert [wanted_of(request) for request in fake.heard(plain, BalanceRequest)] == [[(client, 10)]]
+    fake.say(plain, BalanceResponse())
+    fake.say(client, task(20, 2))
+    assert fake.placed(gpu) == [(20, 0, 2)]
+    fake.agent(1)
+    assert [wanted_of(request) for request in fake.heard(plain, BalanceRequest)] == [[]]
+    assert fake.heard(gpu, BalanceRequest) == []
+
+
+def test_an_agent_of_other_capabilities_that_gave_nothing_back_is_not_asked_again_until_it_gets_rows() -> None:
+    fake, busy, client = among_flavours((5, task(10, 5)))
+    idle = fake.agent(1)
+    assert len(fake.heard(busy, BalanceRequest)) == 1
+    for _ in range(3):
+        fake.say(idle, Heartbeat(0.0, 1))
+    assert fake.heard(busy, BalanceRequest) == [], "it has not answered"
+    for _ in range(3):
+        fake.say(busy, BalanceResponse())
+        fake.say(idle, Heartbeat(0.0, 1))
+    assert fake.heard(busy, BalanceRequest) == []
+    fake.say(client, task(20, 1, capabilities=("gpu",)))
+    (request,) = fake.heard(busy, BalanceRequest)
+    assert wanted_of(request) == [(client, 10)], "it has been given rows since"
+
+
+def test_a_row_that_has_run_for_a_while_is_not_asked_for() -> None:
+    fake, busy, client = among_flavours((1, task(10, 1)), (4, task(20, 4, capabilities=("gpu",))))
+    fake.say(busy, spans(TaskBegun, client, (10, 0, 1)))
+    fake.agent(1)
+    assert fake.heard(busy, BalanceRequest) == []
+
+
+def test_rows_that_others_could_not_run_stay_at_agents_of_other_capabilities() -> None:
+    fake, busy, client = among_flavours((5, task(10, 5)))
+    attempts_of(fake.core.state.clients[client].batches[10]).refused[4] = {99}
+    fake.agent(1)
+    assert fake.heard(busy, BalanceRequest) == []
+
+
+def test_rows_for_which_an_idle_agent_has_too_little_time_are_not_taken_back_for_it() -> None:
+    fake, busy, _ = among_flavours((5, task(10, 5)))
+    for number, milliseconds in ((90, 5), (91, 50)):
+        going = hello("agent", "going", 1)
+        going.walltime = milliseconds
+        fake.handle(ev.Joined(number, going))
+        assert bool(fake.heard(busy, BalanceRequest)) == (milliseconds > 10)
+
+
+def test_rows_of_several_slots_are_taken_back_for_idle_agents_of_other_capabilities() -> None:
+    fake = FakeScheduler()
+    busy, client = fake.agent(4, ("gpu",)), fake.client()
+    learnt(fake, busy, client, us=100_000)
+    fake.say(client, task(10, 2, threads=4))
+    assert fake.holds(busy) == 8
+    fake.agent(3)
+    assert fake.heard(busy, BalanceRequest) == []
+    other = fake.agent(4)
+    (request,) = fake.heard(busy, BalanceRequest)
+    assert (request.rows, request.threads, wanted_of(request)) == (1, 4, [(client, 10)])
+    fake.say(busy, spans(BalanceResponse, client, (10, 1, 2)))
+    assert fake.placed(other) == [(10, 1, 2)]
+
+
+def test_all_of_many_flavours_are_asked_in_turn() -> None:
+    fake = FakeScheduler()
+    client = fake.client()
+    busy = [fake.agent(1, (f"host-{i}",)) for i in range(20)]
+    learnt(fake, busy[0], client, us=10_000)
+    fake.say(client, task(10, 48))
+    assert [fake.holds(number) for number in busy] == [10, *[2] * 19]
+    fake.agent(1)
+    asked: list[int] = []
+    for _ in range(40):
+        for number in busy:
+            if fake.heard(number, BalanceRequest):
+                asked.append(number)
+                fake.say(number, BalanceResponse())
+    assert sorted(asked) == busy
+
+
+def test_an_agent_is_asked_once_for_each_of_many_idle_flavours() -> None:
+    fake, busy, _ = among_flavours((5, task(10, 5)))
+    for i in range(20):
+        fake.agent(1, (f"host-{i}",))
+    requests = 0
+    for _ in range(60):
+        new = fake.heard(busy, BalanceRequest)
+        assert len(new) <= 1
+        requests += len(new)
+        fake.say(busy, BalanceResponse())
+    assert requests == 20
 
 
 def test_objects_travel_to_an_agent_once() -> None:

@@ -20,6 +20,8 @@ def forget_client(state: HostState, out: Outgoing, message: ClientDeparture) -> 
         for i, (number, dispatch) in enumerate(worker.dispatches.items()):
             if dispatch.origin.client == client:
                 dispatch_moves.forget_rows(state, worker, number)
+                if not dispatch.left:
+                    continue  # all its rows have ended, and another one's may run
                 if i == 0:
                     worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
                 else:

@@ -6,6 +6,7 @@ values go before older ones of their priority, so that values are used up before
 several slots is for any worker: what is live is written to files for it.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from scaler.agent.core import bringing, spilling
@@ -187,6 +188,26 @@ def take_last(state: HostState, out: Outgoing, rows: int, slots: int = 1) -> tup
     if lo > wait.lo:
         admit(state, out, wait.origin, wait.lo, lo, front=True)
     return wait.origin, lo, wait.hi
+
+
+def take_last_of(
+    state: HostState, out: Outgoing, rows: int, slots: int, batches: frozenset[Key]
+) -> Iterator[tuple[RowRange, int, int]]:
+    """As `take_last`, of these batches (client, batch) alone, until there are so many. Costs a look at all spans."""
+    ready = state.ready
+    spans = [*(ready.wide if slots > 1 else ready.general)][::-1]
+    spans += [(wait.origin, wait.lo, wait.hi) for wait in sorted(state.waiting, key=lambda wait: wait.begun)]
+    if slots == 1:
+        for queue in ready.local.values():
+            spans += [*queue][::-1]
+    for origin, lo, hi in spans:
+        if rows <= 0:
+            return
+        if origin.key in batches and origin.slots == slots:
+            client, batch = origin.key
+            for first, end in remove_rows(state, out, client, batch, max(lo, hi - rows), hi):
+                rows -= end - first
+                yield origin, first, end
 
 
 def take_any(state: HostState, out: Outgoing, rows: int) -> tuple[RowRange, int, int]:

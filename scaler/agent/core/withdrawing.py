@@ -25,6 +25,7 @@ from scaler.protocol.messages import (
     TaskRunning,
 )
 from scaler.protocol.results import NO_SIZES, SpanResult
+from scaler.store.layout import Key
 
 #: seconds for which a worker's answer is waited for before it is looked at from outside
 FORCE_PATIENCE = 0.1
@@ -168,17 +169,28 @@ def is_cancelled(state: HostState, client: int, batch: int, row: int) -> bool:
 def balance(state: HostState, out: Outgoing, message: BalanceRequest) -> None:
     """The scheduler wants rows that have not begun: now, or when workers have answered."""
     slots = message.threads or 1
-    response = _take_last(state, out, message.rows, slots)
+    batches = frozenset(zip(message.clients, message.batches, strict=True))
+    response = _take_last(state, out, message.rows, slots, batches)
     asked = False
     if message.rows and not response and slots == 1:
         for worker in state.workers.records.values():
-            if worker.rows > 1 and worker.kill_reason is None:
+            if worker.rows > 1 and worker.kill_reason is None and (not batches or _may_give_back(worker, batches)):
                 worker_commands.recall(state, out, worker)
                 asked = True
     if asked:
         state.withdrawals.rows_to_return += message.rows
+        state.withdrawals.to_return_of = batches
     else:
         out.say(response)
+
+
+def _may_give_back(worker: WorkerRecord, batches: frozenset[Key]) -> bool:
+    """A worker has rows of these batches besides the one that runs."""
+    first = worker.first
+    return any(
+        dispatch.origin.key in batches and (dispatch is not first or dispatch.rows > 1)
+        for dispatch in worker.dispatches.values()
+    )
 
 
 def return_rows(state: HostState, out: Outgoing) -> None:
@@ -189,11 +201,16 @@ def return_rows(state: HostState, out: Outgoing) -> None:
         return
     state.withdrawals.rows_to_return = 0
     idle = sum(worker.state is IDLE and not worker.blocked for worker in workers)
-    out.say(_take_last(state, out, min(wanted, max(0, state.queued - idle))))
+    batches = state.withdrawals.to_return_of
+    out.say(_take_last(state, out, min(wanted, max(0, state.queued - idle)), 1, batches))
 
 
-def _take_last(state: HostState, out: Outgoing, wanted: int, slots: int = 1) -> BalanceResponse:
+def _take_last(state: HostState, out: Outgoing, wanted: int, slots: int, batches: frozenset[Key]) -> BalanceResponse:
     response = BalanceResponse()
+    if batches:
+        for origin, lo, hi in staging.take_last_of(state, out, wanted, slots, batches):
+            response.add(*origin.key, lo, hi)
+        return response
     while wanted and (taken := staging.take_last(state, out, wanted, slots)) is not None:
         origin, lo, hi = taken
         response.add(*origin.key, lo, hi)

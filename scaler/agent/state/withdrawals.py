@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from scaler.store.layout import Key
+
 #: client, batch, row
 Row = tuple[int, int, int]
 
@@ -28,6 +30,8 @@ class WithdrawalTable:
     look_at: dict[int, float] = field(default_factory=dict)
     #: rows that the scheduler wants back and that workers have been asked for
     rows_to_return: int = 0
+    #: the batches from which it wants them; empty: any
+    to_return_of: frozenset[Key] = frozenset()
 
     def drop_client(self, client: int) -> None:
         """Nobody asks for rows of a client any more."""

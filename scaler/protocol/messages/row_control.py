@@ -77,11 +77,17 @@ class TaskClaimResponse(Message):
 
 @record
 class BalanceRequest(Message):
-    """Give back this many rows that have not begun, of those that take so many threads each."""
+    """Give back this many rows that have not begun and take so many threads each, of these batches or of any."""
 
     rows: int
     #: as in `Task`: 0 for rows that take one slot
     threads: int = 0
+    #: the batches from which rows are wanted; none are named: any
+    clients: "array[int]" = column(u32)
+    batches: "array[int]" = column(u64)
+
+    def validate(self) -> None:
+        require(len(self.clients) == len(self.batches), "columns of one length")
 
 
 class BalanceResponse(Spans):

@@ -1,11 +1,20 @@
-"""Rows that agents are asked to give back, since others of the same capabilities have nothing to do.
+"""Rows that agents are asked to give back, since others have nothing to do.
 
-They are asked for rows that take as many slots as those others have free, since only such are of use there.
+They are asked for rows that take as many slots as those others have free, since only such are of use there. Agents of
+the same capabilities as the idle ones come first: any of their rows will do. Others may have rows that the idle ones
+can't run, so batches are named from which rows are wanted: those that ask for no more than what the idle ones have, and
+of which no row is bound to where it is. An agent without such is not looked at again for them until it is given rows.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from itertools import islice
+from operator import attrgetter
 
-from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.protocol.messages import BalanceRequest, u32, u64
+from scaler.scheduler.core import placement
+from scaler.scheduler.state.agent_records import AgentRecord, Load
+from scaler.scheduler.state.batch_records import AGENT, Batch
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.flavours import Flavour
 
@@ -15,11 +24,18 @@ WORTH_US = 2_000
 UNREPORTED_US = 1e6
 #: agents that are looked at beyond those wanted, for one idle flavour and step
 SPARE_LOOKS = 8
+#: idle flavours in a step for which agents of others are looked at
+MOST_IDLE = 4
+#: batches of an agent that are looked at for others than those of its flavour, the latest, and that are named, at most
+MOST_LOOKED, MOST_NAMED = 64, 16
+
+#: agents to ask, and for what
+Requests = list[tuple[AgentRecord, BalanceRequest]]
 
 
-def begin_recalls(state: ClusterState) -> list[tuple[AgentRecord, int, int]]:
-    """Agents to ask for rows, how many, and how many slots each is to take: each agent once until it has answered."""
-    asks: list[tuple[AgentRecord, int, int]] = []
+def begin_recalls(state: ClusterState) -> Requests:
+    """Agents to ask for rows, and for which: each agent once until it has answered."""
+    asks: Requests = []
     for flavour in state.flavours.values():
         if not flavour.idle:
             continue  # nor is any of the wider ones
@@ -29,23 +45,33 @@ def begin_recalls(state: ClusterState) -> list[tuple[AgentRecord, int, int]]:
             for wider in flavour.wider.values():
                 if wider.idle and wider.surplus:
                     _begin(wider, asks)
+    if len(state.flavours) > 1:
+        _begin_elsewhere(state, asks)
     return asks
 
 
-def _begin(flavour: Flavour, asks: list[tuple[AgentRecord, int, int]]) -> None:
-    wanted, slots = len(flavour.idle), flavour.slots
+def _begin(flavour: Flavour, asks: Requests) -> None:
+    wanted, slots, purpose = len(flavour.idle), flavour.slots, flavour.purpose
     for agent in list(islice(flavour.surplus, wanted + SPARE_LOOKS)):
         load = agent.load
-        spare = load.outstanding - load.workers
-        worth = spare * (load.recent_us or UNREPORTED_US) >= WORTH_US * load.workers
-        if load.recalling or slots in load.unyielding or not worth:
+        if load.recalling or purpose in load.unyielding or not _is_worth_it(load):
             flavour.surplus[agent] = flavour.surplus.pop(agent)  # others have their turn next time
             continue
-        load.recalling = slots
-        asks.append((agent, -(-spare // (2 * slots)), slots))
+        load.recalling = purpose
+        asks.append((agent, BalanceRequest(_share(load, slots), slots if slots > 1 else 0)))
         wanted -= 1
         if wanted <= 0:
             break
+
+
+def _is_worth_it(load: Load) -> bool:
+    spare = load.outstanding - load.workers
+    return spare * (load.recent_us or UNREPORTED_US) >= WORTH_US * load.workers
+
+
+def _share(load: Load, slots: int) -> int:
+    """Rows that an agent is asked for: it keeps half of what none of its workers runs."""
+    return -(-(load.outstanding - load.workers) // (2 * slots))
 
 
 def end_recall(agent: AgentRecord, gave_back: bool) -> None:
@@ -53,4 +79,95 @@ def end_recall(agent: AgentRecord, gave_back: bool) -> None:
     load = agent.load
     if load.recalling and not gave_back:
         load.unyielding.add(load.recalling)
-    load.recalling = 0
+    load.recalling = None
+
+
+# ---- agents of other capabilities ------------------------------------------------------------------------------------
+def _begin_elsewhere(state: ClusterState, asks: Requests) -> None:
+    """Ask agents of other flavours for those that idle, and for which none of their own was just asked.
+
+    All have their turn: where there are many flavours, each step begins with others.
+    """
+    flavours = state.flavours.values()
+    busy = [flavour for flavour in flavours if flavour.surplus]
+    if not busy:
+        return
+    widths = sorted({slots for flavour in busy for slots, wider in flavour.wider.items() if wider.surplus})
+    idle: list[Flavour] = []
+    for flavour in flavours:
+        if flavour.idle:
+            idle.append(flavour)
+            idle += [wider for slots in widths if (wider := placement.wider_of(state, flavour, slots)).idle]
+    if not idle:
+        return
+    asked = Counter(agent.load.recalling for agent, _ in asks)
+    turn = state.recall_turn = state.recall_turn + 1
+    for flavour in _some_from(turn, idle, MOST_IDLE):
+        wanted = len(flavour.idle) - asked[flavour.purpose]
+        if wanted > 0:
+            _ask_others(state, flavour, wanted, _some_from(turn // len(idle), busy, SPARE_LOOKS), asks)
+
+
+def _some_from(turn: int, flavours: list[Flavour], most: int) -> Iterable[Flavour]:
+    count = len(flavours)
+    return (flavours[(turn + i) % count] for i in range(min(count, most)))
+
+
+def _ask_others(state: ClusterState, flavour: Flavour, wanted: int, others: Iterable[Flavour], asks: Requests) -> None:
+    """Ask at most so many agents of these flavours for rows that the idle agents of another one can run."""
+    slots, purpose, looks = flavour.slots, flavour.purpose, SPARE_LOOKS
+    helped = max(islice(flavour.idle, SPARE_LOOKS), key=attrgetter("ends"))
+    room = max(1, (helped.load.window - helped.load.outstanding) // slots)
+    for other in others:
+        members = other if slots == 1 else other.wider.get(slots)
+        if members is None or other.capabilities == flavour.capabilities:
+            continue
+        for agent in list(islice(members.surplus, looks)):
+            looks -= 1
+            load = agent.load
+            members.surplus[agent] = members.surplus.pop(agent)
+            if load.recalling or purpose in load.unyielding or not _is_worth_it(load):
+                continue
+            batches = _batches_for(agent, flavour)
+            if not batches:
+                load.unyielding.add(purpose)
+                continue
+            batches = [batch for batch in batches if helped.has_time_for(batch.function.duration_us, state.now)]
+            if not batches:
+                continue
+            load.recalling = purpose
+            rows = min(_share(load, slots), room, sum(batch.at[agent.number] for batch in batches))
+            named = u32([batch.client for batch in batches]), u64([batch.id for batch in batches])
+            asks.append((agent, BalanceRequest(rows, slots if slots > 1 else 0, *named)))
+            wanted -= 1
+            if wanted <= 0:
+                return
+
+
+def _batches_for(agent: AgentRecord, flavour: Flavour) -> list[Batch]:
+    """The latest of an agent's batches with rows that agents of another flavour can run, and that may come back."""
+    slots, capabilities, number = flavour.slots, flavour.capabilities, agent.number
+    able = (
+        batch
+        for batch in islice(reversed(agent.batches), MOST_LOOKED)
+        if batch.slots == slots and capabilities.issuperset(batch.task.capabilities) and _may_come_back(batch, number)
+    )
+    return list(islice(able, MOST_NAMED))
+
+
+def _may_come_back(batch: Batch, number: int) -> bool:
+    """Not if all of the rows that this agent has are known to have begun.
+
+    Nor if one was refused by others, or has to be within reach of something: it would be placed here again.
+    """
+    attempts, lineage = batch.attempts, batch.lineage
+    if lineage is not None and lineage.required_zones:
+        return False
+    if attempts is None:
+        return True
+    if attempts.returns or attempts.refused:
+        return False
+    begun, rows = attempts.begun, batch.at[number]
+    if not rows <= len(begun) <= MOST_LOOKED:
+        return True
+    return rows > sum(batch.place[row] == AGENT + number for row in begun)

@@ -197,12 +197,12 @@ def _flavours_for(state: ClusterState, demand: Demand) -> list[Flavour]:
         needed = frozenset(capabilities)
         flavours = [flavour for flavour in state.flavours.values() if needed <= flavour.capabilities]
         if slots > 1:
-            flavours = [_wider(state, flavour, slots) for flavour in flavours]
+            flavours = [wider_of(state, flavour, slots) for flavour in flavours]
         state.matching[demand] = flavours
     return flavours
 
 
-def _wider(state: ClusterState, flavour: Flavour, slots: int) -> Flavour:
+def wider_of(state: ClusterState, flavour: Flavour, slots: int) -> Flavour:
     """Those agents of a flavour that have so many slots: looked for when such rows first come, then kept."""
     wider = flavour.wider.get(slots)
     if wider is None:

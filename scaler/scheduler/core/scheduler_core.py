@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
     Ack,
-    BalanceRequest,
     BalanceResponse,
     ClientClear,
     ClientReturn,
@@ -205,8 +204,8 @@ class SchedulerCore:
             except IllegalMove as error:
                 self._contain(error)
         if state.hands_out and not (awaited.clients or awaited.agents or awaited.absent):
-            for agent, rows, slots in balancing.begin_recalls(state):
-                self._out.send(agent.number, BalanceRequest(rows, slots if slots > 1 else 0))
+            for agent, request in balancing.begin_recalls(state):
+                self._out.send(agent.number, request)
         if state.monitors:
             watching.publish(state, self._out)
         if self._next_check is None or self._next_check != self._wake or state.monitors:

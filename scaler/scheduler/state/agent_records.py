@@ -14,6 +14,8 @@ from scaler.scheduler.state.batch_records import Batch
 LEAST_LEFT = 2.0
 #: the number of the agent in the scheduler's own process; it ends with its scheduler, and so keeps nothing for another
 LOCAL_AGENT = 1
+#: what rows are taken back for: agents with so many free slots, and with these capabilities
+Purpose = tuple[int, frozenset[str]]
 
 
 class Host(NamedTuple):
@@ -55,10 +57,10 @@ class Load:
     is_leaving: bool = False
     #: since when it has no rows, if it has none, seconds
     idle_since: float = 0.0
-    #: a BalanceRequest is under way: for rows that take so many slots each; 0: none is
-    recalling: int = 0
-    #: such rows it had none to give back when it was last asked for them, and was given no rows since
-    unyielding: set[int] = field(default_factory=set)
+    #: a BalanceRequest is under way, for this; None: none is
+    recalling: Purpose | None = None
+    #: for these it had no rows to give back when it was last asked or looked at, and was given no rows since
+    unyielding: set[Purpose] = field(default_factory=set)
 
     @property
     def rows(self) -> int:

@@ -84,6 +84,8 @@ class ClusterState:
     flavours: dict[frozenset[str], Flavour] = field(default_factory=dict)
     #: what rows ask for -> the flavours that have it, as far as asked for since a flavour was added
     matching: dict[Demand, list[Flavour]] = field(default_factory=dict)
+    #: steps in which agents of some capabilities idled while others had rows: whose turn it is to be looked at for them
+    recall_turn: int = 0
     #: of another scheduler's, as long as their work is not put together
     returning: ReturningPeers = field(default_factory=ReturningPeers)
     #: of clients that are gone

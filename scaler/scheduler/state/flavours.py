@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from scaler.scheduler.state.agent_records import AgentRecord
+from scaler.scheduler.state.agent_records import AgentRecord, Purpose
 
 #: busy agents that are looked at in a step to find one whose rows are less urgent than those that are queued
 LOOKS = 8
@@ -31,6 +31,11 @@ class Flavour:
     surplus: dict[AgentRecord, None] = field(default_factory=dict)
     #: for rows that take several slots, by how many: those of its agents that have as many; made when such rows come
     wider: dict[int, Flavour] = field(default_factory=dict)
+
+    @property
+    def purpose(self) -> Purpose:
+        """What rows are taken back for, if they are for its agents."""
+        return self.slots, self.capabilities
 
     def add(self, agent: AgentRecord) -> None:
         """An agent with these capabilities is there."""

@@ -36,6 +36,7 @@ class Hostile:
             m.Task: self._task,
             m.TaskResult: self._result,
             m.ObjectAnnounce: self._announcement,
+            m.BalanceRequest: self._balance,
             m.ObjectFetch: self._fetch,
             m.ObjectResponse: self._response,
             m.Inventory: self._inventory,
@@ -136,6 +137,10 @@ class Hostile:
             if self._random.random() < 0.3:
                 made.add(peer, batch, *self._random.choice([(lo, hi), (lo, lo + 1), (hi - 1, hi)]))
         return made
+
+    def _balance(self) -> m.BalanceRequest:
+        rows, threads = self._random.choice(EDGES_32), self._random.choice(EDGES_32)
+        return m.BalanceRequest(rows, threads, *(self._names() if threads == 1 else ()))
 
     def _holders(self) -> tuple[Any, Any, Any, Any]:
         few = self._few()

@@ -42,6 +42,12 @@ def objects(draw: Any, cls: type[m.Objects]) -> m.Objects:
 
 
 @st.composite
+def balances(draw: Any) -> m.BalanceRequest:
+    names = draw(objects(m.Objects))
+    return m.BalanceRequest(draw(U32), draw(U32), names.clients, names.ids)
+
+
+@st.composite
 def holders(draw: Any) -> Any:
     """Columns of stored objects: ids, sizes, how many agents have each, and which."""
     ids = draw(st.lists(U64, max_size=FEW))
@@ -342,6 +348,7 @@ def strategy_of(cls: type[m.Message]) -> st.SearchStrategy[Any]:
         m.ObjectFetch: fetches(),
         m.ObjectResponse: responses(),
         m.Neighbours: neighbours(),
+        m.BalanceRequest: balances(),
         m.StoreOffers: offers(),
         m.Inventory: inventories(),
         m.Settled: settled(),

@@ -13,7 +13,7 @@ from scaler.protocol.acceptor import UNREAD_BYTES, Acceptor, Outgoing, Terms
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import encode_view
 from scaler.protocol.hello import BEGINNINGS, NUMBERS, epoch_of, hello_of
-from scaler.protocol.messages import PROTOCOL_VERSION, PartnerReport, Snapshot, Task
+from scaler.protocol.messages import PROTOCOL_VERSION, BalanceRequest, PartnerReport, Snapshot, Task
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, Wish
 from scaler.scheduler.copies.copies import Copies
 from scaler.scheduler.copies.opening import Opening
@@ -32,6 +32,7 @@ from simulator.journals import Journals, SimFollower, SimJournal, SimOpener
 from simulator.mirror import Mirror
 from simulator.network import QUIET, Network, decoded
 from simulator.pair import Pair, PartnerLine
+from simulator.recalls import check_request, note_answers
 from simulator.shared_files import SimFiles
 from simulator.world import TICK, Process, World
 
@@ -62,12 +63,16 @@ class CheckedCore(SchedulerCore):
             if type(event) is not ev.Received or type(event.message) not in QUIET:
                 is_quiet = False
                 break
+        if not is_quiet:
+            note_answers(self._world, self.state, events)
         effects = super().handle(events, now)
         if not self._world.skips(is_quiet):
             check_scheduler(self._world, self, self._mirror)
         for effect in effects:
             if type(effect) is ev.Send:
                 self._world.note("scheduler", (effect.number, effect.message))
+                if type(effect.message) is BalanceRequest:
+                    check_request(self._world, self.state, effect.number, effect.message)
             elif type(effect) is ev.Log and "goes on without" in effect.text:
                 self._world.losses += 1
         return effects

@@ -72,6 +72,8 @@ class World:
         self.moves = Moves()
         #: why queued rows were said to wait, as often as that was seen to be so
         self.explained: Counter[str] = Counter()
+        #: how often agents were asked for any rows, or for some that others can run, and gave back such
+        self.recalls: Counter[str] = Counter()
         #: share of the steps in which a process heard nothing but heartbeats that are checked and go through the codec
         self.quiet_share = 1.0
         #: kills a process between two of its effects
