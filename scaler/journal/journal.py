@@ -83,10 +83,14 @@ class Journal:
         return layout, damage
 
     def lengths(self) -> dict[int, int]:
-        """Segment -> bytes; all of it is on disk then, though whoever wrote it was killed. Raises `JournalError`."""
+        """Segment -> bytes; all of it is on disk then, though whoever wrote or copied it was killed.
+
+        Each segment is synced: a hole in one, left by a power cut, would have all that is behind it count no more.
+        Raises `JournalError`.
+        """
         segments = self._directory.segments()
-        if segments:
-            self._directory.sync_segment(segments[-1])
+        for number in segments:
+            self._directory.sync_segment(number)
         return {number: self._directory.segment(number).stat().st_size for number in segments}
 
     # ---- other copies ----------------------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ FOUND = {
     "one that starts again without the other one and without agents is given a job": ("copied journal", 9_400_807),
     "one that was stopped is asked for a job that was made at the other meanwhile": ("copied journal", 9_102_231),
     "the one that stands by is asked for its copy over many connections that are lost": ("copied journal", 9_103_143),
+    "one goes on behind what the other has written in two files and not synced": ("shared journal", 9_700_682),
     # these two found a lock that a simulated process kept when it died
     "one is killed while it closes the journal that both have": ("shared journal", 7_001_524),
     "one is killed while it closes its journal": ("copied journal", 7_005_202),

@@ -123,6 +123,19 @@ def test_behind_a_damage_nothing_is_believed_and_what_comes_next_follows_what_is
     assert sorted(p.name for p in (tmp_path / "aside").iterdir())  # it is kept for whoever wants to look at it
 
 
+def test_what_is_read_is_on_disk_before_anything_comes_behind_it(tmp_path, some, monkeypatch):
+    """Whoever wrote it may have been killed before it was, or have made a copy; then the power goes."""
+    written(tmp_path, some, most=100)
+    synced = set()
+    monkeypatch.setattr(os, "fsync", lambda file: synced.add(Path(os.readlink(f"/proc/self/fd/{file}")).name))
+    journal = Journal(tmp_path)
+    journal.replay(lambda record, place: None)
+    journal.close()
+    segments = {path.name for path in tmp_path.glob("*.log")}
+    assert len(segments) > 2
+    assert segments <= synced
+
+
 def test_one_writes_at_a_time(tmp_path):
     journal = Journal(tmp_path)
     with pytest.raises(JournalError, match=rf"another scheduler \(process {os.getpid()}\) writes the journal"):
