@@ -209,6 +209,10 @@ class Succession:
         """This process has not run for a while, and `tick` has not been told yet: what has come may be of long ago."""
         return self.counts_agents and now - self._told_time > 2 * BEAT
 
+    def _hears_old(self, now: float) -> bool:
+        """What comes may have been said while this process was stopped."""
+        return now < self._hears_old_until or self.was_stopped(now)
+
     def seeks(self, now: float) -> str:
         """Where the partner is to be connected to; empty if it was heard, or there is none."""
         return self.partner if now - self._heard > 2 * BEAT else ""
@@ -244,7 +248,7 @@ class Succession:
             return "no scheduler has had this epoch"
         if self.leads and self._may_admit(hello, term):
             return None
-        if hello.role == Role.AGENT:
+        if hello.role == Role.AGENT and not self._hears_old(now):
             self._votes[hello.session] = _Vote(now, term, hello.roster)
         has_succeeded = self._succeed(now, is_wanted=hello.role in (Role.AGENT, Role.CLIENT))
         return None if has_succeeded else self._elsewhere(now)
@@ -377,7 +381,7 @@ class Succession:
 
         A goodbye that was said while this one was stopped is none: the other one may have led since.
         """
-        said_goodbye = said_goodbye and now >= self._hears_old_until and not self.was_stopped(now)
+        said_goodbye = said_goodbye and not self._hears_old(now)
         self._heard = min(self._heard, now - SUSPECT + CLOSED)
         self._next_look = min(self._next_look, now + CLOSED)
         if said_goodbye and self.leads and self._report is not None and not self._report.leading:

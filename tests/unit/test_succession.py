@@ -143,6 +143,18 @@ def test_a_standby_leads_when_more_than_half_of_the_agents_come(pair: Pair) -> N
     assert term_of(pair.b.epoch) == 1
 
 
+def test_what_agents_wanted_while_a_standby_was_stopped_does_not_count(pair: Pair) -> None:
+    """It was in the sockets; they have been back at the other one for long, maybe."""
+    pair.agents(range(1, 6), pair.a)
+    pair.is_cut = True
+    pair.now += 20.0
+    assert all(pair.come(range(1, 6), pair.b, told=5))
+    pair.step(SUSPECT - 1.0)
+    assert all(pair.come(range(1, 6), pair.b, told=5))
+    pair.step(1.5)
+    assert pair.come(range(1, 4), pair.b, told=5)[-1] is None
+
+
 def test_votes_of_one_agent_count_once_and_those_of_strangers_not(pair: Pair) -> None:
     pair.agents(range(1, 6), pair.a)
     pair.is_cut = True
@@ -312,7 +324,7 @@ def test_one_that_was_elected_in_step_and_is_not_heard_in_time_steps_down(pair: 
     """From then on the one that led may go on alone, with agents that have come back to it: its copy is newer then."""
     pair.agents(range(1, 4), pair.a)
     pair.is_cut = True
-    pair.now += SUSPECT + 1.0
+    pair.step(SUSPECT + 1.0)
     assert pair.come(range(1, 4), pair.b, told=3)[-1] is None
     assert pair.b.leads
     pair.b.sure_until = pair.now + 4.0
@@ -337,7 +349,7 @@ def test_one_that_was_elected_in_step_and_whose_partner_follows_in_time_goes_on(
 def test_one_that_was_elected_in_step_and_is_heard_in_time_goes_on(pair: Pair) -> None:
     pair.agents(range(1, 4), pair.a)
     pair.is_cut = True
-    pair.now += SUSPECT + 1.0
+    pair.step(SUSPECT + 1.0)
     pair.come(range(1, 4), pair.b, told=3)
     pair.b.sure_until = pair.now + 4.0
     pair.agents(range(1, 3), pair.b)
@@ -355,7 +367,7 @@ def test_one_of_a_pair_does_not_go_on_as_if_nobody_had_led_since(pair: Pair) -> 
     assert wanted.index(HandOut(False, "it stands by")) < next(
         at for at, wish in enumerate(wanted) if isinstance(wish, StepDown)
     )
-    pair.now += SUSPECT + 1.0
+    pair.step(SUSPECT + 1.0)
     assert pair.come(range(1, 4), pair.a, told=0, term=2)[-1] is None
     assert (pair.a.leads, pair.a.term) == (True, 3)
     assert KeepJobs(True, asks=True) in pair.a.take()
