@@ -57,8 +57,8 @@ def _cancel_tasks(what: str, address: str, force: bool, key_file: str | None, in
     client = row = 0
     function = ""
     if what.isdecimal():
-        client = int(what) if len(what) <= 10 else 0
-        if not 0 < client < 1 << 32:
+        client = _number(what)
+        if not client:
             raise ScalerError(f"no client has the number {what}")
     elif ":" in what or what.endswith("]") or re.search(r"\([0-9]+\)$", what):
         client, row = parse_task(what)
@@ -66,6 +66,12 @@ def _cancel_tasks(what: str, address: str, force: bool, key_file: str | None, in
         function = what
     with _commands(address, key_file, insecure) as commands:
         return commands.cancel(client=client, row=row, function=function, force=force)
+
+
+def _number(text: str) -> int:
+    """Of a client or an agent; 0 if a text is none that one may have."""
+    number = int(text) if text.isdecimal() and len(text) <= 10 else 0
+    return number if number < 1 << 32 else 0
 
 
 def _drain(address: str, which: tuple[str, ...], undo: bool, key_file: str | None, insecure: bool) -> int:
@@ -78,9 +84,10 @@ def _drain(address: str, which: tuple[str, ...], undo: bool, key_file: str | Non
             try:
                 done += tell(jobs=[name])
             except CommandRefused:
-                if not name.isdecimal() or len(name) > 10 or int(name) >= 1 << 32:
+                number = _number(name)
+                if not number:
                     raise
-                done += tell(agents=[int(name)])
+                done += tell(agents=[number])
     return _say(f"{'staying' if undo else 'draining'}: {done:,} hosts")
 
 

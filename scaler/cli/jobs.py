@@ -132,7 +132,7 @@ def _results(name: str, address: str, start: int, as_json: bool, key_file: str |
                     print(f"row {each.row}: {said}", file=sys.stderr)
 
     if isinstance(sys.stdout, io.TextIOWrapper):  # whoever reads it sees them as they come, in a pipe too
-        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+        sys.stdout.reconfigure(line_buffering=True)
     quietly(write)
     return 1 if failed else 0
 

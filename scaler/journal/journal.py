@@ -72,6 +72,7 @@ class Journal:
         if damage is not None:
             self._directory.set_aside(damage)
         layout = Layout()
+        self.sync()
         lengths = self.lengths()
         if lengths:
             layout.segment = max(lengths)
@@ -82,16 +83,18 @@ class Journal:
         self._writer = self._open_writer(self._directory)
         return layout, damage
 
-    def lengths(self) -> dict[int, int]:
-        """Segment -> bytes; all of it is on disk then, though whoever wrote or copied it was killed.
+    def sync(self) -> None:
+        """Have all that was written on disk, though whoever wrote or copied it was killed. Blocks.
 
         Each segment is synced: a hole in one, left by a power cut, would have all that is behind it count no more.
         Raises `JournalError`.
         """
-        segments = self._directory.segments()
-        for number in segments:
+        for number in self._directory.segments():
             self._directory.sync_segment(number)
-        return {number: self._directory.segment(number).stat().st_size for number in segments}
+
+    def lengths(self) -> dict[int, int]:
+        """Segment -> bytes."""
+        return {number: self._directory.segment(number).stat().st_size for number in self._directory.segments()}
 
     # ---- other copies ----------------------------------------------------------------------------------------------
     def look(self) -> tuple[Copy, Damage | None]:

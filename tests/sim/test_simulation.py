@@ -83,6 +83,7 @@ FOUND = {
     "the one that stands by is asked for its copy over many connections that are lost": ("copied journal", 9_103_143),
     "one goes on behind what the other has written in two files and not synced": ("shared journal", 9_700_682),
     "a standby that was stopped hears long after that agents looked for it": ("copied journal", 9_850_747),
+    "one that was stopped is asked for a job to which the other has added meanwhile": ("copied journal", 9_860_011),
     # these two found a lock that a simulated process kept when it died
     "one is killed while it closes the journal that both have": ("shared journal", 7_001_524),
     "one is killed while it closes its journal": ("copied journal", 7_005_202),

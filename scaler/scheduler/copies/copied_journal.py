@@ -66,6 +66,7 @@ class CopiedJournal:
     def hold(self) -> None:
         """Don't write it before the other one was asked. Blocks. Raises `JournalError`."""
         copy, _ = self._journal.look()
+        self._journal.sync()
         alone = self._journal.history.alone
         self._sending = Sending(copy, self._journal.lengths(), self.partner, is_held=True, alone=alone)
 

@@ -39,7 +39,7 @@ from scaler.scheduler.jobs.restoring import Restoring
 #: some rows. Jobs, and what becomes of them, are written at once.
 GATHER = 0.02
 #: seconds for which an answer waits that is not certain as long as another scheduler may lead: by then one that led has
-#: heard of that
+#: heard of that. Of jobs that are here, where more may be known at the other one, they count from when it may lead.
 UNCERTAIN = 5.0
 
 
@@ -89,6 +89,8 @@ class JobsCore:
         #: what is wanted of jobs that are not here, or where others are, and may be so no more at the scheduler that
         #: leads meanwhile
         self._uncertain: list[Uncertain] = []
+        #: since when another scheduler may lead, seconds
+        self._doubted_since = 0.0
         self._reclaiming = Reclaiming()
         #: jobs of which something was heard in this step
         self._touched: dict[Job, None] = {}
@@ -199,7 +201,7 @@ class JobsCore:
     # ---- submitting ------------------------------------------------------------------------------------------------
     def _submitted(self, event: ev.Submitted) -> None:
         if self._table.doubt and self._is_uncertain(event.message):
-            self._put_off(event)
+            self._put_off(event, self._now + UNCERTAIN)
             return
         self._submit(event)
 
@@ -286,22 +288,25 @@ class JobsCore:
 
     # ---- asking ----------------------------------------------------------------------------------------------------
     def _asked(self, event: ev.Asked) -> None:
-        if self._table.doubt and not reading.is_known(self._table, event.message):
-            self._put_off(event)
+        since = self._doubted_since if reading.is_known(self._table, event.message) else self._now
+        if self._table.doubt and self._now < since + UNCERTAIN:
+            self._put_off(event, since + UNCERTAIN)
         else:
             self._answer(event)
 
     def _doubted(self, event: ev.Doubted) -> None:
+        if event.reason and not self._table.doubt:
+            self._doubted_since = self._now
         self._table.doubt = event.reason
         if not event.reason:
             self._decide_uncertain()
 
-    def _put_off(self, event: ev.Asked | ev.Submitted) -> None:
+    def _put_off(self, event: ev.Asked | ev.Submitted, deadline: float) -> None:
         if self._may_wait(event.monitor, event.message.number):
-            self._uncertain.append(Uncertain(event, self._now + UNCERTAIN))
+            self._uncertain.append(Uncertain(event, deadline))
 
     def _decide_uncertain(self) -> None:
-        """What waits for the end of a doubt is dealt with, or refused if that takes too long; all jobs are told of."""
+        """What waits for the end of a doubt is dealt with. If that takes too long, what hangs on it is refused."""
         wanted, self._uncertain = self._uncertain, []
         for each in wanted:
             event, is_late = each.event, self._now >= each.deadline
@@ -309,10 +314,14 @@ class JobsCore:
                 self._uncertain.append(each)
             elif isinstance(event, ev.Submitted) and not self._table.doubt:
                 self._submit(event)
-            elif isinstance(event, ev.Asked) and (not self._table.doubt or event.message.kind == "list"):
+            elif isinstance(event, ev.Asked) and (not self._table.doubt or self._is_told_anyway(event.message)):
                 self._answer(event)
             else:
                 reading.refuse_in_doubt(self._table, event.monitor, event.message)
+
+    def _is_told_anyway(self, question: JobQuestion) -> bool:
+        """It is about what is here, whatever there is elsewhere."""
+        return question.kind == "list" or reading.is_known(self._table, question)
 
     def _may_wait(self, monitor: int, number: int) -> bool:
         """Whether one more question of a monitor may wait for its answer; otherwise that is said."""
