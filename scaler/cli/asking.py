@@ -50,7 +50,8 @@ def quietly(write: Callable[[], object]) -> int:
     """Write; whoever read it may have enough of it. What its encoding can't say is escaped. Raises `Unwritable`."""
     if sys.stdout is None:  # a shell has closed it
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  it lasts as long as the process
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    # the second is that of the C locale: it has bytes of names stay as they are, and no character escaped
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         write()

@@ -218,11 +218,12 @@ def test_answers_are_written_whatever_the_output_is(held, capsys, monkeypatch):
         with monkeypatch.context() as patch:  # a shell has closed it
             patch.setattr(sys, "stdout", None)
             assert call(command, "scaler", arguments) == 0
-        with io.TextIOWrapper(io.BytesIO(), "ascii") as old, monkeypatch.context() as patch:
-            patch.setattr(sys, "stdout", old)
-            assert call(command, "scaler", arguments) == 0
-            if arguments[0] == "story":
-                assert rb"waiting \u2192 " in old.buffer.getvalue()
+        for errors in ("strict", "surrogateescape"):  # the second: that of the C locale
+            with io.TextIOWrapper(io.BytesIO(), "ascii", errors) as old, monkeypatch.context() as patch:
+                patch.setattr(sys, "stdout", old)
+                assert call(command, "scaler", arguments) == 0
+                if arguments[0] == "story":
+                    assert rb"waiting \u2192 " in old.buffer.getvalue()
     assert capsys.readouterr() == ("", "")
 
 
