@@ -201,7 +201,7 @@ class JobsCore:
     # ---- submitting ------------------------------------------------------------------------------------------------
     def _submitted(self, event: ev.Submitted) -> None:
         if self._table.doubt and self._is_uncertain(event.message):
-            self._put_off(event, self._now + UNCERTAIN)
+            self._put_off(event, since=self._now)
             return
         self._submit(event)
 
@@ -290,7 +290,7 @@ class JobsCore:
     def _asked(self, event: ev.Asked) -> None:
         since = self._doubted_since if reading.is_known(self._table, event.message) else self._now
         if self._table.doubt and self._now < since + UNCERTAIN:
-            self._put_off(event, since + UNCERTAIN)
+            self._put_off(event, since)
         else:
             self._answer(event)
 
@@ -301,9 +301,9 @@ class JobsCore:
         if not event.reason:
             self._decide_uncertain()
 
-    def _put_off(self, event: ev.Asked | ev.Submitted, deadline: float) -> None:
+    def _put_off(self, event: ev.Asked | ev.Submitted, since: float) -> None:
         if self._may_wait(event.monitor, event.message.number):
-            self._uncertain.append(Uncertain(event, deadline))
+            self._uncertain.append(Uncertain(event, since + UNCERTAIN))
 
     def _decide_uncertain(self) -> None:
         """What waits for the end of a doubt is dealt with. If that takes too long, what hangs on it is refused."""
