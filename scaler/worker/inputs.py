@@ -93,6 +93,8 @@ class Inputs:
 
     def settle(self) -> None:
         """Let go of what rows of graphs were given."""
+        if not self._recent:
+            return
         with self._lock:
             gone = list(self._recent.values())
             self._recent.clear()

@@ -109,7 +109,21 @@ class ResultWriter:
         self._unreported: Key | None = None
 
     def encoder(self, assignment: Assignment, serializer: AnySerializer | None) -> Encode:
-        """Return what is to be done with the results of an assignment."""
+        """Return what is to be done with the results of an assignment that are no numbers.
+
+        It is made for the first of them: where there is none, making it would take longer than many a row.
+        """
+        made: Encode | None = None
+
+        def encode(row: int, value: Any) -> tuple[int, bytes]:
+            nonlocal made
+            if made is None:
+                made = self._encoder(assignment, serializer)
+            return made(row, value)
+
+        return encode
+
+    def _encoder(self, assignment: Assignment, serializer: AnySerializer | None) -> Encode:
         run, store, name = assignment.run, context.store(), assignment.run.name
         write = in_message(name, serializer)
         travels = bool(run.flags & INLINE_VALUES)

@@ -224,8 +224,10 @@ class RowRunner:
         for message in self._read():
             if isinstance(message, Run):
                 self._last = message.dispatch
-                self._inputs.drop(message.stale)
-                self._inputs.add(message.objects)
+                if message.stale:
+                    self._inputs.drop(message.stale)
+                if message.objects:
+                    self._inputs.add(message.objects)
                 self._assignments.append(Assignment(message))
             elif isinstance(message, Drop):
                 self._inputs.drop(message.keys)
