@@ -197,8 +197,13 @@ class Succession:
 
     def leads_for_sure(self, now: float) -> bool:
         """It hands out, and the other one does not lead: that was heard a moment ago, or it has no agents for that."""
-        is_silent = self._agents_are_quiet and now - self._heard > 2 * BEAT
-        return self.hands_out_at(now) and not (self.is_paired and is_silent)
+        may_have_agents = self._lacks_roster or (self.is_paired and self._agents_are_quiet)
+        return self.hands_out_at(now) and not (may_have_agents and now - self._heard > 2 * BEAT)
+
+    @property
+    def _lacks_roster(self) -> bool:
+        """The partner was heard, and has not said yet which agents count: they may be there, and it may lead."""
+        return not self.is_paired and self._report is not None
 
     @property
     def counts_agents(self) -> bool:
@@ -303,7 +308,7 @@ class Succession:
         if asks and not self.asks_agents:
             self._roster.ask_again()
         self.asks_agents = asks
-        return self.hands_out_at(now) and (not asks or self._roster.has_confirmation())
+        return self.hands_out_at(now) and not self._lacks_roster and (not asks or self._roster.has_confirmation())
 
     # ---- the partner -----------------------------------------------------------------------------------------------
     def hear_partner(self, report: PartnerReport, now: float) -> None:
@@ -396,11 +401,12 @@ class Succession:
         """Lead, whoever else may: the agents that come count from now on. Why it does not, or nothing."""
         if self._is_ending:
             return "this scheduler has just come to stand by: say it again"
-        if self.leads and self.hands_out and not self.holds_jobs:
+        is_first = self.leads and self.hands_out and not self._lacks_roster
+        if is_first and not self.holds_jobs:
             return "this scheduler leads already"
         if self.leads and self.holds_jobs:
             self.wishes.append(KeepJobs(True))
-        if self.leads and self.hands_out:
+        if is_first:
             return ""
         self._roster.dissolve()
         self.is_paired, self._report, self._electors = False, None, 0

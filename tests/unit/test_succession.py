@@ -420,6 +420,24 @@ def test_one_that_starts_again_asks_its_partner(pair: Pair) -> None:
     assert not pair.b.leads
 
 
+def test_one_that_starts_again_is_not_sure_of_anything_before_it_knows_who_counts(pair: Pair) -> None:
+    """Its partner was heard, and then was cut off: the agents may have gone there, and it may lead by now."""
+    pair.agents(range(1, 4), pair.a)
+    again = Succession(A, 333)
+    assert again.leads_for_sure(pair.now), "nobody was heard"
+    again.hear_partner(PartnerReport(pair.a.epoch, False, B, pair.b._roster.version, False), pair.now)
+    assert again.leads_for_sure(pair.now), "it has just been heard to stand by"
+    assert not again.may_be_alone(pair.now, asks=True)
+    pair.step(SUSPECT)
+    again.tick(pair.now)
+    assert not again.leads_for_sure(pair.now)
+    assert not again.may_be_alone(pair.now, asks=True)
+    assert again.promote(pair.now) == "", "somebody knows better"
+    assert again.may_be_alone(pair.now, asks=True)
+    assert again.leads_for_sure(pair.now)
+    assert "leads already" in again.promote(pair.now)
+
+
 def test_one_that_starts_again_before_any_agent_has_come_is_followed_anew(pair: Pair) -> None:
     """Nobody counts: its partner has no roster to tell, and has heard of no term but this one's."""
     assert (pair.b.is_paired, pair.b.roster) == (True, 0)
