@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-browser test-slurm test-ssh test-pbs test-sge test-jobs test-kubernetes check format bench sim sim-long fuzz soak mutants compat compat-all clean
+.PHONY: help demo test test-browser test-slurm test-ssh test-pbs test-sge test-jobs test-kubernetes check format bench sim sim-long fuzz soak kills mutants compat compat-all clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -71,6 +71,9 @@ sim-long: $(READY) ## run the simulator over SEEDS= fresh seeds of all mixes, th
 
 soak: $(READY) ## kill, stop, cut and fill real processes under load for HOURS= (root on Linux)
 	$(BIN)/python tests/soak/run.py $(if $(HOURS),--hours $(HOURS))
+
+kills: $(READY) ## kill the scheduler KILLS= times under load while all else lives (twenty minutes)
+	$(BIN)/python tests/soak/kills.py $(if $(KILLS),--kills $(KILLS))
 
 fuzz: $(FUZZ) ## feed decoder, sessions and cores with bytes that reach new code; RUNS=, TARGET=
 	$(BIN)/python tests/fuzz/run.py $(if $(RUNS),--runs $(RUNS)) $(if $(TARGET),--target $(TARGET))

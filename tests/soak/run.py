@@ -22,6 +22,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 import psutil  # noqa: E402
 from support.namespaces import why_not  # noqa: E402
 
+from soak.accounts import MARK, marked, told  # noqa: E402
 from soak.growth import Found, Growth, memory  # noqa: E402
 from soak.site import Site  # noqa: E402
 
@@ -36,7 +37,6 @@ MILD = ("kill worker", "stop a process", "cut", "full /dev/shm", "full disk", "c
 ROOM = 8 << 20
 #: seconds by which a clock is off
 JUMPS = (-86_400, -60, -1, 0, 1, 60, 86_400)
-MARK = "SCALER_SOAK"
 
 
 class Faults:
@@ -139,44 +139,6 @@ class Looks:
         return self._growth.found()
 
 
-def told(site: Site) -> dict[str, Any]:
-    """What the clients have said."""
-    total: dict[str, Any] = {
-        "rounds": 0,
-        "ok": 0,
-        "wrong": 0,
-        "hung": 0,
-        "errors": Counter[str](),
-        "longest": 0.0,
-        "stories": [],
-    }
-    for path in sorted(site.directory.glob("told*")):
-        for line in path.read_text().splitlines():
-            try:
-                said = json.loads(line)
-            except ValueError:
-                continue  # it was killed while it wrote
-            total["rounds"] += 1
-            for key in ("ok", "wrong", "hung"):
-                total[key] += said[key]
-            total["errors"].update(said["errors"])
-            total["stories"] += said.get("stories", [])
-            total["longest"] = max(total["longest"], said["seconds"])
-    return total
-
-
-def marked() -> list[str]:
-    """Processes of this run that are still there."""
-    left = []
-    for process in psutil.process_iter():
-        try:
-            if process.pid != os.getpid() and process.environ().get(MARK) == os.environ[MARK]:
-                left.append(f"{process.pid} {' '.join(process.cmdline())[:100]}")
-        except psutil.Error:
-            continue
-    return left
-
-
 def soak(site: Site, seconds: float) -> dict[str, Any]:
     """Faults for so long, then peace until all has ended; the report."""
     warm = min(max(WARM * seconds, WARM_LEAST), WARM_MOST)
@@ -203,7 +165,7 @@ def soak(site: Site, seconds: float) -> dict[str, Any]:
     files = site.files()
     site.scheduler.stop()
     return {
-        "minutes": seconds / 60, "faults": dict(faults.counts), "clients": told(site), "endings": endings,
+        "minutes": seconds / 60, "faults": dict(faults.counts), "clients": told(site.directory), "endings": endings,
         "first": seen[0][1], "last": last, "growth per hour": looks.growth(), "files at the end": files,
         "told": faults.told, "looks": seen,
     }  # fmt: skip

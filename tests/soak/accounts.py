@@ -1,0 +1,50 @@
+"""What came of the load of a soak: what its clients have said, and which of its processes are still there."""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+#: in the environment of all processes of a run
+MARK = "SCALER_SOAK"
+
+
+def told(directory: Path) -> dict[str, Any]:
+    """What the clients have said."""
+    total: dict[str, Any] = {
+        "rounds": 0,
+        "ok": 0,
+        "wrong": 0,
+        "hung": 0,
+        "errors": Counter[str](),
+        "longest": 0.0,
+        "stories": [],
+    }
+    for path in sorted(directory.glob("told*")):
+        for line in path.read_text().splitlines():
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue  # it was killed while it wrote
+            total["rounds"] += 1
+            for key in ("ok", "wrong", "hung"):
+                total[key] += said[key]
+            total["errors"].update(said["errors"])
+            total["stories"] += said.get("stories", [])
+            total["longest"] = max(total["longest"], said["seconds"])
+    return total
+
+
+def marked() -> list[str]:
+    """Processes of this run that are still there."""
+    left = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(MARK) == os.environ[MARK]:
+                left.append(f"{process.pid} {' '.join(process.cmdline())[:100]}")
+        except psutil.Error:
+            continue
+    return left
