@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPAT := $(VENV)/.compat
 FUZZ := $(VENV)/.fuzz
+JUPYTER := $(VENV)/.jupyter
 PYTEST_ARGS ?=
 # Each of the many programs that are started here would compile the engine anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -22,9 +23,10 @@ demo: $(READY) ## run unchanged dask code on dask's threads and on Scaler
 test: $(READY) ## run the tests; PYTEST_ARGS adds arguments
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-browser: $(READY) ## install Chromium (Debian, as root) if it is missing, and run the tests in it
+test-browser: $(JUPYTER) ## install Chromium (Debian, as root) if it is missing, and run the tests in it, those behind Jupyter too
 	@command -v chromium chromedriver >/dev/null || apt-get install -y --no-install-recommends chromium chromium-driver
 	$(BIN)/python -m pytest -rs $(PYTEST_ARGS) tests/process/test_browser.py
+	$(BIN)/python -m pytest -m heavy -rs $(PYTEST_ARGS) tests/jupyter
 
 test-ssh: $(READY) ## install OpenSSH's server (Debian, as root) if it is missing, and try hosts by ssh: 20 of them, each with an sshd
 	@test -x /usr/sbin/sshd || apt-get install -y --no-install-recommends openssh-server
@@ -105,6 +107,10 @@ $(READY): pyproject.toml constraints.txt
 
 $(COMPAT): $(READY)
 	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compat]'
+	@touch $@
+
+$(JUPYTER): $(READY)
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[jupyter]'
 	@touch $@
 
 $(FUZZ): $(READY)

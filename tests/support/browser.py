@@ -34,17 +34,17 @@ def why_not() -> str | None:
 
 
 @contextlib.contextmanager
-def browser(width: int = 1280, height: int = 800) -> Iterator[Any]:
-    """Give a driver of a browser.
+def browser(width: int = 1280, height: int = 800, notes_traffic: bool = False) -> Iterator[Any]:
+    """Give a driver of a browser. If it `notes_traffic`, its log "performance" has what comes and goes.
 
     Its profile and its sockets are in a directory of a short name, which is removed: the path of a socket has 107
     characters at most, and Chromium ends at once if a longer one would be needed, as in a directory of pytest's.
     """
     with tempfile.TemporaryDirectory(prefix="scaler-", dir="/tmp", ignore_cleanup_errors=True) as directory:
-        yield from _driven(Path(directory), width, height)
+        yield from _driven(Path(directory), width, height, notes_traffic)
 
 
-def _driven(directory: Path, width: int, height: int) -> Iterator[Any]:
+def _driven(directory: Path, width: int, height: int, notes_traffic: bool) -> Iterator[Any]:
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -52,7 +52,8 @@ def _driven(directory: Path, width: int, height: int) -> Iterator[Any]:
     options.binary_location = str(shutil.which("chromium"))
     for flag in (*_FLAGS, f"--user-data-dir={directory / 'profile'}", f"--window-size={width},{height}"):
         options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    logs = {"browser": "ALL"} | ({"performance": "ALL"} if notes_traffic else {})
+    options.set_capability("goog:loggingPrefs", logs)
     service = Service(shutil.which("chromedriver"), env=os.environ | {"TMPDIR": str(directory)})
     driver = _started(lambda: webdriver.Chrome(options=options, service=service))
     try:
