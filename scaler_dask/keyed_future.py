@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 from collections.abc import Callable, Generator
 from functools import partial
+from html import escape
 from types import TracebackType
 from typing import Any
 
@@ -72,6 +73,10 @@ class Future(spec.TaskRef):
     def status(self) -> str:
         """One of pending, finished, error, cancelled. Does not block."""
         return self._state.status if self._state is not None else "cancelled"
+
+    def _repr_html_(self) -> str:
+        cells = f"<tr><th>key</th><td>{escape(str(self.key))}</td></tr><tr><th>status</th><td>{self.status}</td></tr>"
+        return f"<table><caption>Future</caption>{cells}</table>"
 
     def done(self) -> bool:
         """Whether it has ended, however it did. Does not block."""

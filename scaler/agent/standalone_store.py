@@ -30,7 +30,7 @@ def main(options: dict[str, Any]) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the scheduler's to handle
     keep_little_memory()
-    logging.basicConfig(level=options["log_level"], format=log_lines.LINE, datefmt=log_lines.TIME)
+    log_lines.set_up(options["log_level"])
     config = AgentConfig(
         options["address"], name=f"store of {os.uname().nodename}", max_message_bytes=options["max_message_bytes"],
         memory_limit=available_memory() * SHARE // 100,

@@ -41,9 +41,9 @@ def asking_command(name: str, text: str, run: Callable[..., int], *parameters: c
 def session(address: str, key_file: str | None, insecure: bool) -> Questions:
     """A session of questions. Raises `ScalerError`s in one line."""
     from scaler.monitor.questions import Questions  # `-h` and mistakes are answered without loading the engine
-    from scaler.transport import security_of
+    from scaler.transport import known_security
 
-    return Questions(address, security=security_of(key_file, insecure) if key_file or insecure else None)
+    return Questions(address, security=known_security(key_file, insecure))
 
 
 def quietly(write: Callable[[], object]) -> int:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def _commands(address: str, key_file: str | None, insecure: bool) -> Commands:
     from scaler.monitor.commands import Commands  # `-h` and mistakes are answered without loading the engine
-    from scaler.transport import security_of
+    from scaler.transport import known_security
 
-    return Commands(address, security=security_of(key_file, insecure) if key_file or insecure else None)
+    return Commands(address, security=known_security(key_file, insecure))
 
 
 def _cancel(what: str, address: str, force: bool, as_json: bool, key_file: str | None, insecure: bool) -> int:
@@ -52,19 +52,24 @@ def _say(text: str) -> int:
 
 def _cancel_tasks(what: str, address: str, force: bool, key_file: str | None, insecure: bool) -> Cancelled:
     from scaler.errors import ScalerError
+    from scaler.monitor.commands import CommandRefused
     from scaler.monitor.questions import parse_task
 
-    client = row = 0
-    function = ""
-    if what.isdecimal():
-        client = _number(what)
-        if not client:
-            raise ScalerError(f"no client has the number {what}")
-    elif ":" in what or what.endswith("]") or re.search(r"\([0-9]+\)$", what):
-        client, row = parse_task(what)
-    else:
-        function = what
     with _commands(address, key_file, insecure) as commands:
+        if what.isdecimal():
+            client = _number(what)
+            if not client:
+                raise ScalerError(f"no client has the number {what}")
+            return commands.cancel(client=client, force=force)
+        if re.fullmatch(r"[0-9]+:[0-9]+", what):
+            client, row, _ = parse_task(what)
+            return commands.cancel(client=client, row=row, force=force)
+        try:  # a function may be called like a task
+            return commands.cancel(function=what, force=force)
+        except CommandRefused:
+            if not re.search(r"[\])]:?$|[0-9]:[0-9]+$", what):
+                raise
+        client, row, function = parse_task(what)
         return commands.cancel(client=client, row=row, function=function, force=force)
 
 

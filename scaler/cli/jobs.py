@@ -29,9 +29,9 @@ LOOK = 0.5
 def session_of(address: str, key_file: str | None, insecure: bool) -> Iterator[JobSession]:
     """A session with the scheduler at an address."""
     from scaler.client.jobs.session import JobSession  # `-h` and mistakes are answered without loading the engine
-    from scaler.transport import security_of
+    from scaler.transport import known_security, load_or_create
 
-    session = JobSession(address, security_of(key_file, insecure), PATIENCE)
+    session = JobSession(address, known_security(key_file, insecure) or load_or_create(), PATIENCE)
     try:
         yield session
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
@@ -50,12 +51,16 @@ def _show(directory: str, as_json: bool) -> int:
 
     _look_for_journal(directory)
 
-    def write() -> None:
-        damage = Directory(directory).replay(line)
-        if damage is not None and not as_json:
-            print(damage)
+    damage: object = None
 
-    return quietly(write)
+    def write() -> None:
+        nonlocal damage
+        damage = Directory(directory).replay(line)
+        if damage is not None:
+            sys.stdout.flush()
+            print(damage, file=sys.stderr if as_json else sys.stdout)
+
+    return quietly(write) or int(damage is not None)
 
 
 def _look_for_journal(directory: str) -> None:

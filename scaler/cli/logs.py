@@ -19,7 +19,7 @@ def set_up(level: str, path: str) -> None:
         handler = logging.StreamHandler(sys.stdout) if path == defaults.LOG_PATH else logging.FileHandler(path)
     except OSError as error:
         raise ScalerError(f"cannot write the log to {path}: {error.strerror or error}") from error
-    handler.setFormatter(logging.Formatter(log_lines.LINE, log_lines.TIME))
+    handler.setFormatter(log_lines.LineFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

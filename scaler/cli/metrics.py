@@ -20,9 +20,9 @@ def run(config: MetricsConfig) -> int:
     from scaler.monitor.formats import inert
     from scaler.monitor.metrics import exposition
     from scaler.monitor.metrics_server import serve
-    from scaler.transport import load_or_create
+    from scaler.transport import known_security
 
-    security = load_or_create(config.key_file) if config.key_file is not None else None
+    security = known_security(config.key_file)
     with closing(Watcher(config.monitor, config.interval, security=security, name="scaler metrics")) as watcher:
         if config.port is not None:
             return serve(config, lambda: exposition(watcher.seen), lambda text: print(text, flush=True))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import click
@@ -30,11 +32,15 @@ def _tasks(
 ) -> int:
     def write() -> None:
         with session(address, key_file, insecure) as questions:
-            lines = questions.task_lines(state or "", function, client, None if everything else limit)
+            lines = questions.task_lines(state or "", function, client, None if everything else limit + 1)
+            shown = lines if everything else islice(lines, limit)
             if not as_json:
                 print(f"{'task':<20} {'state':<8} {'where':<20} function")
-            for line in lines if as_json else _rows(lines):
+            for line in shown if as_json else _rows(shown):
                 print(line)
+            if limit == SHOWN and next(lines, None) is not None:
+                sys.stdout.flush()
+                print(f"scaler: only {limit:,} are shown, and there are more (--limit N, or --all)", file=sys.stderr)
 
     return quietly(write)
 

@@ -71,6 +71,12 @@ def _show(config: TopConfig) -> int:
         return quietly(app.run)
 
 
+def _security(config: TopConfig) -> Security | None:
+    from scaler.transport import known_security
+
+    return known_security(config.key_file, config.insecure)
+
+
 def _looking(config: TopConfig) -> Looking:
     from scaler.monitor.tables import TABLES
     from scaler.monitor.top.looking import Looking
@@ -78,13 +84,6 @@ def _looking(config: TopConfig) -> Looking:
     looking = Looking()
     looking.show([table.name for table in TABLES].index(config.view), config.filter)
     return looking
-
-
-def _security(config: TopConfig) -> Security | None:
-    """None: the user's own key, made when it is needed, which is not at a local socket."""
-    from scaler.transport import security_of
-
-    return security_of(config.key_file, config.insecure) if config.key_file or config.insecure else None
 
 
 command = make_command(

@@ -77,9 +77,12 @@ class ClusterQuestions:
     ) -> Iterator[Record]:
         """Tasks that have not ended, or others of whose batch have not, page by page as they are read.
 
-        `state`: waiting, queued, agent, done, or empty for any; `limit=None`: all, however many. The session lasts
-        until the last one is read or the iterator is closed; one thread at a time may read it.
+        `state`: waiting, queued, agent, done, or empty for any. It ends after `limit` of them, without a word; with
+        None there are all, however many. The session lasts until the last one is read or the iterator is closed; one
+        thread at a time may read it.
         """
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit has to be a number of tasks, not {limit}")
         with self._questions() as questions:
             yield from questions.tasks(state, function, client, limit)
 
@@ -87,17 +90,18 @@ class ClusterQuestions:
         """Why a task has not run, or where it runs: `reason` and, in words, `lines`.
 
         `task`: a future of this client, of an `Executor` or of scaler_dask's client, or a name such as "412001:290".
-        Raises `UnknownTask` if the scheduler knows it no more, and ValueError for a future that stands for no task.
+        Raises `UnknownTask` if the scheduler knows it no more, and ValueError for a future that stands for no task, and
+        for a name that tasks of several clients have.
         """
         name = self._name_of(task)
         with self._questions() as questions:
-            return questions.explain(name)[0]
+            return _only(name, questions.explain(name))
 
     def story(self, task: Any) -> Record:
         """What has happened to a task, in `lines`, as far as the scheduler remembers. Takes and raises as `explain`."""
         name = self._name_of(task)
         with self._questions() as questions:
-            return questions.story(name)[0]
+            return _only(name, questions.story(name))
 
     def _listed(self, kind: str, **filters: Any) -> list[Record]:
         from scaler.monitor.listing import Filters
@@ -121,3 +125,10 @@ class ClusterQuestions:
         if future is None:
             raise ValueError(f"{task!r} stands for no task of the cluster")
         raise TypeError(f"{task!r} is no future of a task, and no name of one such as '412001:290'")
+
+
+def _only(name: str, found: list[Record]) -> Record:
+    """The one task of a name."""
+    if len(found) > 1:
+        raise ValueError(f"{name!r} names several tasks: say which of {', '.join(each['task'] for each in found)}")
+    return found[0]

@@ -94,7 +94,7 @@ def set_up_log(level: str, paths: Sequence[str] = (), config_file: str | None = 
     handlers = [
         logging.StreamHandler(sys.stdout) if path == defaults.LOG_PATH else logging.FileHandler(path) for path in paths
     ]
-    logging.basicConfig(level=level, format=log_lines.LINE, datefmt=log_lines.TIME, handlers=handlers or None)
+    log_lines.set_up(level, *handlers)
 
 
 def print_output(output: ShowOutput) -> None:

@@ -152,4 +152,5 @@ def _origin(text: str) -> str:
     parts = urlsplit(text.strip().lower())
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/") or parts.query:
         raise ScalerError(f"{text!r} is no origin: write it as https://host or https://host:port")
-    return f"{parts.scheme}://{parts.netloc}"
+    default = ":443" if parts.scheme == "https" else ":80"
+    return f"{parts.scheme}://{parts.netloc.removesuffix(default)}"

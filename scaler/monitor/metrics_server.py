@@ -34,7 +34,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _TIMEOUT
 
     def do_GET(self) -> None:
-        """Answer, or refuse."""
+        """Answer, or refuse; HEAD as GET, without the text."""
         header = self.headers.get
         path = urlsplit(self.path).path
         verdict = self.server.gate.judge(
@@ -50,6 +50,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(200, self.server.text(), CONTENT_TYPE)
 
+    do_HEAD = do_GET
+
     def _answer(self, status: int, text: str, kind: str = "text/plain; charset=utf-8") -> None:
         content = text.encode("utf-8", "replace")
         self.send_response(status)
@@ -58,7 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nobody reads it."""

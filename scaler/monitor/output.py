@@ -45,10 +45,11 @@ def output_of(result: QueryResult) -> LastOutput:
 def place_of(worker: str) -> tuple[int, int] | None:
     """Agent and slot of a worker as snapshots call it; None if that is no name of one.
 
-    >>> place_of("3.12"), place_of("3."), place_of("node-7")
-    ((3, 12), None, None)
+    >>> place_of("3.12"), place_of("3."), place_of("node-7"), place_of("4294967296.1")
+    ((3, 12), None, None, None)
     """
     agent, point, slot = worker.partition(".")
-    if not (point and all(part.isascii() and part.isdigit() and len(part) < 10 for part in (agent, slot))):
+    if not (point and all(part.isascii() and part.isdigit() and len(part) <= 10 for part in (agent, slot))):
         return None
-    return int(agent), int(slot)
+    place = int(agent), int(slot)
+    return place if max(place) < 1 << 32 else None

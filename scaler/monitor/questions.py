@@ -16,7 +16,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from scaler.errors import UnknownTask
 from scaler.monitor.link import Link, sendable
@@ -87,8 +87,9 @@ class Questions:
         return self._about("story", task)
 
     def _about(self, kind: str, task: str) -> list[dict[str, Any]]:
-        client, row = parse_task(task)
-        answer, lines = self._ask(Query(next(self._numbers), kind, client, row))
+        named = parse_task(task)
+        function = sendable(named.function)
+        answer, lines = self._ask(Query(next(self._numbers), kind, named.client, named.row, name=function))
         if answer.error:
             raise UnknownTask(answer.error)
         return [json.loads(line) for line in lines]
@@ -142,18 +143,32 @@ class Questions:
         self.close()
 
 
-def parse_task(name: str) -> tuple[int, int]:
-    """The numbers of a client, 0 if it is not named, and of a row. Raises `UnknownTask` for what is no name of a task.
+class NamedTask(NamedTuple):
+    """What the name of a task says."""
 
-    >>> parse_task("412001:290"), parse_task("290"), parse_task("work[290]"), parse_task("task m.work (290)")
-    ((412001, 290), (0, 290), (0, 290), (0, 290))
+    #: the number of its client, 0 if the name has none
+    client: int
+    row: int
+    #: empty if the name has none; with one, a task of the same number of another function is not meant
+    function: str
+
+
+def parse_task(name: str) -> NamedTask:
+    """What a name of a task says, as a line of the log may begin with it, too. Raises `UnknownTask` for what is none.
+
+    >>> tuple(parse_task("412001:290")), tuple(parse_task("290"))
+    ((412001, 290, ''), (0, 290, ''))
+    >>> tuple(parse_task("work[290]")), tuple(parse_task("task m.work (290)")), tuple(parse_task("work (412001:290)"))
+    ((0, 290, 'work'), (0, 290, 'm.work'), (412001, 290, 'work'))
     """
-    text = name.strip()
-    for opening, closing in ("[]", "()"):  # as in the log, and as errors and a worker's page say it
-        if text.endswith(closing):
-            text = text[text.rfind(opening) + 1 : -1]
-    found = _NUMBERS.fullmatch(text)
-    client, row = (int(number or 0) for number in found.groups()) if found else (0, 1 << 63)
+    text, function = name.strip().removesuffix(":"), ""
+    for opening, closing in ("[]", "()"):  # as in the log, and as errors and these commands say it
+        before, found, numbers = text.rpartition(opening)
+        if found and text.endswith(closing):
+            text, function = numbers[:-1], before.strip().removeprefix("task ").strip()
+            break
+    match = _NUMBERS.fullmatch(text)
+    client, row = (int(number or 0) for number in match.groups()) if match else (0, 1 << 63)
     if row >= 1 << 63 or client >= 1 << 32:
         raise UnknownTask(f"{name!r} names no task: write CLIENT:TASK, for example 412001:290, as 'scaler tasks' does")
-    return client, row
+    return NamedTask(client, row, function)

@@ -117,9 +117,11 @@ class Snapshot:
         return self.view.worker_names[self._first_name[self.agent_of_worker[worker]] + function - 1]
 
     def task_of(self, worker: int) -> str:
-        """The task that a worker runs, as errors and the log call it; empty if it runs none."""
-        function = self.function_of(worker)
-        return f"{function} ({self.workers.ids[worker]})" if function else ""
+        """The task that a worker runs, CLIENT:TASK if its client is known, as lists call it; empty if it runs none."""
+        function, client = self.function_of(worker), self.workers.clients[worker]
+        if not function:
+            return ""
+        return f"{client}:{self.workers.ids[worker]}" if client else f"{function} ({self.workers.ids[worker]})"
 
     def is_free(self, worker: int) -> bool:
         """A row could begin there at once."""

@@ -26,12 +26,13 @@ ENDLESS = 2**32 - 1
 
 
 def _matching(*paths: str) -> Callable[[Snapshot, str], list[int]]:
-    """By texts of these columns."""
+    """By texts of these columns; a name that is there as it stands means that alone."""
     columns = [attrgetter(path) for path in paths]
 
     def rows(snapshot: Snapshot, text: str) -> list[int]:
-        texts = zip(*[map(str, column(snapshot)) for column in columns], strict=True)
-        return [row for row, each in enumerate(texts) if any(text in name.casefold() for name in each)]
+        texts = list(zip(*[map(str.casefold, map(str, column(snapshot))) for column in columns], strict=True))
+        exact = [row for row, names in enumerate(texts) if text in names]
+        return exact or [row for row, names in enumerate(texts) if any(text in name for name in names)]
 
     return rows
 
@@ -78,7 +79,7 @@ AGENTS = Table(
     ),
     "host_cpu", lambda snapshot: len(snapshot.agents),
     lambda snapshot, row: str(snapshot.agents.numbers[row]),
-    _matching("agents.names", "agents.capabilities", "agents.jobs"),
+    _matching("agents.names", "agents.numbers", "agents.capabilities", "agents.jobs"),
 )  # fmt: skip
 
 FUNCTIONS = Table(
@@ -122,7 +123,7 @@ CLIENTS = Table(
         plain("silent", "a", "clients.silent", _milliseconds, "since its last message", room=6, rank=3),
     ),
     "running", lambda snapshot: len(snapshot.clients),
-    lambda snapshot, row: str(snapshot.clients.numbers[row]), _matching("clients.names"),
+    lambda snapshot, row: str(snapshot.clients.numbers[row]), _matching("clients.names", "clients.numbers"),
 )  # fmt: skip
 
 OBJECTS = Table(

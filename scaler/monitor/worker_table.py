@@ -56,16 +56,25 @@ def _through(table: bytes) -> Callable[[Snapshot], bytes]:
 
 
 def _workers_matching(snapshot: Snapshot, text: str) -> list[int]:
-    """By host, function, process and id; names of hosts and functions are looked at once each, not once a worker."""
+    """By host, function, process and id, or all that the first column shows, with a bar between.
+
+    A host, a function or an id that is there as it stands means that alone. Names of hosts and functions are looked at
+    once each, not once a worker.
+    """
+    if "|" in text:
+        return [row for row in range(len(snapshot.workers)) if text in inert(_worker(snapshot, row)).casefold()]
     agents, functions = snapshot.agents, snapshot.workers.functions
-    known = [text in name.casefold() for name in snapshot.view.worker_names]
+    names_there = [name.casefold() for name in snapshot.view.worker_names]
+    hosts = [name.casefold() for name in agents.names]
+    is_exact = text in names_there or text in hosts
+    known = [text == name if is_exact else text in name for name in names_there]
     #: for each worker 1 if it is meant
     meant = bytearray(len(snapshot.workers))
-    if text.replace(".", "", 1).isdigit():
+    if text.replace(".", "", 1).isdigit() and not is_exact:
         _mark_numbers(snapshot, text, meant)
     at = named = 0
-    for name, workers, names in zip(agents.names, agents.worker_counts, agents.name_counts, strict=True):
-        if text in name.casefold():
+    for name, workers, names in zip(hosts, agents.worker_counts, agents.name_counts, strict=True):
+        if text == name if is_exact else text in name:
             meant[at : at + workers] = b"\1" * workers
         elif any(mine := [False, *known[named : named + names]]):
             for row in range(at, at + workers):
@@ -82,8 +91,10 @@ def _mark_numbers(snapshot: Snapshot, text: str, meant: bytearray) -> None:
     at = 0
     for agent, workers in zip(map(str, snapshot.agents.numbers), snapshot.agents.worker_counts, strict=True):
         if agent == number if dot else agent.startswith(number):
-            for row, each in enumerate(snapshot.workers.slots[at : at + workers], at):
-                meant[row] |= str(each).startswith(slot)
+            slots = list(map(str, snapshot.workers.slots[at : at + workers]))
+            is_exact = bool(dot) and slot in slots
+            for row, each in enumerate(slots, at):
+                meant[row] |= each == slot if is_exact else each.startswith(slot)
         at += workers
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import socket
 import threading
@@ -29,7 +28,7 @@ def main(fd: int) -> None:
         return
     try:
         config = from_plain_values(ProvisionConfig, options["config"])
-        logging.basicConfig(level=config.log_level, format=log_lines.LINE, datefmt=log_lines.TIME)
+        log_lines.set_up(config.log_level)
         security = Security.from_env(options["security"])
         assert security is not None
         provider = make_provider(config.provider, options["options"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import socket
 
@@ -24,7 +23,7 @@ def main(fd: int) -> None:
         return
     try:
         config = from_plain_values(SchedulerConfig, options["scheduler"])
-        logging.basicConfig(level=config.log_level, format=log_lines.LINE, datefmt=log_lines.TIME)
+        log_lines.set_up(config.log_level)
         security = Security.from_env(options["security"])
         assert security is not None
         exposure(security, Address.parse(config.address), is_said=False)

@@ -53,6 +53,11 @@ class Pairing:
         #: answers to commands
         self.replies: list[Reply] = []
 
+    @property
+    def leader(self) -> str:
+        """Where the one is that leads; empty if that is this one."""
+        return "" if self._succession.leads else self._succession.partner
+
     def doubt(self, now: float) -> str:
         """Why the partner may lead meanwhile; empty: it does not."""
         succession = self._succession

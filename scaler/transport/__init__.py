@@ -10,7 +10,7 @@ from scaler.transport.connecting import connect
 from scaler.transport.listening import listen
 from scaler.transport.monitor_door import FIRST_PEER, MonitorDoor, SocketFile, connect_file, open_door
 from scaler.transport.port import Connection, Frame, Listener, Message, Sendable
-from scaler.transport.security import Security, exposure, load_or_create, security_of
+from scaler.transport.security import Security, exposure, known_security, load_or_create, security_of
 
 __all__ = [
     "FIRST_PEER",
@@ -28,6 +28,7 @@ __all__ = [
     "connect",
     "connect_file",
     "exposure",
+    "known_security",
     "listen",
     "load_or_create",
     "open_door",

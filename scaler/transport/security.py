@@ -87,6 +87,18 @@ def security_of(key_file: str | None, insecure: bool) -> Security:
     return Security.none() if insecure else load_or_create(key_file)
 
 
+def known_security(key_file: str | None, insecure: bool = False) -> Security | None:
+    """What the options of a program that only asks say. None: the user's own key, made when it is needed.
+
+    Raises `KeyFileError`, also if a file that is named is not there: who only asks makes none.
+    """
+    if key_file is None or insecure:
+        return Security.none() if insecure else None
+    if not os.path.exists(key_file):
+        raise KeyFileError(f"there is no key file {key_file}: copy the cluster's key there, or name another file")
+    return load_or_create(key_file)
+
+
 def load_or_create(path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Security:
     """The user's key pair, made if there is none.
 

@@ -110,8 +110,11 @@ def test_a_task_is_told_of_the_cluster_around_it_and_what_is_no_task_is_said_so(
         client.cluster.story("work")
     done = client.submit(abs, -1)
     assert done.result(60) == 1
+    about = until(lambda: (said := client.cluster.explain(done))["reason"] == "ended" and said, "its end to be told")
+    assert about["function"] == "builtins.abs"
+    assert "done" in client.cluster.story(done)["lines"][-1]
     with pytest.raises(UnknownTask, match="is not known: it has ended"):
-        client.cluster.explain(done)
+        client.cluster.explain(str(1 << 40))
     cluster = client.cluster
     client.disconnect()
     with pytest.raises(ClientClosed):
@@ -188,6 +191,33 @@ def test_a_task_is_asked_for_by_the_name_that_any_line_has(held, capsys):
     for said in (name, row, f"{hold.__qualname__}[{row}]", f"task {hold.__qualname__} ({row})"):
         assert call(command, "scaler", ["story", said, cluster.address]) == 0
         assert f"({name})" in capsys.readouterr().out
+
+
+def test_a_name_of_a_task_is_not_that_of_another_functions(held, capsys):
+    """Rows are counted from low numbers by each client: a name of yesterday fits a row of somebody else's."""
+    cluster, client, futures = held
+    row = client.cluster.explain(futures[0])["task"].partition(":")[2]
+    for command_ in ("explain", "story", "cancel"):
+        for said in (f"other[{row}]", f"task tests.other ({row})"):
+            assert call(command, "scaler", [command_, said, cluster.address]) == 1
+            assert f"task {row} of " in capsys.readouterr().err
+    assert client.cluster.explain(futures[0])["reason"] == "at agent"
+
+
+def test_functions_that_are_called_like_tasks_are_cancelled(held, capsys):
+    cluster, client, futures = held
+    row = client.cluster.explain(futures[-1])["task"].partition(":")[2]
+
+    def waits():
+        return None
+
+    waits.__qualname__ = waits.__name__ = f"hold({row})"
+    future = client.with_options(priority=-1).submit(waits)
+    name = until(lambda: client.cluster.explain(future), "it to be there")["function"]
+    assert call(command, "scaler", ["cancel", name, cluster.address]) == 0
+    assert "cancelled: 1 tasks" in capsys.readouterr().out
+    assert future.cancelled()
+    assert not futures[-1].done()
 
 
 def test_what_can_not_be_asked_is_said_where_it_is_said(held):

@@ -97,7 +97,10 @@ def test_who_is_let_in(start):
         assert dashboard.ask(path)[0] == 200, path
     for path in ("/no/such/page", "/autoload.js", "/metadata", "/assets/../server.py", "/static/js/../../../x.py"):
         assert dashboard.ask(path)[0] in (403, 404), path
-    assert dashboard.ask("/metrics", cookie=False, Authorization=f"Bearer {dashboard.token}")[0] == 200
+    bearer = f"Bearer {dashboard.token}"
+    assert dashboard.ask("/metrics", cookie=False, Authorization=bearer)[0] == 200
+    assert dashboard.ask("/metrics", method="HEAD", cookie=False, Authorization=bearer)[::2] == (200, "")
+    assert dashboard.ask("/workers", method="HEAD")[::2] == (200, "")
 
     assert dashboard.upgrade() == 101
     assert dashboard.upgrade(Cookie="") == 403

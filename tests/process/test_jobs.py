@@ -357,6 +357,120 @@ def test_options_that_can_not_be_meant_are_said_before_it_runs(tmp_path, options
     assert not (tmp_path / "history").exists()
 
 
+def test_results_may_be_read_from_any_row(shared):
+    """Rows end in spans; the first that is asked for may be anywhere in one."""
+    cluster, _journal = shared
+    client = cluster.client()
+    job = client.submit_job(lambda x: x, range(5000), name="anywhere")
+    assert job.wait(30)
+    assert job.status().spans < 2500, "spans have several rows, else this shows nothing"
+    for start in (0, 1, 3, 1234, 4998, 4999, 5000):
+        assert list(job.results(start=start)) == list(range(start, 5000)), start
+    assert [each.row for each in job.ended(4321)] == list(range(4321, 5000))
+
+
+def test_a_second_run_finds_what_ended_behind_a_row_that_runs_still(shared, tmp_path):
+    cluster, _journal = shared
+    go = str(tmp_path / "go")
+
+    def late(x):
+        while x == 0 and not os.path.exists(go):
+            time.sleep(0.01)
+        return -x
+
+    first = Executor(address=cluster.address, durable="gaps")
+    try:
+        first.map(late, range(40))
+        job = cluster.client().attach("gaps")
+        until(lambda: job.status().done == 39, "all but the first row to end")
+        with Executor(address=cluster.address, durable="gaps") as second:
+            again = second.map(late, range(40), timeout=30)
+            (tmp_path / "go").touch()
+            assert list(again) == [-x for x in range(40)]
+    finally:
+        (tmp_path / "go").touch()
+        first.shutdown()
+
+
+def test_many_calls_at_once_keep_their_session(cluster):
+    """So many answers come that the client acknowledges some in between."""
+    with Executor(address=cluster.address, durable="many") as executor:
+        assert sum(future.result(60) for future in [executor.submit(abs, -x) for x in range(1500)]) == sum(range(1500))
+    assert "not its to send" not in cluster.scheduler.text
+
+
+def test_one_thread_waits_for_a_job_while_others_ask_about_it(shared, tmp_path):
+    cluster, _journal = shared
+    client = cluster.client()
+    job = client.submit_job(noting(tmp_path / "never", 3600.0), range(2), name="waited for")
+    waiting = threading.Thread(target=job.wait)
+    waiting.start()
+    try:
+        until(lambda: (tmp_path / "never").exists(), "it to run")
+        began = time.monotonic()
+        assert job.status().state == "running"
+        assert time.monotonic() - began < 10, "a thread waits for a minute at a time"
+    finally:
+        job.cancel(force=True)
+        waiting.join(30)
+    assert not waiting.is_alive()
+    assert job.status().state == "cancelled"
+
+
+def test_a_job_whose_client_was_killed_while_it_submitted_is_no_done_one_when_it_is_cancelled(shared):
+    cluster, _journal = shared
+    client = cluster.client()
+    script = (
+        "import os, sys\nfrom scaler import Executor\n"
+        "executor = Executor(address=sys.argv[1], durable='half')\n"
+        "print([executor.submit(abs, -x).result() for x in range(3)], flush=True)\nos._exit(1)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, cluster.address], env=environment(), stdout=subprocess.PIPE, check=False
+    )
+    assert ended.stdout == b"[0, 1, 2]\n"
+    job = client.attach("half")
+    until(lambda: job.status().done == 3, "all of it to have ended")
+    assert job.status().state == "open"
+    assert job.cancel().state == "cancelled"
+    assert list(job.results()) == [0, 1, 2]
+
+
+def test_a_function_may_be_called_anything(shared):
+    cluster, _journal = shared
+    client = cluster.client()
+
+    def odd(x):
+        return x
+
+    odd.__name__ = odd.__qualname__ = "a\nb"
+    job = client.submit_job(odd, range(2))
+    assert list(job.results(timeout=30)) == [0, 1]
+    assert job.name.startswith("ab-")
+
+
+def test_a_damaged_journal_is_not_shown_as_if_it_were_whole(tmp_path, daemons, capsys):
+    journal = tmp_path / "journal"
+    daemons.start_scheduler("--journal", str(journal))
+    daemons.start_agent(1)
+    with daemons.client() as client:
+        assert client.submit_job(abs, range(100), name="shown").wait(30)
+    daemons.scheduler.signal(signal.SIGTERM)
+    daemons.scheduler.ends(10)
+    (log,) = sorted(journal.glob("*.log"))[:1]
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    for options in ((), ("--json",)):
+        shown = subprocess.run(
+            [*program("scaler", "main"), "journal", "show", *options, str(journal)],
+            env=environment(), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert shown.returncode == 1
+        assert "believed" in shown.stdout + shown.stderr or log.name in shown.stdout + shown.stderr
+        assert not options or all(json.loads(line) for line in shown.stdout.splitlines())
+
+
 def test_a_directory_without_a_journal_is_not_said_to_be_all_right(tmp_path):
     for command in ("check", "show"):
         failed = scaler("journal", command, str(tmp_path))

@@ -153,3 +153,21 @@ def test_an_agents_job_and_what_is_left_of_its_walltime_are_shown(snapshot: Snap
     snapshot.agents.flags[0] |= AgentFlag.DRAINING
     assert agents.rows(snapshot)[0][[column.name for column in agents.columns].index("state")] == "draining"
     snapshot.agents.flags[0] &= ~AgentFlag.DRAINING
+
+
+def test_a_name_that_is_there_as_it_stands_means_that_alone() -> None:
+    """What a link or a key leads to: a worker, a function or a host, not those whose names begin like it."""
+    whole = SyntheticCluster(agents=12, workers=16).snapshot()
+    named = {whole.worker_id(row) for row in WORKERS.sorted(whole, "worker", upwards=True, text="2.1")}
+    assert named == {"2.1"}
+    assert len(WORKERS.sorted(whole, "worker", upwards=True, text="2.")) >= 16
+    cell = f"{whole.workers.pids[3]}|{whole.host_of(3)}|{whole.worker_id(3)}"
+    assert WORKERS.sorted(whole, "worker", upwards=True, text=cell.casefold()) == [3]
+    names = list(whole.view.worker_names)
+    whole.view.worker_names = tuple("job" if at % 2 else "job_other" for at in range(len(names)))
+    found = WORKERS.sorted(whole, "worker", upwards=True, text="job")
+    assert found
+    assert {whole.function_of(row) for row in found} == {"job"}
+    assert {whole.function_of(row) for row in WORKERS.sorted(whole, "worker", upwards=True, text="jo")} == {
+        "job", "job_other",
+    }  # fmt: skip

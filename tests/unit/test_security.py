@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scaler.errors import KeyFileError
-from scaler.transport import Security, load_or_create
+from scaler.transport import Security, known_security, load_or_create
 
 
 def test_the_key_is_made_once_and_found_again(tmp_path: Path) -> None:
@@ -105,3 +105,13 @@ def test_children_get_the_key_by_the_environment() -> None:
 def test_the_secret_is_not_shown() -> None:
     made = Security.ephemeral()
     assert made.secret.decode() not in repr(made)
+
+
+def test_who_only_asks_makes_no_key_where_none_is(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    with pytest.raises(KeyFileError, match="there is no key file"):
+        known_security(str(file))
+    assert not file.exists()
+    assert known_security(None) is None
+    assert known_security(str(file), insecure=True) == Security.none()
+    assert known_security(str(load_or_create(file, environ={}).origin)) == load_or_create(file, environ={})

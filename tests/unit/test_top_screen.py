@@ -227,7 +227,9 @@ def test_the_id_of_a_task_is_readable_however_long_the_name_of_its_function_is(s
     looking = press(Looking(), snapshot, "enter")
     row = looking.worker_in(snapshot)
     assert row is not None
-    assert f"fff ({snapshot.workers.ids[row]})" in "\n".join(screen(looking, seen(snapshot), 60, 15))
+    assert f"{snapshot.workers.clients[row]}:{snapshot.workers.ids[row]}" in "\n".join(
+        screen(looking, seen(snapshot), 60, 15)
+    )
 
 
 @pytest.mark.parametrize(

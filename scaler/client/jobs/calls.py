@@ -228,9 +228,8 @@ class DurableCalls:
             while position < last:
                 answer = self._claimed.ask("ordered", position=position)
                 ended |= {each.row: each for each in ended_rows(answer, self._name, self._codec.load, files)}
-                if not answer.outcomes:
-                    break
-                position = answer.next
+                # what runs still is passed over; what has just ended will be heard of
+                position = answer.next if answer.outcomes else max(answer.next, position + 1)
         with self._changed:
             if self._failure is not None:
                 return  # of the other thread: the futures know

@@ -161,7 +161,9 @@ class Job:
             answer = self._pull(kind, position, timeout)
             if answer is None:
                 return
-            yield from ended_rows(answer, self._name, self._codec.load, self._files)
+            for each in ended_rows(answer, self._name, self._codec.load, self._files):
+                if kind != "ordered" or each.row >= position:  # a span may have begun before
+                    yield each
             position = answer.next
 
     def _pull(self, kind: str, position: int, timeout: float | None) -> JobAnswer | None:

@@ -97,5 +97,6 @@ _lock = threading.Lock()
 def _named(name: str | None, what: str) -> str:
     """The name of a new job. Raises `JobError` for one that can't be."""
     if name is None:
-        return f"{what.rpartition('.')[2][:100]}-{uuid.uuid4().hex[:8]}"
+        readable = "".join(filter(str.isprintable, what.rpartition(".")[2]))
+        return f"{readable[:100] or 'job'}-{uuid.uuid4().hex[:8]}"
     return checked_name(name)

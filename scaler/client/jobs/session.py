@@ -31,7 +31,7 @@ TRY = 5.0
 
 
 class JobSession:
-    """One connection, for any thread: one asks at a time. Blocks."""
+    """Connections, for any thread: as many as threads ask at the same time. Blocks."""
 
     def __init__(self, address: str, security: Security | None, patience: float) -> None:
         """`patience`: seconds for which a scheduler is looked for that is gone."""
@@ -40,9 +40,8 @@ class JobSession:
         self._patience = patience
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
-        self._link: Link | None = None
-        #: when it was used last, seconds
-        self._used = 0.0
+        #: connections that nobody asks over at the moment, and when each was used last, seconds
+        self._idle: list[tuple[Link, float]] = []
         self._pid = os.getpid()
         self._is_aborted = False
         #: readable when that is so
@@ -52,8 +51,9 @@ class JobSession:
     @property
     def limit(self) -> int:
         """Bytes of a message that the scheduler takes. Blocks while there is no connection."""
-        with self._lock:
-            return self._connected(self._patience).limit
+        link = self._connected(self._patience)
+        self._put_back(link)
+        return link.limit
 
     def submit_all(self, parts: Sequence[dict[str, Any]]) -> list[JobAnswer]:
         """Submit parts, each given as the fields of a `JobSubmit`; returns once all of them are on disk.
@@ -67,38 +67,53 @@ class JobSession:
         return self._ask([JobQuestion(next(self._numbers), kind, name, **fields)], fields.get("wait", 0.0))[0]
 
     def _ask(self, messages: Sequence[JobSubmit | JobQuestion], wait: float) -> list[JobAnswer]:
+        patience = self._patience
+        attempts: Attempts | None = None
+        while True:
+            if self._is_aborted:
+                raise ConnectionFailed(ENDED)
+            link = self._connected(patience)
+            try:
+                for message in messages:
+                    link.say(message)
+                answers = self._await(link, [message.number for message in messages], wait + SLACK)
+            except BaseException as error:
+                link.drop()
+                if not isinstance(error, ConnectionFailed):
+                    raise
+                now = time.monotonic()
+                if attempts is None:
+                    attempts = Attempts(now, self._patience)
+                elif not self._is_aborted:  # a scheduler that is there refuses it again and again, maybe
+                    time.sleep(attempts.next_pause(now))
+                patience = attempts.deadline - now
+                if patience <= 0 or self._is_aborted:
+                    raise
+                continue
+            self._put_back(link)
+            for answer in answers:
+                if answer.error:
+                    raise JobError(answer.error)
+            return answers
+
+    def _put_back(self, link: Link) -> None:
         with self._lock:
-            patience, lost = self._patience, 0.0
-            while True:
-                if self._is_aborted:
-                    raise ConnectionFailed(ENDED)
-                link = self._connected(patience)
-                try:
-                    for message in messages:
-                        link.say(message)
-                    numbers = [message.number for message in messages]
-                    answers = self._await(link, numbers, wait + SLACK)
-                except ConnectionFailed:
-                    self._drop()
-                    now = time.monotonic()
-                    lost = lost or now
-                    patience = lost + self._patience - now
-                    if patience <= 0 or self._is_aborted:
-                        raise
-                    continue
-                self._used = time.monotonic()
-                for answer in answers:
-                    if answer.error:
-                        raise JobError(answer.error)
-                return answers
+            if self._pid == os.getpid():
+                self._idle.append((link, time.monotonic()))
 
     def _connected(self, patience: float) -> Link:
-        """The connection, made if there is none; a scheduler that is not there is looked for so many seconds."""
-        if self._pid != os.getpid():  # the connection belongs to the parent of this process
-            self._link, self._pid = None, os.getpid()
-        if self._link is not None and time.monotonic() < self._used + IDLE:
-            return self._link
-        self._drop()
+        """A connection for the caller alone; a scheduler that is not there is looked for so many seconds."""
+        with self._lock:
+            if self._pid != os.getpid():  # the connections belong to the parent of this process
+                self._idle, self._pid = [], os.getpid()
+            since = time.monotonic() - IDLE
+            old = [link for link, used in self._idle if used <= since]
+            self._idle = [each for each in self._idle if each[1] > since]
+            found = self._idle.pop()[0] if self._idle else None
+        for link in old:
+            link.drop()
+        if found is not None:
+            return found
         attempts = Attempts(time.monotonic(), patience)
         while True:
             link = Link(self._address, self._security, "scaler-jobs")
@@ -112,7 +127,6 @@ class JobSession:
                     raise
                 time.sleep(attempts.next_pause(now))
                 continue
-            self._link, self._used = link, time.monotonic()
             return link
 
     def _await(self, link: Link, numbers: list[int], timeout: float) -> list[JobAnswer]:
@@ -136,14 +150,11 @@ class JobSession:
         self._is_aborted = True
         os.eventfd_write(self._wakeup, 1)
 
-    def _drop(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            link.drop()
-
     def close(self) -> None:
         """Say goodbye; blocks for a moment."""
         with self._lock:
-            link, self._link = self._link, None
-            if link is not None and self._pid == os.getpid():
+            links, self._idle = self._idle, []
+            is_ours = self._pid == os.getpid()
+        for link, _ in links:
+            if is_ours:
                 link.leave()

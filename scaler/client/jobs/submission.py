@@ -78,6 +78,6 @@ def _as_frames(messages: Iterable[Message]) -> tuple[list[int], list[Frame]]:
 
 def _user() -> str:
     try:
-        return getpass.getuser()
+        return getpass.getuser().encode(errors="replace").decode()
     except (KeyError, OSError):  # no such user in this container
         return str(os.getuid())

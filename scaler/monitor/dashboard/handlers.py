@@ -117,6 +117,10 @@ class PageHandler(DocHandler):
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.write(html(live.page, live.view, roots, session.token, bokeh.__version__, live.cells()))
 
+    async def head(self, *args: Any, **kwargs: Any) -> None:
+        """What `get` says, without its text; no session is made for it."""
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+
     def _contexts(self) -> list[Any]:
         return list(self.application.applications.values())
 
@@ -170,6 +174,8 @@ class MetricsHandler(RequestHandler):
     async def get(self) -> None:
         self.set_header("Content-Type", CONTENT_TYPE)
         self.finish(self._text())
+
+    head = get
 
 
 class Application(BokehTornado):

@@ -29,7 +29,7 @@ from scaler.monitor.listening import listener, names_of, tls_of
 from scaler.monitor.metrics import exposition
 from scaler.monitor.output import place_of
 from scaler.monitor.watcher import Seen, Watcher
-from scaler.transport import load_or_create
+from scaler.transport import known_security
 
 #: begins to tell what is seen
 Watch = Callable[[DashboardConfig, Callable[[Seen], None]], AbstractContextManager[object]]
@@ -88,7 +88,7 @@ class Board:
 
 def watched(config: DashboardConfig, on_change: Callable[[Seen], None]) -> AbstractContextManager[object]:
     """A watcher of what the configuration says. Raises `ConnectionFailed`."""
-    security = load_or_create(config.key_file) if config.key_file is not None else None
+    security = known_security(config.key_file)
     return Watcher(
         config.monitor, config.interval, security=security, name="scaler_ui", on_change=on_change, waits=config.wait
     )

@@ -6,6 +6,9 @@ what a frame costs follows from the size of the terminal, not from the number of
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import signal
 import time
 from collections.abc import Callable
 from typing import ClassVar
@@ -138,6 +141,8 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         """From now on it can be told of what is seen."""
+        with contextlib.suppress(NotImplementedError):  # Windows: there it ends as any program
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self.view.focus()
         self._is_ready = True
         self.view.draw()

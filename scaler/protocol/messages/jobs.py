@@ -95,7 +95,7 @@ class JobAnswer(Message):
     outcomes: "array[int]" = column(u8)
     durations: "array[int]" = column(u32)
     sizes: "array[int]" = column(u32)
-    #: what `position` has to be for what follows; of a file `offset`
+    #: what `position` has to be for what follows; of a file `offset`; without rows where to look on, in their order
     next: int = 0
     #: of the job that it is about; 0: of none, or of all
     token: int = 0

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any, TypeAlias
 
 from scaler.protocol.messages import Query, QueryResult
-from scaler.scheduler.core.explaining import explain
-from scaler.scheduler.state.batch_records import Batch, place_name
+from scaler.scheduler.core.explaining import Reason, explain
+from scaler.scheduler.state.batch_records import DONE, Batch, is_called, place_name
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.views.story import Stories
 from scaler.scheduler.views.task_pages import SCHEMA, page
+
+#: what is said of a row
+About: TypeAlias = dict[str, Any]
 
 
 def answer(state: ClusterState, stories: Stories, query: Query) -> QueryResult:
@@ -18,10 +22,10 @@ def answer(state: ClusterState, stories: Stories, query: Query) -> QueryResult:
     if query.kind == "tasks":
         found = page(state, query)
         return QueryResult(query.number, found.next_client, found.next_row, bodies=["\n".join(found.lines).encode()])
-    rows = _rows_of(state, query)
-    if not rows:
+    about = [_about(state, stories, query, *row) for row in _rows_of(state, query)] or _ended(stories, query)
+    if not about:
         return QueryResult(query.number, error=_unknown(state, query), bodies=[b""])
-    return QueryResult(query.number, bodies=["\n".join(_about(state, stories, query, *row) for row in rows).encode()])
+    return QueryResult(query.number, bodies=["\n".join(map(json.dumps, about)).encode()])
 
 
 def _rows_of(state: ClusterState, query: Query) -> list[tuple[ClientRecord, Batch, int]]:
@@ -31,7 +35,7 @@ def _rows_of(state: ClusterState, query: Query) -> list[tuple[ClientRecord, Batc
         if query.client not in (0, client.number):
             continue
         for batch in (*client.batches.values(), *client.remembered.values()):
-            if batch.id <= query.row < batch.id + batch.rows:
+            if batch.id <= query.row < batch.id + batch.rows and is_called(batch.function.name, query.name):
                 found.append((client, batch, query.row - batch.id))
                 break
     return found
@@ -39,13 +43,14 @@ def _rows_of(state: ClusterState, query: Query) -> list[tuple[ClientRecord, Batc
 
 def _unknown(state: ClusterState, query: Query) -> str:
     name = f"{query.client}:{query.row}" if query.client else str(query.row)
+    name += f" of {query.name}" if query.name else ""
     if query.client and query.client not in state.clients:
         return f"task {name} is not known: client {query.client} is not there"
     return f"task {name} is not known: it has ended, or there never was one ('scaler tasks' lists those that are there)"
 
 
-def _about(state: ClusterState, stories: Stories, query: Query, client: ClientRecord, batch: Batch, row: int) -> str:
-    told = {
+def _about(state: ClusterState, stories: Stories, query: Query, client: ClientRecord, batch: Batch, row: int) -> About:
+    told: About = {
         "v": SCHEMA,
         "task": f"{client.number}:{batch.id + row}",
         "function": batch.function.name,
@@ -57,4 +62,23 @@ def _about(state: ClusterState, stories: Stories, query: Query, client: ClientRe
         told |= {"reason": str(reason), "lines": lines}
     else:
         told["lines"] = stories.of(client.number, batch.id, row, lines=1_000)
-    return json.dumps(told)
+    return told
+
+
+def _ended(stories: Stories, query: Query) -> list[About]:
+    """What is remembered of rows of this id whose batches are over."""
+    about: list[About] = []
+    for client, batch, function in stories.admitted(query.row):
+        if query.client not in (0, client) or not is_called(function, query.name):
+            continue
+        lines = stories.of(client, batch, query.row - batch, lines=1_000)
+        told: About = {
+            "v": SCHEMA, "task": f"{client}:{query.row}", "function": function, "client": client,
+            "state": place_name(DONE),
+        }  # fmt: skip
+        if query.kind == "explain":
+            told |= {"reason": str(Reason.ENDED), "lines": ["it has ended", f"the last of its story: {lines[-1]}"]}
+        else:
+            told["lines"] = lines
+        about.append(told)
+    return about

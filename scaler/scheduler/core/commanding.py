@@ -11,7 +11,7 @@ from scaler.scheduler.core import draining, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import LOCAL_AGENT, AgentRecord
-from scaler.scheduler.state.batch_records import AGENT, DONE, Batch
+from scaler.scheduler.state.batch_records import AGENT, DONE, Batch, is_called
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.fleet_records import PROVIDERS, FleetRecord
@@ -74,11 +74,10 @@ def _batches(state: ClusterState, command: Command) -> Iterator[tuple[ClientReco
         if command.client not in (0, client.number):
             continue
         for batch in client.batches.values():
-            if command.name not in ("", batch.function.name):
-                continue
             if not command.row:
-                yield client, batch, 0, batch.rows
-            elif batch.id <= command.row < batch.id + batch.rows:
+                if command.name in ("", batch.function.name):
+                    yield client, batch, 0, batch.rows
+            elif is_called(batch.function.name, command.name) and batch.id <= command.row < batch.id + batch.rows:
                 row = command.row - batch.id
                 if batch.place[row] != DONE:
                     yield client, batch, row, row + 1
@@ -91,6 +90,7 @@ def _unknown(state: ClusterState, command: Command) -> str:
         return f"client {command.client} is coming back from another scheduler: try again in a moment"
     if command.row:
         name = f"{command.client}:{command.row}" if command.client else str(command.row)
+        name += f" of {command.name}" if command.name else ""
         return f"no task {name} is there that has not ended ('scaler tasks' lists those that are there)"
     whose = f" of client {command.client}" if command.client else ""
     what = f" of {command.name}" if command.name else ""

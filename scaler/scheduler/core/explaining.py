@@ -100,9 +100,14 @@ def _at_agent(state: ClusterState, batch: Batch, row: int, number: int) -> str:
     agent = state.agents[number]
     begun = batch.attempts is not None and row in batch.attempts.begun
     load = agent.load
-    how = "has run for a while" if begun else "runs, or is about to"
-    busy = f"rows for {load.outstanding} slots and {load.workers} workers"
-    return f"it {how} at agent {number} ({agent.name}), which has {busy}"
+    if begun:
+        how = "it has run for a while"
+    elif load.outstanding <= load.workers:
+        how = "it runs, or is about to"
+    else:
+        how = "it is queued behind others, or has begun a moment ago,"
+    busy = f"rows for {load.outstanding} slots, and {load.workers} workers"
+    return f"{how} at agent {number} ({agent.name}), which has {busy}"
 
 
 def _queued(state: ClusterState, client: ClientRecord, batch: Batch, row: int, lines: list[str]) -> Explanation:

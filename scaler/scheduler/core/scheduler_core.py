@@ -321,7 +321,7 @@ class SchedulerCore:
         of_monitor = self._of_monitor.get(type(message))
         if of_monitor is not None:
             of_monitor(monitor, message)
-        else:
+        elif type(message) is not Ack:  # what one hears many answers at once says in between
             self._refuse(number, message)
 
     def _refuse(self, number: int, message: Message) -> None:

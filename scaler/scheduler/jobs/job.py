@@ -172,7 +172,8 @@ class Job:
             return State.RUNNING if self.is_complete or self.is_cancelled else State.OPEN
         if self.trouble or index.failed:
             return State.FAILED
-        return State.CANCELLED if self.is_cancelled and index.done < index.rows else State.DONE
+        is_whole = self.is_complete and index.done == index.rows
+        return State.CANCELLED if self.is_cancelled and not is_whole else State.DONE
 
     def add_batch(self, number: int, rows: int, wanted: list[int] | None) -> Batch:
         """Rows that were submitted; of a graph those that are wanted."""

@@ -111,7 +111,7 @@ def note(table: JobTable, monitor: int, question: JobQuestion) -> None:
 
 
 def _ordered(job: Job, question: JobQuestion) -> Iterator[SpanPlace]:
-    """Spans from a row on, in the order of rows, as far as they are on disk without a gap."""
+    """Spans from the one with a row on, in the order of rows, as far as they are on disk without a gap."""
     index, row, size = job.index, question.position, 0
     for _ in range(MOST_SPANS):
         if row >= index.rows or size > question.limit:
@@ -120,8 +120,6 @@ def _ordered(job: Job, question: JobQuestion) -> Iterator[SpanPlace]:
         if not 0 <= number < job.shown:
             return
         span = index.span_at(number)
-        if span.lo != row:
-            return  # nobody was ever told to begin in the middle of a span
         yield span
         row, size = span.hi, size + span.size
 
@@ -147,5 +145,7 @@ def _results(table: JobTable, monitor: int, question: JobQuestion, job: Job, spa
         message.sizes.extend(span.sizes)
     if spans:
         message.next = spans[-1].hi if question.kind == "ordered" else question.position + len(spans)
+    elif question.kind == "ordered":
+        message.next = job.index.next_ended(question.position, MOST_SPANS)
     pieces = [(span.segment, span.offset, span.size) for span in spans]
     table.effects.append(ev.Answer(monitor, message, pieces))

@@ -83,6 +83,13 @@ class ResultIndex:
         """A row has ended."""
         return self._span_of[row] > 0
 
+    def next_ended(self, row: int, most: int) -> int:
+        """The first row from this one on that has ended; or as far as was looked, so many rows at most."""
+        end = min(len(self._span_of), row + most)
+        while row < end and not self._span_of[row]:
+            row += 1
+        return row
+
     def open_spans(self, lo: int, hi: int) -> list[tuple[int, int]]:
         """The runs of rows in [lo, hi) that have not ended."""
         found, at, spans = [], lo, self._span_of

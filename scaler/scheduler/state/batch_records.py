@@ -46,6 +46,15 @@ def demand_words(demand: Demand) -> str:
     return ", ".join([*capabilities, *([f"{slots} workers of one host (threads={slots})"] if slots > 1 else [])])
 
 
+def is_called(function: str, name: str) -> bool:
+    """Somebody may mean a function: by its name, or the end of that behind a dot; any if there is no name.
+
+    >>> is_called("tests.work", "work"), is_called("tests.homework", "work"), is_called("work", "")
+    (True, False, True)
+    """
+    return not name or f".{function}".endswith(f".{name}")
+
+
 def place_name(place: int) -> str:
     """The word for a place: "waiting", "queued", "done" or "agent"."""
     return Place(min(place, AGENT)).name.lower()

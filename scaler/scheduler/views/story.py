@@ -49,6 +49,12 @@ class Stories:
         while self._count > self._kept and len(steps) > 1:
             self._count -= len(steps.popleft()[1])
 
+    def admitted(self, row: int) -> list[tuple[int, int, str]]:
+        """Of batches with a row of this id whose beginning is remembered: client, id of the batch, and its function."""
+        told = [fact for _, facts in self._steps for fact in facts if isinstance(fact, BatchAdmitted)]
+        known = {(f.client, f.batch): f.name for f in told if f.batch <= row < f.batch + f.rows}
+        return [(*key, name) for key, name in known.items()]
+
     def of(self, client: int, batch: int, row: int, lines: int = LINES) -> list[str]:
         """What happened to a row, a line each, oldest first, the middle left out if there are more than `lines`.
 

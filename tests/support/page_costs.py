@@ -1,4 +1,6 @@
-"""What the dashboard costs a browser and its own process: `PYTHONPATH=tests python -m bench.page [AGENTS] [WORKERS]`.
+"""What the dashboard costs a browser and its own process.
+
+    PYTHONPATH=tests python -m support.page_costs [AGENTS] [WORKERS]
 
 A real Chromium (chromium and chromium-driver) under a cluster that is not there, with another snapshot each second.
 Measured: until the tables of a page have their first cells and until all is drawn, what a page is sent each second
@@ -14,10 +16,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import psutil
-from support.browser import browser, shows
-from support.waiting import until
 
 from scaler.monitor.dashboard.pages import PAGES
+from support.browser import browser, shows
+from support.waiting import until
 
 #: pages that are opened anew, each in a browser that has seen none; seconds that a page is looked at; loads
 OPENED, SECONDS, LOADS = 5, 12.0, 200
