@@ -234,16 +234,27 @@ class Client:
         return self._parts.objects.send(obj, name)
 
     # ---- durable jobs ----------------------------------------------------------------------------------------------
-    def submit_job(self, function: Callable[..., Any], rows: Iterable[Any], name: str | None = None) -> Job:
+    def submit_job(
+        self,
+        function: Callable[..., Any],
+        rows: Iterable[Any],
+        name: str | None = None,
+        *,
+        priority: int | None = None,
+        retries: int | None = None,
+        timeout: float | None = None,
+    ) -> Job:
         """Call `function` with each of `rows` as a job that outlives this program: it is in the scheduler's journal.
 
-        Rows that are tuples are the arguments, as in `map`. Options are this client's (`with_options`). `name`: what
-        others attach by; made up if it is not given. Needs a scheduler with `--journal`; returns once all is on disk.
+        Rows that are tuples are the arguments, as in `map`. Options that are not given, and others, are this client's
+        (`with_options`). `name`: what others attach by; made up if it is not given. Needs a scheduler with `--journal`;
+        returns once all is on disk.
 
         Raises `JobError` (no journal there, or a job of this name), `SerializationError`, `ObjectTooLarge`, TypeError
         for futures and references, which do not outlive their client, and `ConnectionFailed`.
         """
-        return self._jobs().submit(function, rows, name, self._options)
+        options = self._options.changed(priority, retries, timeout)
+        return self._jobs().submit(function, rows, name, options)
 
     def submit_job_graph(self, graph: Mapping[Any, Any], keys: Sequence[Any], name: str | None = None) -> Job:
         """These keys of a graph as a durable job: `job.result()` is the dict that `get` would return.

@@ -436,6 +436,22 @@ def test_a_job_whose_client_was_killed_while_it_submitted_is_no_done_one_when_it
     assert list(job.results()) == [0, 1, 2]
 
 
+def test_rows_of_a_job_are_tried_again_as_often_as_was_said(shared, tmp_path):
+    cluster, _journal = shared
+    client, counted = cluster.client(), tmp_path / "counted"
+
+    def third(x):
+        with open(counted, "a") as file:
+            file.write(".")
+        if os.path.getsize(counted) < 3:
+            raise ValueError("not yet")
+        return x
+
+    assert client.submit_job(third, [7], retries=2).result(30) == 7
+    with pytest.raises(ValueError, match="retries"):
+        client.submit_job(third, [7], retries=-1)
+
+
 def test_a_function_may_be_called_anything(shared):
     cluster, _journal = shared
     client = cluster.client()

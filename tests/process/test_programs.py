@@ -16,7 +16,7 @@ from support.namespaces import why_not
 from support.programs import environment
 
 from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused, TaskFailed
-from scaler.transport import Address
+from scaler.transport import Address, load_or_create
 
 
 def double(x):
@@ -185,6 +185,7 @@ def test_a_program_with_another_key_says_so_in_one_line_and_ends(
 ):
     daemons.start_scheduler()
     url = other_host(None)
+    load_or_create(tmp_path / "other", environ={})  # who only asks makes none
     monkeypatch.setenv("SCALER_KEY_FILE", str(tmp_path / "other"))
     program = daemons.run(name, module, *options, url)
     assert program.ends(10) != 0

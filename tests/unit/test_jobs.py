@@ -171,6 +171,8 @@ def test_while_the_disk_refuses_nothing_is_accepted_and_rows_wait_in_the_end(job
     )
     jobs.ask("delete")
     assert "can't be written" in jobs.last().error
+    jobs.ask("delete", name="other", token=99)  # of who would take back what was refused: at once, too
+    assert "can't be written" in jobs.last().error
     large = bytes(UNWRITTEN_BYTES // 2)
     jobs.core_says(results(0, large))
     assert jobs.holds == []

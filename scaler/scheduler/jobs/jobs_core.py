@@ -347,6 +347,9 @@ class JobsCore:
     def _change(self, monitor: int, question: JobQuestion) -> None:
         table = self._table
         if question.kind == "delete" and question.token and not reading.is_known(table, question):
+            if table.trouble is not None:
+                self._refuse_as_troubled(monitor, question)
+                return
             # it is: asked again, maybe of another scheduler, as that could not be said
             table.then(lambda: self._accepted(monitor, question.number, 0, question.token))
             return
@@ -354,7 +357,7 @@ class JobsCore:
         if job is None:
             return
         if table.trouble is not None:
-            reading.refuse(table, monitor, question.number, f"the journal can't be written: {table.trouble}")
+            self._refuse_as_troubled(monitor, question)
             return
         self._touched[job] = None
         if question.kind == "delete":
@@ -366,6 +369,10 @@ class JobsCore:
             if job.core.number:
                 at_core.say_cancel(table, job)
         table.then(lambda: reading.state_of(table, monitor, question.number, job))
+
+    def _refuse_as_troubled(self, monitor: int, question: JobQuestion) -> None:
+        words = f"the journal can't be written: {self._table.trouble}"
+        reading.refuse(self._table, monitor, question.number, words)
 
     def _gone(self, event: ev.Gone) -> None:
         self._waiting = [waiting for waiting in self._waiting if waiting.monitor != event.monitor]
