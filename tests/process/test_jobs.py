@@ -422,14 +422,14 @@ def test_a_job_whose_client_was_killed_while_it_submitted_is_no_done_one_when_it
     client = cluster.client()
     script = (
         "import os, sys\nfrom scaler import Executor\n"
-        "executor = Executor(address=sys.argv[1], durable='half')\n"
+        "executor = Executor(address=sys.argv[1], durable='half way')\n"
         "print([executor.submit(abs, -x).result() for x in range(3)], flush=True)\nos._exit(1)\n"
     )
     ended = subprocess.run(
         [sys.executable, "-c", script, cluster.address], env=environment(), stdout=subprocess.PIPE, check=False
     )
     assert ended.stdout == b"[0, 1, 2]\n"
-    job = client.attach("half")
+    job = client.attach("half way")
     until(lambda: job.status().done == 3, "all of it to have ended")
     assert job.status().state == "open"
     assert job.cancel().state == "cancelled"
