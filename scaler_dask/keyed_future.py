@@ -10,7 +10,6 @@ import asyncio
 import concurrent.futures
 from collections.abc import Callable, Generator
 from functools import partial
-from html import escape
 from types import TracebackType
 from typing import Any
 
@@ -75,6 +74,8 @@ class Future(spec.TaskRef):
         return self._state.status if self._state is not None else "cancelled"
 
     def _repr_html_(self) -> str:
+        from html import escape  # here, as it takes a millisecond and few notebooks show one
+
         cells = f"<tr><th>key</th><td>{escape(str(self.key))}</td></tr><tr><th>status</th><td>{self.status}</td></tr>"
         return f"<table><caption>Future</caption>{cells}</table>"
 

@@ -20,7 +20,7 @@ class LineFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line, without a traceback."""
-        record.message = inert(record.message)
+        record.message = in_line(record.message)
         return super().formatMessage(record)
 
 
@@ -32,20 +32,16 @@ def set_up(level: str, *handlers: logging.Handler) -> None:
     logging.basicConfig(level=level, handlers=handlers)
 
 
-def inert(text: str) -> str:
+def in_line(text: str) -> str:
     r"""A message without what a terminal would obey, or what looks like another message.
 
-    >>> print(inert("f\x1b[2J\r\u202e: 1\n[INFO]: 2"))
+    >>> print(in_line("f\x1b[2J\r\u202e: 1\n[INFO]: 2"))
     f\x1b[2J\r\u202e: 1
         [INFO]: 2
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _WRITTEN.get(c) or _escaped(c) for c in text)
+    return "".join(c if c.isprintable() else _WRITTEN.get(c) or ascii(c)[1:-1] for c in text)
 
 
 _WRITTEN = {"\t": "\t", "\n": "\n    "}
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

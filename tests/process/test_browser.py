@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from support import until
-from support.browser import browser, complaints, shows, why_not
+from support.browser import browser, complaints, opening, shows, why_not
 
 from scaler.monitor import Watcher, tables
 from scaler.monitor.blocks import blocks
@@ -32,8 +32,6 @@ return found;
 """
 #: pixels below what is seen of the last lines of output
 AT_END = "const b = document.querySelector('.lines tbody'); return b.scrollHeight - b.scrollTop - b.clientHeight"
-#: when the tables were filled, and when everything was there
-MARKS = "return ['scaler-data', 'scaler-ready'].map((name) => performance.getEntriesByName(name)[0].startTime)"
 
 
 def hold(path):
@@ -65,7 +63,7 @@ def test_a_page_shows_the_terminals_cells_and_outlives_the_scheduler(daemons, tm
     ):
         driver.get(url)
         shows(driver)
-        data, ready = driver.execute_script(MARKS)
+        data, ready = opening(driver)
         assert data < ready  # tables have cells before plots are drawn
         assert urlsplit(driver.current_url).query == ""  # the token has left the address
 

@@ -24,7 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 from support.programs import Daemons, Program  # noqa: E402
 
 from soak.accounts import MARK, marked, told  # noqa: E402
-from soak.load import connected, explained, whole  # noqa: E402
+from soak.load import collected, connected  # noqa: E402
 
 #: seconds between the start of a scheduler and its end, at most
 LASTS = 2.0
@@ -100,20 +100,8 @@ def be_client(address: str, output: str, stop: str, seed: str) -> None:
     with connected(address) as client, open(output, "a") as file:
         while not os.path.exists(stop):
             number += 1
-            said = {"ok": 0, "wrong": 0, "hung": 0, "errors": {}, "stories": []}
             begun = time.monotonic()
-            for kind, future, value in one_round(client, place, lot, f"{seed}.{number}"):
-                try:
-                    got = future.result(timeout=PATIENCE)
-                except TimeoutError:
-                    said["hung"] += 1
-                    said["stories"].append(f"{kind} hangs: {explained(client, future)}")
-                except Exception as error:
-                    name = f"{kind}: {type(error).__name__}: {str(error)[:150]}"
-                    said["errors"][name] = said["errors"].get(name, 0) + 1
-                    said["stories"].append(whole(error))
-                else:
-                    said["ok" if got == value else "wrong"] += 1
+            said = collected(client, one_round(client, place, lot, f"{seed}.{number}"), PATIENCE)
             said["seconds"] = time.monotonic() - begun
             print(json.dumps(said), file=file, flush=True)
 

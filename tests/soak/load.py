@@ -88,26 +88,32 @@ def connected(address):
             time.sleep(0.1)
 
 
+def collected(client, asked, patience):
+    """What has come of all that was asked for, each of which has to end in so many seconds."""
+    told = {"ok": 0, "wrong": 0, "hung": 0, "errors": {}, "seconds": 0.0, "stories": []}
+    for kind, future, value in asked:
+        try:
+            got = future.result(timeout=patience)
+        except TimeoutError:
+            told["hung"] += 1
+            told["stories"] = [*told["stories"][-4:], f"{kind} hangs: {explained(client, future)}"]
+        except Exception as error:
+            name = f"{kind}: {type(error).__name__}: {str(error)[:150]}"
+            told["errors"][name] = told["errors"].get(name, 0) + 1
+            told["stories"] = [*told["stories"][-4:], whole(error)]
+        else:
+            told["ok" if got == value else "wrong"] += 1
+    return told
+
+
 def main():
     """Rounds until the file to stop by is there."""
     address, output, stop, seed = sys.argv[1:]
     lot = random.Random(int(seed))
     with connected(address) as client, open(output, "a") as file:
         while not os.path.exists(stop):
-            told = {"ok": 0, "wrong": 0, "hung": 0, "errors": {}, "seconds": 0.0}
             begun = time.monotonic()
-            for kind, future, value in one_round(client, lot):
-                try:
-                    got = future.result(timeout=PATIENCE)
-                except TimeoutError:
-                    told["hung"] += 1
-                    told["stories"] = [*told.get("stories", [])[-4:], f"{kind} hangs: {explained(client, future)}"]
-                except Exception as error:
-                    name = f"{kind}: {type(error).__name__}: {str(error)[:150]}"
-                    told["errors"][name] = told["errors"].get(name, 0) + 1
-                    told["stories"] = [*told.get("stories", [])[-4:], whole(error)]
-                else:
-                    told["ok" if got == value else "wrong"] += 1
+            told = collected(client, one_round(client, lot), PATIENCE)
             told["seconds"] = time.monotonic() - begun
             print(json.dumps(told), file=file, flush=True)
     print("ended well", flush=True)

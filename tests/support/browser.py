@@ -23,6 +23,8 @@ STARTS = 3
 #: what a page has come to: its number of the snapshot, once all of it is bound to its data
 _NUMBER = "const r = document.documentElement; return r.classList.contains('ready') ? Number(r.dataset.number) : 0"
 
+_MARKS = "return ['scaler-data', 'scaler-ready'].map((name) => performance.getEntriesByName(name)[0].startTime)"
+
 
 @functools.cache
 def why_not() -> str | None:
@@ -80,6 +82,12 @@ def _started(start: Callable[[], Any]) -> Any:
 def shows(driver: Any) -> int:
     """The number of the snapshot that the page shows; waits for one."""
     return until(lambda: driver.execute_script(_NUMBER), "the page to show a snapshot", 40.0)
+
+
+def opening(driver: Any) -> tuple[float, float]:
+    """Milliseconds after which the tables of a page had their first cells, and after which all of it was drawn."""
+    data, ready = driver.execute_script(_MARKS)
+    return data, ready
 
 
 def complaints(driver: Any) -> list[str]:

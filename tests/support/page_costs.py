@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from scaler.monitor.dashboard.pages import PAGES
-from support.browser import browser, shows
+from support.browser import browser, opening, shows
 from support.waiting import until
 
 #: pages that are opened anew, each in a browser that has seen none; seconds that a page is looked at; loads
@@ -27,7 +27,6 @@ OPENED, SECONDS, LOADS = 5, 12.0, 200
 WARM = 20
 #: seconds until what browsers have left is thrown away
 LEFT = 40.0
-MARKS = "return ['scaler-data', 'scaler-ready'].map((name) => performance.getEntriesByName(name)[0].startTime)"
 
 
 def _received(driver: Any) -> Iterator[int]:
@@ -45,7 +44,7 @@ def _opening(url: str) -> None:
         with browser() as driver:
             driver.get(url)
             shows(driver)
-            marks.append(driver.execute_script(MARKS))
+            marks.append(opening(driver))
     for name, times in zip(("first cells", "all drawn"), zip(*marks, strict=True), strict=True):
         print(f"{name:14}{statistics.median(times):8.0f} ms, at most {max(times):.0f}", flush=True)
 

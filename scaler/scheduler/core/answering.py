@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from scaler.protocol.messages import Query, QueryResult
 from scaler.scheduler.core.explaining import Reason, explain
-from scaler.scheduler.state.batch_records import DONE, Batch, is_called, place_name
+from scaler.scheduler.state.batch_records import DONE, Batch, is_called, place_name, row_name
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.views.story import Stories
@@ -42,27 +42,26 @@ def _rows_of(state: ClusterState, query: Query) -> list[tuple[ClientRecord, Batc
 
 
 def _unknown(state: ClusterState, query: Query) -> str:
-    name = f"{query.client}:{query.row}" if query.client else str(query.row)
-    name += f" of {query.name}" if query.name else ""
+    name = row_name(query.client, query.row, query.name)
     if query.client and query.client not in state.clients:
         return f"task {name} is not known: client {query.client} is not there"
     return f"task {name} is not known: it has ended, or there never was one ('scaler tasks' lists those that are there)"
 
 
 def _about(state: ClusterState, stories: Stories, query: Query, client: ClientRecord, batch: Batch, row: int) -> About:
-    told: About = {
-        "v": SCHEMA,
-        "task": f"{client.number}:{batch.id + row}",
-        "function": batch.function.name,
-        "client": client.number,
-        "state": place_name(batch.place[row]),
-    }
+    told = _head(client.number, batch.id + row, batch.function.name, batch.place[row])
     if query.kind == "explain":
         reason, lines = explain(state, client, batch, row)
         told |= {"reason": str(reason), "lines": lines}
     else:
         told["lines"] = stories.of(client.number, batch.id, row, lines=1_000)
     return told
+
+
+def _head(client: int, row: int, function: str, place: int) -> About:
+    return {
+        "v": SCHEMA, "task": f"{client}:{row}", "function": function, "client": client, "state": place_name(place),
+    }  # fmt: skip
 
 
 def _ended(stories: Stories, query: Query) -> list[About]:
@@ -72,10 +71,7 @@ def _ended(stories: Stories, query: Query) -> list[About]:
         if query.client not in (0, client) or not is_called(function, query.name):
             continue
         lines = stories.of(client, batch, query.row - batch, lines=1_000)
-        told: About = {
-            "v": SCHEMA, "task": f"{client}:{query.row}", "function": function, "client": client,
-            "state": place_name(DONE),
-        }  # fmt: skip
+        told = _head(client, query.row, function, DONE)
         if query.kind == "explain":
             told |= {"reason": str(Reason.ENDED), "lines": ["it has ended", f"the last of its story: {lines[-1]}"]}
         else:

@@ -11,7 +11,7 @@ from scaler.scheduler.core import draining, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import LOCAL_AGENT, AgentRecord
-from scaler.scheduler.state.batch_records import AGENT, DONE, Batch, is_called
+from scaler.scheduler.state.batch_records import AGENT, DONE, Batch, is_called, row_name
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.fleet_records import PROVIDERS, FleetRecord
@@ -89,8 +89,7 @@ def _unknown(state: ClusterState, command: Command) -> str:
     if command.client in state.returning.clients:
         return f"client {command.client} is coming back from another scheduler: try again in a moment"
     if command.row:
-        name = f"{command.client}:{command.row}" if command.client else str(command.row)
-        name += f" of {command.name}" if command.name else ""
+        name = row_name(command.client, command.row, command.name)
         return f"no task {name} is there that has not ended ('scaler tasks' lists those that are there)"
     whose = f" of client {command.client}" if command.client else ""
     what = f" of {command.name}" if command.name else ""

@@ -55,6 +55,12 @@ def is_called(function: str, name: str) -> bool:
     return not name or f".{function}".endswith(f".{name}")
 
 
+def row_name(client: int, row: int, function: str) -> str:
+    """A row as somebody has named it: by its number, and its client and function if they were said."""
+    number = f"{client}:{row}" if client else str(row)
+    return f"{number} of {function}" if function else number
+
+
 def place_name(place: int) -> str:
     """The word for a place: "waiting", "queued", "done" or "agent"."""
     return Place(min(place, AGENT)).name.lower()
