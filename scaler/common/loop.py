@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from scaler.common.poller import READABLE, WRITABLE, new_poller
+from scaler.common.spinning import Spinner, is_possible
 
 #: seconds between looks at nothing
 FOREVER = 3600.0
@@ -28,6 +29,8 @@ class Loop(Protocol):
     name: str
     #: sources that were readable since `step` last ran, in order; `step` takes them out
     ready: dict[object, None]
+    #: set by `step`: nothing is under way that would take the processor, so the loop may look for a moment (`spinning`)
+    is_idle: bool
 
     def watch(self, fd: int, source: object) -> None:
         """When this descriptor is readable, put `source` into `ready` and run `step`."""
@@ -85,6 +88,7 @@ class BuiltinLoop:
         self._running = False
         self._due = False
         self.ready: dict[object, None] = {}
+        self.is_idle = False
 
     def watch(self, fd: int, source: object) -> None:
         """See `Loop`."""
@@ -150,12 +154,13 @@ class BuiltinLoop:
 
     def _turn(self) -> None:
         poll, readers, ready, monotonic = self._poller.poll, self._readers, self.ready, time.monotonic
+        look = Spinner(poll).poll if is_possible() else poll
         while self._running:
             if self._due:
                 timeout = 0.0
             else:
                 timeout = FOREVER if self._wake is None else max(0.0, self._wake - monotonic())
-            for fd, mask in poll(timeout):
+            for fd, mask in look(timeout) if self.is_idle and timeout else poll(timeout):
                 if mask & WRITABLE and fd in self._writers:
                     self._poller.want_write(fd, False)
                     self._writers.pop(fd)()
@@ -192,6 +197,7 @@ class UvLoop:
         self._failure: BaseException | None = None
         self._signals: dict[int, Callable[[], None]] = dict.fromkeys(SIGNALS, self.stop)
         self.ready: dict[object, None] = {}
+        self.is_idle = False  # libuv sleeps
 
     def watch(self, fd: int, source: object) -> None:
         """See `Loop`."""

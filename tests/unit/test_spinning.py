@@ -1,0 +1,72 @@
+"""Who has nothing to do looks for a moment before it sleeps, if what came last came within one."""
+
+from scaler.common.spinning import MOMENT, Spinner
+
+FOUND = [(3, 1)]
+LOOK = 1e-6
+
+
+class Descriptors:
+    """A poll and its clock: something is ready at the times of `arrivals`; a look takes a microsecond."""
+
+    def __init__(self, *arrivals: float) -> None:
+        self.now = 0.0
+        self._arrivals = sorted(arrivals)
+        #: seconds that were asked for
+        self.asked: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def poll(self, timeout: float) -> list[tuple[int, int]]:
+        self.asked.append(timeout)
+        self.now += LOOK
+        end = self.now + timeout
+        if self._arrivals and self._arrivals[0] <= end:
+            self.now = max(self.now, self._arrivals.pop(0))
+            return FOUND
+        self.now = end
+        return []
+
+    @property
+    def sleeps(self) -> int:
+        """How often it slept since this was last asked."""
+        slept = sum(timeout > 0 for timeout in self.asked)
+        self.asked.clear()
+        return slept
+
+
+def test_after_a_quick_one_it_looks_without_sleeping() -> None:
+    descriptors = Descriptors(MOMENT / 2, MOMENT)
+    spinner = Spinner(descriptors.poll, descriptors.clock)
+    assert (spinner.poll(1.0), descriptors.sleeps) == (FOUND, 1)  # nothing is known yet
+    assert (spinner.poll(1.0), descriptors.sleeps) == (FOUND, 0)
+
+
+def test_it_looks_for_no_longer_than_a_moment_and_then_just_sleeps() -> None:
+    descriptors = Descriptors(MOMENT / 2, 0.5, 0.9)
+    spinner = Spinner(descriptors.poll, descriptors.clock)
+    assert spinner.poll(1.0) == FOUND
+    descriptors.asked.clear()
+    assert spinner.poll(1.0) == FOUND
+    assert len(descriptors.asked) <= MOMENT / LOOK + 2
+    assert descriptors.sleeps == 1
+    assert (spinner.poll(1.0), len(descriptors.asked)) == (FOUND, 1)  # the last one was slow
+
+
+def test_the_whole_wait_takes_no_longer_than_it_may() -> None:
+    descriptors = Descriptors(MOMENT / 2)
+    spinner = Spinner(descriptors.poll, descriptors.clock)
+    assert spinner.poll(1.0) == FOUND
+    for timeout in (MOMENT / 4, 0.1):
+        began = descriptors.now
+        assert spinner.poll(timeout) == []
+        assert timeout <= descriptors.now - began <= timeout + 4 * LOOK
+
+
+def test_nothing_found_in_a_short_wait_was_not_quick() -> None:
+    descriptors = Descriptors(0.5)
+    spinner = Spinner(descriptors.poll, descriptors.clock)
+    assert spinner.poll(MOMENT / 2) == []
+    descriptors.asked.clear()
+    assert (spinner.poll(1.0), len(descriptors.asked)) == (FOUND, 1)
