@@ -154,13 +154,14 @@ class BuiltinLoop:
 
     def _turn(self) -> None:
         poll, readers, ready, monotonic = self._poller.poll, self._readers, self.ready, time.monotonic
-        look = Spinner(poll).poll if is_possible() else poll
+        spinner, may_spin = Spinner(), is_possible()
         while self._running:
             if self._due:
                 timeout = 0.0
             else:
                 timeout = FOREVER if self._wake is None else max(0.0, self._wake - monotonic())
-            for fd, mask in look(timeout) if self.is_idle and timeout else poll(timeout):
+            looks = self.is_idle and may_spin and timeout > 0.0
+            for fd, mask in spinner.poll(poll, timeout) if looks else poll(timeout):
                 if mask & WRITABLE and fd in self._writers:
                     self._poller.want_write(fd, False)
                     self._writers.pop(fd)()

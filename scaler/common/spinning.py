@@ -1,9 +1,10 @@
 """Looking without sleeping for a moment: waking a processor that sleeps takes as long as a short task.
 
-A program that waits for each result before it submits the next task asks again after 0.1 ms. Whoever sleeps in between
-is woken by way of the kernel, on a virtual machine also of its host, and finds its caches cold: of 0.38 ms for such a
-task that was a quarter. So who has nothing to do looks for a moment first, if what came last came within one. A program
-that asks now and then is not waited for so.
+A program that waits for each result before it submits the next task asks again after some tenths of a millisecond.
+Whoever sleeps in between is woken by way of the kernel, on a virtual machine also of its host, and finds its caches
+cold: of 0.38 ms for such a task that was a quarter. So who has nothing to do looks for a moment first, if what came
+last came within one. Who asks now and then is not waited for so; and looks in vain become rare, as they keep
+others from a processor where there are few.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ import os
 import time
 from collections.abc import Callable
 
-#: seconds of looking, at most, and within which an answer was quick: about what sleeping and waking costs
-MOMENT = 0.0002
+#: seconds of looking, at most, and within which an answer was quick: what a program may do between two tasks
+MOMENT = 0.0005
+#: seconds that a look takes if something else has run meanwhile
+INTERRUPTED = 0.0001
+#: quick answers in a row that are wanted before a look, at most: each look in vain wants more, each other one less
+MOST_WANTED = 256
 
 Ready = list[tuple[int, int]]
 
@@ -24,26 +29,33 @@ def is_possible() -> bool:
 
 
 class Spinner:
-    """Waits by a function that takes the seconds to wait for, and returns what is ready. One thread."""
+    """Waits by functions that take the seconds to wait for, and return what is ready. One thread."""
 
-    def __init__(self, poll: Callable[[float], Ready], clock: Callable[[], float] = time.monotonic) -> None:
-        self._poll = poll
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        #: what came last came within a moment
-        self._was_quick = False
+        #: answers in a row that came within a moment, and how many make it worth while to look
+        self._quick = 0
+        self._wanted = 1
 
-    def poll(self, timeout: float) -> Ready:
-        """What is ready; waits at most `timeout` seconds for that, the first moment without sleep if that may help."""
+    def poll(self, poll: Callable[[float], Ready], timeout: float) -> Ready:
+        """What is ready; waits at most `timeout` seconds for that, the first moment without sleep if that may help.
+
+        Who was kept from looking goes to sleep: somebody else needs this processor, and who wakes may be given another.
+        """
         clock = self._clock
         began = now = clock()
         ready: Ready = []
-        if self._was_quick:
+        if self._quick >= self._wanted:
             until = began + min(MOMENT, timeout)
             while not ready and now < until:
-                ready = self._poll(0.0)
+                before = now
+                ready = poll(0.0)
                 now = clock()
+                if now - before > INTERRUPTED:
+                    break
+            self._wanted = max(1, self._wanted - 1) if ready else min(2 * self._wanted + 2, MOST_WANTED)
         if not ready:
-            ready = self._poll(max(0.0, began + timeout - now))
+            ready = poll(max(0.0, began + timeout - now))
             now = clock()
-        self._was_quick = bool(ready) and now - began < MOMENT
+        self._quick = self._quick + 1 if ready and now - began < MOMENT else 0
         return ready
