@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("scaler.scheduler")
 
-#: clients that are looked at after each step
-FEW_CLIENTS = 8
 #: seconds for which the address of a scheduler that has stepped down may be in use
 REOPEN_SECONDS = 10.0
 
@@ -244,13 +242,7 @@ class Server:
         if self._succession is not None:
             wishes.append(self._succession.wake)
         self._plan(wishes, now, due)
-        self.loop.is_idle = self._is_idle
-
-    @property
-    def _is_idle(self) -> bool:
-        """Nobody waits for a row: who asks next may do so at once. False also if it would take long to say."""
-        clients = self._core.state.clients
-        return len(clients) <= FEW_CLIENTS and not any(client.outstanding for client in clients.values())
+        self.loop.is_idle = self._core.is_idle
 
     def _plan(self, wishes: list[float | None], now: float, due: bool) -> None:
         """Have the loop wake up at the first of these times; a later one than was planned may wait until that."""

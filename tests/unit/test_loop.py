@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from scaler.common import loop as loops
 from scaler.common.loop import Loop, make_loop
 
 #: 0.4 ms beyond whole ones, to which timers are rounded
@@ -50,3 +51,54 @@ def test_a_signal_while_a_process_closes_does_not_end_that(name: str) -> None:
         finally:
             os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+class Poller:
+    """Something is ready at once for who waits, and for who only looks at the third look."""
+
+    def __init__(self) -> None:
+        #: seconds that each `poll` was to wait
+        self.asked: list[float] = []
+        self._looks = 0
+
+    def add(self, fd: int) -> None:
+        self.fd = fd
+
+    def close(self) -> None:
+        pass
+
+    def poll(self, timeout: float = 0.0) -> list[tuple[int, int]]:
+        self.asked.append(timeout)
+        self._looks += 1
+        if timeout == 0.0 and self._looks < 3:
+            return []
+        self._looks = 0
+        return [(self.fd, 1)]
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_a_loop_that_is_idle_looks_before_it_sleeps(is_idle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    poller, steps = Poller(), []
+    monkeypatch.setattr(loops, "new_poller", lambda: poller)
+    monkeypatch.setattr(loops, "is_possible", lambda: True)
+
+    def step() -> None:
+        steps.append(loop.ready.popitem())
+        loop.is_idle = is_idle
+        if len(steps) == 4:
+            loop.stop()
+
+    loop = make_loop("builtin", step)
+    loop.on_signal(signal.SIGTERM, lambda: None)
+
+    def watch(*_: object) -> None:
+        loop.watch(7, "source")
+
+    monkeypatch.setattr(loop, "watch_with", watch)  # of its signals, when it begins to run
+    loop.run()
+    slept = [timeout for timeout in poller.asked if timeout]
+    if is_idle:
+        assert len(slept) < len(poller.asked)
+        assert len(slept) <= 2, "the first wait tells that answers are quick; after that it looks"
+    else:
+        assert slept == poller.asked

@@ -37,6 +37,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
 from scaler.scheduler.state.batch_records import attempts_of
 from scaler.scheduler.state.validate import validate
 from scaler.serialize.record import decode_error
@@ -60,6 +61,23 @@ def test_rows_wait_until_an_agent_comes() -> None:
     assert fake.core.state.queues.rows == 3
     agent = fake.agent(4)
     assert fake.placed(agent) == [(10, 0, 3)]
+
+
+def test_it_is_idle_while_nobody_waits_for_a_row() -> None:
+    """What its process then may do is to look out for who asks next (`scaler.common.spinning`)."""
+    fake = FakeScheduler(1)
+    client, other = fake.client(), fake.client()
+    assert fake.core.is_idle
+    fake.say(client, task(10, 2))
+    assert not fake.core.is_idle
+    fake.end_all(fake.agents[0], client)
+    assert fake.core.is_idle
+    fake.say(other, task(10, 2))
+    fake.lose(other)
+    assert fake.core.is_idle
+    for _ in range(FEW_CLIENTS):
+        fake.client()
+    assert not fake.core.is_idle  # it would take long to say
 
 
 def test_rows_of_an_unknown_function_are_spread_over_the_workers() -> None:

@@ -98,6 +98,9 @@ from scaler.scheduler.views.story import Stories
 if TYPE_CHECKING:
     from scaler.scheduler.core.rebuilding import Rebuilding
 
+#: clients that are looked at after each step
+FEW_CLIENTS = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -221,6 +224,12 @@ class SchedulerCore:
     def workers(self) -> int:
         """Workers in the whole cluster."""
         return self.state.workers
+
+    @property
+    def is_idle(self) -> bool:
+        """No client waits for a row, so whoever asks next may do so at once; False if there are many to look at."""
+        clients = self.state.clients
+        return len(clients) <= FEW_CLIENTS and not any(client.outstanding for client in clients.values())
 
     def _run(self, moves: list[Move]) -> None:
         if moves:
