@@ -107,7 +107,8 @@ class ClusterQuestions:
         from scaler.monitor.listing import Filters
 
         with self._questions() as questions:
-            return questions.listed(kind, Filters(**filters)).records
+            said = {name: value for name, value in filters.items() if value is not None}
+            return questions.listed(kind, Filters(**said)).records
 
     def _questions(self) -> Questions:
         from scaler.monitor.questions import Questions

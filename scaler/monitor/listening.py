@@ -52,6 +52,11 @@ def tls_of(config: DashboardConfig | MetricsConfig) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(config.certificate, config.certificate_key)
-    except (OSError, ssl.SSLError) as error:
+    except ssl.SSLError:
+        why = "it is no certificate in PEM with its private key behind it; --key names the key if that is another file"
+        if config.certificate_key is not None:
+            why = f"it and the key {config.certificate_key} have to be PEM, and belong together"
+        raise ScalerError(f"cannot use the certificate {config.certificate}: {why}") from None
+    except OSError as error:
         raise ScalerError(f"cannot use the certificate {config.certificate}: {error.strerror or error}") from None
     return context

@@ -73,6 +73,7 @@ def test_all_threads_and_views_of_a_client_are_told_what_its_cluster_does(held):
     (function,) = client.cluster.functions(find="hold")
     assert agent["host"] == "local"
     assert mine["queued"] + mine["running"] == function["waiting"] + function["running"] == 5
+    assert len(client.cluster.workers(host=None)) == 2
     assert client.cluster.functions(function="nothing") == client.cluster.workers(host="nothing") == []
     assert {each["client"] for each in client.cluster.objects()} == {mine["client"]}
     names = [each["task"] for each in client.cluster.tasks(function=function["function"])]

@@ -166,6 +166,10 @@ def test_each_way_not_to_begin_is_one_line(start_cluster, tmp_path, capsys, monk
     free = (monitor, "--port", "0")
     assert "--certificate and --key for TLS, or say --insecure" in complaint(ui.command, *free, "--host", "0.0.0.0")
     assert "cannot use the certificate" in complaint(ui.command, *free, "--certificate", str(tmp_path / "none.pem"))
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("no certificate")
+    assert "--key names the key" in complaint(ui.command, *free, "--certificate", str(garbage))
+    assert "belong together" in complaint(ui.command, *free, "--certificate", str(garbage), "--key", str(garbage))
     assert "is no origin" in complaint(ui.command, *free, "--allow-origin", "hub")
     for command in (ui.command, metrics.command):
         assert "no scheduler is there" in complaint(command, f"ipc://{tmp_path}/nothing", "--port", "0")
