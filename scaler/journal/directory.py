@@ -33,6 +33,10 @@ class JournalError(ScalerError):
     """A journal that can't be used; the text names it, says what is the matter and what to do."""
 
 
+class NoRoom(JournalError):
+    """The disk is full."""
+
+
 class Locked(JournalError):
     """Another scheduler writes it."""
 
@@ -229,9 +233,16 @@ class Directory:
     def set_aside(self, damage: Damage) -> None:
         """Move what is behind a damage out of the way, so that what is written next follows what is believed.
 
-        Blocks. Raises `JournalError`.
+        What a killed writer left of its last record is dropped if the disk has no room to keep it elsewhere: nobody was
+        told of that record. Blocks. Raises `JournalError`.
         """
-        self.cut(Place(int(damage.path.stem), damage.offset))
+        place = Place(int(damage.path.stem), damage.offset)
+        try:
+            self.cut(place)
+        except NoRoom:
+            if not damage.is_cut:
+                raise
+            self.cut(place, is_kept=False)
 
     def cut(self, place: Place, is_kept: bool = True) -> None:
         """Nothing is here from this place on; what was is moved aside, unless nobody wants it.
@@ -240,16 +251,18 @@ class Directory:
         """
         numbers = self.segments()
         path = self.segment(place.segment)
+        behind = [number for number in numbers if number > place.segment]
         try:
-            aside = self.path / "aside"
-            aside.mkdir(mode=0o700, exist_ok=True)
-            sync_directory(self.path)
             data = path.read_bytes()[place.offset :] if place.segment in numbers else b""
-            if data and is_kept:
-                write_synced(aside / f"{path.stem}-{place.offset}.log", data)
-            for number in [n for n in numbers if n > place.segment]:
-                os.replace(self.segment(number), aside / self.segment(number).name)
-            sync_directory(aside)
+            if behind or (data and is_kept):
+                aside = self.path / "aside"
+                aside.mkdir(mode=0o700, exist_ok=True)
+                sync_directory(self.path)
+                if data and is_kept:
+                    _keep(aside / f"{path.stem}-{place.offset}.log", data)
+                for number in behind:
+                    os.replace(self.segment(number), aside / self.segment(number).name)
+                sync_directory(aside)
             if place.offset < SEGMENT_HEADER:
                 path.unlink(missing_ok=True)
             elif data:
@@ -258,7 +271,8 @@ class Directory:
                     os.fsync(file.fileno())
             sync_directory(self.path)
         except OSError as error:
-            raise JournalError(f"the journal {self.path} can't be mended: {error.strerror}") from None
+            kind = NoRoom if error.errno in (errno.ENOSPC, errno.EDQUOT) else JournalError
+            raise kind(f"the journal {self.path} can't be mended: {error.strerror}") from None
 
     def remove(self, number: int) -> None:
         """Remove a segment that nothing needs any more."""
@@ -318,6 +332,15 @@ def _read_ahead(file: int) -> None:
     scratch = [bytearray(READ_AHEAD)]
     while os.readv(file, scratch):
         pass
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """As `write_synced`, but nothing is left there if the disk has no room for all of it. Raises OSError."""
+    try:
+        write_synced(path, data)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def write_synced(path: Path, data: bytes) -> None:

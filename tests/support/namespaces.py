@@ -92,10 +92,10 @@ class Host(Holder):
         self._programs.append(made)
         return made
 
-    def start_scheduler(self, *options: str) -> Program:
-        """Start a scheduler that listens on all wires; returns when it does."""
+    def start_scheduler(self, *options: str, port: int = 0) -> Program:
+        """Start a scheduler that listens on all wires, at this port or at a free one; returns when it does."""
         command = program("scaler_scheduler", "scheduler")
-        made = self.start("scheduler", *command, *options, "tcp://0.0.0.0:0")
+        made = self.start("scheduler", *command, *options, f"tcp://0.0.0.0:{port}")
         self.port = int(made.says(r"listens at tcp://0\.0\.0\.0:(\d+)")[1])
         return made
 
