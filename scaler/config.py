@@ -9,7 +9,6 @@ that others show too stand in `scaler.defaults`.
 from __future__ import annotations
 
 import math
-import os
 import re
 import types
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, Union, 
 
 from scaler import defaults
 from scaler.common.call_text import CallText
+from scaler.common.processors import available_cores
 
 #: seconds between two snapshots, at most: a day
 LONGEST_LOOK = 86_400.0
@@ -566,13 +566,6 @@ def _check_exposure(config: DashboardConfig | MetricsConfig) -> None:
             "host",
             f"{config.host} is reached from other hosts: give --certificate and --key for TLS, or say --insecure",
         )
-
-
-def available_cores() -> int:
-    """The number of cores that this process may run on; at least 1."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def plain_values(config: Config) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from scaler.cluster.forking import ForkedProcess, fork_off, may_fork
 from scaler.cluster.loaded_modules import is_installed, needed_by_tasks
 from scaler.cluster.spawning import spawn
 from scaler.common import advance
-from scaler.config import available_cores
+from scaler.common.processors import available_cores
 
 
 class Standby(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from zlib import crc32
+
+from scaler.common.processors import available_cores
 
 #: copies of at least so many bytes are shared by threads, of which each has at least half as many to do
 _SHARED_FROM = 8 << 20
@@ -63,9 +64,9 @@ def checksums(buffer: memoryview) -> tuple[int, ...]:
     """
     view = buffer if buffer.ndim == 1 and buffer.format == "B" else buffer.cast("B")
     parts = [view[begin : begin + _SHARED_FROM] for begin in range(0, view.nbytes, _SHARED_FROM)]
-    if len(parts) < 2 or _processors() < 2:
+    if len(parts) < 2 or available_cores() < 2:
         return tuple(map(crc32, parts))
-    with ThreadPoolExecutor(min(_THREADS, _processors(), len(parts)), "scaler-sums") as pool:
+    with ThreadPoolExecutor(min(_THREADS, available_cores(), len(parts)), "scaler-sums") as pool:
         return tuple(pool.map(crc32, parts))
 
 
@@ -81,7 +82,7 @@ def copy_all(target: int, parts: Sequence[bytes | memoryview]) -> None:
             copies.append((address_of(part), target, size))
             target += size
     total = sum(size for _, _, size in copies)
-    shares = min(_THREADS, _processors(), 2 * total // _SHARED_FROM)
+    shares = min(_THREADS, available_cores(), 2 * total // _SHARED_FROM)
     if total < _SHARED_FROM or shares < 2:
         _copy(copies)
         return
@@ -113,7 +114,3 @@ def _shares(copies: list[Copy], each: int) -> Iterator[list[Copy]]:
                 share, room = [], each
     if share:
         yield share
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from scaler.common.poller import READABLE, WRITABLE, new_poller
-from scaler.common.spinning import Spinner, is_possible
+from scaler.common.processors import available_cores
+from scaler.common.spinning import Spinner
 
 #: seconds between looks at nothing
 FOREVER = 3600.0
@@ -154,14 +155,13 @@ class BuiltinLoop:
 
     def _turn(self) -> None:
         poll, readers, ready, monotonic = self._poller.poll, self._readers, self.ready, time.monotonic
-        spinner, may_spin = Spinner(), is_possible()
+        look = Spinner(poll).poll if available_cores() > 1 else poll  # others can go on while this process looks
         while self._running:
             if self._due:
                 timeout = 0.0
             else:
                 timeout = FOREVER if self._wake is None else max(0.0, self._wake - monotonic())
-            looks = self.is_idle and may_spin and timeout > 0.0
-            for fd, mask in spinner.poll(poll, timeout) if looks else poll(timeout):
+            for fd, mask in look(timeout) if self.is_idle and timeout else poll(timeout):
                 if mask & WRITABLE and fd in self._writers:
                     self._poller.want_write(fd, False)
                     self._writers.pop(fd)()

@@ -9,7 +9,6 @@ others from a processor where there are few.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
@@ -23,26 +22,22 @@ MOST_WANTED = 256
 Ready = list[tuple[int, int]]
 
 
-def is_possible() -> bool:
-    """Others can go on while this process looks."""
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) > 1
-
-
 class Spinner:
-    """Waits by functions that take the seconds to wait for, and return what is ready. One thread."""
+    """Waits by a function that takes the seconds to wait for, and returns what is ready. One thread."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, poll: Callable[[float], Ready], clock: Callable[[], float] = time.monotonic) -> None:
+        self._poll = poll
         self._clock = clock
         #: answers in a row that came within a moment, and how many make it worth while to look
         self._quick = 0
         self._wanted = 1
 
-    def poll(self, poll: Callable[[float], Ready], timeout: float) -> Ready:
+    def poll(self, timeout: float) -> Ready:
         """What is ready; waits at most `timeout` seconds for that, the first moment without sleep if that may help.
 
         Who was kept from looking goes to sleep: somebody else needs this processor, and who wakes may be given another.
         """
-        clock = self._clock
+        poll, clock = self._poll, self._clock
         began = now = clock()
         ready: Ready = []
         if self._quick >= self._wanted:

@@ -14,7 +14,7 @@ from scaler.common.buffers import address_of, copy_all, equal, populate
 def test_parts_are_copied_one_behind_the_other(
     monkeypatch: pytest.MonkeyPatch, processors: int, sizes: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(buffers, "_processors", lambda: processors)
+    monkeypatch.setattr(buffers, "available_cores", lambda: processors)
     parts = [np.random.default_rng(i).bytes(size) for i, size in enumerate(sizes)]
     target = np.full(sum(sizes) + 8, 7, "u1")
     copy_all(target.ctypes.data + 4, parts)

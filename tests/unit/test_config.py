@@ -15,6 +15,7 @@ from scaler import SchedulerClusterCombo, errors
 from scaler.cli import cluster, logs, scheduler
 from scaler.cli import main as umbrella
 from scaler.cli.command import call, make_command
+from scaler.common.processors import available_cores
 from scaler.config import (
     AgentConfig,
     DashboardConfig,
@@ -23,7 +24,6 @@ from scaler.config import (
     ProvisionConfig,
     SchedulerConfig,
     TopConfig,
-    available_cores,
     from_plain_values,
     plain_values,
     settings,

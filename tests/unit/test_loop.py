@@ -80,7 +80,7 @@ class Poller:
 def test_a_loop_that_is_idle_looks_before_it_sleeps(is_idle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     poller, steps = Poller(), []
     monkeypatch.setattr(loops, "new_poller", lambda: poller)
-    monkeypatch.setattr(loops, "is_possible", lambda: True)
+    monkeypatch.setattr(loops, "available_cores", lambda: 2)
 
     def step() -> None:
         steps.append(loop.ready.popitem())
