@@ -29,9 +29,12 @@ def _check(directory: str) -> int:
         print(f"{directory}: {len(journal.segments())} segments, {records:,} records, {size:,} bytes in them")
         if damage is not None:
             print(f"{damage}" + (", as when its writer was killed" if damage.is_cut else ""))
+        if not is_history_believed:
+            print(f"{directory}/history: it can't be read, so nobody knows who has written here; its scheduler begins anew")
 
+    is_history_believed = journal.is_history_believed()
     quietly(write)
-    return 1 if damage is not None else 0
+    return int(damage is not None or not is_history_believed)
 
 
 def _show(directory: str, as_json: bool) -> int:
@@ -64,11 +67,15 @@ def _show(directory: str, as_json: bool) -> int:
 
 
 def _look_for_journal(directory: str) -> None:
-    """Raise `JournalError` where there is none: an empty one would seem to be all right."""
+    """Raise `JournalError` where there is none: an empty one would seem to be all right; so would a pipe, without end."""
     from scaler.journal.directory import Directory, JournalError
 
-    if not Directory(directory).is_there():
+    journal = Directory(directory)
+    if not journal.is_there():
         raise JournalError(f"there is no journal in {directory}: name what a scheduler was given as --journal")
+    for path in (journal.path / "history", *map(journal.segment, journal.segments())):
+        if path.exists() and not path.is_file():
+            raise JournalError(f"{path} is no file: a journal consists of files that a scheduler has written")
 
 
 #: kinds of records that begin with text

@@ -122,10 +122,17 @@ class Directory:
     # ---- its history -----------------------------------------------------------------------------------------------
     def history(self) -> turns.History:
         """What is known of who has written; nothing of a journal that has none, or one that can't be read."""
+        return self._read_history() or turns.History()
+
+    def is_history_believed(self) -> bool:
+        """There is none, as of a journal that was never copied, or it says who has written."""
+        return not os.path.lexists(self.path / "history") or self._read_history() is not None
+
+    def _read_history(self) -> turns.History | None:
         try:
-            return turns.from_bytes((self.path / "history").read_bytes()) or turns.History()
+            return turns.from_bytes((self.path / "history").read_bytes())
         except OSError:
-            return turns.History()
+            return None
 
     def write_history(self, said: turns.History) -> None:
         """Put this in the place of what stood there; it is on disk then. Blocks. Raises OSError."""

@@ -8,10 +8,12 @@ import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import until
 
+from scaler.cli.journal import journal as cli
 from scaler.journal import records, writer
 from scaler.journal.directory import Directory, JournalError
 from scaler.journal.journal import Journal
@@ -266,6 +268,22 @@ def test_a_record_that_is_not_what_its_reader_expects_ends_what_is_believed(tmp_
     assert damage is not None
     assert damage.offset > taken[-1].offset
     assert "no such thing" in str(damage)
+
+
+def test_the_command_says_what_can_not_be_believed_and_waits_for_no_pipe(tmp_path, some):
+    written(tmp_path, some)
+
+    def check() -> Result:
+        return CliRunner().invoke(cli, ["check", str(tmp_path)], standalone_mode=False)
+
+    assert check().return_value == 0
+    (tmp_path / "history").write_bytes(b"garbage")
+    said = check()
+    assert said.return_value == 1
+    assert said.output.splitlines()[1].startswith(f"{tmp_path}/history: it can't be read")
+    (tmp_path / "history").unlink()
+    os.mkfifo(tmp_path / "history")
+    assert "is no file" in str(check().exception)
 
 
 def test_places_follow_each_other():
