@@ -46,6 +46,9 @@ from scaler_dask.scattering import scattered
 from scaler_dask.task_options import options_of_call
 from scaler_dask.task_stream import TaskStream
 
+#: seconds for which a scheduler is given to answer, by programs for dask that do not say
+ANSWER = 5.0
+
 
 class Client:
     """A client of the cluster at `address`; without one: of dask's setting `scaler.address`, of the surrounding task,
@@ -76,7 +79,7 @@ class Client:
         self.name = name or f"Client-{uuid.uuid4()}"
         self.id = self.name
         self._set_as_default = set_as_default
-        seconds: float = parse_timedelta(timeout) or 5.0
+        seconds: float = parse_timedelta(timeout) or ANSWER
         self._connection = EngineConnection(address, n_workers, seconds, security)
         #: one of newly-created, running, closed
         self._status = "newly-created"

@@ -30,7 +30,9 @@ def _check(directory: str) -> int:
         if damage is not None:
             print(f"{damage}" + (", as when its writer was killed" if damage.is_cut else ""))
         if not is_history_believed:
-            print(f"{directory}/history: it can't be read, so nobody knows who has written here; its scheduler begins anew")
+            print(
+                f"{directory}/history: it can't be read: nobody knows who has written here, and a scheduler begins anew"
+            )
 
     is_history_believed = journal.is_history_believed()
     quietly(write)
@@ -67,7 +69,7 @@ def _show(directory: str, as_json: bool) -> int:
 
 
 def _look_for_journal(directory: str) -> None:
-    """Raise `JournalError` where there is none: an empty one would seem to be all right; so would a pipe, without end."""
+    """Raise `JournalError` where there is none (an empty one would seem to be all right), or where a file is a pipe."""
     from scaler.journal.directory import Directory, JournalError
 
     journal = Directory(directory)

@@ -31,7 +31,7 @@ class Cancelled(NamedTuple):
 
     #: they had not been given to a host: they are cancelled
     done: int
-    #: hosts were asked for them: those that have begun go on, unless it was forced
+    #: further rows, which hosts were asked for: those that have begun go on, unless it was forced
     asked: int
 
 

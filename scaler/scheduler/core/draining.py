@@ -152,7 +152,7 @@ def _only_at(state: ClusterState, key: ObjectKey, number: int) -> bool:
 
 
 def _targets(state: ClusterState) -> list[AgentRecord]:
-    """The agents that could take values over, those that have least first; a store without workers is the last."""
+    """Who could take values over, in turn: those that have least begin, a store without workers is the last."""
     agents = [agent for agent in state.agents.values() if not (agent.load.is_leaving or agent.load.is_full)]
     agents = [agent for agent in agents if agent.host.data or agent.host.store]
     return sorted(agents, key=lambda agent: (agent.is_standalone, agent.holdings.stored_bytes))

@@ -11,9 +11,10 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from sys import byteorder
 
 from scaler.common.records import record
-from scaler.protocol.messages import Task, u32
+from scaler.protocol.messages import Task
 from scaler.scheduler.state.function_records import FunctionRecord, Tally
 
 
@@ -167,7 +168,7 @@ class Batch:
         """All rows [lo, hi) are in this place."""
         if hi - lo == 1:
             return self.place[lo] == place
-        return self.place[lo:hi] == u32([place]) * (hi - lo)
+        return self.place[lo:hi].tobytes() == place.to_bytes(4, byteorder) * (hi - lo)  # a third of what arrays take
 
     def runs(self, lo: int = 0, hi: int | None = None) -> Iterator[tuple[int, int, int]]:
         """The rows of [lo, hi), of all if not given, as spans whose rows are in one place: that place, and the span."""

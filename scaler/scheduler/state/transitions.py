@@ -222,7 +222,7 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
     if rows == 1:
         column[lo] = after
     else:
-        if column[lo:hi] != u32([before]) * rows:
+        if not batch.are_in(lo, hi, before):
             raise _illegal(batch, lo, hi, kind, cause)
         column[lo:hi] = u32([after]) * rows
     if before >= AGENT:
