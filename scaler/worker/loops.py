@@ -83,13 +83,14 @@ class Loops:
         pop, page, clock = assignment.rows.popleft, self._page, self._clock
         append = self._ledger.values.append
         plain = self._plain()
-        size = 0
+        size, due = 0, self.flush_at
         while True:
             row = pop()
             page[ROW_CELL] = row + 1
             page[BEGUN_CELL] = now = clock()
-            if now > self.flush_at:
+            if now > due:
                 self._flush()
+                due = self.flush_at
             value = function(items[row]) if spread else function(*items[row])
             if type(value) in plain:
                 append(value)
@@ -101,13 +102,14 @@ class Loops:
         pop, page, clock = assignment.rows.popleft, self._page, self._clock
         append = self._ledger.values.append
         plain = self._plain()
-        size = 0
+        size, due = 0, self.flush_at
         while True:
             row = pop()
             page[ROW_CELL] = row + 1
             page[BEGUN_CELL] = now = clock()
-            if now > self.flush_at:
+            if now > due:
                 self._flush()
+                due = self.flush_at
             value = call(row)
             if type(value) in plain:
                 append(value)

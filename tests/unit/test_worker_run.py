@@ -441,7 +441,7 @@ def test_the_first_result_after_a_silence_is_sent_before_the_next_row(
 
 
 def test_an_exception_of_a_signal_handler_between_rows_harms_no_row(
-    agent: Agent, capsys: pytest.CaptureFixture[str]
+    agent: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = iter([None, None, TimeoutError("late")])
 
@@ -450,13 +450,8 @@ def test_an_exception_of_a_signal_handler_between_rows_harms_no_row(
             raise error
 
     agent.runner.before_flush = flush
-    agent.runner._loops.flush_at = 0
-
-    def always_flush(x: int) -> int:
-        agent.runner._loops.flush_at = 0
-        return x
-
-    agent.runner._inputs._functions[FUNCTION] = (always_flush, None)
+    monkeypatch.setattr("scaler.worker.row_runner.FLUSH_NS", -1)  # before each row
+    agent.runner._inputs._functions[FUNCTION] = (abs, None)
     agent.hand_out(1, b"", range(6), arguments=[(i,) for i in range(6)])
     agent.run()
     outcomes = agent.outcomes()
