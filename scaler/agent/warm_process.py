@@ -28,7 +28,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
+
+from scaler.common.processors import available_cores
 
 _TASKS = "/proc/self/task"
 #: tells how many threads run or could run now, on the whole host
@@ -37,7 +39,8 @@ _LOAD = "/proc/loadavg"
 _HARMLESS = frozenset({"jemalloc_bg_thd", ""})
 #: seconds for which it leaves the processors to a program and its cluster that are starting
 HEAD_START = 0.3
-#: seconds between looks whether a processor is free, before there is a cluster
+#: seconds between looks whether a processor is free, before there is a cluster; after a look that said that it may go
+#: on it does not look again for as long
 PAUSE = 0.005
 #: beside a cluster, seconds between looks whether nothing runs, each of which takes 0.1 ms of a processor; how many in
 #: a row have to say so
@@ -48,6 +51,19 @@ ATTEMPTS = 4
 #: called in the warm process with its end of a socket, and with what loads the modules
 Become: TypeAlias = Callable[[socket.socket, Callable[[], None]], NoReturn]
 
+#: cells that it shares with the zygote: the number of the name that it is at, from 1 on; whether there is a cluster
+_NAME, _CLUSTER = 0, 1
+
+
+class Manners(NamedTuple):
+    """When it goes on loading, as nobody waits for it: if so many looks in a row say that it may."""
+
+    #: threads of others that may run then
+    others: int
+    #: seconds between looks
+    pause: float
+    calm: int
+
 
 class WarmProcess:
     """The warm process, as the zygote sees it."""
@@ -55,11 +71,10 @@ class WarmProcess:
     def __init__(self, names: Sequence[str], is_early: bool, become: Become) -> None:
         """It shall load these modules, in order; `is_early`: before there is a cluster. `begin` forks it."""
         self._names = list(names)
-        self._is_early = is_early
         self._become = become
         self._attempts = 0
-        #: shared with it: number of the name that it is at, from 1 on
-        self._at = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("I")
+        self._cells = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("I")
+        self._cells[_CLUSTER] = not is_early
         #: readable once somebody waits for it; open in all children
         self._wanted = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.pid = 0
@@ -75,7 +90,7 @@ class WarmProcess:
     def begin(self) -> None:
         """Fork it."""
         self._attempts += 1
-        self._at[0] = 0
+        self._cells[_NAME] = 0
         ours, its = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
@@ -86,6 +101,10 @@ class WarmProcess:
                 os._exit(1)
         its.close()
         self.socket = ours
+
+    def note_cluster(self) -> None:
+        """There is a cluster from now on, to which it is to give way."""
+        self._cells[_CLUSTER] = 1
 
     def hurry(self) -> None:
         """Somebody waits for it from now on."""
@@ -102,7 +121,7 @@ class WarmProcess:
         self.socket.close()
         self.socket, self.pid = None, 0
         was_ready, self.is_ready = self.is_ready, False
-        at = self._at[0]
+        at = self._cells[_NAME]
         if was_ready or not at or self._attempts == ATTEMPTS:
             self._names = []
             return
@@ -126,16 +145,15 @@ class WarmProcess:
 
     def _load(self) -> None:
         """In the child: load the modules; it ends if that brings company."""
-        if self._is_early:
-            giving_way = _GivingWay(self._wanted, len(os.sched_getaffinity(0)) - 1, PAUSE, 1)
-        else:
-            giving_way = _GivingWay(self._wanted, 0, CALM_PAUSE, CALM)
+        early, beside = Manners(available_cores() - 1, PAUSE, 1), Manners(0, CALM_PAUSE, CALM)
+        giving_way = _GivingWay(self._wanted, lambda: beside if self._cells[_CLUSTER] else early)
+        if self._cells[_CLUSTER]:
             giving_way.is_wanted(HEAD_START)
         sys.meta_path.insert(0, giving_way)
         for number, name in enumerate(self._names, 1):
             if name in sys.modules:  # another one has loaded it
                 continue
-            self._at[0] = number
+            self._cells[_NAME] = number
             with contextlib.suppress(BaseException):  # workers find out when they need it
                 importlib.import_module(name)
             if not is_alone():
@@ -145,17 +163,12 @@ class WarmProcess:
 
 
 class _GivingWay:
-    """Holds up loading, module by module, while more than so many others run, unless somebody waits for it.
+    """Holds up loading, module by module, as its manners of the moment say, unless somebody waits for it."""
 
-    It goes on when so many looks in a row (`calm`) say that it may, with a `pause` in seconds between them.
-    """
-
-    def __init__(self, wanted: int, others: int, pause: float, calm: int) -> None:
+    def __init__(self, wanted: int, manners: Callable[[], Manners]) -> None:
         """`wanted`: a descriptor that is readable when somebody waits."""
         self._wanted = wanted
-        self._others = others
-        self._pause = pause
-        self._calm = calm
+        self._manners = manners
         #: when to look next, seconds: a look takes as long as a small module
         self._due = 0.0
 
@@ -168,13 +181,12 @@ class _GivingWay:
         now = time.monotonic()
         if now < self._due:
             return
-        missing = 0 if self.is_wanted() or not self._is_busy() else self._calm
-        while missing and not self.is_wanted(self._pause):
-            missing = self._calm if self._is_busy() else missing - 1
+        manners = self._manners()
+        missing = 0 if self.is_wanted() or _running() <= 1 + manners.others else manners.calm
+        while missing and not self.is_wanted(manners.pause):
+            manners = self._manners()
+            missing = missing - 1 if _running() <= 1 + manners.others else manners.calm
         self._due = time.monotonic() + PAUSE
-
-    def _is_busy(self) -> bool:
-        return _running() > 1 + self._others
 
 
 def _running() -> int:

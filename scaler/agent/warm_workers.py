@@ -79,6 +79,7 @@ class WarmWorkers:
 
     def fork(self, slot: int, task: int, control: int) -> None:
         """Fork a worker, maybe later; takes the sockets."""
+        self._process.note_cluster()
         comes_after_one_that_left = self._left > 0
         self._left = max(0, self._left - 1)
         if comes_after_one_that_left and self.packages and not self._process.is_ready:

@@ -13,7 +13,7 @@ from scaler.client.core.options import Options
 from scaler.client.future import Future
 from scaler.client.parts import ClientParts, connect
 from scaler.client.reference import ObjectRef
-from scaler.client.submitting.map_sending import argument_rows
+from scaler.client.submitting.map_sending import items_of
 from scaler.client.surroundings import Cluster, target_of
 from scaler.common import advance, dashboards
 from scaler.compatibility.client_arguments import (
@@ -155,9 +155,9 @@ class Client:
         are sent in blocks, and a block that is waiting is divided when a worker has nothing to do. Ctrl-C
         takes back all of them, those that run too. `capabilities`: as in `with_options`.
         """
-        items, spread = argument_rows(iterables_of(originals, iterables) if originals else iterables)
+        items = items_of(iterables_of(originals, iterables) if originals else iterables)
         options = self._options.changed(capabilities=capabilities)
-        return self._parts.maps.send(fn, options, items, spread).results(timeout, items)
+        return self._parts.maps.send(fn, options, items).results(timeout, items)
 
     def starmap(
         self,

@@ -155,11 +155,11 @@ class Executor(concurrent.futures.Executor):
         if isinstance(self._runner, DurableRunner):
             return self._runner.map(fn, rows, deadline, buffersize)
         if buffersize is None:
-            rows = list(rows)
-            if (chunksize > 1 or len(rows) > ROWS_APART) and not self._runner.has_initializer:
-                single = len(iterables) == 1
-                items: list[Any] = [item for (item,) in rows] if single else rows
+            single = len(iterables) == 1
+            items: list[Any] = list(iterables[0]) if single else list(rows)
+            if (chunksize > 1 or len(items) > ROWS_APART) and not self._runner.has_initializer:
                 return rest_of(self._runner.submit_map(fn, items, single, chunksize), items, deadline)
+            rows = zip(items, strict=True) if single else items
         submit = cast("Callable[..., Future]", self.submit)
         if chunksize == 1:
             return in_order(self.client, partial(submit, fn), iter(rows), deadline, buffersize)

@@ -82,7 +82,7 @@ class JobPacker:
 
         Raises `SerializationError` naming function or argument, `ObjectTooLarge`, and TypeError.
         """
-        items, spread = argument_rows([rows])
+        items, spread = argument_rows(rows)
         captured = self._captured(function)
         step = PART_ROWS
         at = 0

@@ -24,16 +24,27 @@ BLOCKS_PER_WORKER = 4
 BLOCK_ROWS = 100_000
 
 
-def argument_rows(iterables: Sequence[Iterable[Any]]) -> tuple[list[Any], bool]:
-    """The items that `Client.map` sends, and whether they are the arguments themselves (else tuples of arguments)."""
+def items_of(iterables: Sequence[Iterable[Any]]) -> Sequence[Any]:
+    """An item for each call of `Client.map`: its arguments, if it is a tuple, or the only one. Nobody changes them."""
     if not iterables:
         raise TypeError("map() needs at least one iterable")
     if len(iterables) > 1:
-        return list(zip(*iterables, strict=False)), False
-    items = list(iterables[0])
-    if tuple not in set(map(type, items)):
-        return items, True
-    return [item if type(item) is tuple else (item,) for item in items], False
+        return list(zip(*iterables, strict=False))
+    items: Any = iterables[0]
+    return items if type(items) in (range, tuple) else list(items)
+
+
+def argument_rows(items: Iterable[Any]) -> tuple[list[Any], bool]:
+    """Items of a map as they are sent, and whether they are the arguments themselves (else tuples of arguments)."""
+    rows = list(items)
+    types = set(map(type, rows))
+    if tuple not in types:
+        return rows, True
+    return rows if len(types) == 1 else list(map(_arguments, rows)), False
+
+
+def _arguments(item: Any) -> tuple[Any, ...]:
+    return item if type(item) is tuple else (item,)
 
 
 class MapSender:
@@ -57,9 +68,15 @@ class MapSender:
         self._new_job = new_job
 
     def send(
-        self, function: Callable[..., Any], options: Options, items: list[Any], spread: bool, least_together: int = 1
+        self,
+        function: Callable[..., Any],
+        options: Options,
+        items: Sequence[Any],
+        spread: bool | None = None,
+        least_together: int = 1,
     ) -> MapJob:
-        """Send the items of a map, each the only argument (`spread`) or a tuple of arguments; what collects results.
+        """Send the items of a map, each the only argument (`spread`) or a tuple of arguments, by default what it looks
+        like; returns what collects the results.
 
         At least `least_together` items travel as one task. Blocks only while large items are written to a store.
         Raises like `Client.submit`.
@@ -74,24 +91,31 @@ class MapSender:
             # The rest row by row: a custom serializer wants that, references among the items need it, and what can't
             # be pickled is named.
             for row, item in enumerate(items[sent:], sent):
-                job.add_row(row, self._submission.submit(template, (item,) if spread else item, None))
+                arguments = (item,) if spread else _arguments(item)
+                job.add_row(row, self._submission.submit(template, arguments, None))
         except BaseException as error:
             job.cancel(force=isinstance(error, KeyboardInterrupt))
             raise
         return job
 
-    def _send_blocks(self, job: MapJob, template: TaskTemplate, items: list[Any], spread: bool, size: int) -> int:
-        """Send rows in blocks; how many, all unless something can't be pickled."""
+    def _send_blocks(
+        self, job: MapJob, template: TaskTemplate, items: Sequence[Any], spread: bool | None, size: int
+    ) -> int:
+        """Send rows in blocks; how many, all unless something can't be pickled.
+
+        All that is to be done for an item is done block by block: workers begin with the first one meanwhile.
+        """
         for start in range(0, len(items), size):
-            block = items[start : start + size]
+            some = items[start : start + size]
+            block, is_spread = argument_rows(some) if spread is None else (list(some), spread)
             try:
                 payload = pack_large(block, INLINE_LIMIT)
             except SerializationError:
                 return start
             if isinstance(payload, bytes):
-                self._send(job, template, start, len(block), payload, spread)
+                self._send(job, template, start, len(block), payload, is_spread)
             else:
-                self._send_large(job, template, start, block, payload, spread)
+                self._send_large(job, template, start, block, payload, is_spread)
         return len(items)
 
     def _send_large(
