@@ -79,6 +79,7 @@ def needed_calls(nodes: Mapping[Any, Node], sequence: Sequence[Key], wanted: Ite
     """Sort out the calls and what they need of each other; in `sequence` dependencies come first."""
     found = NeededCalls([], [], [], [], [], set(), {}, {}, {})
     constants, places, targets, users = found.constants, found.places, found.targets, found.users
+    keys, calls, all_needs, all_plain = found.keys, found.calls, found.needs, found.is_plain
     for key in sequence:
         node = nodes[key]
         kind = type(node)
@@ -107,10 +108,10 @@ def needed_calls(nodes: Mapping[Any, Node], sequence: Sequence[Key], wanted: Ite
                 users[place] += 1
         places[key] = len(users)
         users.append(0)
-        found.keys.append(key)
-        found.calls.append(call)
-        found.needs.append(needs)
-        found.is_plain.append(is_plain)
+        keys.append(key)
+        calls.append(call)
+        all_needs.append(needs)
+        all_plain.append(is_plain)
     for key in wanted:
         if key not in constants:
             place = places[targets.get(key, key)]

@@ -96,12 +96,15 @@ def _fused(
     made: dict[int, int] = {}
     for row in order:
         numbers[row] = number
-        sources.append(
-            tuple([~made[need] if need in made else needed.setdefault(need, len(needed)) for need in dependencies[row]])
-        )
+        needs = dependencies[row]
+        if needs:
+            needs = tuple([~made[need] if need in made else needed.setdefault(need, len(needed)) for need in needs])
+        sources.append(needs)
         entry = entries[row]
-        links = entry[2] if entry[1] is None else (entry,)
-        steps += links
-        sources += [(~step,) for step in range(len(steps) - len(links), len(steps) - 1)]
+        if entry[1] is None:
+            steps += entry[2]
+            sources += [(~step,) for step in range(len(sources) - 1, len(steps) - 1)]
+        else:
+            steps.append(entry)
         made[row] = len(steps) - 1
     return (entries[root][0], None, steps, sources), tuple(needed)

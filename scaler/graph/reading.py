@@ -123,9 +123,16 @@ def _read(
             inner.append((place, _read(item[0], item[1:], graph, kinds, indices, large)))
             template.append(None)
             continue
-        if _is_key(item, graph):
+        try:
+            is_key = item in graph
+        except TypeError:  # not hashable
+            is_key = False
+        if is_key:
             fill += place, indices.setdefault(item, len(indices))
             template.append(None)
+            continue
+        if kind in SMALL_TYPES:
+            template.append(item)
             continue
         if kind in COLLECTION_BUILDERS:
             step = _read(COLLECTION_BUILDERS[kind], item, graph, kinds, indices, large)
@@ -134,7 +141,7 @@ def _read(
                 template.append(None)
                 continue
         template.append(item)
-        if kind not in SMALL_TYPES and is_large(item):
+        if is_large(item):
             large.append(item)
     return function, tuple(template), tuple(fill), tuple(inner)
 
