@@ -1,31 +1,46 @@
 """Choices that are made by bytes instead of by lot, so that a fuzzer that changes a byte changes a choice."""
 
-from random import Random
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Over(Exception):
     """All bytes are used up."""
 
 
-class Chosen(Random):
-    """A `Random` that reads its choices from bytes. Raises Over after the last one."""
+class Chosen:
+    """What is used here of a `Random`, with each choice read from one byte. Raises Over after the last one."""
 
     def __init__(self, data: bytes) -> None:
-        super().__init__(0)
         self._data = data
         self._at = 0
 
-    def take(self, count: int) -> bytes:
-        """The next bytes."""
-        if self._at + count > len(self._data):
-            raise Over
-        self._at += count
-        return self._data[self._at - count : self._at]
+    def _byte(self) -> int:
+        at = self._at
+        self._at = at + 1
+        try:
+            return self._data[at]
+        except IndexError:
+            raise Over from None
+
+    def choice(self, seq: Sequence[T]) -> T:
+        """One of up to 256."""
+        return seq[self._byte() % len(seq)]
+
+    def randrange(self, stop: int) -> int:
+        """A number from 0 up to `stop`, which is at most 256."""
+        return self._byte() % stop
 
     def random(self) -> float:
-        """From 0 up to 1, by one byte."""
-        return self.take(1)[0] / 256
+        """From 0 up to 1."""
+        return self._byte() / 256
 
-    def getrandbits(self, k: int) -> int:
-        """A number of that many bits."""
-        return int.from_bytes(self.take((k + 7) // 8), "little") & ((1 << k) - 1)
+    def randbytes(self, n: int) -> bytes:
+        """The next bytes as they are."""
+        at = self._at
+        self._at = at + n
+        if self._at > len(self._data):
+            raise Over
+        return self._data[at : self._at]

@@ -5,11 +5,13 @@ that runs it again; mended, it belongs into `corpus/TARGET/`, which the tests re
 """
 
 import argparse
+import gc
 import os
 import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -18,19 +20,34 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parent / "sim")]
 #: megabytes that a target may take
 MEMORY = 1024
 
-_PROTOCOL = ["scaler.protocol"]
-#: the packages whose branches guide the choice of inputs
+_SESSIONS = ("scaler.protocol.channel", "scaler.protocol.compatibility")
+_CORES = ("scaler.common", "scaler.protocol.results")
+#: the packages and modules whose branches guide the choice of inputs
 INSTRUMENTED = {
-    "codec": _PROTOCOL, "framing": ["scaler.transport.framing"], "acceptor": _PROTOCOL, "initiator": _PROTOCOL,
-    "scheduler": ["scaler.scheduler"], "agent": ["scaler.agent", "scaler.worker_protocol"],
-    "client": ["scaler.client.core"],
-}  # fmt: skip
+    "codec": ("scaler.protocol",),
+    "framing": ("scaler.transport.framing",),
+    "acceptor": ("scaler.protocol.acceptor", *_SESSIONS),
+    "initiator": ("scaler.protocol.initiator", *_SESSIONS),
+    "scheduler": ("scaler.scheduler", *_CORES),
+    "agent": ("scaler.agent", "scaler.worker_protocol", "scaler.store.index", *_CORES),
+    "client": ("scaler.client.core", *_CORES),
+}
+#: what only looks at a core's state, and a loop in each step over what is due, which tells itself that it was
+UNGUIDED = ("scaler.scheduler.state.validate", "scaler.agent.state.validate", "scaler.agent.core.phases")
+#: targets that take bytes as they are; others draw messages by them, and have no use for the constants in comparisons
+AS_THEY_ARE = ("codec", "framing")
+#: bytes of an input: what is drawn of more reaches the end of a run
+LONGEST, LONGEST_DRAWN = 2000, 600
+#: as the shortest inputs that reach a branch are short lives, long ones are kept
+LONG_LIVES = ("-reduce_inputs=0", "-prefer_small=0", "-len_control=0")
+#: objects made until cycles of them are looked for: a core is a few thousand, which all are garbage after a run
+GARBAGE = 20_000
 
 
 def beginnings(target: str) -> list[bytes]:
     """Inputs that reach something: encoded messages for the codec, and bytes by lot for what draws from them."""
     lot = random.Random(1)
-    if target in ("codec", "framing"):
+    if target in AS_THEY_ARE:
         from simulator.hostile_messages import Hostile
 
         from scaler.protocol.codec import encode
@@ -44,21 +61,60 @@ def beginnings(target: str) -> list[bytes]:
             else:
                 found.append(bytes([len(frames[0]) // 8]) + b"".join(frames))
         return found
-    return [lot.randbytes(size) for size in (20, 100, 400, 800, 1600) for _ in range(20)]
+    return [lot.randbytes(size) for size in (20, 100, 200, 400, LONGEST_DRAWN) for _ in range(20)]
+
+
+def unguided(target: str) -> list[str]:
+    """The modules whose branches guide nothing: atheris instruments the whole package but for those."""
+    files = (path.relative_to(ROOT).with_suffix("") for path in (ROOT / "scaler").rglob("*.py"))
+    modules = (".".join(path.parts).removesuffix(".__init__") for path in files)
+    guides = tuple(f"{name}." for name in INSTRUMENTED[target])
+    return [module for module in modules if not f"{module}.".startswith(guides) or module in UNGUIDED]
+
+
+def once_for_each_branch(target: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """The target, with libFuzzer told of the branches of a run behind it, once of each.
+
+    A core passes some thousand branches in a run and a few hundred different ones, and telling is as slow as what is
+    told of.
+    """
+    import atheris
+
+    passed: set[int] = set()
+    note = passed.add
+    tell: Callable[[int], None] | None = None
+
+    def run(data: bytes) -> None:
+        nonlocal tell
+        if tell is None:  # this is libFuzzer's only from the first run on
+            tell, atheris._trace_branch = atheris._trace_branch, note
+        target(data)
+        for branch in passed:
+            tell(branch)
+        passed.clear()
+
+    return run
 
 
 def feed(target: str, runs: int, place: Path) -> None:
     """Run one target in this process; it ends with it."""
     import atheris
+    from atheris.import_hook import HookManager
 
-    with atheris.instrument_imports(include=INSTRUMENTED[target]):
+    draws = target not in AS_THEY_ARE
+    with HookManager({"scaler"}, set(unguided(target)), enable_loader_override=True, trace_dataflow=not draws):
         from fuzz.targets import TARGETS
     seeds = place / target
     seeds.mkdir(parents=True, exist_ok=True)
     for number, data in enumerate(beginnings(target)):
         (seeds / f"begin{number}").write_bytes(data)
-    options = [f"-runs={runs}", f"-rss_limit_mb={MEMORY}", "-max_len=2000", "-print_final_stats=1", "-verbosity=1"]
-    atheris.Setup([sys.argv[0], str(seeds), *options, f"-artifact_prefix={place}/{target}-"], TARGETS[target])
+    options = [f"-runs={runs}", f"-rss_limit_mb={MEMORY}", "-print_final_stats=1", "-verbosity=1"]
+    options += [f"-max_len={LONGEST_DRAWN if draws else LONGEST}", f"-artifact_prefix={place}/{target}-"]
+    options += LONG_LIVES if draws else ()
+    fed = once_for_each_branch(TARGETS[target]) if draws else TARGETS[target]
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
+    atheris.Setup([sys.argv[0], str(seeds), *options], fed)
     atheris.Fuzz()
 
 

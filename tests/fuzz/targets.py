@@ -7,17 +7,16 @@ no move that isn't in its table is made.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from simulator.checks import check_scheduler
 from simulator.hostile_messages import Hostile
 from simulator.scripted import FakeAgent, FakeScheduler, graph, task
-from simulator.world import World
 
 from fuzz.chance import Chosen, Over
 from scaler.agent.state.validate import validate
 from scaler.client.core import events as ce
 from scaler.client.core.session import SessionCore
+from scaler.common.findings import Finding
 from scaler.errors import ProtocolError
 from scaler.protocol import messages as m
 from scaler.protocol.acceptor import Acceptor, Terms
@@ -26,6 +25,7 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Initiator, State
 from scaler.protocol.messages import PROTOCOL_VERSION
+from scaler.scheduler.state.validate import quick, thorough
 from scaler.transport.framing import Decoder
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import MalformedMessage, from_worker, read_by_agent
@@ -67,15 +67,21 @@ def framing(data: bytes) -> None:
         pass
 
 
-def _hello(chosen: Chosen) -> m.Hello:
-    role, workers = chosen.choice(list(m.Role)), chosen.choice([0, 1, 2**32 - 1])
-    made = hello_of(role, "h", chosen.choice([0, 0, 2, 2**32 - 1]), workers)
-    made.session = chosen.choice([0, 1, 2, 2**64 - 1])
-    made.epoch = chosen.choice([0, 1, 7])
-    made.number = chosen.choice([0, 1, 2, 3, 1000, 2**32 - 1])
-    made.received = chosen.choice([0, 1, 5, 2**64 - 1])
+#: as a decoder has them
+ROLES = tuple(map(str, m.Role))
+
+
+def drawn_hello(chosen: Chosen) -> m.Hello:
+    """A Hello as it comes out of a decoder; `Malformed` if none does."""
+    role, workers = chosen.choice(ROLES), chosen.choice((0, 1, 2**32 - 1))
+    made = hello_of(role, "h", chosen.choice((0, 0, 2, 2**32 - 1)), workers)
+    made.session = chosen.choice((0, 1, 2, 2**64 - 1))
+    made.epoch = chosen.choice((0, 1, 7))
+    made.number = chosen.choice((0, 1, 2, 3, 1000, 2**32 - 1))
+    made.received = chosen.choice((0, 1, 5, 2**64 - 1))
     if chosen.random() < 0.2:
-        made.agents = m.u32([chosen.choice([0, 1, 2**32 - 1])])
+        made.agents = m.u32([chosen.choice((0, 1, 2**32 - 1))])
+    made.validate()
     return made
 
 
@@ -87,21 +93,20 @@ def acceptor(data: bytes) -> None:
     drawn = Hostile(chosen, (0, 1, 2, 3), (0, 1, 10, 11))
     try:
         for _ in range(4 * MOST):
-            connection = chosen.choice([1, 2, 3])
+            connection = chosen.choice((1, 2, 3))
             action = chosen.randrange(8)
             if action < 3:
-                hello = Envelope(0, 0, _hello(chosen))
-                made.receive(connection, decode([bytes(f) for f in encode(hello.message, 0, 0)]), 4)
+                made.receive(connection, Envelope(0, 0, drawn_hello(chosen)), 4)
             elif action < 6:
-                seq, ack = (chosen.choice([0, 1, 2, 3, 2**64 - 1]) for _ in range(2))
+                seq, ack = (chosen.choice((0, 1, 2, 3, 2**64 - 1)) for _ in range(2))
                 made.receive(connection, Envelope(seq, ack, drawn.message()), 4)
             elif action == 6:
                 made.disconnect(connection)
             else:
-                made.send(chosen.choice([1, 2, 3, 4]), m.HeartbeatEcho(0, 1))
+                made.send(chosen.choice((1, 2, 3, 4)), m.HeartbeatEcho(0, 1))
             made.outgoing.clear()
             made.unread.clear()
-    except (Over, ProtocolError):
+    except (Over, m.Malformed):
         pass
 
 
@@ -113,13 +118,13 @@ def initiator(data: bytes) -> None:
     try:
         for _ in range(4 * MOST):
             action = chosen.randrange(8)
-            now += chosen.choice([0.0, 0.1, 100.0])
+            now += chosen.choice((0.0, 0.1, 100.0))
             if made.state is State.AWAY and action < 6:
                 made.greet(now)
             elif action < 3:
-                made.receive(Envelope(0, 0, drawn.message(chosen.choice([m.Welcome, m.Refused]))), now)
+                made.receive(Envelope(0, 0, drawn.message(chosen.choice((m.Welcome, m.Refused)))), now)
             elif action < 5:
-                seq, ack = (chosen.choice([0, 1, 2, 3, 2**64 - 1]) for _ in range(2))
+                seq, ack = (chosen.choice((0, 1, 2, 3, 2**64 - 1)) for _ in range(2))
                 made.receive(Envelope(seq, ack, drawn.message()), now)
             elif action == 5:
                 made.disconnect("closed")
@@ -133,6 +138,13 @@ def initiator(data: bytes) -> None:
 
 
 # ---- into the cores --------------------------------------------------------------------------------------------------
+def holds(*looks: Iterable[Finding]) -> None:
+    """Raise AssertionError with the first thing that does not hold of a state."""
+    for findings in looks:
+        for found in findings:
+            raise AssertionError(found)
+
+
 def scheduler(data: bytes) -> None:
     """A client and an agent say anything; another client's rows end nevertheless."""
     chosen = Chosen(data)
@@ -142,27 +154,31 @@ def scheduler(data: bytes) -> None:
     for number in (client, other):
         fake.say(number, graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER))
     drawn = Hostile(chosen, (client, other, hostile, decent), (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010))
-    world = World(0)
+    state = fake.core.state
     try:
         for _ in range(MOST):
             action = chosen.randrange(8)
             if action < 6:
                 fake.say(client if action < 3 else hostile, drawn.message())
             elif action == 6:
-                fake.end_all(chosen.choice([hostile, decent]), other, chosen.choice([m.STORED, m.VALUES_EACH]))
+                fake.end_all(chosen.choice((hostile, decent)), other, chosen.choice((m.STORED, m.VALUES_EACH)))
             else:
-                fake.wait(chosen.choice([0.01, 1.0]))
-            check_scheduler(world, fake.core)
+                fake.wait(chosen.choice((0.01, 1.0)))
+                fake.say(decent, m.Heartbeat(fake.now, 2))
+                fake.say(other, m.Heartbeat(fake.now))
+            holds(quick(state))
     except Over:
         pass
+    holds(thorough(state))
     fake.lose(hostile)
     agents = [decent, fake.agent(8)]
-    batches = fake.core.state.clients[other].batches
+    batches = state.clients[other].batches
     for _ in range(12):
         for agent in agents:
             fake.end_all(agent, other, m.VALUES_EACH)
     left = [batch.id for batch in batches.values() if batch.id in (10, 14, 18)]
     assert not left, f"batches {left} have not ended"
+    holds(quick(state), thorough(state))
 
 
 #: what a scheduler says to an agent, which believes it what is still needed, and to a client
@@ -176,16 +192,16 @@ TO_CLIENT = (
 
 
 def _worker_says(chosen: Chosen) -> wm.FromWorker:
-    client, batch, number = chosen.choice([7, 8]), chosen.choice([0, 10, 20, 30]), chosen.choice([0, 1, 2, 3, 2**31])
-    lo = chosen.choice([0, 1, 2, 5])
-    rows = chosen.choice([1, 1, 2, 4])
+    client, batch, number = chosen.choice((7, 8)), chosen.choice((0, 10, 20, 30)), chosen.choice((0, 1, 2, 3, 2**31))
+    lo = chosen.choice((0, 1, 2, 5))
+    rows = chosen.choice((1, 1, 2, 4))
     action = chosen.randrange(7)
     if action < 3:
-        outcome = chosen.choice([m.VALUES_LIST, m.VALUES_EACH, m.ERROR, m.STORED, m.LIVE])
+        outcome = chosen.choice((m.VALUES_LIST, m.VALUES_EACH, m.ERROR, m.STORED, m.LIVE))
         rows = 1 if outcome == m.ERROR else rows
         sizes, body = [4], b"data"
         if outcome in (m.STORED, m.LIVE):
-            sizes, body = [m.SIZE.size] * rows, m.SIZE.pack(chosen.choice([0, 1 << 20, 2**63])) * rows
+            sizes, body = [m.SIZE.size] * rows, m.SIZE.pack(chosen.choice((0, 1 << 20, 2**63))) * rows
         elif outcome == m.VALUES_EACH:
             sizes, body = [1] * rows, b"v" * rows
         span = wm.EndedSpan(number, client, batch, lo, lo + rows, outcome, 100, 0, array("I", sizes), body)
@@ -193,9 +209,9 @@ def _worker_says(chosen: Chosen) -> wm.FromWorker:
     if action == 3:
         return wm.Returned(chosen.randrange(3), [wm.ReturnedSpan(number, client, batch, lo, lo + rows)], None)
     if action == 4:
-        value = wm.PublishedValue((client, batch + lo), chosen.choice([0, 1 << 20]), chosen.choice([None, "no room"]))
+        value = wm.PublishedValue((client, batch + lo), chosen.choice((0, 1 << 20)), chosen.choice((None, "no room")))
         return wm.Published([value])
-    return chosen.choice([wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1)])
+    return chosen.choice((wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1)))
 
 
 def agent(data: bytes) -> None:
@@ -212,7 +228,7 @@ def agent(data: bytes) -> None:
     try:
         for _ in range(2 * MOST):
             action = chosen.randrange(10)
-            slot = chosen.choice([0, 1, 2])
+            slot = chosen.choice((0, 1, 2))
             if action < 5:
                 try:
                     said = read_by_agent(memoryview(from_worker(_worker_says(chosen))))
@@ -224,12 +240,12 @@ def agent(data: bytes) -> None:
             elif action == 8 and slot in fake.core.state.workers.records:
                 fake.dies(slot)
             else:
-                fake.now += chosen.choice([0.1, 2.0])
+                fake.now += chosen.choice((0.1, 2.0))
                 fake.handle()
             for ending in fake.killed:
                 fake.dies(ending)
             fake.killed.clear()
-            assert validate(fake.core.state) == []
+            holds(validate(fake.core.state))
     except Over:
         pass
 

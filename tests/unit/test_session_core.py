@@ -265,6 +265,14 @@ def test_a_claim_of_a_map_asks_for_half_of_what_is_left() -> None:
     assert list(effect.message) == [(0, 10, 6, 8)]
 
 
+def test_a_grant_that_names_rows_twice_ends_their_batch_once() -> None:
+    session = Session()
+    session.submit(task(10, 3))
+    effects = session.hear(TaskClaimResponse(spans(Spans, 0, (10, 0, 3), (10, 0, 3)), Spans()))
+    assert [effect.row for effect in effects] == [0, 1, 2]
+    assert session.core.pending.by_id == {}
+
+
 def test_granted_rows_are_the_claimers_and_refused_ones_are_said_so() -> None:
     session = Session()
     tokens = session.submit(task(10, 2), template="template")

@@ -6,12 +6,13 @@ batches and objects of one cluster, so that most of them reach the tables; and m
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from random import Random
-from typing import Any
+from functools import cache
+from typing import Any, Protocol, TypeVar
 
-from scaler.errors import ProtocolError
 from scaler.protocol import messages as m
-from scaler.protocol.codec import MESSAGE_CLASSES, decode, encode
+from scaler.protocol.codec import MESSAGE_CLASSES, encode
+
+T = TypeVar("T")
 
 EDGES_32 = (0, 1, 2**31 - 1, 2**31, 2**32 - 1)
 EDGES_64 = (0, 1, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1)
@@ -21,13 +22,29 @@ LONG_FIELDS = frozenset({"memory", "stored", "spilled", "fetched", "taken", "row
 CLASSES = tuple(cls for cls in MESSAGE_CLASSES if cls is not m.ClientShutdown)
 
 
+class Lot(Protocol):
+    """What makes the choices: a `Random`, or bytes."""
+
+    def choice(self, seq: Sequence[T], /) -> T:
+        """One of these."""
+
+    def randrange(self, stop: int, /) -> int:
+        """A number from 0 up to this one."""
+
+    def random(self) -> float:
+        """From 0 up to 1."""
+
+    def randbytes(self, n: int, /) -> bytes:
+        """So many bytes."""
+
+
 class Hostile:
     """Draws messages; `peers` are the numbers and `ids` the ids of what is there.
 
     `figures`: whatever is counted and shown may be as large as its field allows, and agents tell of their workers.
     """
 
-    def __init__(self, random: Random, peers: Sequence[int], ids: Sequence[int], figures: bool = False) -> None:
+    def __init__(self, random: Lot, peers: Sequence[int], ids: Sequence[int], figures: bool = False) -> None:
         self._random = random
         self._figures = figures
         self._peers = peers
@@ -51,13 +68,13 @@ class Hostile:
         }
 
     def message(self, cls: type[m.Message] | None = None) -> m.Message:
-        """One that gets through the codec, of this class or any."""
+        """One of this class or any, as it comes out of a decoder: what is drawn is what would be decoded, if valid."""
         while True:
             try:
-                return decode(
-                    [bytes(frame) for frame in encode(self._draw(cls or self._random.choice(CLASSES)), 1, 1)]
-                ).message
-            except (ProtocolError, OverflowError):
+                drawn = self._draw(cls or self._random.choice(CLASSES))
+                drawn.validate()
+                return drawn
+            except (m.Malformed, OverflowError):
                 continue
 
     def _draw(self, cls: type[m.Message]) -> m.Message:
@@ -67,43 +84,7 @@ class Hostile:
             return self._spans(cls)
         if issubclass(cls, m.Objects):
             return cls(*self._names())
-        return cls(**{item.name: self._value(item.name, str(item.type)) for item in fields(cls)})
-
-    def _value(self, name: str, kind: str) -> Any:
-        random = self._random
-        if name == "role":
-            return random.choice(list(m.Role))
-        if name == "encodings":
-            return m.u8([0])
-        if name in ("agents", "added", "removed"):
-            return self._peers_of(self._few())
-        if name == "ids" or (name == "roster" and "array" in kind):
-            return self._ids_of(self._few())
-        if name in ("turns", "segments"):
-            return m.u64([random.choice(EDGES_64) for _ in range(m.TURN_NUMBERS * random.randrange(3))])
-        if name == "copying":
-            return str(random.choice(list(m.Copying)))
-        if name == "bodies":
-            return [random.randbytes(random.choice([0, 8, 57])) for _ in range(random.randrange(3))]
-        if name == "kind":
-            return random.choice(["tasks", "explain", "story"])
-        if name == "state":
-            return random.choice(["", "waiting", "queued", "agent", "done"])
-        if "Spans" in kind:
-            return self._spans(m.Spans)
-        if "Objects" in kind:
-            return m.Objects(*self._names())
-        if "tuple" in kind:
-            return ("any",)
-        if "str" in kind:
-            return "any"
-        if "bool" in kind:
-            return random.random() < 0.5
-        if "float" in kind:
-            return random.choice([0.0, 1.0, 1e300, -1.0, float("inf")])
-        if name in ("stream", "protocol", "wish", "leaving"):
-            return random.choice((0, 1, 3))
-        return random.choice(EDGES_64 if self._figures and name in LONG_FIELDS else EDGES_32)
+        return cls(**{name: way(self) for name, way in _ways(cls)})
 
     # ---- what names something --------------------------------------------------------------------------------------
     def _id(self) -> int:
@@ -113,7 +94,7 @@ class Hostile:
         return self._random.choice(self._peers if self._random.random() < 0.8 else EDGES_32)
 
     def _few(self) -> range:
-        return range(self._random.choice([0, 1, 1, 2, 3]))
+        return range(self._random.choice((0, 1, 1, 2, 3)))
 
     def _ids_of(self, numbers: range) -> Any:
         return m.u64([self._id() for _ in numbers])
@@ -126,8 +107,16 @@ class Hostile:
         return self._peers_of(few), self._ids_of(few)
 
     def _bounds(self) -> tuple[int, int]:
-        lo = self._random.choice([0, 0, 1, 2, 3, 2**31, 2**32 - 2])
-        return lo, min(2**32 - 1, lo + self._random.choice([1, 1, 2, 3, 100]))
+        lo = self._random.choice((0, 0, 1, 2, 3, 2**31, 2**32 - 2))
+        return lo, min(2**32 - 1, lo + self._random.choice((1, 1, 2, 3, 100)))
+
+    def _turns(self) -> Any:
+        random = self._random
+        return m.u64([random.choice(EDGES_64) for _ in range(m.TURN_NUMBERS * random.randrange(3))])
+
+    def _bodies(self) -> list[bytes]:
+        random = self._random
+        return [random.randbytes(random.choice((0, 8, 57))) for _ in range(random.randrange(3))]
 
     def _spans(self, cls: type[m.Spans]) -> m.Spans:
         made = cls()
@@ -262,3 +251,57 @@ class Hostile:
     def _response(self) -> m.ObjectResponse:
         clients, ids = self._names()
         return m.ObjectResponse(clients, ids, m.u8([self._random.randrange(2) for _ in ids]), self._peer(), "why")
+
+
+# ---- fields of messages that are drawn one by one --------------------------------------------------------------------
+Way = Callable[[Hostile], Any]
+#: as they are in a Hello that was decoded
+_ROLES = tuple(map(str, m.Role))
+
+
+def _one_of(*values: Any) -> Way:
+    return lambda drawn: drawn._random.choice(values)
+
+
+_BY_NAME: dict[str, Way] = {
+    "role": _one_of(*_ROLES),
+    "encodings": lambda drawn: m.u8([0]),
+    **dict.fromkeys(("agents", "added", "removed"), lambda drawn: drawn._peers_of(drawn._few())),
+    "ids": lambda drawn: drawn._ids_of(drawn._few()),
+    **dict.fromkeys(("turns", "segments"), lambda drawn: drawn._turns()),
+    "copying": _one_of(*map(str, m.Copying)),
+    "bodies": lambda drawn: drawn._bodies(),
+    "kind": _one_of("tasks", "explain", "story"),
+    "state": _one_of("", "waiting", "queued", "agent", "done"),
+}
+#: by what is in a field's type; the first that is
+_BY_KIND: dict[str, Way] = {
+    "Spans": lambda drawn: drawn._spans(m.Spans),
+    "Objects": lambda drawn: m.Objects(*drawn._names()),
+    "tuple": lambda drawn: ("any",),
+    "str": lambda drawn: "any",
+    "bool": lambda drawn: drawn._random.random() < 0.5,
+    "float": _one_of(0.0, 1.0, 1e300, -1.0, float("inf")),
+}
+_FEW_VALUES, _EDGES = _one_of(0, 1, 3), _one_of(*EDGES_32)
+
+
+def _way(name: str, kind: str) -> Way:
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if name == "roster" and "array" in kind:
+        return _BY_NAME["ids"]
+    for part, way in _BY_KIND.items():
+        if part in kind:
+            return way
+    if name in ("stream", "protocol", "wish", "leaving"):
+        return _FEW_VALUES
+    if name in LONG_FIELDS:
+        return lambda drawn: drawn._random.choice(EDGES_64 if drawn._figures else EDGES_32)
+    return _EDGES
+
+
+@cache
+def _ways(cls: type[m.Message]) -> list[tuple[str, Way]]:
+    """The fields of a class, and what draws each."""
+    return [(item.name, _way(item.name, str(item.type))) for item in fields(cls)]
