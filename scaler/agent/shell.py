@@ -278,11 +278,9 @@ class AgentShell:
 
     def _carry_out(self, effects: list[Effect]) -> list[Message]:
         said: list[Message] = []
-        for effect in effects:
+        for number, effect in enumerate(effects, 1):
             if isinstance(effect, ToWorker):
-                worker = self._workers.get(effect.slot)
-                if worker is not None and not (worker.control if effect.control else worker.send)(effect.message):
-                    self._watch_writable(worker)
+                self._send(effect, effects[number] if number < len(effects) else None)
             elif isinstance(effect, ToScheduler):
                 said.append(effect.message)
             elif isinstance(effect, WakeAt):
@@ -308,6 +306,18 @@ class AgentShell:
             else:
                 self._store.carry_out(effect, time.monotonic())
         return said
+
+    def _send(self, effect: ToWorker, following: Effect | None) -> None:
+        worker = self._workers.get(effect.slot)
+        if worker is None:
+            return
+        if effect.control:
+            is_sent = worker.control(effect.message)
+        else:
+            more = isinstance(following, ToWorker) and following.slot == effect.slot and not following.control
+            is_sent = worker.send(effect.message, more)
+        if not is_sent:
+            self._watch_writable(worker)
 
     def _start(self, slot: int) -> None:
         assert self._zygote is not None

@@ -96,9 +96,9 @@ class WorkerProcess:
             self.ended = True
             return []
 
-    def send(self, message: ToWorker) -> bool:
-        """Send on the task socket, now or when it is writable; False if something waits for that."""
-        return self._tasks_out.send(message)
+    def send(self, message: ToWorker, more: bool = False) -> bool:
+        """Send on the task socket, now or when it is writable; False if something waits for that. `more` follows."""
+        return self._tasks_out.send(message, more)
 
     def control(self, message: ToWorker) -> bool:
         """Send on the control socket, which the worker reads also while it runs user code; as `send`."""

@@ -11,6 +11,7 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Generic, TypeVar
 
 from scaler.worker_protocol.encoding import MalformedMessage, from_worker, to_worker
@@ -20,6 +21,8 @@ M = TypeVar("M")
 
 _LENGTH = struct.Struct("=Q")
 _CHUNK = 1 << 18
+#: pieces for one system call
+_PIECES = 64
 
 #: bytes that one payload in a message may take: marshal can't write a larger one
 LARGEST_PAYLOAD = (1 << 31) - 1
@@ -109,9 +112,14 @@ class QueuingSender:
         #: pieces that wait for the socket to be writable
         self.waiting: deque[memoryview] = deque()
 
-    def send(self, message: ToWorker) -> bool:
-        """Send a message now or later; False if it waits for that. Says nothing when the other end is gone."""
+    def send(self, message: ToWorker, more: bool = False) -> bool:
+        """Send a message now or later, with `more` together with the next one; False if something waits for the socket.
+
+        Says nothing when the other end is gone.
+        """
         self.waiting.extend(map(memoryview, framed(to_worker(message))))
+        if more:
+            return True
         self.flush()
         return not self.waiting
 
@@ -119,18 +127,17 @@ class QueuingSender:
         """Send what the socket takes; to be called when it is writable."""
         waiting = self.waiting
         while waiting:
-            data = waiting[0]
             try:
-                sent = self._socket.send(data, socket.MSG_DONTWAIT)
+                sent = self._socket.sendmsg(list(islice(waiting, _PIECES)), (), socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             except OSError:
                 waiting.clear()
                 return
-            if sent < len(data):
-                waiting[0] = data[sent:]
-            else:
-                waiting.popleft()
+            while waiting and sent >= len(waiting[0]):
+                sent -= len(waiting.popleft())
+            if sent:
+                waiting[0] = waiting[0][sent:]
 
 
 class BlockingSender:

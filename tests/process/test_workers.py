@@ -528,7 +528,7 @@ def test_messages_larger_than_the_socket_buffers_pass_in_both_directions() -> No
         sizes = (0, 3_000_000, 1, 300_000)
         sent = [wm.Surroundings({"value": bytes(size)}) for size in sizes]
         for message in sent:
-            sender.send(message)
+            sender.send(message, more=message is not sent[-1])
         received = []
         while len(received) < len(sent):
             sender.flush()

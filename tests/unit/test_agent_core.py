@@ -1,12 +1,13 @@
 """What an agent's core does, case by case; the scheduler and the workers are played by the test."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from simulator.scripted import FakeAgent, spans
 
 from scaler.agent.core import events as ev
-from scaler.agent.core.dispatching import DISPATCH_US
+from scaler.agent.core.dispatching import DISPATCH_US, SHORT_DISPATCHES, SHORT_US
 from scaler.agent.core.withdrawing import FORCE_PATIENCE
 from scaler.agent.core.worker_lifecycle import SPARE
 from scaler.agent.state.worker_records import QUIET_SECONDS
@@ -21,6 +22,7 @@ from scaler.protocol.messages import (
     BalanceResponse,
     ClientDeparture,
     Heartbeat,
+    Message,
     Spans,
     TaskBegun,
     TaskCancel,
@@ -79,6 +81,50 @@ def test_a_little_work_once_it_is_known_and_the_next_ones_before_the_last_are_do
     n = int(DISPATCH_US / 100)
     fake.give(10, 0, 10 * n)
     assert fake.running(0) == [(10, 0, n), (10, n, 2 * n)]
+
+
+def test_short_spans_are_handed_out_together_as_far_as_they_take_little_time() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=100)
+    together = int(SHORT_US / 500)
+    for batch in range(10, 30):
+        fake.give(batch, 0, 5)
+    assert fake.running(0) == [(batch, 0, 5) for batch in range(10, 10 + together)]
+    for _ in range(together):
+        fake.finish(0)
+    assert fake.running(0) == [(batch, 0, 5) for batch in range(10 + together, 10 + 2 * together)]
+
+
+def test_short_spans_that_come_together_are_shared_by_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeAgent(2)
+    learnt(fake, us=100)
+    together: list[Message] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(fake, "tell", together.append)
+        for batch in (10, 11, 12, 13):
+            fake.give(batch, 0, 5)
+    fake.tell(*together)
+    first, second = [sum(hi - lo for _, lo, hi in fake.running(slot)) for slot in (0, 1)]
+    assert first >= 10 > first - second
+    assert second >= 5
+
+
+@pytest.mark.parametrize("more", [{"timeout": 5.0}, {"name": "other"}, {"flags": FRESH}])
+def test_rows_that_are_to_be_handed_out_alone_do_not_follow_in_a_second_short_span(more: dict[str, Any]) -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=100)
+    fake.give(10, 0, 1)
+    fake.give(11, 0, 1)
+    fake.give(12, 0, 1, **more)
+    assert fake.running(0) == [(10, 0, 1), (11, 0, 1)]
+
+
+def test_no_more_dispatches_than_a_few_are_handed_out_however_short_they_are() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=1)
+    for batch in range(10, 60):
+        fake.give(batch, 0, 1)
+    assert len(fake.running(0)) == SHORT_DISPATCHES
 
 
 def test_the_higher_priority_goes_first() -> None:

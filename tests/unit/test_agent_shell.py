@@ -12,7 +12,9 @@ from scaler.agent.state.host import new_host
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.worker_processes import Exited, WorkerProcess
 from scaler.common.loop import make_loop
+from scaler.worker_protocol.encoding import read_by_worker
 from scaler.worker_protocol.messages import Drop
+from scaler.worker_protocol.socketpair import QueuingSender, Receiver
 
 #: many enough for more bytes than sockets take
 KEYS = [(1, number) for number in range(300_000)]
@@ -88,6 +90,22 @@ def shell() -> Any:
     yield made
     made.close()
     loop._poller.close()  # type: ignore[attr-defined]
+
+
+def test_what_follows_for_the_same_worker_is_sent_with_it(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, flushed = shell.core, []
+    core.wants = [StartWorker(0)]
+    shell.handle([], 0.0)
+    flush = QueuingSender.flush
+    monkeypatch.setattr(QueuingSender, "flush", lambda self: (flushed.append(len(self.waiting)), flush(self)))
+    core.wants = [ToWorker(0, Drop(KEYS[:1])), ToWorker(0, Drop(KEYS[:2])), ToWorker(0, Drop(KEYS[:3]), control=True)]
+    core.wants += [ToWorker(0, Drop(KEYS[:4]))]
+    shell.handle([], 0.0)
+    task, control = shell._zygote.theirs
+    assert flushed == [2, 1, 1]
+    said = Receiver(task, read_by_worker).read()
+    assert said[1:] == [Drop(KEYS[:1]), Drop(KEYS[:2]), Drop(KEYS[:4])]
+    assert Receiver(control, read_by_worker).read() == [Drop(KEYS[:3])]
 
 
 def test_nothing_is_watched_of_a_worker_that_has_ended_though_it_had_not_read_what_it_was_told(shell: Any) -> None:

@@ -1,13 +1,17 @@
 """Handing rows to workers.
 
 Rows go to workers by what they should take: one while a function is unknown, about `DISPATCH_US` worth once it is
-known, and a second dispatch before the first is done, so that a worker never waits for its agent. Rows handed out and
-not begun are taken back when another worker idles. A worker takes those rows first that use what only it has; one with
-nothing to do gets rows that are for a busy one, when moving what they use takes less time than waiting there.
+known, and a second dispatch before the first is done, so that a worker never waits for its agent. A dispatch is a span
+of rows; where those that are next come in short ones, as in graphs, several are handed out, about `SHORT_US` worth.
+Rows handed out and not begun are taken back when another worker idles. A worker takes those rows first that use what
+only it has; one with nothing to do gets rows that are for a busy one, when moving what they use takes less time than
+waiting there.
 
 A row that takes n slots is one worker's alone, and n - 1 others are left without rows while it runs. When it is next in
 line and fewer are free, those that become free are kept for it.
 """
+
+from math import inf
 
 from scaler.agent.core import spilling, staging, stealing
 from scaler.agent.core.events import ToWorker
@@ -24,6 +28,8 @@ from scaler.worker_protocol.messages import Need, Run
 DISPATCH_US = 8_000.0
 #: rows handed to a worker at once, at most
 DISPATCH_ROWS = 16_384
+#: a worker that has less than so many microseconds of work, in at most so many dispatches, is given more
+SHORT_US, SHORT_DISPATCHES = 2_000.0, 16
 #: bytes that the results of one dispatch should take, at most
 DISPATCH_BYTES = 64 << 20
 
@@ -52,14 +58,32 @@ def feed(state: HostState, out: Outgoing) -> None:
     if idle and ready.local:
         stealing.steal(state, out, idle - state.waiting.stolen)
     for worker in fed:
-        if worker.state is BUSY and len(worker.dispatches) == 1 and now < worker.due:
+        if worker.state is BUSY and now < worker.due:
             found = ready.of(worker.slot)
-            if found is not None and not found[0].head.task.timeout and not worker.first.origin.task.timeout:
+            if found is not None and _may_follow(state, worker, found[0].head):
                 _dispatch(state, out, worker, len(fed))
                 if not (ready.general.rows or ready.local):
                     return
     if idle and ready.general.rows:  # that were to be for one worker
         _feed_idle(state, out, fed)
+
+
+def _may_follow(state: HostState, worker: WorkerRecord, head: RowRange) -> bool:
+    """A busy worker is to have rows of this range, too: it has one dispatch, or so little in some that it runs out."""
+    dispatches = len(worker.dispatches)
+    if dispatches >= SHORT_DISPATCHES or head.task.timeout or worker.first.origin.task.timeout:
+        return False
+    if dispatches == 1:
+        return True
+    expected = worker.expected if _is_short(state, head) else None
+    return expected is not None and expected < SHORT_US
+
+
+def _is_short(state: HostState, head: RowRange) -> bool:
+    """Rows of this range take little time and no room: it does not matter which worker has them in advance."""
+    if head.stored or head.slots > 1 or head.task.timeout or head.task.flags & FRESH:
+        return False
+    return head.function not in state.estimates.sizes and state.estimates.durations.get(head.function, inf) < SHORT_US
 
 
 def _feed_idle(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> None:
@@ -92,9 +116,9 @@ def _feed_by_slots(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> 
     if ready.local and min(idle, free) > state.waiting.stolen:
         stealing.steal(state, out, min(idle, free) - state.waiting.stolen)
     for worker in fed if free >= 0 else ():
-        if worker.state is BUSY and len(worker.dispatches) == 1 and state.now < worker.due and worker.slots == 1:
-            found = None if worker.first.origin.task.timeout else ready.within(worker.slot, 1, pool.target)
-            if found is not None and found[0] is not ready.wide and not found[0].head.task.timeout:
+        if worker.state is BUSY and state.now < worker.due and worker.slots == 1:
+            found = ready.within(worker.slot, 1, pool.target)
+            if found is not None and found[0] is not ready.wide and _may_follow(state, worker, found[0].head):
                 _dispatch(state, out, worker, len(fed), free=1)
     for worker in fed if idle and free > 0 else ():  # rows that were to be for one worker are for any now
         if worker.state is IDLE and _dispatch(state, out, worker, len(fed), free=free):
@@ -109,28 +133,33 @@ def _dispatch(
     limit: int = DISPATCH_ROWS,
     free: int | None = None,
 ) -> bool:
-    """Hand rows to a worker; False if there are none for it, or too few `free` slots (None: that doesn't matter)."""
-    ready, estimates, slot = state.ready, state.estimates, worker.slot
-    if worker.is_worn:  # since the last rows that it was given
-        return False
-    while (found := ready.of(slot) if free is None else ready.within(slot, free, state.workers.target)) is not None:
+    """Hand the next rows to a worker; False if there are none for it, or too few `free` slots (None: never mind)."""
+    ready, slot = state.ready, worker.slot
+    first, most_us, has_rows = None, DISPATCH_US, False
+    while not worker.is_worn and len(worker.dispatches) < SHORT_DISPATCHES:
+        found = ready.of(slot) if free is None else ready.within(slot, free, state.workers.target)
+        if found is None:
+            break
         queue, whose = found
         head = queue.head
+        each = state.estimates.durations.get(head.function)
+        if first is None:
+            first = queue
+            limit = min(limit, queue.rows if whose is not None else -(-queue.rows // sharers))
+        elif queue is not first or each is None or each > most_us or not _is_short(state, head):
+            break
         if head.task.flags & FRESH and not worker.is_fresh:
             if worker.state is IDLE:
                 wear_out(state, worker)
-            return False
-        function = head.function
-        each = estimates.durations.get(function)
+            break
         if each is None or head.task.timeout or head.slots > 1 or head.task.flags & FRESH:
             rows = 1
         else:
-            share = queue.rows if whose is not None else -(-queue.rows // sharers)
-            rows = max(1, min(int(DISPATCH_US / each), share, limit))
-        if function in estimates.sizes:
-            rows = _fitting(state, rows, estimates.sizes[function])
+            rows = max(1, min(int(most_us / each), limit))
+        if head.function in state.estimates.sizes:
+            rows = _fitting(state, rows, state.estimates.sizes[head.function])
             if not rows:
-                return False
+                break
         if state.limits.tasks:
             rows = min(rows, state.limits.tasks - worker.ended - worker.rows)
         origin, lo, hi = queue.take(rows)
@@ -145,8 +174,12 @@ def _dispatch(
                 ready.put(origin, end, hi, whose, front=True)
                 hi = end
         _hand_over(state, out, worker, origin, lo, hi, each)
-        return True
-    return False
+        has_rows = True
+        limit -= hi - lo
+        if limit <= 0 or not _is_short(state, origin):
+            break
+        most_us = min(most_us, SHORT_US) - (each or 0.0) * (hi - lo)
+    return has_rows
 
 
 def wear_out(state: HostState, worker: WorkerRecord) -> None:
