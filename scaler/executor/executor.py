@@ -159,7 +159,7 @@ class Executor(concurrent.futures.Executor):
             items: list[Any] = list(iterables[0]) if single else list(rows)
             if (chunksize > 1 or len(items) > ROWS_APART) and not self._runner.has_initializer:
                 return rest_of(self._runner.submit_map(fn, items, single, chunksize), items, deadline)
-            rows = zip(items, strict=True) if single else items
+            rows = [(item,) for item in items] if single else items
         submit = cast("Callable[..., Future]", self.submit)
         if chunksize == 1:
             return in_order(self.client, partial(submit, fn), iter(rows), deadline, buffersize)
