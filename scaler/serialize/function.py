@@ -4,9 +4,10 @@ A client captures a function each time it is submitted and sends it only when th
 
 * it travels by reference (a module-level function of an importable module, a builtin): known by its identity, for good;
 * a function or class that travels by value (`__main__`, a lambda, a closure): known by its identity as long as its
-  code, its defaults, its closure and the globals it names are bound as they were (see `watch`); so is
-  a partial of any function, if its arguments are plain numbers, strings and bytes;
-* any other callable (an instance, a bound method, another partial) has state that changes unseen: pickled each time.
+  code, its defaults, its closure and the globals it names are bound as they were and have in them what they had (see
+  `watch`); so is a partial of any function, if its arguments are plain numbers, strings and bytes;
+* one whose globals have much or something in them that changes unseen, and any other callable (an instance, a bound
+  method, another partial): pickled each time. A function of more than `UNSEEN_BYTES` is known by what is seen.
 
 In every case equal bytes give the token they had before, so a function that changes back, a lambda made anew in a loop
 or a bound method costs the pickling and no message. All is bounded: what was not used lately is forgotten, and gets a
@@ -31,6 +32,9 @@ from scaler.serialize.call import AnySerializer, pack_function
 from scaler.serialize.outofband import Packed, joined
 from scaler.serialize.payload import LruCache
 from scaler.serialize.watch import MISSING, Binding, bindings, is_current, travels_by_reference
+
+#: pickled bytes up to which a function with state that changes unseen is pickled each time
+UNSEEN_BYTES = 16_384
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -88,6 +92,8 @@ class FunctionCache:
         self._tokens = itertools.count(1)
         #: by id of the function
         self._known: _Recent[int, _Known] = _Recent(limit)
+        #: those of which not all is seen, by id
+        self._unseen: _Recent[int, Any] = _Recent(limit)
         #: by payload
         self._captured: _Recent[bytes, Captured] = _Recent(limit)
 
@@ -114,20 +120,28 @@ class FunctionCache:
     def _capture_anew(self, function: Callable[..., Any]) -> Captured:
         if not callable(function):
             raise TypeError(f"a function is wanted, or what else can be called, not {_shown(function)}")
+        if self._unseen.get(id(function)) is function:
+            return self._captured_as(function, False)
         by_reference = travels_by_reference(function)
-        recognisable = by_reference or _is_recognisable(function)
-        watched = [] if by_reference or not recognisable else bindings(function)
-        captured = self._captured_as(function, watched, by_reference)
-        if recognisable and captured.packed is None:
+        watched: list[Binding] = []
+        is_all = by_reference
+        if not by_reference and _is_recognisable(function):
+            watched, is_all = bindings(function)  # before it is pickled: what changes meanwhile is seen next time
+        captured = self._captured_as(function, by_reference)
+        if captured.packed is not None or not (is_all or watched):
+            return captured
+        if is_all or len(captured.payload) > UNSEEN_BYTES:
             self._known.put(id(function), _Known(function, captured, watched))
+        else:
+            self._unseen.put(id(function), function)
         return captured
 
-    def _captured_as(self, function: Callable[..., Any], watched: list[Binding], by_reference: bool) -> Captured:
+    def _captured_as(self, function: Callable[..., Any], by_reference: bool) -> Captured:
         name = name_of(function)
         try:
             packed = self.pack(function)
         except SerializationError as error:
-            culprit = _culprit(watched)
+            culprit = _culprit(bindings(function)[0]) if not by_reference and _is_recognisable(function) else None
             raise SerializationError(f"function {name}: {culprit or error}") from error.__cause__
         if packed.size >= self._large:
             return Captured(next(self._tokens), b"", name, by_reference, packed)

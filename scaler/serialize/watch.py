@@ -1,8 +1,9 @@
-"""What a function that travels by value was made of, as a flat list that tells cheaply whether any of it was rebound.
+"""What a function that travels by value was made of, as a flat list that tells cheaply whether any of it has changed.
 
 A function travels by value with its code, defaults, closure and the globals that it names, and with the functions and
 classes among those that travel by value themselves, and so on. Each of these bindings is one `Binding`: how to read
-it, its name, and the value it had. They are compared by identity. That a value was changed in place is not seen.
+it, its name, and the value it had. They are compared by identity. What is in these values is compared, too, as far as
+it can be looked into and is little (`contents.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from scaler.serialize.contents import HEAP_TYPE, contents_of
 from scaler.serialize.importable import is_importable
 from scaler.serialize.payload import LruCache
 
@@ -24,8 +26,8 @@ MISSING: Any = object()
 #: read(name, MISSING) gives the value bound now; the name; the value at capture
 Binding = tuple[Callable[[str, Any], Any], str, Any]
 
-#: set in `type.__flags__` of a class that Python code made; the others cannot be changed
-_HEAP_TYPE = 1 << 9
+#: items of values that are compared, at most
+MOST_ITEMS = 100
 
 _names: WeakKeyDictionary[CodeType, tuple[str, ...]] = WeakKeyDictionary()
 
@@ -42,11 +44,15 @@ def travels_by_reference(obj: Any) -> bool:
     return found is obj
 
 
-def bindings(root: Any) -> list[Binding]:
-    """Return everything that a function or class which travels by value takes along by name."""
+def bindings(root: Any) -> tuple[list[Binding], bool]:
+    """Return everything that a function or class which travels by value takes along by name; whether that is all.
+
+    If it isn't, something may be changed in place without a change of these.
+    """
     found: list[Binding] = []
     todo = [root]
     seen: set[int] = set()
+    items, is_all = 0, True
     while todo:
         obj = todo.pop()
         if id(obj) in seen:
@@ -56,7 +62,17 @@ def bindings(root: Any) -> list[Binding]:
             found.append(binding)
             todo.append(binding[2])
         todo.extend(_parts_of(obj))
-    return found
+        if obj is root or obj is MISSING or isinstance(obj, (LruCache, partial)):
+            continue
+        contents, inner, is_whole = contents_of(obj)
+        items += 0 if contents is None else len(contents.items)
+        if not is_whole or items > MOST_ITEMS:
+            is_all = False
+            continue
+        if contents is not None:
+            found.append((contents, "__contents__", contents))
+        todo.extend(inner)
+    return found, is_all
 
 
 def is_current(watched: list[Binding]) -> bool:
@@ -104,7 +120,7 @@ def _bindings_of(obj: Any) -> Iterator[Binding]:
     elif isinstance(obj, partial):
         for name, value in obj.keywords.items():
             yield obj.keywords.get, name, value
-    elif isinstance(obj, type) and obj.__flags__ & _HEAP_TYPE and not travels_by_reference(obj):
+    elif isinstance(obj, type) and obj.__flags__ & HEAP_TYPE and not travels_by_reference(obj):
         for name, value in list(vars(obj).items()):
             yield vars(obj).get, name, value
 

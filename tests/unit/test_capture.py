@@ -8,7 +8,8 @@ import pytest
 from scaler.errors import SerializationError
 from scaler.serialize import Serializer
 from scaler.serialize.call import decode_function
-from scaler.serialize.function import FunctionCache, name_of
+from scaler.serialize.contents import Contents
+from scaler.serialize.function import UNSEEN_BYTES, FunctionCache, name_of
 
 
 class Program:
@@ -54,6 +55,10 @@ def test_what_can_be_imported_travels_by_reference_under_one_token(cache, functi
         "import functools\n@functools.cache\ndef f(x): return x + 1",
         "class f:\n  def __new__(cls, x): return x + 1",
         "def f(x): return x + 1 if x < 5 else f(x - 1)",
+        "P = {'one': 1, 'more': [{2}, (3, [4])]}\ndef f(x): return x + P['one']",
+        "class C: pass\nc = C()\nc.one, c.itself = 1, c\ndef f(x): return x + c.one",
+        "import logging, re, datetime\nL, R, D = logging.getLogger('a'), re.compile('a'), datetime.date(2000, 1, 1)\n"
+        "def f(x):\n  L, R, D\n  return x + 1",
     ],
 )
 def test_an_unchanged_function_is_recognised_without_pickling_it_again(cache, source, monkeypatch):
@@ -92,11 +97,26 @@ def test_an_unchanged_function_is_recognised_without_pickling_it_again(cache, so
         ("import functools\nX = 1\ndef g(): return X\nf = functools.partial(g)", "X = 2", 2),
         ("import functools\ndef g(x): return x\nf = functools.partial(g, x=1)", "f.keywords['x'] = 2", 2),
         ("import functools\nX = 1\n@functools.cache\ndef f(): return X", "X = 2; f.cache_clear()", 2),
+        ("P = {'x': 1}\ndef f(): return P['x']", "P['x'] = 2", 2),
+        ("P = {'a': 1}\ndef f(): return len(P)", "P['b'] = 2", 2),
+        ("P = [1]\ndef f(): return P[0]", "P[0] = 2", 2),
+        ("P = {1}\ndef f(): return sum(P)", "P.add(1.0); P.discard(1); P.add(2)", 2),
+        ("P = {'x': [{'y': 1}]}\ndef f(): return P['x'][0]['y']", "P['x'][0]['y'] = 2", 2),
+        ("P = ([1],)\ndef f(): return P[0][0]", "P[0][0] = 2", 2),
+        ("class C: pass\nc = C()\nc.x = 1\ndef f(): return c.x", "c.x = 2", 2),
+        ("class C:\n  __slots__ = ('x',)\nc = C()\nc.x = 1\ndef f(): return c.x", "c.x = 2", 2),
+        ("class C:\n  xs = [1]\ndef f(): return C.xs[0]", "C.xs[0] = 2", 2),
+        ("class D(dict): pass\nd = D(x=1)\ndef f(): return d['x']", "d['x'] = 2", 2),
+        ("from collections import deque\nd = deque([1])\ndef f(): return d[0]", "d[0] = 2", 2),
+        ("from array import array\na = array('i', [1])\ndef f(): return a[0]", "a[0] = 2", 2),
+        ("P = [1] * 1000\ndef f(): return P[999]", "P[999] = 2", 2),
+        ("def f(x=[1]): return x[0]", "f.__defaults__[0][0] = 2", 2),
+        ("def make():\n  p = [1]\n  def f(): return p[0]\n  return f, p\nf, p = make()", "p[0] = 2", 2),
         ("class F:\n  x = 1\n  def __call__(self): return self.x\nf = F()", "f.x = 2", 2),
         ("class F:\n  x = 1\n  def m(self): return self.x\na = F()\nf = a.m", "a.x = 2", 2),
     ],
 )  # fmt: skip
-def test_a_function_is_captured_anew_once_anything_it_names_is_rebound(cache, source, change, result):
+def test_a_function_is_captured_anew_once_anything_that_it_names_has_changed(cache, source, change, result):
     program = Program(source)
     before = cache.capture(program["f"])
     program.run(change)
@@ -104,6 +124,29 @@ def test_a_function_is_captured_anew_once_anything_it_names_is_rebound(cache, so
     assert after.token != before.token
     assert call(after) == result == program["f"]()
     assert cache.capture(program["f"]) is after
+
+
+def test_what_is_large_and_changes_unseen_is_known_by_what_is_seen(cache, monkeypatch):
+    program = Program(f"P = list(range({UNSEEN_BYTES}))\ndef f(): return P[0]")
+    captured = cache.capture(program["f"])
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_capture_anew", None)
+        assert cache.capture(program["f"]) is captured
+    program.run("P = [2]")
+    assert call(cache.capture(program["f"])) == 2
+
+
+def test_what_is_watched_may_be_changed_by_another_thread_at_that_moment():
+    watched = dict.fromkeys(range(3))
+    contents = Contents(watched)
+
+    class Changing(dict):
+        def __iter__(self):
+            raise RuntimeError("dictionary changed size during iteration")
+
+    assert contents("", None) is contents
+    contents._container = Changing(watched)
+    assert contents("", None) is None
 
 
 def test_a_function_defined_again_is_another_one(cache):

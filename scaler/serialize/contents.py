@@ -1,0 +1,88 @@
+"""What is in a value that a function takes along, so that it is seen if the value is changed in place.
+
+Lists, dicts, sets and the attributes of objects are compared item by item, by identity, and what is in them in turn.
+What can't be looked into like that (arrays, tensors, objects with slots) may change unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from operator import is_
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+from scaler.serialize.payload import SCALARS
+
+#: what never changes, or travels by name
+_CONSTANT = SCALARS | {range, slice, type(...), type(NotImplemented), object}
+_BY_NAME = (
+    type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, Enum, staticmethod, classmethod, property,
+    GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, ClassMethodDescriptorType, WrapperDescriptorType,
+)  # fmt: skip
+#: modules whose objects can't be changed, or travel by name
+_CONSTANT_MODULES = frozenset(
+    {"_abc", "datetime", "decimal", "fractions", "ipaddress", "logging", "pathlib", "re", "typing", "uuid", "zoneinfo"}
+)
+#: set in `type.__flags__` of a class that Python code made
+HEAP_TYPE = 1 << 9
+
+
+class Contents:
+    """What a list, dict or set has in it; called as a binding is read, it gives itself if that is all the same yet."""
+
+    __slots__ = ("_container", "_keys", "items")
+
+    def __init__(self, container: Any) -> None:
+        self._container = container
+        is_dict = isinstance(container, dict)
+        self._keys = list(container) if is_dict else None
+        self.items: list[Any] = list(container.values() if is_dict else container)
+
+    def __call__(self, _: str, default: Any) -> Any:
+        """Compare."""
+        container, items, keys = self._container, self.items, self._keys
+        try:
+            if len(container) != len(items):
+                return default
+            if keys is None:
+                return self if all(map(is_, container, items)) else default
+            return self if all(map(is_, container, keys)) and all(map(is_, container.values(), items)) else default
+        except RuntimeError:  # another thread changes it at this moment
+            return default
+
+
+def contents_of(value: Any) -> tuple[Contents | None, Iterable[Any], bool]:
+    """What to compare, what is to be looked into in turn, and whether that is all there is to see of a value."""
+    kind = type(value)
+    if kind in _CONSTANT or isinstance(value, _BY_NAME) or kind.__module__ in _CONSTANT_MODULES:
+        return None, (), True
+    if kind is tuple or kind is frozenset:
+        return None, value, True
+    if kind is list or kind is dict or kind is set:
+        contents = Contents(value)
+        return contents, contents.items, True
+    if isinstance(value, MethodType):
+        return None, (value.__self__,), True
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None, (), False
+    contents = Contents(attributes)
+    return contents, contents.items, all(map(_has_nothing_else, kind.__mro__))
+
+
+def _has_nothing_else(kind: type) -> bool:
+    """Instances have what a class gives them in their `__dict__` alone."""
+    return kind is object or (bool(kind.__flags__ & HEAP_TYPE) and not vars(kind).get("__slots__"))
