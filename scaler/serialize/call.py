@@ -3,6 +3,7 @@
     P   pickle of (args, kwargs), or of a function
     S   marshal of parts that a user's Serializer made one by one; of a function also the Serializer itself
     G   pickle of a list of graph entries, in the place of a function
+    L   marshal of how many such entries make a portion, and of the pickles of all portions: each is decoded when needed
     H   marshal of such a list in which numbers stand for functions and arguments: pickles of the Serializer and of the
         list, and the parts that the Serializer made of them one by one
 
@@ -19,8 +20,8 @@ from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload as pickling
-from scaler.serialize.entry import Entry, is_own, with_parts_replaced
-from scaler.serialize.outofband import Packed, pack
+from scaler.serialize.entry import Entry, PortionedEntries, is_own, with_parts_replaced
+from scaler.serialize.outofband import Packed, pack, pickles_of
 from scaler.serialize.payload import PROTOCOL, SCALARS
 from scaler.serialize.serializer import Serializer
 
@@ -36,6 +37,9 @@ def key_of(serializer: AnySerializer | None) -> Any:
         return serializer
     return type(serializer), pickling.dumps(serializer)
 
+
+#: Steps of graph entries in a portion, about; as many as are decoded in 0.1 ms.
+PORTION_STEPS = 128
 
 #: Strings and bytes longer than this are pickled into place, not joined to the first byte afterwards.
 _LONG = 16384
@@ -115,12 +119,20 @@ def encode_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | N
 
 
 def pack_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | None = None) -> Packed:
-    """Do as `encode_entries`, with the large buffers of constants apart."""
-    return pack(entries, b"G") if serializer is None else Packed(encode_entries(entries, serializer), [])
+    """Do as `encode_entries`, with the large buffers of constants apart, and in portions where there are many steps."""
+    if serializer is not None:
+        return Packed(encode_entries(entries, serializer), [])
+    steps = sum([1 if entry[1] is not None else len(entry[2]) for entry in entries])
+    if steps >= 2 * PORTION_STEPS and len(entries) > 1:
+        size = max(1, len(entries) * PORTION_STEPS // steps)
+        portions = pickles_of([entries[start : start + size] for start in range(0, len(entries), size)])
+        if portions is not None:
+            return Packed(b"L" + marshal.dumps((size, portions)), [])
+    return pack(entries, b"G")
 
 
 def decode_function(payload: bytes | memoryview, buffers: Iterable[Any] = ()) -> tuple[Any, AnySerializer | None]:
-    """Return (function or list of `Entry`, serializer); raises whatever their modules raise while imported.
+    """Return (function or sequence of `Entry`, serializer); raises whatever their modules raise while imported.
 
     `buffers` are those that were packed apart; the function uses their memory.
     """
@@ -129,6 +141,8 @@ def decode_function(payload: bytes | memoryview, buffers: Iterable[Any] = ()) ->
         return pickle.loads(body, buffers=buffers), None
     if form == 0x47:
         return [Entry(parts) for parts in pickle.loads(body, buffers=buffers)], None
+    if form == 0x4C:
+        return PortionedEntries(*marshal.loads(body)), None
     if form == 0x48:
         return _decode_entries_in_parts(body)
     if form != 0x53:

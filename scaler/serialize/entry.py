@@ -16,7 +16,8 @@ step makes the row's value. `key` is the graph's, kept for the note that an erro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -47,6 +48,33 @@ class Entry:
                 values = (_run_step(step, values),)
             return values[0]
         return _run_step(parts, values)
+
+
+class PortionedEntries:
+    """Entries that are decoded when they are needed, a portion of so many at a time. One thread."""
+
+    __slots__ = ("_decoded", "_portions", "_size")
+
+    def __init__(self, size: int, portions: list[bytes]) -> None:
+        self._size = size
+        #: pickles, and the entries of those that were needed
+        self._portions = portions
+        self._decoded: dict[int, list[Entry]] = {}
+
+    def __getitem__(self, row: int) -> Entry:
+        """The entry of a row; raises whatever its functions' modules raise while imported, and IndexError."""
+        number, place = divmod(row, self._size)
+        entries = self._decoded.get(number)
+        return (self._decode(number) if entries is None else entries)[place]
+
+    def __iter__(self) -> Iterator[Entry]:
+        for number in range(len(self._portions)):
+            yield from self._decode(number)
+
+    def _decode(self, number: int) -> list[Entry]:
+        entries = [Entry(parts) for parts in pickle.loads(self._portions[number])]
+        self._decoded[number] = entries
+        return entries
 
 
 def with_parts_replaced(

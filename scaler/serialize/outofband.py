@@ -55,6 +55,26 @@ def pack(value: Any, prefix: bytes = b"") -> Packed:
     return Packed(*_parts(value, prefix))
 
 
+def pickles_of(values: Iterable[Any]) -> list[bytes] | None:
+    """A pickle for each of these values; None if that would repeat what is large or travels by value."""
+    pickles: list[bytes] = []
+    buffers: list[memoryview] = []
+    stream = io.BytesIO()
+    pickler = ReferencePickler(stream, PROTOCOL, True, partial(_keep_in, buffers))
+    try:
+        for value in values:
+            pickler.dump(value)
+            pickler.clear_memo()
+            if buffers or stream.tell() >= SMALL:
+                return None
+            pickles.append(stream.getvalue())
+            stream.seek(0)
+            stream.truncate()
+    except Exception:
+        return None
+    return pickles
+
+
 def pack_large(value: Any, limit: int, prefix: bytes = b"") -> bytes | Packed:
     """Return a value whose parts take less than `limit` bytes as one pickle, a larger one as `pack` does.
 

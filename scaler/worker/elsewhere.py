@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from scaler.serialize.entry import PortionedEntries
+
 #: calls a function with these arguments somewhere else and returns its value; raises what it raises, or Failed
 Forward = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
@@ -22,7 +24,7 @@ def bound(function: Any) -> Any:
     forward = _forward
     if forward is None:
         return function
-    if isinstance(function, list):
+    if isinstance(function, (list, PortionedEntries)):
         return [_Entry(entry, forward) for entry in function]
     return lambda *args, **kwargs: forward(function, args, kwargs)
 

@@ -22,7 +22,17 @@ def caller(
             return lambda row: function(items[row])
         return lambda row: function(*items[row])
     if run.form == GRAPH:
-        return lambda row: function[row].run(inputs.shared_values(needs(row), serializer, name))
+
+        def entry_of(row: int) -> Any:
+            try:
+                return function[row]
+            except Exception as error:
+                raise undecodable("the function", name, error) from None
+
+        first = assignment.next_row()
+        if first < assignment.end:  # it may have been taken back
+            entry_of(first)  # what its modules take to be imported is no row's time
+        return lambda row: entry_of(row).run(inputs.shared_values(needs(row), serializer, name))
 
     def call(row: int) -> Any:
         try:

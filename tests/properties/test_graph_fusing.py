@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scaler.graph import from_tuples, fusing, plan
 from scaler.graph.fusing import MOST_STEPS, fuse, fusion_limit
-from scaler.serialize.call import decode_function, encode_entries
+from scaler.serialize.call import decode_function, pack_entries
 
 
 def name(*values: Any) -> str:
@@ -37,7 +37,7 @@ def computed(graph: dict[str, Any], keys: list[str], workers: int | None) -> tup
     made = plan(from_tuples(graph), keys, workers=workers)
     values: list[Any] = []
     for run in made.runs:
-        entries, _ = decode_function(encode_entries(run.entries))
+        entries, _ = decode_function(*pack_entries(run.entries))
         for entry, needs in zip(entries, run.dependencies, strict=True):
             assert all(need < len(values) for need in needs)
             values.append(entry.run([values[need] if need >= 0 else made.shared[~need] for need in needs]))
@@ -79,7 +79,7 @@ def test_nothing_is_fused_in_small_graphs_and_for_large_clusters() -> None:
 
 def test_a_failing_step_of_a_fused_row_is_named() -> None:
     fused = ("top", None, [("low", int, ("x",), (), ()), ("top", abs)], [(), (~0,)])
-    (entry,), _ = decode_function(encode_entries([fused]))
+    (entry,), _ = decode_function(*pack_entries([fused]))
     with pytest.raises(ValueError, match="invalid literal") as raised:
         entry.run([])
     assert raised.value.__notes__ == ["while computing 'low'"]

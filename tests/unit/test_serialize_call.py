@@ -12,6 +12,7 @@ from scaler.serialize.call import (
     encode_call,
     encode_entries,
     encode_function,
+    pack_entries,
 )
 from scaler.serialize.entry import as_list, with_keywords
 
@@ -139,6 +140,46 @@ def test_the_key_is_named_whose_part_a_serializer_refuses():
         encode_entries([("k", add)], Refusing)
     with pytest.raises(SerializationError, match=r"an argument of the graph's 'l', a int, cannot"):
         encode_entries([("l", as_list, (5,), (), ())], Refusing)
+
+
+def many_steps(function, rows=64, steps=12):
+    """Entries of chains that add their number up, as those of a graph whose subtrees were fused."""
+    chain = [(f"step {n}", add, (None, 1), (0, 0), ()) for n in range(steps - 1)]
+    return [(f"row {row}", None, [("first", function, (row, 1), (), ()), *chain]) for row in range(rows)]
+
+
+def test_many_steps_travel_in_portions_of_which_those_are_decoded_that_are_needed(monkeypatch):
+    packed = pack_entries(many_steps(divmod, steps=1) + many_steps(add))
+    assert packed.inband[:1] == b"L"
+    decoded = []
+    loads = pickle.loads
+    monkeypatch.setattr("pickle.loads", lambda data, **more: decoded.append(len(data)) or loads(data, **more))
+    entries, serializer = decode_function(*packed)
+    assert serializer is None
+    assert not decoded
+    assert entries[64 + 9].run([]) == 9 + 12
+    assert entries[64 + 9].key == "row 9"
+    assert len(decoded) == 1
+    assert max(decoded) < len(packed.inband) / 4
+    assert [entry.key for entry in entries] == 2 * [f"row {row}" for row in range(64)]
+    with pytest.raises(IndexError):
+        entries[128]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        many_steps(add, rows=2),
+        many_steps(add, rows=1, steps=1000),
+        many_steps(lambda a, b: a + b),
+        [(key, None, [("data", add, (bytes(10_000), b""), (), ()), *steps]) for key, _, steps in many_steps(add)],
+    ],
+    ids=["few steps", "one row", "a function by value", "much data"],
+)
+def test_other_entries_travel_as_one(entries):
+    packed = pack_entries(entries)
+    assert packed.inband[:1] == b"G"
+    assert [entry.key for entry in decode_function(*packed)[0]] == [entry[0] for entry in entries]
 
 
 def test_a_failing_entry_names_its_key():

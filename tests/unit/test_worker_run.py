@@ -1,3 +1,4 @@
+import marshal
 import pickle
 import random
 import sys
@@ -188,6 +189,18 @@ def test_graph_rows_run_their_entry_with_the_values_of_their_dependencies(agent:
     )
     agent.run()
     assert agent.outcomes() == {1: 0, 2: 110}
+
+
+def test_rows_of_a_portion_whose_module_is_missing_fail_alone(agent: Agent) -> None:
+    good, bad = pickle.dumps([("a", add_up), ("b", add_up)]), b"cno_such_module\nf\n."
+    function = b"L" + marshal.dumps((2, [good, bad, good]))
+    agent.hand_out(1, function, range(1, 6), form=GRAPH, deps=[[]] * 5, flags=KEEP)
+    agent.hand_out(2, None, range(2, 4), form=GRAPH, deps=[[]] * 2, flags=KEEP)
+    agent.run()
+    kinds = {(span.dispatch, span.lo): span.outcome == ERROR for span in agent.spans() for _ in range(span.lo, span.hi)}
+    assert kinds == {(1, 1): False, (1, 2): True, (1, 3): True, (1, 4): False, (2, 2): True, (2, 3): True}
+    errors = [decode_error(bytes(span.body)) for span in agent.spans() if span.outcome == ERROR]
+    assert {type(error).__name__ for error in errors} == {"FunctionNotFound"}
 
 
 def test_a_function_of_a_missing_module_fails_its_rows_only_and_names_the_module(agent: Agent) -> None:
