@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from scaler.cli.file import FileError, read_section, user_file
+from scaler.common import standard_descriptors
 from scaler.compatibility.flags import IGNORED, TASK_TIMEOUT, TASK_TIMEOUT_ADVICE
 from scaler.compatibility.log_levels import level_name
 from scaler.config import Config, OptionError, Setting, settings
@@ -96,6 +97,7 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
 
 def call(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns what the program exits with; whatever goes wrong is one line on standard error."""
+    standard_descriptors.complete()
     if os.getpid() == FIRST:  # until the program listens to it itself, SIGTERM is to end it there as anywhere else
         signal.signal(signal.SIGTERM, lambda *_: os._exit(TERMINATED))
     try:

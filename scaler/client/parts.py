@@ -48,6 +48,7 @@ from scaler.client.waiting.map_job import MapJob
 from scaler.client.waiting.nesting import NestedWaits
 from scaler.client.waiting.owner import ClientOwner
 from scaler.client.waiting.resolving import Resolver
+from scaler.common import standard_descriptors
 from scaler.common.callback_thread import CallbackThread
 from scaler.serialize.call import AnySerializer
 from scaler.transport import Address, Security
@@ -159,6 +160,7 @@ def connect(
 
 
 def _connected(address: Address, security: Security, name: str, timeout: float | None, patience: float) -> _Wire:
+    standard_descriptors.occupy()
     wakeup, liveness = Wakeup(), Liveness()
     line, poller = Line(name, len(address.others)), ConnectionPoller(wakeup)
     driver = SessionDriver(line, wakeup, liveness)

@@ -85,4 +85,6 @@ class Reactor:
         if effect.stream == WARNINGS:
             self._task_warnings.add(effect.text)
         else:
-            print(effect.text, end="", file=sys.stdout if effect.stream == STDOUT else sys.stderr, flush=True)
+            stream = sys.stdout if effect.stream == STDOUT else sys.stderr
+            if stream is not None:  # the program has such a stream
+                print(effect.text, end="", file=stream, flush=True)

@@ -31,6 +31,7 @@ from collections.abc import Mapping
 
 from scaler.agent.warm_process import can_warm, fork, is_alone
 from scaler.cluster.loaded_modules import is_installed
+from scaler.common import standard_descriptors
 from scaler.worker.native_threads import VARIABLES
 
 #: packages that have read at their import how many threads they may start, or whose state does not bear a fork
@@ -101,6 +102,7 @@ def may_fork(modules: Mapping[str, types.ModuleType] | None = None) -> bool:
 
 def fork_off(module: str) -> tuple[socket.socket, ForkedProcess]:
     """A fork of this process that runs `main` of this module, with the number of a socket; the socket's other end."""
+    standard_descriptors.occupy()
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
@@ -148,6 +150,7 @@ def _leave_the_program(kept: int) -> None:
     os.dup2(null, 0)
     os.close(null)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
+    standard_descriptors.complete()
     sys.argv[:] = ["-c"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     # Modules whose import is under way here will not be finished; their locks are held by this thread for ever.
@@ -175,7 +178,7 @@ def _holds_files() -> bool:
     """
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # that of the directory itself is closed by now
-            if int(name) > 2 and fcntl.fcntl(int(name), fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
+            if fcntl.fcntl(int(name), fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
                 return True
     return False
 

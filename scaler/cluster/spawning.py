@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 
-from scaler.common import hugepages
+from scaler.common import hugepages, standard_descriptors
 
 
 def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
@@ -16,10 +16,12 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
 
     `main` is given the number of the socket's other end.
     """
+    standard_descriptors.occupy()
     ours, theirs = socket.socketpair()
     program = (
         "import signal, sys; signal.signal(2, signal.SIG_IGN); signal.pthread_sigmask(signal.SIG_UNBLOCK, {2}); "
-        f"sys.path[:] = {sys.path!r}; from {module} import main; main({theirs.fileno()})"
+        f"sys.path[:] = {sys.path!r}; from scaler.common.standard_descriptors import complete; complete(); "
+        f"from {module} import main; main({theirs.fileno()})"
     )
     environment = {**os.environ, **hugepages.environment()}
     # Ctrl-C reaches it as well, and is for the program alone: until it can say so, the signal waits.

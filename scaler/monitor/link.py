@@ -10,6 +10,7 @@ import select
 import time
 from collections.abc import Callable
 
+from scaler.common import standard_descriptors
 from scaler.errors import (
     AddressError,
     ConnectionFailed,
@@ -78,6 +79,7 @@ class Link:
     def connect(self, timeout: float) -> None:
         """Connect and shake hands; blocks. Raises `ConnectionFailed` and its kinds."""
         self.drop()
+        standard_descriptors.occupy()
         deadline = time.monotonic() + timeout
         candidates = self._candidates
         if candidates is None:

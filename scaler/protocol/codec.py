@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 import capnp
 
+from scaler.common import standard_descriptors
 from scaler.errors import ProtocolError
 from scaler.protocol import messages as m
 from scaler.protocol.channel import Envelope
 
 assert sys.byteorder == "little", "columns are little-endian on the wire"
 
+standard_descriptors.occupy()  # capnp keeps two directories open
 capnp.remove_import_hook()
 _schema = capnp.load(str(Path(__file__).with_name("scaler.capnp")))
 _Message = _schema.Message
