@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import capnp
 
 from scaler.common import standard_descriptors
+from scaler.common.working_directory import standing_somewhere
 from scaler.errors import ProtocolError
 from scaler.protocol import messages as m
 from scaler.protocol.channel import Envelope
@@ -23,7 +24,8 @@ assert sys.byteorder == "little", "columns are little-endian on the wire"
 
 standard_descriptors.occupy()  # capnp keeps two directories open
 capnp.remove_import_hook()
-_schema = capnp.load(str(Path(__file__).with_name("scaler.capnp")))
+with standing_somewhere():  # else it ends the process
+    _schema = capnp.load(str(Path(__file__).with_name("scaler.capnp")))
 _Message = _schema.Message
 _VERSION, _SEQ, _ACK = (_Message.schema.fields[name] for name in ("version", "seq", "ack"))
 

@@ -1,0 +1,32 @@
+"""Programs whose working directory was removed."""
+
+import pytest
+
+REMOVED = """
+    import os, sys, tempfile
+
+    directory = tempfile.mkdtemp()
+    os.chdir(directory)
+    os.rmdir(directory)
+    here = os.stat(".")
+
+    import scaler
+
+    def where():
+        try:
+            return os.getcwd()
+        except FileNotFoundError:
+            return "nowhere"
+"""
+
+
+@pytest.mark.parametrize(
+    "made", ["scaler.Executor(1)", "scaler.Client(cluster := scaler.SchedulerClusterCombo(n_workers=1))"]
+)
+def test_they_have_workers_that_stand_there_as_well(scripts, made):
+    text = f"""
+    with {made} as pool:
+        assert pool.submit(where).result(40) == where() == "nowhere"
+        assert os.path.samestat(os.stat("."), here)
+    """
+    scripts.run(REMOVED + text)
