@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
+
+#: where the standard futures say that a callback has failed
+_log = logging.getLogger("concurrent.futures")
 
 
 class _CallbackCollector(threading.local):
@@ -40,13 +45,26 @@ class _CallbackCollector(threading.local):
 callbacks_collected = _CallbackCollector()
 
 
+def call_back(future: concurrent.futures.Future[Any]) -> None:
+    """Call what was added to a future that has ended. What it raises is logged, also what would end a thread of ours.
+
+    Ctrl-C is the user's: it is raised.
+    """
+    for callback in future._done_callbacks:  # type: ignore[attr-defined]
+        try:
+            callback(future)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise
+            _log.exception("exception calling callback for %r", future)
+
+
 def callback_in(ident: int) -> str:
     """The callback of a future that the thread with this identity is in, as it is called in messages."""
     frame = sys._current_frames().get(ident)
-    calling = concurrent.futures.Future._invoke_callbacks.__code__  # type: ignore[attr-defined]
     while frame is not None:
         outer = frame.f_back
-        if outer is not None and outer.f_code is calling:
+        if outer is not None and outer.f_code is call_back.__code__:
             code = frame.f_code
             return f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
         frame = outer

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from scaler.client.callbacks import callbacks_collected
+from scaler.client.callbacks import call_back, callbacks_collected
 from scaler.client.waiters import Waiters
 from scaler.common.interrupts import wait_in_steps
 from scaler.errors import ObjectLost
@@ -397,6 +397,9 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             callbacks_collected.call(self._invoke_callbacks)
         else:  # they will want the value, and that may take its time
             unread.defer(self._load_and_call_back)
+
+    def _invoke_callbacks(self) -> None:
+        call_back(self)
 
     def _load_and_call_back(self) -> None:
         if self._eager:

@@ -41,6 +41,6 @@ class CallbackThread:
         while (callback := self._todo.get()) is not None:
             try:
                 callback()
-            except Exception:
+            except BaseException:  # whatever it is, others want to be called
                 _log.exception("in %s", self._name)
             del callback

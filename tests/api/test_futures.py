@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from contextlib import nullcontext
+from unittest.mock import Mock
 
 import pytest
 from support import until, within
@@ -72,6 +73,24 @@ def test_callbacks_are_called_once_whenever_they_are_added(client):
     future.add_done_callback(lambda f: called.append(("late", f.result())))
     until(lambda: len(called) == 2)
     assert sorted(called) == [("early", 8), ("late", 8)]
+
+
+@pytest.mark.parametrize("size", [1, 2_000_000])
+def test_a_callback_that_raises_whatever_it_is_harms_nobody(client, tmp_path, caplog, size):
+    called = []
+    marks, _ = occupy(client, tmp_path)
+    future = client.submit(bytes, size)
+    for ending in (SystemExit(3), KeyboardInterrupt(), GeneratorExit(), ValueError("on purpose")):
+        future.add_done_callback(Mock(side_effect=ending))
+    future.add_done_callback(called.append)
+    for mark in marks:
+        mark.unlink()
+    until(lambda: called == [future])
+    assert client.submit(double, 4).result(20) == 8
+    client.submit(bytes, 2_000_000).add_done_callback(called.append)
+    until(lambda: len(called) == 2)
+    kinds = [record.exc_info[0] for record in caplog.records if record.message.startswith("exception calling callback")]
+    assert kinds == [SystemExit, KeyboardInterrupt, GeneratorExit, ValueError]
 
 
 def test_a_callback_may_submit(client):

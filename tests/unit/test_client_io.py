@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from simulator.scripted import task
 from support import until
 
+from scaler.client.callbacks import callbacks_collected
 from scaler.client.core import events as ev
 from scaler.client.io import connector as connector_module
 from scaler.client.io.connector import Connector
@@ -282,6 +284,31 @@ def test_a_thread_that_steps_aside_is_replaced_and_what_it_waits_for_comes(start
     assert seen[1].is_alive()
 
 
+def test_a_thread_that_a_callback_has_ended_closes_once_and_none_follows(start, monkeypatch):
+    connection = FakeConnection(welcome())
+    session = start(connection)
+    threads, closed, close = [], [], os.close
+    monkeypatch.setattr(os, "close", lambda fd: closed.append(fd) or close(fd))
+
+    def react(effect):
+        threads.append(threading.current_thread())
+        callbacks_collected.call(lambda: sys.exit(3))
+
+    session.reactor.react = react
+    connection.say(StoreOffers())
+    until(lambda: session.reactor.failed)
+    threads[0].join(20)
+    ends = list(closed)
+    assert len(ends) == 4  # of two pipes
+    assert session.io_thread.pass_callback(0.0) is None
+    monkeypatch.setattr(session.io_thread, "_thread", threading.current_thread())
+    monkeypatch.setattr(threading, "get_ident", lambda: threads[0].ident)  # numbers of threads are given anew
+    session.io_thread.step_aside()
+    session.poller.close()
+    assert closed == ends
+    assert "SystemExit(3)" in str(session.liveness.failure)
+
+
 def test_other_threads_step_aside_at_no_cost(start):
     session = start(FakeConnection(welcome()))
     threads = threading.active_count()
@@ -376,6 +403,8 @@ def test_a_wakeup_that_is_full_stays_readable():
     wakeup.clear()
     wakeup.close()
     wakeup.wake()
+    wakeup.clear()
+    wakeup.close()
 
 
 def test_who_wakes_while_it_closes_writes_to_no_descriptor_that_may_be_anothers(monkeypatch):

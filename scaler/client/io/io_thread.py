@@ -66,6 +66,7 @@ class IOThread:
         #: whom it tells; None before it starts
         self._reactor: Reactor | None = None
         self._next_tidying = 0.0
+        #: it is to end, or has ended: no other thread goes on
         self._is_closing = False
         #: since when the thread calls callbacks of the user's, seconds; None while it does not
         self._calling_since: float | None = None
@@ -110,13 +111,13 @@ class IOThread:
 
     def _start_thread(self, reactor: Reactor) -> None:
         name = f"scaler-client-{self._connector.address}"
-        before, self._ident = self._thread, 0
+        before, ident, self._ident = self._thread, self._ident, 0
         self._calling_since = None
         self._thread = threading.Thread(target=self._run, args=(reactor,), name=name, daemon=True)
         try:
             self._thread.start()
         except RuntimeError:  # the interpreter is ending
-            self._thread, self._ident = before, threading.get_ident()
+            self._thread, self._ident = before, ident
 
     def _run(self, reactor: Reactor) -> None:
         thread = threading.current_thread()
@@ -128,30 +129,45 @@ class IOThread:
             if self._thread is thread and not self._is_closing:
                 known = isinstance(error, ScalerError)
                 self._fail(reactor, error if known else ConnectionFailed(f"the client's I/O failed: {error!r}"))
-        if self._thread is thread:
-            with self._driver.lock:
-                self._line.close(0.2)
-                self._poller.close()
+        finally:
+            self._end(thread)
+
+    def _end(self, thread: threading.Thread) -> None:
+        """A thread ends: unless another one has gone on, the connection is closed, and none will go on."""
+        with self._handing_over:
+            if self._thread is not thread:
+                return
+            self._is_closing, self._ident = True, 0
+        with self._driver.lock:
+            self._line.close(0.2)
+            self._poller.close()
 
     def _turn(self, reactor: Reactor) -> bool:
         """One turn; False when there is nothing to do any more, or another thread goes on."""
         effects = self._exchange()
-        if effects:
-            with callbacks_collected:
-                reactor.carry_out(effects)
-                if self._poller.is_borrowed:
-                    self._poller.nudge.wake()
-                if threading.get_ident() == self._ident:  # else another one has gone on since, and this one ends
-                    self._calling_since = time.monotonic()
-            with self._handing_over:
-                if threading.get_ident() != self._ident:
-                    return False
-                self._calling_since = None
+        if effects and not self._carry_out(reactor, effects):
+            return False
         now = time.monotonic()
         if now >= self._next_tidying:
             self._next_tidying = now + IDLE
             reactor.tidy()
         return self._mend()
+
+    def _carry_out(self, reactor: Reactor, effects: list[ev.Effect]) -> bool:
+        """Do what these say, and call callbacks; False if another thread has gone on since, and this one ends."""
+        try:
+            with callbacks_collected:
+                reactor.carry_out(effects)
+                if self._poller.is_borrowed:
+                    self._poller.nudge.wake()
+                if threading.get_ident() == self._ident:
+                    self._calling_since = time.monotonic()
+        finally:
+            with self._handing_over:
+                goes_on = threading.get_ident() == self._ident
+                if goes_on:
+                    self._calling_since = None
+        return goes_on
 
     def _exchange(self) -> list[ev.Effect]:
         """Wait for something to do, then send and receive what there is; what is to be carried out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 
 
 class Wakeup:
@@ -13,6 +14,8 @@ class Wakeup:
         self._reader, self._writer = os.pipe()
         for fd in (self._reader, self._writer):
             os.set_blocking(fd, False)
+        #: held while one of them is used: closed, its number is anybody's
+        self._lock = threading.RLock()
 
     def fileno(self) -> int:
         """The descriptor that is readable after `wake`."""
@@ -20,16 +23,18 @@ class Wakeup:
 
     def wake(self) -> None:
         """Make the descriptor readable; nothing once it is closed."""
-        with contextlib.suppress(OSError):  # it is full: readable in any case; or closed
+        with self._lock, contextlib.suppress(OSError):  # it is full: readable in any case; or closed
             os.write(self._writer, b"x")
 
     def clear(self) -> None:
-        """Make it unreadable again."""
-        with contextlib.suppress(BlockingIOError):
+        """Make it unreadable again; nothing once it is closed."""
+        with self._lock, contextlib.suppress(OSError):  # it is unreadable; or closed
             os.read(self._reader, 4096)
 
     def close(self) -> None:
-        """Close both ends."""
-        ends, self._reader, self._writer = (self._reader, self._writer), -1, -1
-        for fd in ends:  # numbers that are anybody's from here on, and `wake` does not know any more
-            os.close(fd)
+        """Close both ends; a second call does nothing."""
+        with self._lock:
+            ends, self._reader, self._writer = (self._reader, self._writer), -1, -1
+            for fd in ends:
+                if fd >= 0:
+                    os.close(fd)
