@@ -11,11 +11,12 @@ from typing import Any, cast
 
 from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
+from scaler.errors import SerializationError
 from scaler.executor.durable import DurableRunner
-from scaler.executor.map_results import chunked, flat, in_order, rest_of
+from scaler.executor.map_results import chunked, failing, flat, in_order, rest_of
 from scaler.executor.runner import Runner
 from scaler.executor.worker_calls import call_each
-from scaler.extension import is_interrupt
+from scaler.extension import failed_call, is_interrupt
 
 TYPE_CHECKING = False  # as in `scaler`
 
@@ -125,9 +126,13 @@ class Executor(concurrent.futures.Executor):
         """Call `fn(*args, **kwargs)` on the cluster: the future of its result.
 
         Blocks only while a large argument is written to a store. Raises RuntimeError after `shutdown` and at the
-        interpreter's end, `InitializerFailed`, and like `Client.submit`.
+        interpreter's end, `InitializerFailed`, and like `Client.submit`; but what can't be pickled is the future's
+        failure, as in the standard executors.
         """
-        return self._runner.submit(fn, args, kwargs)
+        try:
+            return self._runner.submit(fn, args, kwargs)
+        except SerializationError as error:
+            return failed_call(self.client, error)
 
     def map(
         self,
@@ -158,7 +163,10 @@ class Executor(concurrent.futures.Executor):
             single = len(iterables) == 1
             items: list[Any] = list(iterables[0]) if single else list(rows)
             if (chunksize > 1 or len(items) > ROWS_APART) and not self._runner.has_initializer:
-                return rest_of(self._runner.submit_map(fn, items, single, chunksize), items, deadline)
+                try:
+                    return rest_of(self._runner.submit_map(fn, items, single, chunksize), items, deadline)
+                except SerializationError as error:  # of the function
+                    return failing(error) if items else iter(())
             rows = [(item,) for item in items] if single else items
         submit = cast("Callable[..., Future]", self.submit)
         if chunksize == 1:

@@ -79,6 +79,12 @@ def rest_of(job: MapJob, items: list[Any], deadline: float | None) -> Iterator[A
     yield from job.iterate(None if deadline is None else max(0.0, deadline - time.monotonic()), items)
 
 
+def failing(error: BaseException) -> Iterator[Any]:
+    """Yield nothing: raise this where the first result would be."""
+    yield from ()
+    raise error
+
+
 def chunked(rows: Iterator[tuple[Any, ...]], size: int) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
     """Yield rows in lists of a length, each with the number of its first one: the arguments of `call_each`."""
     first = 0

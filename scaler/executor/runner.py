@@ -110,7 +110,7 @@ class Runner:
         self._calls.begin_sending()
         job = None
         try:
-            job = submit_map(self.client, self._without_object(fn), items, single, chunksize)
+            job = submit_map(self.client, self._without_object(fn), items, single, chunksize, fails_apart=True)
         finally:
             self._calls.end_sending(job)
         return job

@@ -6,7 +6,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     find_client, shared_client, surrounding_address, is_inside_task     where the client comes from,
     surrounding_serializer, serializer_of                               and how its values become bytes
     begin_local_cluster                                                 the cluster that a script will need, if it does
-    submit_call, submit_map, fail_future, take_result,
+    submit_call, submit_map, failed_call, fail_future, take_result,
     with_warnings_kept, issue_warnings                                  clients and futures, beyond what users do
     is_interrupt, has_ended_program, abandon, leave_at_once             what to do when the user presses Ctrl-C
     wait_in_steps                                                       so that it is heard
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from scaler.extension.submitting import (
         durable_calls,
         fail_future,
+        failed_call,
         issue_warnings,
         submit_call,
         submit_map,
@@ -73,6 +74,7 @@ __all__ = [
     "begin_local_cluster",
     "durable_calls",
     "fail_future",
+    "failed_call",
     "find_client",
     "forget_run",
     "has_ended_program",
@@ -108,6 +110,7 @@ _HOMES = {
     "begin_local_cluster": "scaler.extension.clusters",
     "durable_calls": "scaler.extension.submitting",
     "fail_future": "scaler.extension.submitting",
+    "failed_call": "scaler.extension.submitting",
     "find_client": "scaler.extension.clients",
     "forget_run": "scaler.extension.in_worker",
     "has_ended_program": "scaler.extension.interrupts",

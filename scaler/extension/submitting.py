@@ -23,17 +23,28 @@ def submit_call(client: Client, function: Callable[..., Any], args: tuple[Any, .
     return parts.submission.submit(parts.templates.of(function, options), args, kwargs)
 
 
+def failed_call(client: Client, error: BaseException) -> Future:
+    """The future of a call that was not sent, since `submit_call` has raised this."""
+    return parts_of(client)[0].submission.failed(error)
+
+
 def submit_map(
-    client: Client, function: Callable[..., Any], items: list[Any], spread: bool, least_together: int = 1
+    client: Client,
+    function: Callable[..., Any],
+    items: list[Any],
+    spread: bool,
+    least_together: int = 1,
+    fails_apart: bool = False,
 ) -> MapJob:
     """Send the items of a map, each the only argument (`spread`) or a tuple of arguments: what collects the results.
 
-    At least `least_together` items travel as one task. `MapJob.iterate(timeout)` yields the results in order as they
-    come, `results(timeout)` is all of them, `wait()` blocks until all have ended, `cancel()` takes back what has not
-    begun. Blocks only while large items are written to a store. Raises like `Client.submit`.
+    At least `least_together` items travel as one task; one that can't be pickled `fails_apart`, or this raises.
+    `MapJob.iterate(timeout)` yields the results in order as they come, `results(timeout)` is all of them, `wait()`
+    blocks until all have ended, `cancel()` takes back what has not begun. Blocks only while large items are written to
+    a store. Raises like `Client.submit`.
     """
     parts, options = parts_of(client)
-    return parts.maps.send(function, options, items, spread, least_together)
+    return parts.maps.send(function, options, items, spread, least_together, fails_apart)
 
 
 def durable_calls(client: Client, name: str) -> DurableCalls:

@@ -132,6 +132,37 @@ def test_arguments_that_do_not_fit_are_the_futures_error(pool):
         pool.submit(double).result(20)
 
 
+def test_an_argument_or_function_that_cannot_be_pickled_is_the_futures_error(pool):
+    lock = threading.Lock()
+    for future in (pool.submit(double, lock), pool.submit(double, x=lock), pool.submit(lambda: lock)):
+        assert isinstance(future.exception(20), SerializationError)
+        assert "lock" in str(future.exception())
+    assert "argument 'x' of" in str(pool.submit(double, x=lock).exception(20))
+    assert pool.submit(double, 4).result(20) == 8
+    pool.shutdown()
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        pool.submit(double, lock)
+
+
+@pytest.mark.parametrize("options", [{}, {"chunksize": 1_500}])
+@pytest.mark.parametrize("rows", [10, 2_000])
+def test_a_map_yields_what_comes_before_an_item_that_cannot_be_pickled(pool, rows, options):
+    results = pool.map(double, [*range(rows), threading.Lock(), 1], **options)
+    assert list(itertools.islice(results, rows)) == [2 * x for x in range(rows)]
+    with pytest.raises(SerializationError, match=r"argument 0 of .*double.*lock") as info:
+        next(results)
+    assert f"item [{rows}]" in info.value.__notes__[0]
+
+
+@pytest.mark.parametrize("rows", [10, 2_000])
+def test_a_map_of_a_function_that_cannot_be_pickled_raises_at_its_first_result(pool, rows):
+    lock = threading.Lock()
+    results = pool.map(lambda _: lock, range(rows))
+    with pytest.raises(SerializationError, match="lock"):
+        next(results)
+    assert list(pool.map(lambda _: lock, [], chunksize=2)) == []
+
+
 def test_map_raises_timeout_error(pool):
     with pytest.raises(TimeoutError):
         list(pool.map(time.sleep, [0.5], timeout=0.05))
@@ -385,7 +416,7 @@ def test_errors_around_a_method_are_those_of_a_function(new_pool, cluster):
         assert "in fail" in str(info.value.__cause__)
         thing.lock = threading.Lock()
         with pytest.raises(SerializationError, match=r"Thing\.fail.*lock"):
-            pool.submit(thing.fail)
+            pool.submit(thing.fail).result(20)
 
 
 def test_a_task_runs_a_method_that_it_submits_and_waits_for(new_pool, cluster):

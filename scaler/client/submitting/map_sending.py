@@ -74,12 +74,13 @@ class MapSender:
         items: Sequence[Any],
         spread: bool | None = None,
         least_together: int = 1,
+        fails_apart: bool = False,
     ) -> MapJob:
         """Send the items of a map, each the only argument (`spread`) or a tuple of arguments, by default what it looks
         like; returns what collects the results.
 
-        At least `least_together` items travel as one task. Blocks only while large items are written to a store.
-        Raises like `Client.submit`.
+        At least `least_together` items travel as one task; one that can't be pickled `fails_apart`, or all with it.
+        Blocks only while large items are written to a store. Raises like `Client.submit`.
         """
         self._liveness.check()
         template = self._templates.of(function, options)
@@ -92,7 +93,13 @@ class MapSender:
             # be pickled is named.
             for row, item in enumerate(items[sent:], sent):
                 arguments = (item,) if spread else _arguments(item)
-                job.add_row(row, self._submission.submit(template, arguments, None))
+                try:
+                    future = self._submission.submit(template, arguments, None)
+                except SerializationError as error:
+                    if not fails_apart:
+                        raise
+                    future = self._submission.failed(error)
+                job.add_row(row, future)
         except BaseException as error:
             job.cancel(force=isinstance(error, KeyboardInterrupt))
             raise

@@ -55,6 +55,12 @@ class Submission:
         self._submit_by_itself(template, args, kwargs or {}, future)
         return future
 
+    def failed(self, error: BaseException) -> Future:
+        """The future of a call that can't be sent, since its packing has raised this."""
+        future = Future(self._owner)
+        future.fail(error.with_traceback(None))  # which has what was to be packed
+        return future
+
     def _submit_by_itself(
         self, template: TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any], future: Future
     ) -> None:
