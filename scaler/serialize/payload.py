@@ -35,6 +35,10 @@ loads = pickle.loads
 LruCache = type(functools.lru_cache(len))
 
 
+#: an object of this module would arrive as the number of a descriptor here, and close whatever has that there
+_CONNECTIONS = "multiprocessing.connection"
+
+
 class _OutOfReach(Exception):
     """Something inside has to travel by value."""
 
@@ -48,9 +52,13 @@ class ReferencePickler(pickle.Pickler):
         if kind is FunctionType or isinstance(obj, type):
             if not is_importable(module):
                 raise _OutOfReach
-        # Decorated functions, type variables and the like have a module of their own and are written as names too.
-        elif module is not None and module != kind.__module__ and not is_importable(module):
-            raise _OutOfReach
+        elif module is not None:
+            if module == kind.__module__:
+                if module == _CONNECTIONS:
+                    _refuse_connection(obj)
+            # Decorated functions, type variables and the like have a module of their own and are written as names too.
+            elif not is_importable(module):
+                raise _OutOfReach
         return NotImplemented
 
 
@@ -66,12 +74,23 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return _cached, (obj.__wrapped__, obj.cache_parameters())
         elif isinstance(obj, typing.NewType) and not is_importable(obj.__module__):
             return typing.NewType, (obj.__name__, obj.__supertype__)
+        elif type(obj).__module__ == _CONNECTIONS:
+            _refuse_connection(obj)
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             if obj not in _foreign:
                 _own.add(obj)
             return *reduced[:2], (reduced[5], reduced[2]), None, None, _set_up_class
         return reduced
+
+
+def _refuse_connection(obj: Any) -> None:
+    """Do as `multiprocessing` does of its locks and queues when one of its connections is pickled as any object."""
+    if isinstance(obj, sys.modules[_CONNECTIONS]._ConnectionBase):
+        raise RuntimeError(
+            f"{type(obj).__name__} objects should only be shared between processes through inheritance; "
+            "a queue of a multiprocessing.Manager can be an argument"
+        )
 
 
 #: classes that went by value from here to others, and those that came by value from others

@@ -5,6 +5,7 @@ import decimal
 import enum
 import functools
 import importlib.util
+import multiprocessing
 import pathlib
 import pickle
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 
 import scaler
 from scaler.errors import SerializationError
-from scaler.serialize import Serializer, payload
+from scaler.serialize import Serializer, outofband, payload
 from scaler.serialize.importable import is_importable
 
 ROOT = str(pathlib.Path(scaler.__file__).parents[1])
@@ -251,6 +252,16 @@ def test_what_cannot_be_pickled_is_one_error_that_says_so(value, words):
         payload.dumps(value)
     assert isinstance(caught.value, pickle.PicklingError)
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("around", [lambda end: end, lambda end: [end], lambda end: lambda: end, lambda end: end.recv])
+@pytest.mark.parametrize("dumps", [payload.dumps, payload.dumps_by_value, outofband.pack])
+def test_an_end_of_a_pipe_is_refused_as_locks_of_multiprocessing_are(dumps, around):
+    one, other = multiprocessing.Pipe()
+    words = "RuntimeError: Connection objects should only be shared between processes"
+    with one, other, pytest.raises(SerializationError, match=words):
+        dumps(around(one))
+    assert payload.loads(payload.dumps(type(one))) is type(one)
 
 
 def test_a_large_array_is_not_blown_up():
