@@ -164,6 +164,8 @@ class SchedulerClusterCombo:
         of_log: dict[str, Any],
     ) -> None:
         """Say what is wanted, and wait until it is there."""
+        from multiprocessing import current_process
+
         from scaler.cluster.loaded_modules import needed_by_tasks
         from scaler.config import AgentConfig, SchedulerConfig, plain_values
         from scaler.transport import Address, load_or_create
@@ -180,13 +182,14 @@ class SchedulerClusterCombo:
                 "agent": plain_values(agent),
                 "log": of_log,
                 "environment": self.security.to_env(),
+                "authkey": bytes(current_process().authkey).hex(),
             }
         )
         self._address = Address.parse(answer["address"])
         #: where monitors of this cluster connect
         self.monitor_address = answer["monitor"]
 
-    def _ask(self, options: dict[str, dict[str, Any]]) -> dict[str, str]:
+    def _ask(self, options: dict[str, Any]) -> dict[str, str]:
         from scaler.errors import AddressInUse, ConnectionFailed, ScalerError
 
         self._socket.settimeout(START_TIMEOUT)

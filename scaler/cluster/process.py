@@ -69,6 +69,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
     context = {
         "address": server.address.for_client().url, "security": security.to_env(),
         "limit": config.max_message_bytes, "preload": agent_config.preload,
+        "authkey": bytes.fromhex(options["authkey"]),
         **store_context(store, limits, agent_config.worker_count),
     }  # fmt: skip
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBacken
 from scaler.client import Client
 from scaler.extension import FoundClient, find_client, worker_slot_lent
 from scaler.joblib.parallel_call import ParallelCall, Report
-from scaler.joblib.worker_batch import BatchSettings, ManagerKey, WorkerInitializer
+from scaler.joblib.worker_batch import BatchSettings, WorkerInitializer
 
 #: seconds that a cluster without workers is given to get one
 WORKER_TIMEOUT = 10.0
@@ -95,10 +94,9 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         with self._lock:
             if self._workers is not None:  # of another thread, or of a generator that still runs
                 raise FallbackToBackend(self._another())
-            client, is_own = self._client()
-            key = ManagerKey(bytes(multiprocessing.current_process().authkey)) if is_own else None
+            client, _ = self._client()
             first = _for_workers(initializer, initargs) or self._initializer
-            settings = BatchSettings(key, (self.nesting_level or 0) + 1, n_jobs, self.inner_max_num_threads, first)
+            settings = BatchSettings((self.nesting_level or 0) + 1, n_jobs, self.inner_max_num_threads, first)
             self._workers = ParallelCall(client, n_jobs if n_jobs < _workers_of(client) else None, settings)
         self.parallel = parallel
         return n_jobs

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable
@@ -34,8 +33,6 @@ Calls = list[tuple[int, tuple[Any, ...], dict[str, Any]]]
 class BatchSettings(NamedTuple):
     """What a worker has to know to run a batch as joblib wants it."""
 
-    #: with the function, since the arguments that are unpickled after it may need it
-    key: ManagerKey | None
     #: of calls inside the batch
     nesting_level: int
     n_jobs: int
@@ -72,22 +69,6 @@ class BatchRunner:
                 values[function](*map(value_of, args), **{name: value_of(value) for name, value in kwargs.items()})
                 for function, args, kwargs in calls
             ]
-
-
-class ManagerKey:
-    """What proxies of a `multiprocessing.Manager` are opened with: a child has its parent's, and so have workers of the
-    parent's own cluster once this has been unpickled there. Workers that others use too are never given it.
-    """
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-
-    def __reduce__(self) -> Any:
-        return _take_key, (self._key,)
-
-
-def _take_key(key: bytes) -> None:
-    multiprocessing.current_process().authkey = key
 
 
 @functools.cache

@@ -82,9 +82,16 @@ def uninstall() -> None:
 
 
 def set_surroundings(surroundings: Mapping[str, Any]) -> None:
-    """Keep what the agent said about the cluster."""
+    """Keep what the agent said about the cluster, and be what it says: a local cluster's worker opens its program's
+    `multiprocessing.Manager`s, as a child of the program would.
+    """
     global _surroundings
     _surroundings = surroundings
+    authkey = surroundings.get("authkey")
+    if authkey is not None:
+        import multiprocessing  # here, as programs that only connect do without
+
+        multiprocessing.current_process().authkey = authkey
 
 
 def largest_result() -> int:
