@@ -57,7 +57,7 @@ def scaler_get(
     """
     if client is not None and serializer is not None and serializer is not serializer_of(client):
         raise ValueError("scaler_get takes `client` or `serializer`: a client was given its own when it was made")
-    session = GraphSession(client or _client_for(address, serializer))
+    session = GraphSession(client or _client_for(address, serializer), shares_memmaps=True)
     return computed(session, dsk, keys, callbacks, kwargs.get("initializer"))
 
 

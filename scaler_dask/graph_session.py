@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from dask import _task_spec as spec
 
 from scaler import Client as Engine
 from scaler.extension import Future as EngineFuture
-from scaler.extension import issue_warnings, with_warnings_kept
+from scaler.extension import issue_warnings, memmaps_shared, with_warnings_kept
 from scaler.graph import Call, Constant, Node, Order
 from scaler_dask.future_arguments import node_of
 from scaler_dask.future_state import FutureState
@@ -34,8 +35,12 @@ class GraphSession:
     Any thread may call the methods.
     """
 
-    def __init__(self, engine: Engine, registry: Registry | None = None, wrap: Wrap | None = None) -> None:
+    def __init__(
+        self, engine: Engine, registry: Registry | None = None, wrap: Wrap | None = None, shares_memmaps: bool = False
+    ) -> None:
+        """`shares_memmaps`: tasks get the files of memory-mapped arrays, where they can open them, as threads do."""
         self._engine = engine
+        self._shares_memmaps = shares_memmaps
         #: of the client
         self._registry = registry
         #: is applied to the function of each call
@@ -43,7 +48,7 @@ class GraphSession:
 
     def with_warnings_kept(self) -> GraphSession:
         """The same; warnings of its tasks are kept until `issue_warnings`."""
-        return GraphSession(with_warnings_kept(self._engine), self._registry, self._wrap)
+        return GraphSession(with_warnings_kept(self._engine), self._registry, self._wrap, self._shares_memmaps)
 
     def issue_warnings(self) -> None:
         """Issue, in the calling thread, the warnings that tasks have issued."""
@@ -63,7 +68,8 @@ class GraphSession:
         if self._wrap is not None:
             nodes = with_functions_wrapped(nodes, self._wrap)
         known = self._known_nodes(nodes, keys) if self._registry is not None else {}
-        futures = self._engine.submit_nodes({**nodes, **known}, keys, order, options)
+        with memmaps_shared(self._engine) if self._shares_memmaps else contextlib.nullcontext():
+            futures = self._engine.submit_nodes({**nodes, **known}, keys, order, options)
         values = [node.value for node in known.values() if isinstance(node, Constant)]
         borrowed = frozenset(value for value in values if isinstance(value, EngineFuture))
         return SubmittedGraph(futures, borrowed)

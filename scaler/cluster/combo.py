@@ -289,6 +289,11 @@ def _begun_in_advance() -> tuple[socket.socket, subprocess.Popen[bytes] | Forked
     return None
 
 
+def is_started_here(address: str) -> bool:
+    """Whether this process, or one that it was forked off, has started the cluster at this address. Does not block."""
+    return any(cluster.address == address for cluster in list(_running) if cluster._process.returncode is None)
+
+
 def _shut_down_all() -> None:
     for cluster in list(_running):
         with contextlib.suppress(Exception):

@@ -4,7 +4,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
 `scaler.Executor` and `scaler.joblib` do; it should need nothing of the engine but these four modules.
 
     find_client, shared_client, surrounding_address, is_inside_task     where the client comes from,
-    surrounding_serializer, serializer_of                               and how its values become bytes
+    surrounding_serializer, serializer_of, memmaps_shared               and how its values become bytes
     begin_local_cluster                                                 the cluster that a script will need, if it does
     submit_call, submit_map, failed_call, fail_future, take_result,
     with_warnings_kept, issue_warnings                                  clients and futures, beyond what users do
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         FoundClient,
         find_client,
         is_inside_task,
+        memmaps_shared,
         serializer_of,
         shared_client,
         surrounding_address,
@@ -82,6 +83,7 @@ __all__ = [
     "is_interrupt",
     "issue_warnings",
     "leave_at_once",
+    "memmaps_shared",
     "name_of",
     "note_item",
     "pass_callback",
@@ -118,6 +120,7 @@ _HOMES = {
     "is_interrupt": "scaler.extension.interrupts",
     "issue_warnings": "scaler.extension.submitting",
     "leave_at_once": "scaler.extension.interrupts",
+    "memmaps_shared": "scaler.extension.clients",
     "name_of": "scaler.extension.values",
     "note_item": "scaler.common.item_note",
     "pass_callback": "scaler.extension.interrupts",

@@ -1,13 +1,18 @@
-"""Where an adapter's client comes from: a given address, the surrounding task, or a local cluster of this process."""
+"""Where an adapter's client comes from: a given address, the surrounding task, or a local cluster of this process.
+
+And what tasks of a client on this host may share with the program.
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
 from scaler.client import Client, surroundings
 from scaler.client import client as clients
-from scaler.cluster import embedded
+from scaler.cluster import combo, embedded
+from scaler.serialize import mapped_files
 from scaler.serialize.call import AnySerializer
 from scaler.worker import context
 
@@ -72,3 +77,19 @@ def serializer_of(client: Client) -> AnySerializer | None:
 def is_inside_task() -> bool:
     """Whether the calling thread runs a task: true only in a worker's main thread. Does not block."""
     return context.current() is not None
+
+
+def memmaps_shared(client: Client, elsewhere: bool = False) -> contextlib.AbstractContextManager[None]:
+    """In this context tasks that the calling thread submits get `numpy.memmap`s, and views of them, as their files.
+
+    So nothing of them is sent, and tasks write into the file. Only if the workers are certainly on this host: the
+    cluster was started by this program, or is the local one around the calling task. Otherwise they travel by value,
+    with `elsewhere` read-only if they are open for writing: nothing that was to be in the file is lost unseen. A task
+    that would open another file than was meant fails. Does not block.
+    """
+    around = context.surroundings() or {}
+    # those of local clusters alone have the program's key
+    is_here = ("authkey" in around and around["address"] == client.address) or combo.is_started_here(client.address)
+    if is_here:
+        return mapped_files.by_reference()
+    return mapped_files.read_only() if elsewhere else contextlib.nullcontext()

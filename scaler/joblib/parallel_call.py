@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.client import Client, Future
-from scaler.extension import SCALAR_TYPES, CallbackThread, name_of
+from scaler.extension import SCALAR_TYPES, CallbackThread, memmaps_shared, name_of
 from scaler.joblib.worker_batch import BatchRunner, BatchSettings, Calls, ValueAt
 
 #: texts and bytes longer than this are passed as arguments of their own
@@ -65,7 +65,8 @@ class ParallelCall:
     def _send(self, batch: Callable[[], Any], report: Report | None, outcome: concurrent.futures.Future[Any]) -> None:
         calls, values = taken_apart(batch)
         try:
-            future = self._client.submit(BatchRunner(self._settings, name_of(values[0])), calls, *values)
+            with memmaps_shared(self._client, elsewhere=True):
+                future = self._client.submit(BatchRunner(self._settings, name_of(values[0])), calls, *values)
         except Exception as error:
             self._reports.run(functools.partial(self._ended, error, report, outcome))
             return

@@ -1,28 +1,12 @@
 """What every process says of itself in `Hello`, and the number of its session."""
 
 import os
-import platform
 import sys
-from functools import cache
-from pathlib import Path
 
+from scaler.common.host import boot_id
 from scaler.protocol.messages import PROTOCOL_VERSION, Encoding, Hello, u8
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-@cache
-def boot_id() -> str:
-    """The same for processes that can read each other's stores: one user, one boot, one file system in memory.
-
-    Containers on one machine share the kernel and its boot, but each has a /dev/shm of its own.
-    """
-    try:
-        booted = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{booted}/{os.stat('/dev/shm').st_dev:x}/{os.geteuid()}"
-    except OSError:
-        return f"{platform.node()}/{os.geteuid()}"
-
 
 #: bits of an epoch that are drawn by lot; those above are its term
 LOT = 40

@@ -22,6 +22,7 @@ from weakref import WeakSet
 import cloudpickle
 
 from scaler.errors import SerializationError
+from scaler.serialize import mapped_files
 from scaler.serialize.importable import can_be_imported, is_importable
 
 PROTOCOL = 5
@@ -52,13 +53,13 @@ class ReferencePickler(pickle.Pickler):
         if kind is FunctionType or isinstance(obj, type):
             if not is_importable(module):
                 raise _OutOfReach
-        elif module is not None:
-            if module == kind.__module__:
-                if module == _CONNECTIONS:
-                    _refuse_connection(obj)
-            # Decorated functions, type variables and the like have a module of their own and are written as names too.
-            elif not is_importable(module):
-                raise _OutOfReach
+        elif (module or kind.__module__) == "numpy":  # built-in classes have none that their objects show
+            return mapped_files.reduced(obj)
+        elif module == _CONNECTIONS == kind.__module__:
+            _refuse_connection(obj)
+        # Decorated functions, type variables and the like have a module of their own and are written as names too.
+        elif module is not None and module != kind.__module__ and not is_importable(module):
+            raise _OutOfReach
         return NotImplemented
 
 
@@ -74,6 +75,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return _cached, (obj.__wrapped__, obj.cache_parameters())
         elif isinstance(obj, typing.NewType) and not is_importable(obj.__module__):
             return typing.NewType, (obj.__name__, obj.__supertype__)
+        elif type(obj).__module__ == "numpy":
+            return mapped_files.reduced(obj)
         elif type(obj).__module__ == _CONNECTIONS:
             _refuse_connection(obj)
         reduced = super().reducer_override(obj)

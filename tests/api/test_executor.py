@@ -15,6 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import dask
+import numpy
 import pytest
 from support import ROOT, until, within
 
@@ -615,3 +616,16 @@ def test_a_task_may_have_a_worker_of_its_own(start_cluster):
         assert [counted for _, counted in seen] == [1] * 6
         assert len({pid for pid, _ in seen} | {other.result(20) for other in others}) >= 7
         assert client.submit(os.getpid).result(20) not in {pid for pid, _ in seen}
+
+
+def set_first(array):
+    array[0] = 1
+    return float(array.sum())
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+def test_a_mapped_file_is_a_copy_in_tasks(pool, tmp_path, mode):
+    numpy.zeros(100_000).tofile(tmp_path / "file")
+    mapped = numpy.memmap(tmp_path / "file", "f8", mode)
+    assert [pool.submit(set_first, mapped).result(20) for _ in range(2)] == [1.0, 1.0]
+    assert mapped[0] == 0

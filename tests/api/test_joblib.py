@@ -267,3 +267,61 @@ def test_without_an_address_the_process_has_a_cluster_whose_tasks_reach_its_mana
 def test_what_the_page_on_the_switch_asserts_holds(scripts):
     page = (ROOT / "docs/from-joblib.md").read_text()
     scripts.run("\n".join(re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)), within=45.0)
+
+
+def mapped(tmp_path, mode="w+"):
+    return numpy.memmap(tmp_path / "out", "f8", mode, shape=(1000, 50))
+
+
+def put_square(out, n):
+    out[n] = n * n
+
+
+def put_inside(things, n):
+    put_square(things["out"], n)
+
+
+def put_by_calls_inside(out, n):
+    Parallel(n_jobs=2)(delayed(put_square)(out, n + 10 * k) for k in range(2))
+
+
+SQUARES = [float(n * n) for n in range(5)]
+
+
+@pytest.mark.parametrize("view", [lambda out: out, lambda out: numpy.asarray(out)[::1], lambda out: out[::2]])
+def test_a_file_that_is_mapped_for_writing_is_written_by_the_calls(in_use, tmp_path, view):
+    out = mapped(tmp_path)
+    part = view(out)
+    Parallel()(delayed(put_square)(part, n) for n in range(5))
+    assert part[:5, 0].tolist() == SQUARES
+    Parallel()(delayed(put_inside)({"out": part}, n + 5) for n in range(5))
+    assert view(mapped(tmp_path, "r"))[5:10, 49].tolist() == [float(n * n) for n in range(5, 10)]
+
+
+def test_calls_inside_of_calls_write_it_too(in_use, tmp_path):
+    out = mapped(tmp_path)
+    Parallel()(delayed(put_by_calls_inside)(out, n) for n in range(5))
+    assert out[:5, 0].tolist() == SQUARES
+    assert out[13, 0] == 169
+
+
+def test_a_file_that_is_mapped_is_not_stored(client, in_use, tmp_path):
+    before = set(remembered_entries(client))
+    mapped(tmp_path)[3] = 3
+    file = joblib.dump(numpy.arange(100_000.0), tmp_path / "dumped")[0]
+    for out in mapped(tmp_path, "r"), mapped(tmp_path, "c"):
+        assert Parallel()(delayed(numpy.sum)(out) for _ in range(3)) == [150.0] * 3
+    loaded = joblib.load(file, mmap_mode="r+")
+    Parallel()(delayed(put_square)(loaded, n) for n in range(5))
+    assert loaded[:5].tolist() == SQUARES
+    assert set(remembered_entries(client)) <= before
+
+
+def test_elsewhere_nothing_that_is_written_is_lost_unseen(daemons, tmp_path):
+    daemons.start_scheduler()
+    daemons.start_agent(2)
+    out = mapped(tmp_path)
+    with joblib.parallel_config(ScalerBackend(client=daemons.client())):
+        assert Parallel()(delayed(numpy.sum)(out) for _ in range(2)) == [0.0] * 2
+        with pytest.raises(ValueError, match="read-only"):
+            Parallel()(delayed(put_square)(out, n) for n in range(5))

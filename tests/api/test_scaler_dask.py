@@ -14,6 +14,7 @@ import pytest
 from dask import _task_spec as spec
 from dask.callbacks import Callback
 from dask.delayed import delayed
+from support.client_parts import remembered_entries
 from support.serializers import Prefixed
 
 import scaler.extension
@@ -27,6 +28,8 @@ from scaler_dask.translate import translate
 
 class InProcess:
     """A client that runs everything here and now, through the encodings of the wire."""
+
+    address = "tcp://here:1"
 
     def __init__(self):
         self.plans = []
@@ -466,3 +469,18 @@ def test_the_initializer_of_dasks_pool_is_called_once_in_each_worker(get, tmp_pa
     assert set(get(graph, list(graph), initializer=note)) == {"x"}
     with dask.config.set({"multiprocessing.initializer": note}):
         assert set(get(graph, list(graph))) == {"x"}
+
+
+def add_one(array, where):
+    array[where] += 1
+    return float(array[where])
+
+
+def test_files_that_are_mapped_are_written_where_they_are(cluster, client, tmp_path):
+    target = numpy.memmap(tmp_path / "target", "f8", "w+", shape=100_000)
+    get, before = functools.partial(scaler_get, client=client), set(remembered_entries(client))
+    da.arange(100_000, chunks=30_000).store(target, scheduler=get)
+    assert (target == numpy.arange(100_000)).all()
+    assert delayed(add_one)(target, 7).compute(scheduler=get) == 8
+    assert target[7] == 8
+    assert set(remembered_entries(client)) <= before
