@@ -22,7 +22,7 @@ from scaler.errors import CycleError
 from scaler.extension import serializer_of
 from scaler.graph import plan
 from scaler.serialize.call import decode_function, encode_entries
-from scaler_dask import get_client, scaler_get
+from scaler_dask import Client, get_client, scaler_get
 from scaler_dask.translate import translate
 
 
@@ -484,3 +484,14 @@ def test_files_that_are_mapped_are_written_where_they_are(cluster, client, tmp_p
     assert delayed(add_one)(target, 7).compute(scheduler=get) == 8
     assert target[7] == 8
     assert set(remembered_entries(client)) <= before
+
+
+def test_what_is_no_file_is_not_written_and_neither_are_files_by_a_client(cluster, client, tmp_path):
+    """As under dask's processes, and with distributed: the documentation says so."""
+    numbers, array = da.ones(20_000, chunks=5_000), numpy.zeros(20_000)
+    numbers.store(array, scheduler=functools.partial(scaler_get, client=client))
+    mapped = numpy.memmap(tmp_path / "file", "f8", "w+", shape=20_000)
+    with Client(cluster.address):
+        numbers.store(mapped)
+    assert not array.any()
+    assert not mapped.any()
