@@ -1,0 +1,79 @@
+"""What tasks of a script find of it in their workers, as the page for users of ProcessPoolExecutor says."""
+
+from support import Scripts
+
+PROGRAM = """
+    import decimal, logging, multiprocessing, os, pickle, signal, subprocess, sys, time, typing
+    from concurrent.futures import ProcessPoolExecutor
+    import psutil
+    from scaler import Executor
+
+    class Pair(typing.NamedTuple):
+        other: "Pair"
+
+    def double(n):
+        return 2 * n
+
+    def by_name(what):
+        try:
+            what()
+        except Exception as error:
+            return type(error).__name__
+        return "found"
+
+    def doubled_by_processes():
+        with ProcessPoolExecutor(1) as inside:
+            inside.submit(double, 1).result()
+
+    def settle():
+        decimal.getcontext().prec = 50
+        sys.setrecursionlimit(20_000)
+        logging.basicConfig(level=logging.INFO, force=True)
+
+    def settings():
+        return decimal.getcontext().prec, sys.getrecursionlimit(), logging.getLogger().level
+
+    def leave_behind(apart):
+        return subprocess.Popen(["sleep", "300"], start_new_session=apart).pid
+
+    def lives(pid):
+        return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+    settle()
+    {program}
+"""
+
+
+def test_nothing_finds_what_is_in_the_script_by_its_name(scripts: Scripts) -> None:
+    program = """
+    with Executor(1) as pool:
+        whats = lambda: pickle.dumps(Pair), lambda: typing.get_type_hints(Pair), doubled_by_processes
+        print(*pool.map(by_name, whats), pool.submit(multiprocessing.parent_process).result(20))
+    """
+    assert scripts.run(PROGRAM.format(program=program.strip())).split() == [
+        "PicklingError", "NameError", "PicklingError", "None",
+    ]  # fmt: skip
+
+
+def test_what_it_sets_in_its_process_is_set_by_an_initializer(scripts: Scripts) -> None:
+    program = """
+    for initializer in (None, settle):
+        with Executor(1, initializer=initializer) as pool:
+            print(pool.submit(settings).result(20))
+    """
+    assert scripts.run(PROGRAM.format(program=program.strip())).splitlines() == ["(28, 1000, 30)", "(50, 20000, 20)"]
+
+
+def test_what_a_task_leaves_in_the_background_ends_with_its_worker_unless_it_is_apart(scripts: Scripts) -> None:
+    program = """
+    with Executor(1) as pool:
+        near, apart = pool.map(leave_behind, [False, True])
+    try:
+        deadline = time.monotonic() + 20
+        while lives(near) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        print(lives(near), lives(apart))
+    finally:
+        os.kill(apart, signal.SIGKILL)
+    """
+    assert scripts.run(PROGRAM.format(program=program.strip())).strip() == "False True"
