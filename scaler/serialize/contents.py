@@ -6,6 +6,7 @@ What can't be looked into like that (arrays, tensors, objects with slots) may ch
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable
 from enum import Enum
 from operator import is_
@@ -19,6 +20,7 @@ from types import (
     MethodDescriptorType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import Any
@@ -33,14 +35,19 @@ _BY_NAME = (
 )  # fmt: skip
 #: modules whose objects can't be changed, or travel by name
 _CONSTANT_MODULES = frozenset(
-    {"_abc", "datetime", "decimal", "fractions", "ipaddress", "logging", "pathlib", "re", "typing", "uuid", "zoneinfo"}
-)
+    {
+        "_abc", "_collections", "datetime", "decimal", "fractions", "ipaddress", "logging", "numpy.dtypes", "operator",
+        "pathlib", "re", "typing", "uuid", "zoneinfo",
+    }
+)  # fmt: skip
+#: containers whose items are all that they have
+_CONTAINERS = (list, dict, set, defaultdict, OrderedDict, Counter, deque)
 #: set in `type.__flags__` of a class that Python code made
 HEAP_TYPE = 1 << 9
 
 
 class Contents:
-    """What a list, dict or set has in it; called as a binding is read, it gives itself if that is all the same yet."""
+    """What a container has in it; called as a binding is read, it gives itself if that is all the same yet."""
 
     __slots__ = ("_container", "_keys", "items")
 
@@ -66,11 +73,11 @@ class Contents:
 def contents_of(value: Any) -> tuple[Contents | None, Iterable[Any], bool]:
     """What to compare, what is to be looked into in turn, and whether that is all there is to see of a value."""
     kind = type(value)
-    if kind in _CONSTANT or isinstance(value, _BY_NAME) or kind.__module__ in _CONSTANT_MODULES:
+    if kind in _CONSTANT or isinstance(value, _BY_NAME) or kind.__module__ in _CONSTANT_MODULES or _is_scalar(kind):
         return None, (), True
-    if kind is tuple or kind is frozenset:
+    if kind is tuple or kind is frozenset or (hasattr(kind, "_fields") and isinstance(value, tuple)):
         return None, value, True
-    if kind is list or kind is dict or kind is set:
+    if kind in _CONTAINERS:
         contents = Contents(value)
         return contents, contents.items, True
     if isinstance(value, MethodType):
@@ -83,6 +90,13 @@ def contents_of(value: Any) -> tuple[Contents | None, Iterable[Any], bool]:
     return contents, contents.items, all(map(_has_nothing_else, kind.__mro__))
 
 
+def _is_scalar(kind: type) -> bool:
+    """A number of NumPy's, or one of its functions."""
+    if kind.__module__ != "numpy" or kind.__name__ in ("void", "record"):
+        return False
+    return kind.__name__ == "ufunc" or any(base.__name__ == "generic" for base in kind.__mro__)
+
+
 def _has_nothing_else(kind: type) -> bool:
     """Instances have what a class gives them in their `__dict__` alone."""
-    return kind is object or (bool(kind.__flags__ & HEAP_TYPE) and not vars(kind).get("__slots__"))
+    return kind in (object, SimpleNamespace) or (bool(kind.__flags__ & HEAP_TYPE) and not vars(kind).get("__slots__"))

@@ -57,6 +57,13 @@ def test_what_can_be_imported_travels_by_reference_under_one_token(cache, functi
         "def f(x): return x + 1 if x < 5 else f(x - 1)",
         "P = {'one': 1, 'more': [{2}, (3, [4])]}\ndef f(x): return x + P['one']",
         "class C: pass\nc = C()\nc.one, c.itself = 1, c\ndef f(x): return x + c.one",
+        "import numpy as np\nN, M, D, A = np.float64(1), np.int32(2), np.dtype('f8'), np.add\n"
+        "def f(x):\n  N, M, D, A\n  return x + 1",
+        "from collections import namedtuple, defaultdict, deque\nfrom operator import itemgetter\n"
+        "P, Q, R, S = namedtuple('P', 'x')(1), defaultdict(list, a=[1]), deque([1]), itemgetter(1)\n"
+        "def f(x):\n  Q, R, S\n  return x + P.x",
+        "import types, argparse\nN, A = types.SimpleNamespace(x=1), argparse.Namespace(x=1)\n"
+        "def f(x):\n  A\n  return x + N.x",
         "import logging, re, datetime\nL, R, D = logging.getLogger('a'), re.compile('a'), datetime.date(2000, 1, 1)\n"
         "def f(x):\n  L, R, D\n  return x + 1",
     ],
@@ -108,6 +115,9 @@ def test_an_unchanged_function_is_recognised_without_pickling_it_again(cache, so
         ("class C:\n  xs = [1]\ndef f(): return C.xs[0]", "C.xs[0] = 2", 2),
         ("class D(dict): pass\nd = D(x=1)\ndef f(): return d['x']", "d['x'] = 2", 2),
         ("from collections import deque\nd = deque([1])\ndef f(): return d[0]", "d[0] = 2", 2),
+        ("from collections import defaultdict\nd = defaultdict(int, a=1)\ndef f(): return d['a']", "d['a'] = 2", 2),
+        ("import types\nn = types.SimpleNamespace(x=1)\ndef f(): return n.x", "n.x = 2", 2),
+        ("from collections import namedtuple\np = namedtuple('P', 'x')([1])\ndef f(): return p.x[0]", "p.x[0] = 2", 2),
         ("from array import array\na = array('i', [1])\ndef f(): return a[0]", "a[0] = 2", 2),
         ("P = [1] * 1000\ndef f(): return P[999]", "P[999] = 2", 2),
         ("def f(x=[1]): return x[0]", "f.__defaults__[0][0] = 2", 2),
