@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
+import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -15,6 +16,7 @@ from scaler.errors import SerializationError
 from scaler.executor.durable import DurableRunner
 from scaler.executor.map_results import chunked, failing, flat, in_order, rest_of
 from scaler.executor.runner import Runner
+from scaler.executor.unpicklable import initialized_call
 from scaler.executor.worker_calls import call_each
 from scaler.extension import failed_call, is_interrupt
 
@@ -43,9 +45,13 @@ class Executor(concurrent.futures.Executor):
     ended and all further calls raise `InitializerFailed`, a `concurrent.futures.process.BrokenProcessPool`.
     `durable`: the name of a durable job that the calls belong to, at a scheduler with a journal: what ends is kept
     there, and a program that runs again with the same name and makes the same calls is given their results.
-    Other options are those of `Client`. Blocks until the cluster is there. Raises like `Client` and
-    `SchedulerClusterCombo`, ValueError for `max_workers` below 1, TypeError for an initializer that can't be called;
-    for `max_tasks_per_child` as the standard executor does, and ValueError with an address; `JobError` for `durable`.
+    `mp_context` and `thread_name_prefix` of the standard executors mean nothing here: workers are forked from a process
+    of the engine's own, which has none of the program's threads. Other options are those of `Client`.
+
+    Blocks until the cluster is there. Raises like `Client` and `SchedulerClusterCombo`, ValueError for `max_workers`
+    below 1, TypeError for an initializer that can't be called, `SerializationError` for one that can't be pickled with
+    its arguments; for `max_tasks_per_child` as the standard executor does, and ValueError with an address; `JobError`
+    for `durable`.
 
     >>> with Executor(max_workers=1) as pool:
     ...     list(pool.map(pow, [2, 3], [3, 2]))
@@ -62,6 +68,8 @@ class Executor(concurrent.futures.Executor):
         max_tasks_per_child: int | None = None,
         durable: str | None = None,
         provider: str | None = None,
+        mp_context: Any = None,
+        thread_name_prefix: str = "",
         **client_options: Any,
     ) -> None:
         if max_workers is not None and max_workers <= 0:
@@ -79,6 +87,10 @@ class Executor(concurrent.futures.Executor):
                 )
         if durable is not None and (initializer is not None or address is None):
             raise ValueError("durable needs the address of a scheduler with a journal, and takes no initializer")
+        if provider is None:
+            _check_options(client_options)
+        custom = client_options.get("serializer") is not None
+        call = None if initializer is None else initialized_call(uuid.uuid4().hex, initializer, initargs, custom)
         cluster: SchedulerClusterCombo | Cluster | None = None
         if provider is not None:
             cluster, client_options = _provided(provider, address, max_workers, client_options)
@@ -95,7 +107,6 @@ class Executor(concurrent.futures.Executor):
                 cluster.shutdown()
             raise
         self._given_workers = cluster.n_workers if isinstance(cluster, SchedulerClusterCombo) else max_workers
-        custom = client_options.get("serializer") is not None
         self._runner: Runner | DurableRunner
         if durable is not None:
             try:
@@ -104,7 +115,7 @@ class Executor(concurrent.futures.Executor):
                 client.disconnect()
                 raise
         else:
-            self._runner = Runner(client, cluster, initializer, initargs, custom)
+            self._runner = Runner(client, cluster, call, custom)
         weakref.finalize(self, self._runner.finish_in_background).atexit = False
 
     @property
@@ -194,6 +205,13 @@ class Executor(concurrent.futures.Executor):
 
 #: what `Client` is told; whatever else is said beside a provider is for its cluster
 _OF_CLIENT = ("profiling", "name", "timeout", "serializer", "stream_output", "reconnect", "security")
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Raise TypeError, before anything is started, for what no client takes."""
+    for name in options:
+        if name not in _OF_CLIENT and name not in Client.__signature__.parameters:
+            raise TypeError(f"Executor() got an unexpected keyword argument {name!r}")
 
 
 def _provided(

@@ -10,7 +10,6 @@ import logging
 import os
 import sys
 import threading
-import uuid
 from collections.abc import Callable
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from scaler.client import Client, Future
 from scaler.cluster import SchedulerClusterCombo
 from scaler.errors import SerializationError
 from scaler.executor.calls_under_way import CallsUnderWay
+from scaler.executor.unpicklable import error_of_call
 from scaler.executor.worker_calls import InitializedCall, InitializerFailed, PickledFunction
 from scaler.extension import (
     MapJob,
@@ -53,8 +53,7 @@ class Runner:
         self,
         client: Client,
         cluster: SchedulerClusterCombo | Cluster | None,
-        initializer: Callable[..., Any] | None,
-        initargs: tuple[Any, ...],
+        initialized_call: InitializedCall | None,
         custom: bool,
     ) -> None:
         self.client = client
@@ -62,12 +61,8 @@ class Runner:
         self._cluster = cluster
         #: the user's serializer writes functions
         self._custom = custom
-        #: tells this executor's initializer from all others
-        self._key = uuid.uuid4().hex
         #: what is called in the place of each function, with it as the first argument
-        self._initialized_call: Callable[..., Any] | None = None
-        if initializer is not None:
-            self._initialized_call = self._without_object(InitializedCall(self._key, initializer, initargs))
+        self._initialized_call = initialized_call
         #: of the process that may end it: children that are forked may not
         self._owner = os.getpid()
         self._calls = CallsUnderWay()
@@ -89,17 +84,21 @@ class Runner:
 
     def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
         """See `Executor.submit`."""
-        if self._initialized_call is None:
-            fn = self._without_object(fn)
-        else:
-            fn, args = self._initialized_call, (fn, *args)
+        call = self._initialized_call
         self._calls.begin_sending()
         future = None
         try:
-            future = submit_call(self.client, fn, args, kwargs)
+            if call is None:
+                future = submit_call(self.client, self._without_object(fn), args, kwargs)
+            else:
+                future = submit_call(self.client, call, (fn, *args), kwargs)
+        except SerializationError as error:
+            if call is None or self._custom:
+                raise
+            raise error_of_call(fn, args, kwargs, error) from error.__cause__
         finally:
             self._calls.end_sending(future)
-        if self._initialized_call is not None:
+        if call is not None:
             future.add_done_callback(self._break_if_initializer_failed)
             if self.broken is not None:  # since it was sent
                 fail_future(future, self._failure())
@@ -211,7 +210,8 @@ class Runner:
         if future.cancelled() or future.is_stored:
             return
         error = future.exception()
-        if isinstance(error, InitializerFailed) and error.key == self._key:
+        call = self._initialized_call
+        if isinstance(error, InitializerFailed) and call is not None and error.key == call.key:
             self._break(error)
 
     def _break(self, error: InitializerFailed) -> None:

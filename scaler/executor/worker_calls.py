@@ -11,7 +11,7 @@ from itertools import starmap
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
-from scaler.extension import name_of, note_item, run_once
+from scaler.extension import note_item, run_once
 
 
 class InitializerFailed(BrokenProcessPool):
@@ -32,34 +32,40 @@ class InitializerFailed(BrokenProcessPool):
 class InitializedCall:
     """Calls a function in a worker that has run the initializer first, once."""
 
-    def __init__(self, key: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(self, key: str, name: str, given: bytes | tuple[Callable[..., Any], tuple[Any, ...]]) -> None:
         #: of the executor: unique, whoever else uses these workers
         self.key = key
-        self._function = function
-        self._args = args
+        #: the initializer's, for messages
+        self._name = name
+        #: the initializer and its arguments, pickled by themselves unless they are large: what fails is known then
+        self._given = given
 
     def __call__(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         run_once(self.key, self._initialize)
         failure = _failures.get(self.key)
         if failure is not None:
-            name, last = name_of(self._function), failure.splitlines()[-1]
-            message = f"the initializer {name} has raised in a worker, and its executor takes no more calls: {last}"
-            raise InitializerFailed(message, self.key, failure)
+            what, text = failure
+            message = f"the initializer {self._name} {what}, and its executor takes no more calls: "
+            raise InitializerFailed(message + text.splitlines()[-1], self.key, text)
         self._share_globals(args[0] if fn is call_each else fn)
         return fn(*args, **kwargs)
 
     def _initialize(self) -> None:
+        what = "or its initargs cannot be unpickled in a worker"
         try:
-            self._function(*self._args)
+            function, args = pickle.loads(self._given) if isinstance(self._given, bytes) else self._given
+            _initializers[self.key] = function
+            what = "has raised in a worker"
+            function(*args)
         except BaseException:
-            _failures[self.key] = traceback.format_exc()
+            _failures[self.key] = what, traceback.format_exc()
 
     def _share_globals(self, fn: Any) -> None:
         """Let a function see what the initializer has made of the globals of the module that they are both of.
 
         Functions of a script travel by value, each with globals of its own; in one module they would share them.
         """
-        made, theirs = _function_of(self._function), _function_of(fn)
+        made, theirs = _function_of(_initializers[self.key]), _function_of(fn)
         if made is None or theirs is None or made.__module__ != theirs.__module__:
             return
         if made.__globals__ is not theirs.__globals__:
@@ -80,8 +86,10 @@ def _function_of(called: Any) -> FunctionType | None:
     return called if isinstance(called, FunctionType) else None
 
 
-#: of initializers that have raised here, the tracebacks, by the executor's key
-_failures: dict[str, str] = {}
+#: the initializers that were called here, by the executor's key
+_initializers: dict[str, Callable[..., Any]] = {}
+#: of those that have failed here, what they did and the traceback
+_failures: dict[str, tuple[str, str]] = {}
 
 
 class PickledFunction:

@@ -166,10 +166,15 @@ def dumps_by_value(obj: Any, prefix: bytes = b"") -> bytes:
 
 
 def describe(obj: Any) -> str:
-    """Return the type of `obj`, or the name of a function or class, for a message."""
+    """Return the type of `obj`, or the name of a function or class, for a message.
+
+    >>> describe(len), describe([].append), describe(n for n in ())
+    ('builtins.len', 'list.append', 'an object of type generator')
+    """
     name = getattr(obj, "__qualname__", None)
-    if isinstance(name, str):
-        return f"{getattr(obj, '__module__', None)}.{name}"
+    if isinstance(name, str) and callable(obj):
+        module = getattr(obj, "__module__", None)
+        return f"{module}.{name}" if isinstance(module, str) else name
     return f"an object of type {name_of_type(type(obj))}"
 
 

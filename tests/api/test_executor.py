@@ -6,6 +6,7 @@ import contextlib
 import functools
 import gc
 import itertools
+import multiprocessing
 import os
 import re
 import threading
@@ -13,6 +14,7 @@ import time
 import weakref
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from unittest.mock import Mock
 
 import dask
 import numpy
@@ -20,6 +22,7 @@ import pytest
 from support import ROOT, until, within
 
 from scaler import Client, Executor, SerializationError
+from scaler.executor import executor as executor_module
 
 WITH_SERIALIZERS = True
 
@@ -162,6 +165,29 @@ def test_a_map_of_a_function_that_cannot_be_pickled_raises_at_its_first_result(p
     with pytest.raises(SerializationError, match="lock"):
         next(results)
     assert list(pool.map(lambda _: lock, [], chunksize=2)) == []
+
+
+@pytest.mark.parametrize("made", ["generator", "coroutine"])
+def test_a_result_that_cannot_be_pickled_is_called_by_its_type(client, made):
+    async def coroutine():
+        raise AssertionError
+
+    make = {"generator": lambda: (n for n in ()), "coroutine": coroutine}[made]
+    called = "an object of type" if client._parts.serializer is None else "cannot pickle"
+    with pytest.raises(SerializationError, match=f"the result of .*: {called} '?{made}"):
+        client.submit(make).result(20)
+
+
+def test_arguments_of_the_standard_executors_are_taken(cluster):
+    context = multiprocessing.get_context("spawn")
+    with Executor(2, address=cluster.address, mp_context=context, thread_name_prefix="pool") as pool:
+        assert pool.submit(double, 4).result(20) == 8
+
+
+def test_an_argument_that_nobody_knows_is_refused_before_anything_is_started(monkeypatch):
+    monkeypatch.setattr(executor_module, "SchedulerClusterCombo", Mock(side_effect=AssertionError))
+    with pytest.raises(TypeError, match=r"^Executor\(\) got an unexpected keyword argument 'workers'"):
+        Executor(1, workers=3)
 
 
 def test_map_raises_timeout_error(pool):
@@ -542,6 +568,41 @@ def test_a_broken_executor_in_a_task_does_not_break_the_one_around_it(new_pool, 
             pool.submit(outer, cluster.address).result(30)
         assert pool._broken is False
         assert pool.submit(double, 2).result(20) == 4
+
+
+class Unloadable:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_an_argument_of_an_initializer_that_cannot_be_pickled_is_named_before_anything_is_started(monkeypatch):
+    monkeypatch.setattr(executor_module, "SchedulerClusterCombo", Mock(side_effect=AssertionError))
+    words = r"^initargs\[1\] of the initializer .*appended: .*_thread.lock cannot be pickled"
+    with pytest.raises(SerializationError, match=words):
+        Executor(1, initializer=appended, initargs=(1, threading.Lock()))
+    lock = threading.Lock()
+    with pytest.raises(SerializationError, match=r"^the initializer .*<lambda>.*lock"):
+        Executor(1, initializer=lambda: lock)
+
+
+def test_an_argument_of_an_initializer_that_cannot_be_unpickled_breaks_the_executor(cluster):
+    with Executor(address=cluster.address, initializer=double, initargs=(Unloadable(),)) as pool:
+        future = pool.submit(double, 1)
+        words = r"the initializer .*double or its initargs cannot be unpickled .*ValueError.*no number"
+        with pytest.raises(BrokenProcessPool, match=words):
+            future.result(20)
+
+
+def test_what_cannot_be_pickled_after_an_initializer_is_named_as_without_one(cluster):
+    with Executor(address=cluster.address, initializer=double, initargs=(1,)) as pool:
+        lock = threading.Lock()
+        for future, what in [
+            (pool.submit(double, lock), r"argument 0 of .*double"),
+            (pool.submit(double, x=lock), r"argument 'x' of .*double"),
+            (pool.submit(lambda: lock), r"function .*<lambda>"),
+        ]:
+            with pytest.raises(SerializationError, match=f"^{what}: .*_thread.lock"):
+                future.result(20)
 
 
 def test_tasks_see_the_globals_that_an_initializer_of_the_same_script_has_set(scripts):
