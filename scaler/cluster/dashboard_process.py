@@ -14,8 +14,12 @@ from scaler.errors import ScalerError
 
 def main(fd: int) -> None:
     """Serve a dashboard until the program at the other end of this socket closes it."""
-    program = socket.socket(fileno=fd)
-    program.set_inheritable(False)
+    with socket.socket(fileno=fd) as program:
+        program.set_inheritable(False)
+        _serve(program)
+
+
+def _serve(program: socket.socket) -> None:
     with program.makefile("rb") as lines:
         wanted = json.loads(lines.readline() or b"{}")
     if not wanted:

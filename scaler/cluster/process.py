@@ -22,6 +22,7 @@ from scaler.cluster.early_zygote import EarlyZygote
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines
 from scaler.common.long_lived import keep_little_memory
+from scaler.common.process_limits import words_of
 from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
 from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
@@ -33,10 +34,10 @@ from scaler.transport import Address, Security, exposure, load_or_create
 
 def main(fd: int) -> None:
     """Serve the program at the other end of this socket until it closes it."""
-    program = socket.socket(fileno=fd)
-    program.set_inheritable(False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
-    serve(program)
+    with socket.socket(fileno=fd) as program:
+        program.set_inheritable(False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
+        serve(program)
 
 
 def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
@@ -64,7 +65,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         store = HostStore(limits.objects_soft, agent_config.spill_directory)
         store.open(security, server.address, on_its_host=True)
     except Exception as error:
-        program.sendall(json.dumps({"error": str(error), "kind": type(error).__name__}).encode() + b"\n")
+        program.sendall(json.dumps({"error": words_of(error), "kind": type(error).__name__}).encode() + b"\n")
         return
     context = {
         "address": server.address.for_client().url, "security": security.to_env(),

@@ -18,8 +18,12 @@ PATIENCE = 60.0
 
 def main(fd: int) -> None:
     """Wait until the program at the other end of this socket asks for a cluster, and serve it; or until that ends."""
-    program = socket.socket(fileno=fd)
-    program.set_inheritable(False)
+    with socket.socket(fileno=fd) as program:
+        program.set_inheritable(False)
+        _serve(program)
+
+
+def _serve(program: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
     with program.makefile("rb", buffering=0) as lines:  # what comes behind the line is for others
         line = lines.readline()

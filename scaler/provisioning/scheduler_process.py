@@ -14,8 +14,12 @@ from scaler.transport import Address, Security, exposure
 
 def main(fd: int) -> None:
     """Serve the program at the other end of this socket until it closes it."""
-    program = socket.socket(fileno=fd)
-    program.set_inheritable(False)
+    with socket.socket(fileno=fd) as program:
+        program.set_inheritable(False)
+        _serve(program)
+
+
+def _serve(program: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
     with program.makefile("rb") as lines:
         options = json.loads(lines.readline() or b"{}")

@@ -9,16 +9,29 @@ it safe to use the memory of a freed object again.
 class StoreFull(Exception):
     """There is no room for an object where the store is."""
 
-    def __init__(self, path: str, wanted: int, free: int) -> None:
-        super().__init__(f"{path} has no room for {wanted:,} bytes: {free:,} are free")
+    def __init__(self, path: str, wanted: int, free: int, largest: int | None = None) -> None:
+        super().__init__(f"{_reason(path, f'{wanted:,} bytes', free, largest)}")
         self.path = path
         #: bytes
         self.wanted = wanted
         #: bytes
         self.free = free
+        #: bytes that the process may write to a file, if that is what is too little: there will be no room later either
+        self.largest = largest
 
-    def __reduce__(self) -> tuple[type["StoreFull"], tuple[str, int, int]]:
-        return StoreFull, (self.path, self.wanted, self.free)
+    @property
+    def reason(self) -> str:
+        """Why there is no room for it, said behind what it takes."""
+        return _reason(self.path, "it", self.free, self.largest)
+
+    def __reduce__(self) -> tuple[type["StoreFull"], tuple[str, int, int, int | None]]:
+        return StoreFull, (self.path, self.wanted, self.free, self.largest)
+
+
+def _reason(path: str, what: str, free: int, largest: int | None) -> str:
+    if largest is not None:
+        return f"{path} can't take {what}: this process may write no file of more than {largest:,} (`ulimit -f`)"
+    return f"{path} has no room for {what}: {free:,} are free"
 
 
 class ObjectMissing(Exception):

@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from scaler.common.process_limits import largest_file
 from scaler.store import ObjectMissing, StoreFull
 from scaler.store.layout import HEADER_BYTES, MAGIC, Key, StoredObject, check_header, decode, encode, file_name
 
@@ -87,7 +88,8 @@ class Draft:
         self.discard()
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             status = os.statvfs(self._directory)
-            raise StoreFull(self._directory, self.size, status.f_bavail * status.f_frsize) from None
+            largest = largest_file() if error.errno == errno.EFBIG else None
+            raise StoreFull(self._directory, self.size, status.f_bavail * status.f_frsize, largest) from None
 
     def commit(self, *, with_magic: bool = True) -> None:
         """The object is complete: everybody can see it from now on. Replaces one of the same name.

@@ -88,8 +88,8 @@ def _write(store: str, key: Key, packed: Packed) -> int:
     while True:
         try:
             return segments.write(store, key, packed.inband, packed.buffers)
-        except StoreFull:
-            if time.monotonic() > deadline:
+        except StoreFull as full:
+            if full.largest is not None or time.monotonic() > deadline:
                 raise
         time.sleep(0.05)
 

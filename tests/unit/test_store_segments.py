@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import pickle
 import random
 import resource
 import subprocess
@@ -204,8 +205,9 @@ def test_a_file_over_the_process_limit_is_a_full_store(store: str) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, before[1]))
     try:
-        with pytest.raises(StoreFull):
+        with pytest.raises(StoreFull, match=r"no file of more than 1,048,576 \(`ulimit -f`\)") as caught:
             write(store, KEY, b"x" * 2 * MIB)
+        assert pickle.loads(pickle.dumps(caught.value)).reason == caught.value.reason
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert objects_of(store) == []

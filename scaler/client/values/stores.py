@@ -124,9 +124,7 @@ class Stores:
             try:
                 size = self._write_to(place, object_id, packed, deadline)
             except store.StoreFull as full:
-                raise StoreFull(
-                    f"{what} takes {full.wanted:,} bytes: {full.path} has no room for it, {full.free:,} are free"
-                ) from None
+                raise StoreFull(f"{what} takes {full.wanted:,} bytes: {full.reason}") from None
             except (OSError, store.TransferFailed) as error:  # its agent is gone, or was a moment ago
                 trouble = error
                 self._leave(place)
@@ -138,10 +136,10 @@ class Stores:
         while True:
             try:
                 return place.store.put((place.client, object_id), packed)
-            except store.StoreFull:
+            except store.StoreFull as full:
                 self._warm.clear()
                 self._make_room()
-                if time.monotonic() > deadline:
+                if full.largest is not None or time.monotonic() > deadline:
                     raise
             time.sleep(0.05)
 

@@ -1,0 +1,53 @@
+"""Programs whose processes may have little, and what they are told; and what the interpreter warns of."""
+
+import pytest
+
+
+def test_a_value_larger_than_a_file_may_be_names_the_limit_and_the_executor_works_on(scripts):
+    scripts.run(
+        r"""
+        import re, resource
+        import scaler
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        limit = r"no file of more than 100,000 \(`ulimit -f`\)"
+        with scaler.Executor(1) as pool:
+            try:
+                pool.submit(len, bytes(2_000_000))
+            except scaler.StoreFull as error:
+                assert re.search("argument 0 of builtins.len takes 2,00.* bytes: .*" + limit, str(error)), error
+            error = pool.submit(bytes, 2_000_000).exception(40)
+            assert isinstance(error, scaler.StoreFull), error
+            assert re.search("the result of builtins.bytes.*" + limit, str(error)), error
+            assert pool.submit(abs, -1).result(40) == 1
+        """
+    )
+
+
+def test_too_few_descriptors_for_a_cluster_are_said_with_their_limit(scripts):
+    scripts.run(
+        r"""
+        import re, resource
+        import scaler, scaler.executor.executor
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+        try:
+            scaler.Executor(1)
+        except scaler.ScalerError as error:
+            assert re.search(r"Too many open files.*may have 20 open here \(RLIMIT_NOFILE\)", str(error)), error
+        else:
+            raise AssertionError
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "with scaler.Executor(1) as pool: assert pool.submit(abs, -1).result(40) == 1",
+        "with scaler.Cluster('local', minimum=0, maximum=1, workers=1): pass",
+        "import scaler_dask, dask; assert dask.delayed(abs)(-1).compute(scheduler=scaler_dask.scaler_get) == 1",
+    ],
+)
+def test_the_interpreter_has_nothing_to_warn_of_in_what_a_program_starts(scripts, program):
+    assert "ResourceWarning" not in scripts.run(f"import scaler\n{program}", PYTHONWARNINGS="always")
