@@ -82,7 +82,7 @@ def failures(place: Path, tests: list[str]) -> list[str]:
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env = {**ours, "PYTHONPATH": path, "FAILURES": str(told), "HYPOTHESIS_STORAGE_DIRECTORY": str(place / ".h")}
     run = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *ARGUMENTS, *tests],
+        [sys.executable, "-m", "pytest", "--rootdir", str(place), *ARGUMENTS, *tests],  # whatever lies around it
         cwd=place, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
