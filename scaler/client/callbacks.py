@@ -48,13 +48,16 @@ callbacks_collected = _CallbackCollector()
 def call_back(future: concurrent.futures.Future[Any]) -> None:
     """Call what was added to a future that has ended. What it raises is logged, also what would end a thread of ours.
 
-    Ctrl-C is the user's: it is raised.
+    Ctrl-C is the user's, and so is the end of the main thread: they are raised.
     """
     for callback in future._done_callbacks:  # type: ignore[attr-defined]
         try:
             callback(future)
         except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            if (
+                isinstance(error, (KeyboardInterrupt, SystemExit))
+                and threading.current_thread() is threading.main_thread()
+            ):
                 raise
             _log.exception("exception calling callback for %r", future)
 

@@ -7,7 +7,7 @@ What can't be looked into like that (arrays, tensors, objects with slots) may ch
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import Enum
 from operator import is_
 from types import (
@@ -16,6 +16,7 @@ from types import (
     CodeType,
     FunctionType,
     GetSetDescriptorType,
+    MappingProxyType,
     MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
@@ -31,13 +32,14 @@ from scaler.serialize.payload import SCALARS
 _CONSTANT = SCALARS | {range, slice, type(...), type(NotImplemented), object}
 _BY_NAME = (
     type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, Enum, staticmethod, classmethod, property,
-    GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, ClassMethodDescriptorType, WrapperDescriptorType,
+    GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodDescriptorType, ClassMethodDescriptorType,
+    WrapperDescriptorType,
 )  # fmt: skip
 #: modules whose objects can't be changed, or travel by name
 _CONSTANT_MODULES = frozenset(
     {
-        "_abc", "_collections", "datetime", "decimal", "fractions", "ipaddress", "logging", "numpy.dtypes", "operator",
-        "pathlib", "re", "typing", "uuid", "zoneinfo",
+        "_abc", "_collections", "_thread", "dataclasses", "datetime", "decimal", "fractions", "ipaddress", "logging",
+        "numpy.dtypes", "operator", "pathlib", "re", "typing", "uuid", "weakref", "zoneinfo",
     }
 )  # fmt: skip
 #: containers whose items are all that they have
@@ -70,24 +72,44 @@ class Contents:
             return default
 
 
-def contents_of(value: Any) -> tuple[Contents | None, Iterable[Any], bool]:
-    """What to compare, what is to be looked into in turn, and whether that is all there is to see of a value."""
+def contents_of(value: Any, room: int) -> tuple[Contents | None, Sequence[Any], bool]:
+    """What to compare, what is to be looked into in turn, and whether that is all there is to see of a value.
+
+    Nothing is looked into that has more items than there is `room` for. Calls nothing of the value's own class, but
+    raises whatever odd classes bring about.
+    """
     kind = type(value)
-    if kind in _CONSTANT or isinstance(value, _BY_NAME) or kind.__module__ in _CONSTANT_MODULES or _is_scalar(kind):
+    if _is_constant(kind):
         return None, (), True
-    if kind is tuple or kind is frozenset or (hasattr(kind, "_fields") and isinstance(value, tuple)):
-        return None, value, True
-    if kind in _CONTAINERS:
-        contents = Contents(value)
-        return contents, contents.items, True
-    if isinstance(value, MethodType):
+    if issubclass(kind, MethodType):
         return None, (value.__self__,), True
-    try:
-        attributes = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        return None, (), False
-    contents = Contents(attributes)
-    return contents, contents.items, all(map(_has_nothing_else, kind.__mro__))
+    if kind is frozenset:
+        return (None, tuple(value), True) if len(value) <= room else _TOO_MUCH
+    if kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        return (None, tuple.__getitem__(value, slice(None)), True) if tuple.__len__(value) <= room else _TOO_MUCH
+    container, is_whole = value, True
+    if kind not in _CONTAINERS:
+        try:
+            container = object.__getattribute__(value, "__dict__")
+        except AttributeError:
+            return _TOO_MUCH
+        is_whole = all(map(_has_nothing_else, kind.__mro__))
+        if type(container) is not dict:
+            return _TOO_MUCH
+    if len(container) > room:
+        return _TOO_MUCH
+    contents = Contents(container)
+    return contents, contents.items, is_whole
+
+
+_TOO_MUCH: tuple[None, Sequence[Any], bool] = None, (), False
+
+
+def _is_constant(kind: type) -> bool:
+    """Objects of this class never change, travel by name, or are no concern of the user's."""
+    if kind in _CONSTANT or issubclass(kind, _BY_NAME):
+        return True
+    return kind.__module__ in _CONSTANT_MODULES or kind.__module__.startswith("scaler.") or _is_scalar(kind)
 
 
 def _is_scalar(kind: type) -> bool:

@@ -69,7 +69,7 @@ class PortionedEntries:
 
     def __iter__(self) -> Iterator[Entry]:
         for number in range(len(self._portions)):
-            yield from self._decode(number)
+            yield from self._decoded.get(number) or self._decode(number)
 
     def _decode(self, number: int) -> list[Entry]:
         entries = [Entry(parts) for parts in pickle.loads(self._portions[number])]

@@ -34,7 +34,7 @@ from scaler.serialize.payload import LruCache
 from scaler.serialize.watch import MISSING, Binding, bindings, is_current, travels_by_reference
 
 #: pickled bytes up to which a function with state that changes unseen is pickled each time
-UNSEEN_BYTES = 16_384
+UNSEEN_BYTES = 8_192
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -121,7 +121,9 @@ class FunctionCache:
         if not callable(function):
             raise TypeError(f"a function is wanted, or what else can be called, not {_shown(function)}")
         if self._unseen.get(id(function)) is function:
-            return self._captured_as(function, False)
+            captured = self._captured_as(function, False)
+            if captured.packed is None and len(captured.payload) <= UNSEEN_BYTES:
+                return captured
         by_reference = travels_by_reference(function)
         watched: list[Binding] = []
         is_all = by_reference

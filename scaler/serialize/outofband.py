@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from scaler.errors import SerializationError
-from scaler.serialize.payload import PROTOCOL, ReferencePickler, ValuePickler, describe, dumps
+from scaler.serialize.payload import PROTOCOL, ReferencePickler, StatelessPickler, ValuePickler, describe, dumps
 
 #: smaller buffers are copied into the pickle: each of the others has an entry in a table and an aligned place
 SMALL = 8_192
@@ -56,11 +56,11 @@ def pack(value: Any, prefix: bytes = b"") -> Packed:
 
 
 def pickles_of(values: Iterable[Any]) -> list[bytes] | None:
-    """A pickle for each of these values; None if that would repeat what is large or travels by value."""
+    """A pickle for each of these values; None if that would repeat what is large, travels by value or has a state."""
     pickles: list[bytes] = []
     buffers: list[memoryview] = []
     stream = io.BytesIO()
-    pickler = ReferencePickler(stream, PROTOCOL, True, partial(_keep_in, buffers))
+    pickler = StatelessPickler(stream, PROTOCOL, True, partial(_keep_in, buffers))
     try:
         for value in values:
             pickler.dump(value)

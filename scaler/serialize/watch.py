@@ -62,13 +62,15 @@ def bindings(root: Any) -> tuple[list[Binding], bool]:
             found.append(binding)
             todo.append(binding[2])
         todo.extend(_parts_of(obj))
-        if obj is root or obj is MISSING or isinstance(obj, (LruCache, partial)):
+        if obj is root or obj is MISSING or issubclass(type(obj), (LruCache, partial)):
             continue
-        contents, inner, is_whole = contents_of(obj)
-        items += 0 if contents is None else len(contents.items)
-        if not is_whole or items > MOST_ITEMS:
+        try:
+            contents, inner, is_whole = contents_of(obj, MOST_ITEMS - items)
+        except Exception:  # of a class with a mind of its own
             is_all = False
             continue
+        is_all = is_all and is_whole
+        items += len(inner)
         if contents is not None:
             found.append((contents, "__contents__", contents))
         todo.extend(inner)
@@ -104,7 +106,8 @@ def names_of_globals(code: CodeType) -> tuple[str, ...]:
 
 def _bindings_of(obj: Any) -> Iterator[Binding]:
     """Yield what the object itself binds, if it travels by value."""
-    if isinstance(obj, FunctionType):
+    kind = type(obj)  # isinstance would ask proxies what they stand for
+    if issubclass(kind, FunctionType):
         if travels_by_reference(obj):
             return
         for name in ("__code__", "__defaults__", "__kwdefaults__"):
@@ -117,10 +120,10 @@ def _bindings_of(obj: Any) -> Iterator[Binding]:
         read = obj.__globals__.get
         for name in names_of_globals(obj.__code__):
             yield read, name, read(name, MISSING)
-    elif isinstance(obj, partial):
+    elif issubclass(kind, partial):
         for name, value in obj.keywords.items():
             yield obj.keywords.get, name, value
-    elif isinstance(obj, type) and obj.__flags__ & HEAP_TYPE and not travels_by_reference(obj):
+    elif issubclass(kind, type) and obj.__flags__ & HEAP_TYPE and not travels_by_reference(obj):
         for name, value in list(vars(obj).items()):
             yield vars(obj).get, name, value
 
@@ -141,16 +144,17 @@ def _read_empty(cell: CellType, _: str, default: Any) -> Any:
 
 def _parts_of(obj: Any) -> tuple[Any, ...]:
     """Return what an object is made of that cannot be rebound, but may itself bind things."""
-    if isinstance(obj, type):
-        return obj.__bases__
-    if isinstance(obj, FunctionType) or obj is MISSING:
+    kind = type(obj)
+    if issubclass(kind, type):
+        return tuple(obj.__bases__)
+    if issubclass(kind, FunctionType) or obj is MISSING:
         return ()
-    if isinstance(obj, LruCache):
+    if issubclass(kind, LruCache):
         return (obj.__wrapped__,)
-    if isinstance(obj, partial):
+    if issubclass(kind, partial):
         return (obj.func,)
-    if isinstance(obj, (MethodType, staticmethod, classmethod)):
+    if issubclass(kind, (MethodType, staticmethod, classmethod)):
         return obj.__func__, getattr(obj, "__self__", None)
-    if isinstance(obj, property):
+    if issubclass(kind, property):
         return obj.fget, obj.fset, obj.fdel
-    return (type(obj),)
+    return (kind,)

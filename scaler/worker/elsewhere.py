@@ -25,8 +25,22 @@ def bound(function: Any) -> Any:
     if forward is None:
         return function
     if isinstance(function, (list, PortionedEntries)):
-        return [_Entry(entry, forward) for entry in function]
+        return _Entries(function, forward)
     return lambda *args, **kwargs: forward(function, args, kwargs)
+
+
+class _Entries:
+    """Entries that run elsewhere; each is decoded when it is needed."""
+
+    __slots__ = ("_entries", "_forward")
+
+    def __init__(self, entries: Any, forward: Forward) -> None:
+        self._entries = entries
+        self._forward = forward
+
+    def __getitem__(self, row: int) -> _Entry:
+        """That of a row; raises like the entries."""
+        return _Entry(self._entries[row], self._forward)
 
 
 class _Entry:

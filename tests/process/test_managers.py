@@ -57,7 +57,7 @@ def test_a_worker_that_takes_the_place_of_a_killed_one_reaches_them_too(scripts:
             psutil.Process(pool.submit(os.getpid).result(20)).kill()
             pool.submit(put, queue, "by the next one").result(20)
 """
-    assert scripts.run(PROGRAM.format(use=use.strip())).strip() == "by the next one"
+    assert scripts.run(PROGRAM.format(use=use.strip())).splitlines()[-1] == "by the next one"
 
 
 def test_the_key_is_in_no_command_line_and_no_environment(scripts: Scripts) -> None:

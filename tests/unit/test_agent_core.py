@@ -119,6 +119,17 @@ def test_rows_that_are_to_be_handed_out_alone_do_not_follow_in_a_second_short_sp
     assert fake.running(0) == [(10, 0, 1), (11, 0, 1)]
 
 
+def test_less_urgent_rows_are_not_handed_out_with_others_as_more_urgent_ones_may_come() -> None:
+    fake = FakeAgent(1)
+    learnt(fake, us=100)
+    fake.give(10, 0, 5, priority=2)
+    fake.give(11, 0, 5, priority=2)
+    fake.give(12, 0, 5, priority=1)
+    assert fake.running(0) == [(10, 0, 5), (11, 0, 5)]
+    fake.give(13, 0, 5, priority=2)
+    assert fake.running(0) == [(10, 0, 5), (11, 0, 5), (13, 0, 5)]
+
+
 def test_no_more_dispatches_than_a_few_are_handed_out_however_short_they_are() -> None:
     fake = FakeAgent(1)
     learnt(fake, us=1)

@@ -10,6 +10,7 @@ from scaler.serialize import Serializer
 from scaler.serialize.call import decode_function
 from scaler.serialize.contents import Contents
 from scaler.serialize.function import UNSEEN_BYTES, FunctionCache, name_of
+from scaler.serialize.watch import bindings
 
 
 class Program:
@@ -62,6 +63,7 @@ def test_what_can_be_imported_travels_by_reference_under_one_token(cache, functi
         "from collections import namedtuple, defaultdict, deque\nfrom operator import itemgetter\n"
         "P, Q, R, S = namedtuple('P', 'x')(1), defaultdict(list, a=[1]), deque([1]), itemgetter(1)\n"
         "def f(x):\n  Q, R, S\n  return x + P.x",
+        "from dataclasses import dataclass\n@dataclass\nclass P:\n  x: float = 1\ndef f(x): return x + P().x",
         "import types, argparse\nN, A = types.SimpleNamespace(x=1), argparse.Namespace(x=1)\n"
         "def f(x):\n  A\n  return x + N.x",
         "import logging, re, datetime\nL, R, D = logging.getLogger('a'), re.compile('a'), datetime.date(2000, 1, 1)\n"
@@ -144,6 +146,52 @@ def test_what_is_large_and_changes_unseen_is_known_by_what_is_seen(cache, monkey
         assert cache.capture(program["f"]) is captured
     program.run("P = [2]")
     assert call(cache.capture(program["f"])) == 2
+
+
+@pytest.mark.parametrize("made", ["tuple(range(10**6))", "frozenset(range(10**6))", "[(n,) for n in range(10**5)]"])
+def test_many_items_are_not_looked_into(made):
+    program = Program(f"P = {made}\ndef f(): return len(P)")
+    watched, is_all = bindings(program["f"])
+    assert not is_all
+    assert len(watched) < 20
+
+
+def test_a_list_that_grows_beyond_what_is_pickled_each_time_is_known_from_then_on(cache, monkeypatch):
+    program = Program("P = list(range(200))\ndef f(): return len(P)")
+    assert cache.capture(program["f"]).token != (program["P"].append(0), cache.capture(program["f"]))[1].token
+    program["P"].extend(range(UNSEEN_BYTES))
+    captured = cache.capture(program["f"])
+    monkeypatch.setattr(cache, "_capture_anew", None)
+    assert cache.capture(program["f"]) is captured
+
+
+ODD = """
+class Lie:
+  @property
+  def __class__(self): raise RuntimeError("working outside of context")
+class Holder:
+  def __init__(self): self.odd, self.x = Lie(), 1
+  def __getstate__(self): return {"x": self.x}
+class NoDict:
+  __slots__ = ("a",)
+  @property
+  def __dict__(self): return None
+  def __reduce__(self): return (NoDict, ())
+class Raising:
+  @property
+  def __dict__(self): raise ValueError("no")
+  def __reduce__(self): return (Raising, ())
+class Looped(tuple):
+  _fields = ("a",)
+  def __iter__(self): raise RuntimeError("not so")
+  def __reduce__(self): return (Looped, ())
+"""
+
+
+@pytest.mark.parametrize("made", ["Holder()", "NoDict()", "Raising()", "Looped((1,))", "[Holder()]"])
+def test_objects_with_a_mind_of_their_own_are_captured(cache, made):
+    program = Program(f"{ODD}\nodd = {made}\ndef f(): return type(odd).__name__")
+    assert call(cache.capture(program["f"])) == type(program["odd"]).__name__
 
 
 def test_what_is_watched_may_be_changed_by_another_thread_at_that_moment():

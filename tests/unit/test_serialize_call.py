@@ -1,5 +1,6 @@
 import pickle
 import threading
+from functools import partial
 
 import pytest
 
@@ -172,9 +173,11 @@ def test_many_steps_travel_in_portions_of_which_those_are_decoded_that_are_neede
         many_steps(add, rows=2),
         many_steps(add, rows=1, steps=1000),
         many_steps(lambda a, b: a + b),
+        many_steps(partial(add)),
+        [(key, None, [("model", add, (Counting(), 1), (), ()), *steps]) for key, _, steps in many_steps(add)],
         [(key, None, [("data", add, (bytes(10_000), b""), (), ()), *steps]) for key, _, steps in many_steps(add)],
     ],
-    ids=["few steps", "one row", "a function by value", "much data"],
+    ids=["few steps", "one row", "a function by value", "a callable object", "an object", "much data"],
 )
 def test_other_entries_travel_as_one(entries):
     packed = pack_entries(entries)

@@ -17,7 +17,7 @@ from scaler.serialize import payload
 from scaler.serialize.call import encode_call, encode_entries, encode_function
 from scaler.serialize.record import decode_error
 from scaler.serialize.serializer import Serializer
-from scaler.worker import context, inline
+from scaler.worker import context, elsewhere, inline
 from scaler.worker.context import TaskContext
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
@@ -189,6 +189,16 @@ def test_graph_rows_run_their_entry_with_the_values_of_their_dependencies(agent:
     )
     agent.run()
     assert agent.outcomes() == {1: 0, 2: 110}
+
+
+def test_rows_that_run_elsewhere_have_their_portion_alone_decoded(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elsewhere, "_forward", lambda function, args, kwargs: function(*args, **kwargs))
+    good, bad = pickle.dumps([("a", add_up), ("b", add_up)]), b"cno_such_module\nf\n."
+    agent.hand_out(1, b"L" + marshal.dumps((2, [bad, good])), range(2, 4), form=GRAPH, deps=[[]] * 2, flags=KEEP)
+    agent.run()
+    assert agent.outcomes() == {2: 0, 3: 0}
 
 
 def test_rows_of_a_portion_whose_module_is_missing_fail_alone(agent: Agent) -> None:

@@ -75,7 +75,9 @@ def _may_follow(state: HostState, worker: WorkerRecord, head: RowRange) -> bool:
         return False
     if dispatches == 1:
         return True
-    expected = worker.expected if _is_short(state, head) else None
+    if head.task.priority < worker.first.origin.task.priority or not _is_short(state, head):
+        return False  # more urgent ones may be on their way
+    expected = worker.expected
     return expected is not None and expected < SHORT_US
 
 
@@ -135,7 +137,7 @@ def _dispatch(
 ) -> bool:
     """Hand the next rows to a worker; False if there are none for it, or too few `free` slots (None: never mind)."""
     ready, slot = state.ready, worker.slot
-    first, most_us, has_rows = None, DISPATCH_US, False
+    first, left, most_us, priority = None, 0, DISPATCH_US, 0
     while not worker.is_worn and len(worker.dispatches) < SHORT_DISPATCHES:
         found = ready.of(slot) if free is None else ready.within(slot, free, state.workers.target)
         if found is None:
@@ -144,9 +146,10 @@ def _dispatch(
         head = queue.head
         each = state.estimates.durations.get(head.function)
         if first is None:
-            first = queue
-            limit = min(limit, queue.rows if whose is not None else -(-queue.rows // sharers))
-        elif queue is not first or each is None or each > most_us or not _is_short(state, head):
+            left = min(limit, queue.rows if whose is not None else -(-queue.rows // sharers))
+        elif queue is not first or head.task.priority < priority or not _is_short(state, head):
+            break
+        if first is not None and (each is None or each > most_us):
             break
         if head.task.flags & FRESH and not worker.is_fresh:
             if worker.state is IDLE:
@@ -155,7 +158,7 @@ def _dispatch(
         if each is None or head.task.timeout or head.slots > 1 or head.task.flags & FRESH:
             rows = 1
         else:
-            rows = max(1, min(int(most_us / each), limit))
+            rows = max(1, min(int(most_us / each), left))
         if head.function in state.estimates.sizes:
             rows = _fitting(state, rows, state.estimates.sizes[head.function])
             if not rows:
@@ -174,12 +177,12 @@ def _dispatch(
                 ready.put(origin, end, hi, whose, front=True)
                 hi = end
         _hand_over(state, out, worker, origin, lo, hi, each)
-        has_rows = True
-        limit -= hi - lo
-        if limit <= 0 or not _is_short(state, origin):
+        first, priority = queue, origin.task.priority
+        left -= hi - lo
+        if left <= 0 or not _is_short(state, origin):
             break
         most_us = min(most_us, SHORT_US) - (each or 0.0) * (hi - lo)
-    return has_rows
+    return first is not None
 
 
 def wear_out(state: HostState, worker: WorkerRecord) -> None:

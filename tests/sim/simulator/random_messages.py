@@ -136,8 +136,9 @@ def results(draw: Any) -> m.TaskResult:
         count = m.sizes_of(outcome, rows)
         payload = BYTES if outcome != m.STORED else STORED_BYTES.map(m.SIZE.pack)
         payloads = draw(st.lists(payload, min_size=count, max_size=count))
-        if outcome == m.FILED:
+        if outcome in (m.STORED, m.FILED):  # their values have ids
             batch = min(batch, 2**64 - lo - rows)
+        if outcome == m.FILED:
             payloads = [m.FILE.pack(batch + row, *draw(st.tuples(U64, U64, U32))) for row in range(lo, lo + rows)]
         message.batches.append(batch)
         message.spans.extend([lo, lo + rows])
