@@ -69,7 +69,7 @@ class GraphSession:
             nodes = with_functions_wrapped(nodes, self._wrap)
         known = self._known_nodes(nodes, keys) if self._registry is not None else {}
         with memmaps_shared(self._engine) if self._shares_memmaps else contextlib.nullcontext():
-            futures = self._engine.submit_nodes({**nodes, **known}, keys, order, options)
+            futures = self._engine.submit_nodes({**nodes, **known} if known else nodes, keys, order, options)
         values = [node.value for node in known.values() if isinstance(node, Constant)]
         borrowed = frozenset(value for value in values if isinstance(value, EngineFuture))
         return SubmittedGraph(futures, borrowed)

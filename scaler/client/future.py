@@ -399,7 +399,8 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             unread.defer(self._load_and_call_back)
 
     def _invoke_callbacks(self) -> None:
-        call_back(self)
+        if self._done_callbacks:
+            call_back(self)
 
     def _load_and_call_back(self) -> None:
         if self._eager:

@@ -52,14 +52,17 @@ class Run:
     @property
     def names(self) -> str:
         """The functions that the rows call, for messages; at most three of them."""
-        functions: dict[str, None] = {}
+        names: dict[str, None] = {}
+        last: Any = None
         for entry in self.entries:
             function = entry[1] or entry[2][-1][1]
-            name = getattr(function, "__name__", None) or type(function).__name__
-            functions[name] = None
-            if len(functions) > 3:
-                return ", ".join(list(functions)[:3]) + ", ..."
-        return ", ".join(functions)
+            if function is last:
+                continue
+            last = function
+            names[getattr(function, "__name__", None) or type(function).__name__] = None
+            if len(names) > 3:
+                return ", ".join(list(names)[:3]) + ", ..."
+        return ", ".join(names)
 
 
 @record

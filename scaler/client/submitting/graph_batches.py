@@ -67,9 +67,10 @@ class GraphBatches:
         at = 0
         for run in plan.runs:
             n, options = len(run.entries), run.options or default
-            function, payload = self._entries(run)
+            names = run.names
+            function, payload = self._entries(run, names)
             task = Task(
-                0, first + at, n, GRAPH, options.flags | KEEP, function, 0, run.names,
+                0, first + at, n, GRAPH, options.flags | KEEP, function, 0, names,
                 options.priority, options.retries, options.timeout, options.capabilities, u32([0, n]), graph=first,
                 threads=options.threads,
             )  # fmt: skip
@@ -115,14 +116,14 @@ class GraphBatches:
         events.append(ev.Announce(object_id, payload))
         return object_id
 
-    def _entries(self, run: Run) -> tuple[int, bytes | None]:
+    def _entries(self, run: Run, names: str) -> tuple[int, bytes | None]:
         """The id of what a run's rows do, and its payload unless it is stored."""
         packed = self._pack_entries(run.entries)
         if packed.size >= INLINE_LIMIT and self._arguments is not None:
-            what = f"a part of the graph ({run.names})"
+            what = f"a part of the graph ({names})"
             object_id = self._arguments.store(run.entries, packed, self._pack_entries, what)
             if object_id is not None:
                 return object_id, None
         payload = joined(packed, run.entries, b"G")
-        check_size(len(payload), self._numbering.limit, f"a part of the graph ({run.names})")
+        check_size(len(payload), self._numbering.limit, f"a part of the graph ({names})")
         return self._numbering.take_id(), payload
