@@ -100,7 +100,9 @@ def set_up_log(level: str, paths: Sequence[str] = (), config_file: str | None = 
 
 
 def print_output(output: ShowOutput) -> None:
-    """What a task prints appears where the program's own output does."""
+    """What a task prints appears where the program's own output does, unless its client is told and prints it there."""
+    if output.is_told:
+        return
     stream: Any = sys.stdout if output.stream == STDOUT else sys.stderr
     try:
         stream.write(output.text)

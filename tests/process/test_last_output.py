@@ -58,3 +58,16 @@ def test_a_watcher_asks_for_what_is_looked_at(start_cluster, connect, tmp_path):
         assert watcher.seen.outputs[place].lines == (("stdout", "hello"),)
         client.submit(print, "again").result(20)
         until(lambda: watcher.seen.outputs[place].lines[-1] == ("stdout", "again"), "what was printed since")
+
+
+def test_what_a_task_of_a_local_cluster_prints_appears_once_though_its_client_prints_it(scripts):
+    said = scripts.run(
+        """
+        import scaler
+        with scaler.Executor(1, stream_output=True) as pool:
+            pool.submit(print, "streamed").result(20)
+        with scaler.Executor(1) as pool:
+            pool.submit(print, "not streamed").result(20)
+        """
+    )
+    assert sorted(said.splitlines()) == ["not streamed", "streamed"]

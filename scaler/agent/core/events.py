@@ -239,6 +239,8 @@ class ShowOutput:
     row: int
     stream: int
     text: str
+    #: its client is told, too
+    is_told: bool
 
 
 @record

@@ -188,10 +188,11 @@ def _is_running(worker: WorkerRecord, key: Key) -> bool:
 def take_output(state: HostState, out: Outgoing, worker: WorkerRecord, message: worker_messages.Output) -> None:
     """A task has printed or warned: it goes to the log, and to its client if that wants it."""
     client, row, name, stream, text = message
-    if stream != WARNINGS:
-        out.add(ShowOutput(name, row, stream, text))
     wanted = WARN if stream == WARNINGS else STREAM
-    if any(_shows(dispatch, client, wanted) for dispatch in worker.dispatches.values()):
+    is_told = any(_shows(dispatch, client, wanted) for dispatch in worker.dispatches.values())
+    if stream != WARNINGS:
+        out.add(ShowOutput(name, row, stream, text, is_told))
+    if is_told:
         out.say(TaskOutput(client, row, name, stream, text))
 
 
