@@ -35,7 +35,6 @@ EXPECTED = {
     "test_array_core::test_from_array_getitem[False-True]": CHANGES,
     "test_array_core::test_from_array_getitem[True-True]": CHANGES,
     "test_array_core::test_from_array_with_lock": LOCKS,
-    "test_array_core::test_memmap": CHANGES,
     "test_array_core::test_store": CHANGES,
     "test_array_core::test_store_compute_false": CHANGES,
     "test_array_core::test_store_delayed_target": CHANGES,

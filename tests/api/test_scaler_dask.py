@@ -479,7 +479,7 @@ def add_one(array, where):
 def test_files_that_are_mapped_are_written_where_they_are(cluster, client, tmp_path):
     target = numpy.memmap(tmp_path / "target", "f8", "w+", shape=100_000)
     get, before = functools.partial(scaler_get, client=client), set(remembered_entries(client))
-    da.arange(100_000, chunks=30_000).store(target, scheduler=get)
+    da.arange(100_000, chunks=30_000).store(target, scheduler=get, lock=False)
     assert (target == numpy.arange(100_000)).all()
     assert delayed(add_one)(target, 7).compute(scheduler=get) == 8
     assert target[7] == 8
@@ -489,9 +489,9 @@ def test_files_that_are_mapped_are_written_where_they_are(cluster, client, tmp_p
 def test_what_is_no_file_is_not_written_and_neither_are_files_by_a_client(cluster, client, tmp_path):
     """As under dask's processes, and with distributed: the documentation says so."""
     numbers, array = da.ones(20_000, chunks=5_000), numpy.zeros(20_000)
-    numbers.store(array, scheduler=functools.partial(scaler_get, client=client))
+    numbers.store(array, lock=False, scheduler=functools.partial(scaler_get, client=client))
     mapped = numpy.memmap(tmp_path / "file", "f8", "w+", shape=20_000)
     with Client(cluster.address):
-        numbers.store(mapped)
+        numbers.store(mapped, lock=False)
     assert not array.any()
     assert not mapped.any()
