@@ -167,12 +167,13 @@ class Executor(concurrent.futures.Executor):
         if buffersize is not None and buffersize < 1:
             raise ValueError("buffersize must be None or > 0")
         deadline = None if timeout is None else time.monotonic() + timeout
-        rows: Iterable[tuple[Any, ...]] = zip(*iterables, strict=False)
+        iterators = list(map(iter, iterables))  # each is asked for one once
+        rows: Iterable[tuple[Any, ...]] = zip(*iterators, strict=False)
         if isinstance(self._runner, DurableRunner):
             return self._runner.map(fn, rows, deadline, buffersize)
         if buffersize is None:
-            single = len(iterables) == 1
-            items: list[Any] = list(iterables[0]) if single else list(rows)
+            single = len(iterators) == 1
+            items: list[Any] = list(iterators[0]) if single else list(rows)
             if (chunksize > 1 or len(items) > ROWS_APART) and not self._runner.has_initializer:
                 try:
                     return rest_of(self._runner.submit_map(fn, items, single, chunksize), items, deadline)

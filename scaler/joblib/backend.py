@@ -17,7 +17,7 @@ import joblib
 from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
 
 from scaler.client import Client
-from scaler.extension import FoundClient, find_client, worker_slot_lent
+from scaler.extension import find_client, worker_slot_lent
 from scaler.joblib.parallel_call import ParallelCall, Report
 from scaler.joblib.worker_batch import BatchSettings, WorkerInitializer
 
@@ -75,7 +75,7 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
             n_jobs = self.default_n_jobs
         if n_jobs > 0:
             return int(n_jobs)
-        return max(_workers_of(self._client()[0]) + 1 + int(n_jobs), 1)
+        return max(_workers_of(self._client()) + 1 + int(n_jobs), 1)
 
     def configure(
         self,
@@ -94,7 +94,7 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         with self._lock:
             if self._workers is not None:  # of another thread, or of a generator that still runs
                 raise FallbackToBackend(self._another())
-            client, _ = self._client()
+            client = self._client()
             first = _for_workers(initializer, initargs) or self._initializer
             settings = BatchSettings((self.nesting_level or 0) + 1, n_jobs, self.inner_max_num_threads, first)
             self._workers = ParallelCall(client, n_jobs if n_jobs < _workers_of(client) else None, settings)
@@ -153,8 +153,8 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
             initializer=self._initializer,
         )
 
-    def _client(self) -> FoundClient:
-        return FoundClient(self._given_client, False) if self._given_client is not None else find_client(self._address)
+    def _client(self) -> Client:
+        return self._given_client if self._given_client is not None else find_client(self._address).client
 
     def __reduce__(self) -> Any:
         return _unpickled, (self._address, self._given_client, self.nesting_level, self.inner_max_num_threads)

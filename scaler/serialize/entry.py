@@ -17,7 +17,7 @@ step makes the row's value. `key` is the graph's, kept for the note that an erro
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -65,16 +65,9 @@ class PortionedEntries:
         """The entry of a row; raises whatever its functions' modules raise while imported, and IndexError."""
         number, place = divmod(row, self._size)
         entries = self._decoded.get(number)
-        return (self._decode(number) if entries is None else entries)[place]
-
-    def __iter__(self) -> Iterator[Entry]:
-        for number in range(len(self._portions)):
-            yield from self._decoded.get(number) or self._decode(number)
-
-    def _decode(self, number: int) -> list[Entry]:
-        entries = [Entry(parts) for parts in pickle.loads(self._portions[number])]
-        self._decoded[number] = entries
-        return entries
+        if entries is None:
+            entries = self._decoded[number] = [Entry(parts) for parts in pickle.loads(self._portions[number])]
+        return entries[place]
 
 
 def with_parts_replaced(

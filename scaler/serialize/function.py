@@ -124,6 +124,7 @@ class FunctionCache:
             captured = self._captured_as(function, False)
             if captured.packed is None and len(captured.payload) <= UNSEEN_BYTES:
                 return captured
+            self._unseen.forget(id(function))  # from now on it is known by what is seen
         by_reference = travels_by_reference(function)
         watched: list[Binding] = []
         is_all = by_reference
@@ -227,6 +228,10 @@ class _Recent(Generic[_K, _V]):
             if value is not None:
                 self.put(key, value)
         return value
+
+    def forget(self, key: _K) -> None:
+        self.fresh.pop(key, None)
+        self._stale.pop(key, None)
 
     def put(self, key: _K, value: _V) -> None:
         if len(self.fresh) >= self._limit:

@@ -10,7 +10,7 @@ class StoreFull(Exception):
     """There is no room for an object where the store is."""
 
     def __init__(self, path: str, wanted: int, free: int, largest: int | None = None) -> None:
-        super().__init__(f"{_reason(path, f'{wanted:,} bytes', free, largest)}")
+        super().__init__(_reason(path, f"{wanted:,} bytes", free, largest))
         self.path = path
         #: bytes
         self.wanted = wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from scaler.common.records import record
 from scaler.serialize.entry import PortionedEntries
 
 #: calls a function with these arguments somewhere else and returns its value; raises what it raises, or Failed
@@ -29,29 +30,25 @@ def bound(function: Any) -> Any:
     return lambda *args, **kwargs: forward(function, args, kwargs)
 
 
+@record
 class _Entries:
     """Entries that run elsewhere; each is decoded when it is needed."""
 
-    __slots__ = ("_entries", "_forward")
-
-    def __init__(self, entries: Any, forward: Forward) -> None:
-        self._entries = entries
-        self._forward = forward
+    entries: Any
+    forward: Forward
 
     def __getitem__(self, row: int) -> _Entry:
         """That of a row; raises like the entries."""
-        return _Entry(self._entries[row], self._forward)
+        return _Entry(self.entries[row], self.forward)
 
 
+@record
 class _Entry:
     """A graph's entry that runs elsewhere."""
 
-    __slots__ = ("_entry", "_forward")
-
-    def __init__(self, entry: Any, forward: Forward) -> None:
-        self._entry = entry
-        self._forward = forward
+    entry: Any
+    forward: Forward
 
     def run(self, values: Any) -> Any:
         """The row's value."""
-        return self._forward(self._entry.run, (list(values),), {})
+        return self.forward(self.entry.run, (list(values),), {})

@@ -111,6 +111,20 @@ def test_an_error_of_a_map_says_which_item_after_an_initializer(new_pool, cluste
             assert caught.value.__notes__ == ["while mapping item [5]: 5"]
 
 
+@pytest.mark.parametrize("rows", [3, 2_000])
+def test_an_iterable_is_asked_for_its_items_once(pool, rows):
+    class Once:
+        asked = 0
+
+        def __iter__(self):
+            self.asked += 1
+            return iter(range(rows))
+
+    items = Once()
+    assert list(pool.map(abs, items)) == list(range(rows))
+    assert items.asked == 1
+
+
 def test_items_are_not_kept_longer_than_their_results(pool):
     items = [Thing() for _ in range(20)]
     seen = [weakref.ref(item) for item in items]

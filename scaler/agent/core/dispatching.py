@@ -81,9 +81,14 @@ def _may_follow(state: HostState, worker: WorkerRecord, head: RowRange) -> bool:
     return expected is not None and expected < SHORT_US
 
 
+def _is_alone(head: RowRange) -> bool:
+    """Rows of this range are handed out one at a time, whatever they take."""
+    return bool(head.slots > 1 or head.task.timeout or head.task.flags & FRESH)
+
+
 def _is_short(state: HostState, head: RowRange) -> bool:
     """Rows of this range take little time and no room: it does not matter which worker has them in advance."""
-    if head.stored or head.slots > 1 or head.task.timeout or head.task.flags & FRESH:
+    if head.stored or _is_alone(head):
         return False
     return head.function not in state.estimates.sizes and state.estimates.durations.get(head.function, inf) < SHORT_US
 
@@ -147,15 +152,19 @@ def _dispatch(
         each = state.estimates.durations.get(head.function)
         if first is None:
             left = min(limit, queue.rows if whose is not None else -(-queue.rows // sharers))
-        elif queue is not first or head.task.priority < priority or not _is_short(state, head):
-            break
-        if first is not None and (each is None or each > most_us):
+        elif (
+            queue is not first
+            or head.task.priority < priority
+            or not _is_short(state, head)
+            or each is None
+            or each > most_us
+        ):
             break
         if head.task.flags & FRESH and not worker.is_fresh:
             if worker.state is IDLE:
                 wear_out(state, worker)
             break
-        if each is None or head.task.timeout or head.slots > 1 or head.task.flags & FRESH:
+        if each is None or _is_alone(head):
             rows = 1
         else:
             rows = max(1, min(int(most_us / each), left))
