@@ -80,6 +80,7 @@ def needed_calls(nodes: Mapping[Any, Node], sequence: Sequence[Key], wanted: Ite
     found = NeededCalls([], [], [], [], [], set(), {}, {}, {})
     constants, places, targets, users = found.constants, found.places, found.targets, found.users
     keys, calls, all_needs, all_plain = found.keys, found.calls, found.needs, found.is_plain
+    place_of = places.__getitem__
     for key in sequence:
         node = nodes[key]
         kind = type(node)
@@ -99,7 +100,7 @@ def needed_calls(nodes: Mapping[Any, Node], sequence: Sequence[Key], wanted: Ite
         is_plain = not call.has_large
         if call.dependencies:
             try:
-                needs = tuple([places[name] for name in call.dependencies])
+                needs = tuple(map(place_of, call.dependencies))
             except KeyError:
                 is_plain = False
                 names = [targets.get(name, name) for name in call.dependencies]

@@ -152,6 +152,7 @@ def _number(
     """Give each call a row of its own, or make it the next link of the chain that it continues; fuse small subtrees."""
     #: of each call, by its place
     rows = [0] * len(found.keys)
+    row_of = rows.__getitem__
     entries: list[tuple[Any, ...]] = []
     #: of each row, whether the value of its last link so far is needed by one call alone, which may be the next link
     is_needed_once: list[bool] = []
@@ -170,7 +171,7 @@ def _number(
         if not is_plain:
             step, needed = binder.bind(key, call)
         else:
-            needed = tuple([rows[need] for need in needs]) if needs else ()
+            needed = tuple(map(row_of, needs)) if needs else ()
             step = (key, call.function) if call.args is None else (key, call.function, call.args, call.fill, call.inner)
         if (
             len(needed) == 1

@@ -7,7 +7,7 @@ a node of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import Any
 
 from scaler.common.collector import collector_paused
@@ -52,7 +52,7 @@ def build_call(meaning: NestedCall) -> Call:
     return _call_from_step(_step_of(meaning, indices, large), indices, large)
 
 
-def _call_from_step(step: Any, indices: dict[Key, int], large: list[Any]) -> Call:
+def _call_from_step(step: Any, indices: dict[Key, int], large: Collection[Any]) -> Call:
     function, args, fill, inner = step
     # Places and indices both run 0, 1, 2, ...: the arguments are the dependencies.
     if not inner and 2 * len(args) == len(fill) == 2 * len(indices):
@@ -90,7 +90,7 @@ class UnsupportedKind(Exception):
 
 def call_from_tuple(
     function: Callable[..., Any],
-    items: Iterable[Any],
+    items: Collection[Any],
     graph: Container[Any],
     kinds: Container[type] | None = None,
 ) -> Call:
@@ -98,9 +98,44 @@ def call_from_tuple(
 
     Raises UnsupportedKind where an argument, or something in it that is looked into, is not of one of `kinds`.
     """
+    # Most have keys and small values alone, and this is half of what it takes to translate a graph.
+    keys: list[Key] = []
+    places: list[int] = []
+    for place, item in enumerate(items):
+        kind = type(item)
+        if kinds is not None and kind not in kinds:
+            raise UnsupportedKind
+        if kind is tuple and item and callable(item[0]):
+            break
+        try:
+            is_key = item in graph
+        except TypeError:  # not hashable
+            break
+        if is_key:
+            keys.append(item)
+            places.append(place)
+        elif kind not in SMALL_TYPES:
+            break
+    else:
+        if not keys:
+            return Call(function, (), tuple(items))
+        if len(keys) == 1 == len(items):
+            return Call(function, tuple(keys))
+        return _flat_call(function, items, keys, places)
     indices: dict[Key, int] = {}
     large: list[Any] = []
     return _call_from_step(_read(function, items, graph, kinds, indices, large), indices, large)
+
+
+def _flat_call(function: Callable[..., Any], items: Iterable[Any], keys: list[Key], places: list[int]) -> Call:
+    """Return a call of which the arguments at these places stand for the values of the keys."""
+    indices = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+    template = list(items)
+    fill: list[int] = []
+    for place, key in zip(places, keys, strict=True):
+        template[place] = None
+        fill += place, indices[key]
+    return _call_from_step((function, tuple(template), tuple(fill), ()), indices, ())
 
 
 def _read(

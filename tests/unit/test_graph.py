@@ -52,6 +52,8 @@ def test_the_example_of_the_documents():
         ((max, frozenset(["a", "b"])), 4),
         ((add, "a", "a", "b", "a"), 10),
         ((add, 1, "b", 2, "a"), 9),
+        ((add, "b", 1, "a", "b", 3), 14),
+        ((pow, "b", "a", 5), 1),
         ((str, "nowhere"), "nowhere"),
         ((dict, [("k", "a")]), {"k": 2}),
         ((len, {"x": "a"}), 1),
