@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import mmap
 import os
 from collections.abc import Callable, Iterator
@@ -27,6 +28,10 @@ from scaler.journal.records import SEGMENT_HEADER, Cut, Damaged, OtherVersion, R
 
 #: bytes that are read at once before a segment is looked at
 READ_AHEAD = 1 << 20
+#: bytes of a disk that are for what has to be written though it is full, such as that a job is deleted; on a small one
+#: only a part of it
+RESERVE = 8 << 20
+_RESERVED_PART = 1 / 8
 
 
 class JournalError(ScalerError):
@@ -286,6 +291,14 @@ class Directory:
         with contextlib.suppress(FileNotFoundError):
             self.segment(number).unlink()
         sync_directory(self.path)
+
+    def room(self) -> float:
+        """Bytes that may be written here, but for the reserve; infinite if nobody can tell. Blocks."""
+        try:
+            disk = os.statvfs(self.path)
+        except OSError:
+            return math.inf
+        return disk.f_frsize * disk.f_bavail - min(RESERVE, disk.f_frsize * disk.f_blocks * _RESERVED_PART)
 
 
 class _Stop(Exception):

@@ -26,6 +26,11 @@ class OpenWriter(Protocol):
 
     def take_news(self) -> tuple[int, str | None]: ...
 
+    @property
+    def room(self) -> float: ...
+
+    def measure_room(self) -> None: ...
+
     def close(self, timeout: float = ...) -> bool: ...
 
 
@@ -81,6 +86,7 @@ class Journal:
             layout.segment, layout.offset = self.history.floor
         self.keep_history(begun(self.history, Place(layout.segment, layout.offset), self.draw()))
         self._writer = self._open_writer(self._directory)
+        self._writer.measure_room()
         return layout, damage
 
     def sync(self) -> None:
@@ -128,6 +134,20 @@ class Journal:
         assert self._writer is not None
         return self._writer.take_news()
 
+    @property
+    def room(self) -> float:
+        """Bytes that may be written, but for a reserve, when the disk was last looked at; infinite if nobody can tell.
+
+        The reserve is for little that makes room.
+        """
+        assert self._writer is not None
+        return self._writer.room
+
+    def measure_room(self) -> None:
+        """Find out how much room there is; there are news then."""
+        assert self._writer is not None
+        self._writer.measure_room()
+
     def read(self, segment: int, offset: int, size: int) -> bytes:
         """Bytes that are on disk."""
         file = self._files.get(segment)
@@ -144,6 +164,8 @@ class Journal:
         if self._directory.segments() == [segment]:  # numbers go on: a place is never used twice
             self.keep_history(replace(self.history, floor=Place(segment + 1, SEGMENT_HEADER)))
         self._directory.remove(segment)
+        if self._writer is not None and not self._is_closed:
+            self._writer.measure_room()
 
     def close(self, timeout: float = ENDING) -> None:
         """Write what waits, and let somebody else have it; that, once nothing can be written here any more.

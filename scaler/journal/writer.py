@@ -1,13 +1,14 @@
 """Writing a journal: one thread appends what has come up and syncs it, all of it at once, while the next comes up.
 
 Whoever writes names the place of each record (`layout.py`) and goes on; `fileno` is readable when more is on disk, and
-`take_news` says how much. While the disk refuses (it is full, say), the same bytes are tried again and again, and
-`take_news` says what the system said: nothing is lost, nothing is acknowledged. What waits is bounded by who waits.
+`take_news` says how much; `room` is what the disk has left. While the disk refuses, the same bytes are tried again and
+again, and `take_news` says why: nothing is lost, nothing acknowledged. What waits is bounded by who waits.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 
 from scaler.common.records import record
@@ -32,6 +33,10 @@ class _Waiting:
     buffers: list[Frame]
 
 
+class _Measure:
+    """How much room is there?"""
+
+
 class Writer:
     """Appends to one journal. `append` and `take_news` are for one thread and never block; `close` does."""
 
@@ -39,9 +44,11 @@ class Writer:
         """`directory` is locked; whoever has closed this unlocks it, unless that did not come to an end."""
         self._directory = directory
         #: tells how many records more are on disk, or what the system says instead of writing
-        self._thread: SideThread[_Waiting, int | str] = SideThread(
+        self._thread: SideThread[_Waiting | _Measure, int | str] = SideThread(
             "scaler-journal", self._write_some, lambda _, error: None, self._end
         )
+        #: bytes that the disk took when it was last looked at, but for its reserve; any thread may read it
+        self.room = math.inf
         #: records that are on disk
         self._synced = 0
         #: what the system says instead of writing; None while it writes
@@ -59,6 +66,10 @@ class Writer:
     def append(self, place: Place, buffers: list[Frame]) -> None:
         """Write a record at its place, which is behind the last one's."""
         self._thread.put(_Waiting(place, buffers))
+
+    def measure_room(self) -> None:
+        """Find out how much room there is; there are news then."""
+        self._thread.put(_Measure())
 
     def take_news(self) -> tuple[int, str | None]:
         """How many records are on disk, counted from the first `append`; and what keeps others from it, or None."""
@@ -78,15 +89,17 @@ class Writer:
         return self._thread.close(timeout)
 
     # ---- the thread ------------------------------------------------------------------------------------------------
-    def _write_some(self, first: _Waiting) -> None:
+    def _write_some(self, first: _Waiting | _Measure) -> None:
         """Write all that waits; as often as it takes, whatever happens: nobody else would write it, or tell of it."""
-        batch = [first]
+        work = [first]
         while (more := self._thread.next_if(lambda _: True)) is not None:
-            batch.append(more)
+            work.append(more)
+        batch = [each for each in work if isinstance(each, _Waiting)]
         trouble = ""
         while not self._has_failed:
             try:
                 self._write(batch)
+                self.room = self._directory.room()
             except Exception as error:
                 if refusal(error) != trouble:
                     trouble = refusal(error)

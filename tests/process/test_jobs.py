@@ -644,3 +644,32 @@ def test_what_does_not_outlive_its_client_is_refused(shared):
         client.submit_job(abs, [1], name="mine")
     with contextlib.suppress(JobError):
         client.attach("mine").delete()
+
+
+def test_on_a_disk_that_jobs_have_filled_they_can_be_deleted_and_others_go_on(network, tmp_path):
+    host, mount = network.host("head"), tmp_path / "mount"
+    mount.mkdir()
+    assert host.start("mount", "mount", "-t", "tmpfs", "-o", "size=24m", "none", str(mount)).ends(10) == 0
+    scheduler = host.start_scheduler("--journal", str(mount / "journal"))
+    host.start_agent(host.url(), 2)
+    script = """
+        import sys
+        from scaler import Client
+
+        def large(number):
+            return number.to_bytes(4, "big") * 50_000
+
+        with Client(sys.argv[1]) as client:
+            job = client.submit_job(large, range(int(sys.argv[3])), name=sys.argv[2])
+            if sys.argv[2] != "endless":
+                assert list(job.results()) == [large(number) for number in range(int(sys.argv[3]))]
+    """
+    assert host.start_script(script, host.url(), "old", "50").ends(60) == 0
+    assert host.start_script(script, host.url(), "endless", "500").ends(60) == 0
+    scheduler.says(r"can't be written: No space left on device")
+    for name in ("old", "endless"):
+        deleted = host.start("delete", *program("scaler", "main"), "delete", name, host.url())
+        assert deleted.ends(30) == 0, deleted.text
+    scheduler.says("it is written again")
+    used = host.start_script(script, host.url(), "new", "50")
+    assert used.ends(60) == 0, used.text

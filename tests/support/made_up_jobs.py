@@ -1,11 +1,13 @@
 """Durable jobs with a made-up core and a made-up disk."""
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from simulator import segments
 
+from scaler.common.effects import Log
 from scaler.journal.directory import Damage
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import segment_header
@@ -44,6 +46,8 @@ class Paper:
         self.synced = 0
         self.trouble: str | None = None
         self.removed: list[int] = []
+        self.room = math.inf
+        self.looks = 0
 
     def replay(self, take: Any) -> tuple[Layout, Damage | None]:
         return segments.replay(self.segments, take, self.most)
@@ -69,6 +73,9 @@ class Paper:
         self.removed.append(segment)
         self.segments.pop(segment, None)
 
+    def measure_room(self) -> None:
+        self.looks += 1
+
     def fileno(self) -> int:
         return -1
 
@@ -91,6 +98,7 @@ class Jobs:
         self.joined: list[Join] = []
         self.holds: list[Hold] = []
         self.answers: list[JobAnswer] = []
+        self.log: list[str] = []
         self.number = 0
         self.go_on()
 
@@ -107,6 +115,8 @@ class Jobs:
                     self.holds.append(wish)
                 elif isinstance(wish, Reply):
                     self.answers.append(wish.message)
+                elif isinstance(wish, Log):
+                    self.log.append(wish.text)
             if not self.keeper.has_news:
                 return
         raise AssertionError("it does not come to rest")
@@ -145,6 +155,11 @@ class Jobs:
     def core_says(self, message: Message, number: int = FIRST) -> None:
         self.keeper.hear(number, message)
         self.go_on()
+
+    def told(self) -> list[str]:
+        """Lines of the log since the last time."""
+        lines, self.log = self.log, []
+        return lines
 
     def tell_of(self, kind: type[Message]) -> list[Any]:
         """What was said to the core of this kind."""

@@ -38,7 +38,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.jobs import job_table
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
-from scaler.scheduler.jobs.jobs_core import UNCERTAIN
+from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, UNCERTAIN
 from scaler.scheduler.jobs.reading import MOST_WAITING
 
 
@@ -169,10 +169,10 @@ def test_while_the_disk_refuses_nothing_is_accepted_and_rows_wait_in_the_end(job
     assert (
         jobs.last().error == "the journal can't be written: No space left on device; nothing is accepted until it can"
     )
-    jobs.ask("delete")
-    assert "can't be written" in jobs.last().error
     jobs.ask("delete", name="other", token=99)  # of who would take back what was refused: at once, too
     assert "can't be written" in jobs.last().error
+    jobs.ask("delete", name="other")
+    assert "there is no job 'other' here" in jobs.last().error
     large = bytes(UNWRITTEN_BYTES // 2)
     jobs.core_says(results(0, large))
     assert jobs.holds == []
@@ -185,6 +185,102 @@ def test_while_the_disk_refuses_nothing_is_accepted_and_rows_wait_in_the_end(job
     jobs.sync()
     assert jobs.holds[-1].bytes == 0
     assert jobs.state()["done"] == 3
+
+
+def test_results_wait_where_only_the_reserve_is_left_and_jobs_are_deleted_with_it(jobs):
+    jobs.submit(*part())
+    jobs.submit(*part(), name="other", token=8)
+    jobs.sync()
+    jobs.paper.room = 1000.0
+    jobs.keeper.gather()
+    jobs.core_says(results(0, bytes(2000)))
+    jobs.core_says(results(0, b"fits"), FIRST + 1)
+    jobs.sync()
+    assert (jobs.state()["done"], jobs.state("other")["done"]) == (0, 1)
+    assert jobs.told() == ["Journal: it can't be written: No space left on device; durable jobs wait until it can"]
+    jobs.submit(*part(), name="third")
+    assert "No space left on device; nothing is accepted until it can" in jobs.last().error
+    jobs.paper.room = 0.0
+    jobs.ask("delete", "other")
+    jobs.sync()
+    assert jobs.last().error == ""
+    looks = jobs.paper.looks
+    assert jobs.now < jobs.keeper.wake <= jobs.now + LOOK
+    jobs.go_on(LOOK)
+    assert jobs.paper.looks == looks + 1
+    jobs.paper.room = 3000.0
+    jobs.sync()
+    assert jobs.state()["done"] == 1
+    assert jobs.told() == ["Journal: it is written again"]
+    jobs.go_on(LOOK)
+    assert jobs.paper.looks == looks + 1
+
+
+def test_a_part_is_refused_for_which_there_is_no_room(jobs):
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.paper.room = 1000.0
+    jobs.keeper.gather()
+    jobs.submit(*part(), name="large", note=bytes(2000))
+    assert "No space left on device; nothing is accepted until it can" in jobs.last().error
+    assert jobs.paper.looks == 1
+    jobs.submit(*part(), name="large", note=bytes(2000))
+    assert jobs.keeper.wake <= jobs.now + LOOK, "it is looked again, but not as often as somebody asks"
+    assert jobs.paper.looks == 1
+    jobs.submit(*part(), name="small", token=8)
+    jobs.sync()
+    assert jobs.state("small")["state"] == "running"
+    jobs.paper.room = 3000.0
+    jobs.go_on(LOOK)
+    assert jobs.paper.looks == 2
+    jobs.keeper.gather()
+    jobs.submit(*part(), name="large", note=bytes(2000))
+    jobs.sync()
+    assert jobs.last().error == ""
+
+
+def test_what_is_on_its_way_to_the_disk_takes_room(jobs):
+    jobs.submit(*part())
+    jobs.submit(*part(), name="other", token=8)
+    jobs.sync()
+    jobs.paper.room = 3000.0
+    jobs.keeper.gather()
+    jobs.core_says(results(0, bytes(2000)))
+    jobs.core_says(results(0, bytes(2000)), FIRST + 1)
+    jobs.go_on(GATHER)
+    assert len(jobs.paper.waiting) == 1
+    jobs.paper.sync()
+    jobs.paper.room = 1000.0
+    jobs.keeper.gather()
+    jobs.sync()
+    assert (jobs.state()["done"], jobs.state("other")["done"]) == (1, 0)
+
+
+def test_a_disk_that_refuses_has_no_job_cancelled_or_deleted_either(jobs):
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.paper.trouble = "Input/output error"
+    jobs.keeper.gather()
+    for kind in ("cancel", "delete"):
+        jobs.ask(kind)
+        assert jobs.last().error == "the journal can't be written: Input/output error"
+    jobs.paper.trouble = None
+    jobs.sync()
+    assert jobs.state()["state"] == "running"
+
+
+def test_jobs_of_an_age_are_deleted_though_there_is_no_more_than_the_reserve():
+    jobs = Jobs(age=10.0)
+    jobs.submit(*part(1))
+    jobs.sync()
+    jobs.core_says(results(0, b"a"))
+    jobs.sync()
+    assert jobs.state()["state"] == "done"
+    jobs.paper.room = 0.0
+    jobs.keeper.gather()
+    jobs.go_on(11.0)
+    jobs.sync()
+    assert jobs.paper.segments == {}
 
 
 def test_results_that_wait_for_the_disk_hide_nothing_that_is_due_meanwhile(jobs):
@@ -340,6 +436,21 @@ def test_segments_are_given_back_though_others_live_in_them_wherever_that_is_cut
     jobs.ask("delete", "job-3")
     jobs.sync()
     assert jobs.paper.segments == {}
+
+
+def test_what_lives_in_a_segment_is_copied_only_if_there_is_room_for_it():
+    jobs = Jobs(Paper(most=4 << 20))
+    for number, size in enumerate([1 << 20, 2 << 20, 100]):
+        jobs.submit(*part(1), name=f"job-{number}", token=number + 1)
+        jobs.core_says(results(0, bytes(size)), FIRST + number)
+        jobs.sync()
+    jobs.paper.room = 1.5 * (1 << 20)
+    jobs.ask("delete", "job-1")
+    jobs.sync()
+    assert sum(map(len, jobs.paper.segments.values())) > 3 << 20
+    jobs.paper.room = 2.5 * (1 << 20)
+    jobs.sync()
+    assert 1 << 20 < sum(map(len, jobs.paper.segments.values())) < 1.1 * (1 << 20)
 
 
 def test_a_job_that_was_deleted_does_not_come_back(jobs):

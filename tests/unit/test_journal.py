@@ -6,6 +6,7 @@ import os
 import random
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -15,7 +16,7 @@ from support import until
 
 from scaler.cli.journal import journal as cli
 from scaler.journal import records, writer
-from scaler.journal.directory import Directory, JournalError
+from scaler.journal.directory import RESERVE, Directory, JournalError
 from scaler.journal.journal import Journal
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import SEGMENT_HEADER, Cut, Damaged, OtherVersion, Record
@@ -189,6 +190,27 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_and_nothing_is_lost(tmp_
     until(lambda: journal.take_news() == (len(some), None))
     journal.close()
     assert replayed(tmp_path) == (some, None)
+
+
+def test_the_room_of_a_disk_is_measured_after_each_record_and_when_that_is_asked(tmp_path, some, monkeypatch):
+    free = [100 << 20]
+
+    def statvfs(_):
+        return SimpleNamespace(f_frsize=1, f_bavail=free[0], f_blocks=blocks)
+
+    blocks = 1 << 30
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    journal = Journal(tmp_path)
+    layout, _ = journal.replay(lambda record, place: None)
+    until(lambda: journal.room == (100 << 20) - RESERVE)
+    free[0] = 90 << 20
+    journal.append(layout.take(some[0].frames), records.pack(some[0]))
+    until(lambda: journal.room == (90 << 20) - RESERVE)
+    free[0], blocks = 1 << 20, 8 << 20
+    journal.measure_room()
+    until(lambda: journal.room == 0, "an eighth of a small disk is its reserve")
+    until(lambda: journal.take_news() == (1, None))
+    journal.close()
 
 
 def test_an_error_that_nobody_expected_is_told_and_what_waits_is_written_when_it_is_over(tmp_path, some, monkeypatch):

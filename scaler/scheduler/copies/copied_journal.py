@@ -121,6 +121,15 @@ class CopiedJournal:
         """Remove a segment that nothing needs any more, as soon as the other one does not need it either."""
         self.sending.remove(segment)
 
+    @property
+    def room(self) -> float:
+        """Bytes that may be written to this one's disk, but for a reserve."""
+        return self._journal.room
+
+    def measure_room(self) -> None:
+        """Find out how much room there is; there are news then."""
+        self._journal.measure_room()
+
     def close(self, timeout: float = ENDING) -> None:
         """Write what waits, and let somebody else have it; what was written can still be sent."""
         if self._is_closed:

@@ -9,7 +9,7 @@ from scaler.errors import ProtocolError
 from scaler.protocol.messages import INLINE, MOST_IDS, JobSubmit, Message, ObjectAnnounce, Task
 from scaler.scheduler.core import batch_cost
 from scaler.scheduler.jobs.job import Job
-from scaler.scheduler.jobs.job_table import JobTable
+from scaler.scheduler.jobs.job_table import NO_ROOM, JobTable
 
 #: jobs at a time
 MOST_JOBS = 100_000
@@ -25,9 +25,13 @@ class Quotas(NamedTuple):
 
 
 def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence[Message]) -> str:
-    """Why a part of a job is not taken; empty if it is."""
-    if table.trouble is not None:
-        return f"the journal can't be written: {table.trouble}; nothing is accepted until it can"
+    """Why a part of a job is not taken; empty if it is. If for lack of room, that is noted."""
+    trouble = table.trouble
+    if trouble is None and not table.has_room(sum(map(len, message.bodies))):
+        table.wants_room = True
+        trouble = NO_ROOM
+    if trouble is not None:
+        return f"the journal can't be written: {trouble}; nothing is accepted until it can"
     if message.key and message.token in table.gone:
         return f"job {message.name!r} was deleted: submit it anew"
     if quotas.journal is not None and message.key and sum(table.live.values()) > quotas.journal:

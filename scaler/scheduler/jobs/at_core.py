@@ -27,6 +27,7 @@ from scaler.protocol.messages import (
     Ack,
     AgentsInUse,
     ClientReturn,
+    DisconnectRequest,
     Encoding,
     Hello,
     Message,
@@ -65,6 +66,14 @@ def join(table: JobTable, job: Job, number: int = 0) -> None:
         agents=u32(sorted(job.core.agents)), encodings=u8([Encoding.PICKLE]),
     )  # fmt: skip
     table.effects.append(ev.Join(job.number, hello))
+
+
+def leave(table: JobTable, job: Job) -> None:
+    """It is no client of the core any more, if it was one."""
+    if job.core.number:
+        say(table, job, DisconnectRequest())
+        del table.by_client[job.core.number]
+        job.core.number, job.core.is_told = 0, False
 
 
 def welcome(table: JobTable, job: Job, number: int) -> None:
@@ -226,7 +235,9 @@ def gather(table: JobTable, job: Job, message: TaskResult) -> None:
             for row in range(span.lo, span.hi):
                 _gather_rows(job, batch, SpanResult(span.batch, row, row + 1, ERROR, 0, 0, u32([len(record)]), record))
     core = job.core
-    if core.gathered is not None and (core.gathered.size > GATHERED_BYTES or len(core.rows) > GATHERED_SPANS):
+    if table.refusal is not None or core.gathered is None:
+        return
+    if core.gathered.size > GATHERED_BYTES or len(core.rows) > GATHERED_SPANS:
         write_results(table, job)
 
 
@@ -256,9 +267,9 @@ def _gather_span(job: Job, first: int, span: SpanResult) -> None:
 
 
 def write_results(table: JobTable, job: Job) -> None:
-    """Write how rows ended that has been gathered."""
+    """Write how rows ended that has been gathered, if the disk has room for it."""
     core = job.core
-    if core.gathered is None:
+    if core.gathered is None or not table.has_room(core.gathered.size):
         return
     message, core.gathered = core.gathered.build(), None
     rows, core.rows = core.rows, []

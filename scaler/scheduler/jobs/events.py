@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from scaler.common.effects import Log as Log
@@ -79,6 +80,8 @@ class OnDisk:
 
     records: int
     trouble: str | None
+    #: bytes that the disk takes, but for a reserve
+    room: float = math.inf
 
 
 @record
@@ -149,6 +152,11 @@ class Remove:
 
 
 @record
+class MeasureRoom:
+    """Find out whether the disk has room by now."""
+
+
+@record
 class Load:
     """A job needs the messages of its parts, which were written here."""
 
@@ -203,4 +211,7 @@ class ListFiles:
     identity: str
 
 
-Effect = Write | Copy | Remove | Load | Fetch | Answer | ReadFile | RemoveFiles | ListFiles | Join | Say | Hold | Log
+Effect = (
+    Write | Copy | Remove | MeasureRoom | Load | Fetch | Answer | ReadFile | RemoveFiles | ListFiles
+    | Join | Say | Hold | Log
+)  # fmt: skip

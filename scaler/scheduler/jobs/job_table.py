@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import math
+import os
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +20,8 @@ from scaler.scheduler.jobs.job_records import LAST_ONLY, Kind, to_json
 
 #: a message as frames
 Encode = Callable[[Message], list[Frame]]
+#: what the system says of a disk that is full
+NO_ROOM = os.strerror(errno.ENOSPC)
 #: submissions of deleted jobs that are remembered
 MOST_DELETED = 10_000
 
@@ -33,13 +38,24 @@ class JobTable:
     #: number at the core -> job
     by_client: dict[int, Job] = field(default_factory=dict)
     effects: list[ev.Effect] = field(default_factory=list)
+    #: jobs of which something was heard in this step
+    touched: dict[Job, None] = field(default_factory=dict)
     #: the number of the next job
     next_number: int = 1
     #: records that were written, and those of them that are on disk
     written: int = 0
     synced: int = 0
-    #: what keeps the disk from taking more; None: nothing does
-    trouble: str | None = None
+    #: why the disk takes nothing; None: it does
+    refusal: str | None = None
+    #: bytes that it took when it was last looked at, but for a reserve, which is for what makes room
+    room: float = math.inf
+    #: results wait for room
+    is_short: bool = False
+    #: there may be room by now for what was refused
+    wants_room: bool = False
+    #: bytes of each of the records that are not on disk, and of all of them
+    unsynced: deque[int] = field(default_factory=deque)
+    unsynced_bytes: int = 0
     #: why another scheduler may lead meanwhile, and know of other jobs; empty: none does
     doubt: str = ""
     #: tokens of submissions whose job is deleted, the last ones: what they said may still be on its way over a
@@ -71,12 +87,34 @@ class JobTable:
         """Bytes of large results in files, of all jobs."""
         return sum(job.file_bytes for job in self.jobs.values())
 
+    @property
+    def trouble(self) -> str | None:
+        """What keeps the disk from taking more than the little that makes room; None: nothing does."""
+        return self.refusal or (NO_ROOM if self.is_short else None)
+
+    def has_room(self, size: int) -> bool:
+        """The disk takes so many bytes beside what is on its way there, and has its reserve then."""
+        return size + self.unsynced_bytes <= self.room
+
+    def note_synced(self, records: int) -> None:
+        """So many of the records that were written are on disk."""
+        for _ in range(records - self.synced):
+            self.unsynced_bytes -= self.unsynced.popleft()
+        self.synced = records
+
+    def count(self, size: int) -> None:
+        """A record of so many bytes is written."""
+        self.written += 1
+        self.unsynced.append(size)
+        self.unsynced_bytes += size
+
     def write(self, job: Job, kind: Kind, *frames: Frame) -> Written:
         """Write a record of a job."""
         place = self.layout.take(frames)
         self.effects.append(ev.Write(place, kind, job.number, list(frames)))
-        self.written += 1
-        return self.keep(job, kind, place, size_of(frames))
+        size = size_of(frames)
+        self.count(size)
+        return self.keep(job, kind, place, size)
 
     def write_state(self, job: Job) -> None:
         """Write how a job is: what was written of that before counts no more."""

@@ -13,21 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from scaler.common.records import record
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Record
 from scaler.protocol.messages import (
-    DisconnectRequest,
     Heartbeat,
-    JobAnswer,
     JobQuestion,
     JobSubmit,
     Message,
     Task,
 )
-from scaler.scheduler.jobs import accepting, at_core, filing, reading
+from scaler.scheduler.jobs import accepting, at_core, changing, filing, reading
 from scaler.scheduler.jobs import events as ev
 from scaler.scheduler.jobs.job import Job
 from scaler.scheduler.jobs.job_records import Kind, to_json
@@ -38,6 +37,10 @@ from scaler.scheduler.jobs.restoring import Restoring
 #: seconds between two times that results are written, which wait for each other: each time costs as much as running
 #: some rows. Jobs, and what becomes of them, are written at once.
 GATHER = 0.02
+#: seconds between two looks whether there is room
+LOOK = 0.5
+#: bytes of room on the disk below which what is waste is given back before more is written
+SCARCE = 64 << 20
 #: seconds for which an answer waits that is not certain as long as another scheduler may lead: by then one that led has
 #: heard of that. Of jobs that are here, where more may be known at the other one, they count from when it may lead.
 UNCERTAIN = 5.0
@@ -92,8 +95,10 @@ class JobsCore:
         #: since when another scheduler may lead, seconds
         self._doubted_since = 0.0
         self._reclaiming = Reclaiming()
-        #: jobs of which something was heard in this step
-        self._touched: dict[Job, None] = {}
+        #: when it is looked for room again, while there is none, seconds
+        self._next_look = 0.0
+        #: what was said last of what is the matter with the disk
+        self._told_trouble: str | None = None
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             ev.Submitted: self._submitted,
             ev.Asked: self._asked,
@@ -144,7 +149,7 @@ class JobsCore:
             number, job.core.number = job.core.number, 0
             if not job.has_ended and not job.is_over:
                 at_core.join(self._table, job, number)
-            self._touched[job] = None
+            self._table.touched[job] = None
         return self._take_effects()
 
     # ---- the door --------------------------------------------------------------------------------------------------
@@ -158,27 +163,25 @@ class JobsCore:
             self._next_beat = now + self._terms.heartbeat
             for job in table.by_client.values():
                 at_core.say(table, job, Heartbeat(now))
-                self._touched[job] = None
+                self._table.touched[job] = None
             self._delete_old()
+        if table.room < SCARCE:
+            self._reclaim()  # before more is written
         if table.synced == table.written and now >= self._next_write:
-            before = table.written
-            for job in table.by_client.values():
-                at_core.write_results(table, job)
-            if table.written > before:
-                self._next_write = now + GATHER
-        for job in list(self._touched):
+            self._write_results()
+        for job in list(table.touched):
             if job.number in table.jobs:
                 at_core.settle(table, job)
                 self._end_if_over(job)
-        self._touched.clear()
+        table.touched.clear()
         self._run_synced()
-        if table.synced == table.written:
-            self._reclaiming.step(table)
+        self._reclaim()
         if table.identity:
             self._sweep()
         if self._uncertain:
             self._decide_uncertain()
         self._answer_waiting()
+        self._see_to_the_disk()
         return self._take_effects()
 
     @property
@@ -186,13 +189,33 @@ class JobsCore:
         """When something is due though nothing happened, seconds; after the last step."""
         table = self._table
         due = [each.deadline for each in self._waiting] + [each.deadline for each in self._uncertain]
-        if table.synced == table.written and any(job.core.gathered is not None for job in table.by_client.values()):
+        if table.is_short or table.wants_room:
+            due.append(self._next_look)
+        if (
+            not table.is_short
+            and table.synced == table.written
+            and any(job.core.gathered is not None for job in table.by_client.values())
+        ):
             due.append(self._next_write)
         if table.identity:
             due.append(self._next_sweep)
         if (table.by_client or self._terms.age is not None) and self._next_beat is not None:
             due.append(self._next_beat)
         return min(due, default=None)
+
+    def _write_results(self) -> None:
+        table = self._table
+        before = table.written
+        for job in table.by_client.values():
+            at_core.write_results(table, job)
+        if table.written > before:
+            self._next_write = self._now + GATHER
+        left = [job.core.gathered.size for job in table.by_client.values() if job.core.gathered is not None]
+        table.is_short = max(left, default=0) > table.room
+
+    def _reclaim(self) -> None:
+        if self._table.synced == self._table.written:
+            self._reclaiming.step(self._table)
 
     def _take_effects(self) -> list[ev.Effect]:
         effects, self._table.effects = self._table.effects, []
@@ -219,7 +242,7 @@ class JobsCore:
             reading.refuse(table, event.monitor, message.number, refusal)
             return
         if message.token in table.gone:  # there is nothing to complete
-            table.then(lambda: self._accepted(event.monitor, message.number, 0, message.token))
+            table.then(partial(reading.accept, table, event.monitor, message.number, 0, message.token))
             return
         job = table.by_name.get(message.name) or self._open(message)
         if message.token != job.token:
@@ -231,13 +254,9 @@ class JobsCore:
         if message.is_last and not job.is_complete:
             job.is_complete = True
             table.write_state(job)
-        self._touched[job] = None
+        self._table.touched[job] = None
         first, _ = job.parts.get(message.key, (0, 0))
-        table.then(lambda: self._accepted(event.monitor, message.number, first, job.token))
-
-    def _accepted(self, monitor: int, number: int, first: int, token: int) -> None:
-        """What was wanted of a job is on disk: say so; of a part, which is the first of its rows."""
-        self._table.effects.append(ev.Answer(monitor, JobAnswer(number, next=first, token=token, bodies=[b""])))
+        table.then(partial(reading.accept, table, event.monitor, message.number, first, job.token))
 
     def _open(self, message: JobSubmit) -> Job:
         table = self._table
@@ -334,7 +353,7 @@ class JobsCore:
     def _answer(self, event: ev.Asked) -> None:
         question = event.message
         if question.kind in ("cancel", "delete"):
-            self._change(event.monitor, question)
+            changing.change(self._table, event.monitor, question)
         elif question.kind == "file":
             filing.answer(self._table, event.monitor, question)
         elif question.kind == "note":
@@ -343,36 +362,6 @@ class JobsCore:
             event.monitor, question.number
         ):
             self._waiting.append(reading.Waiting(event.monitor, question, self._now + question.wait))
-
-    def _change(self, monitor: int, question: JobQuestion) -> None:
-        table = self._table
-        if question.kind == "delete" and question.token and not reading.is_known(table, question):
-            if table.trouble is not None:
-                self._refuse_as_troubled(monitor, question)
-                return
-            # it is: asked again, maybe of another scheduler, as that could not be said
-            table.then(lambda: self._accepted(monitor, question.number, 0, question.token))
-            return
-        job = reading.meant(table, monitor, question)
-        if job is None:
-            return
-        if table.trouble is not None:
-            self._refuse_as_troubled(monitor, question)
-            return
-        self._touched[job] = None
-        if question.kind == "delete":
-            self._leave(job)
-            table.forget(job)
-        elif not job.has_ended and (not job.is_cancelled or question.force > job.is_forced):
-            job.is_cancelled, job.is_forced = True, question.force
-            table.write_state(job)
-            if job.core.number:
-                at_core.say_cancel(table, job)
-        table.then(lambda: reading.state_of(table, monitor, question.number, job))
-
-    def _refuse_as_troubled(self, monitor: int, question: JobQuestion) -> None:
-        words = f"the journal can't be written: {self._table.trouble}"
-        reading.refuse(self._table, monitor, question.number, words)
 
     def _gone(self, event: ev.Gone) -> None:
         self._waiting = [waiting for waiting in self._waiting if waiting.monitor != event.monitor]
@@ -402,7 +391,7 @@ class JobsCore:
     def _heard(self, event: ev.Heard) -> None:
         job = self._table.by_client.get(event.number)
         if job is not None:
-            self._touched[job] = None
+            self._table.touched[job] = None
             at_core.hear(self._table, job, event.message, self._terms.limit)
 
     def _fetched(self, event: ev.Fetched) -> None:
@@ -419,15 +408,9 @@ class JobsCore:
         self._table.tell("WARNING", f"job {job.name!r} can't go on: {event.reason}")
         self._end(job, f"the scheduler could not run it: {event.reason}")
 
-    def _leave(self, job: Job) -> None:
-        if job.core.number:
-            at_core.say(self._table, job, DisconnectRequest())
-            del self._table.by_client[job.core.number]
-            job.core.number, job.core.is_told = 0, False
-
     def _end_if_over(self, job: Job) -> None:
         if not job.has_ended and job.is_over and job.shown == job.index.spans:
-            self._leave(job)
+            at_core.leave(self._table, job)
             self._end(job, "")
 
     def _end(self, job: Job, trouble: str) -> None:
@@ -435,26 +418,30 @@ class JobsCore:
         self._table.write_state(job)
 
     def _delete_old(self) -> None:
-        if self._terms.age is None or self._table.trouble is not None:
-            return
-        latest = self._terms.wall + self._now - self._terms.age
-        for job in [job for job in self._table.jobs.values() if job.ended is not None and job.ended < latest]:
-            self._table.tell("INFO", f"job {job.name!r} ended {self._terms.age:g} s ago, and is deleted")
-            self._table.forget(job)
+        if self._terms.age is not None:
+            changing.delete_old(self._table, self._terms.wall + self._now, self._terms.age)
 
     # ---- the disk --------------------------------------------------------------------------------------------------
     def _on_disk(self, event: ev.OnDisk) -> None:
         table = self._table
-        table.synced = event.records
-        if event.trouble != table.trouble:
-            table.trouble = event.trouble
-            if event.trouble is None:
-                table.tell("INFO", "Journal: it is written again")
-            else:
-                table.tell("ERROR", f"Journal: it can't be written: {event.trouble}; durable jobs wait until it can")
+        table.note_synced(event.records)
+        table.refusal, table.room = event.trouble, event.room
         for job in table.by_client.values():
             if job.unsynced:
-                self._touched[job] = None
+                self._table.touched[job] = None
+
+    def _see_to_the_disk(self) -> None:
+        """Say what is the matter with it, once, and look again whether it has room."""
+        table = self._table
+        if table.trouble != self._told_trouble:
+            self._told_trouble = table.trouble
+            if table.trouble is None:
+                table.tell("INFO", "Journal: it is written again")
+            else:
+                table.tell("ERROR", f"Journal: it can't be written: {table.trouble}; durable jobs wait until it can")
+        if (table.is_short or table.wants_room) and self._now >= self._next_look:
+            self._next_look, table.wants_room = self._now + LOOK, False
+            table.want(ev.MeasureRoom())
 
     def _file_read(self, event: ev.FileRead) -> None:
         done = self._table.reads.pop(event.number, None)

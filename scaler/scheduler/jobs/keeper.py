@@ -39,6 +39,11 @@ class OpenJournal(Protocol):
 
     def read(self, segment: int, offset: int, size: int) -> bytes: ...
 
+    @property
+    def room(self) -> float: ...
+
+    def measure_room(self) -> None: ...
+
     def remove(self, segment: int) -> None: ...
 
     def close(self, timeout: float = ...) -> None: ...
@@ -123,7 +128,7 @@ class JobKeeper:
             for done in self._files.take():
                 self._tell(done)
         records, trouble = self._journal.take_news()
-        self._tell(ev.OnDisk(records, trouble))
+        self._tell(ev.OnDisk(records, trouble, self._journal.room))
 
     @property
     def wake(self) -> float | None:
@@ -201,6 +206,8 @@ class JobKeeper:
                 self._journal.append(effect.place, [self._journal.read(*effect.source, effect.size)])
             elif isinstance(effect, ev.Remove):
                 self._journal.remove(effect.segment)
+            elif isinstance(effect, ev.MeasureRoom):
+                self._journal.measure_room()
             elif isinstance(effect, ev.Load):
                 self._tell(ev.Loaded(effect.job, [self._part(place) for place in effect.places]))
             elif isinstance(effect, ev.Fetch):

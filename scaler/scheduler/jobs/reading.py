@@ -64,6 +64,11 @@ def refuse(table: JobTable, monitor: int, number: int, error: str) -> None:
     table.effects.append(ev.Answer(monitor, JobAnswer(number, error, bodies=[b""])))
 
 
+def accept(table: JobTable, monitor: int, number: int, first: int, token: int) -> None:
+    """What was wanted of a job is on disk: say so; of a part, which is the first of its rows."""
+    table.effects.append(ev.Answer(monitor, JobAnswer(number, next=first, token=token, bodies=[b""])))
+
+
 def state_of(table: JobTable, monitor: int, number: int, job: Job) -> None:
     """Tell how a job is."""
     text = json.dumps(job.described(table.results))

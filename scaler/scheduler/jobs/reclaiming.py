@@ -1,7 +1,8 @@
 """Giving back what deleted jobs took: segments that are mostly waste have the rest of them copied, and are removed.
 
-One at a time, a little in each step, and only while the disk is not busy with anything else. A record that says that a
-job is deleted stays for as long as another segment has something of that job.
+One at a time, a little in each step, those first of which least has to be copied; only while the disk is not busy with
+anything else, and only if it has room for that. A record that says that a job is deleted stays for as long as another
+segment has something of that job.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from scaler.scheduler.jobs.job_table import JobTable
 
 #: bytes copied in one step, about
 STEP = 1 << 20
-#: bytes of waste that nobody minds in the segment that is written
+#: bytes of waste that nobody minds in the segment that is written, and for which there is always room
 LITTLE = 1 << 16
+#: bytes of room that copying leaves for what is written meanwhile
+SPARE = 1 << 20
 
 
 @dataclass
@@ -46,7 +49,7 @@ class Reclaiming:
                 continue
             place = table.layout.take_bytes(written.size)
             table.effects.append(ev.Copy(written.where, place, written.size))
-            table.written += 1
+            table.count(written.size)
             self.copied.append((job, written, place))
             size += written.size
         if not self.left and not self.copied:
@@ -54,27 +57,30 @@ class Reclaiming:
             self.segment = 0
 
     def _choose(self, table: JobTable) -> bool:
-        for segment, length in table.lengths.items():
-            taken = length - SEGMENT_HEADER
-            waste = taken - table.live[segment]
-            if 2 * waste <= taken or (segment == table.layout.segment and waste < LITTLE and table.live[segment]):
-                continue
-            if segment == table.layout.segment:
-                table.layout.turn_over()
-            self.segment = segment
-            self.left.extend(
-                (job, written)
-                for job in table.jobs.values()
-                for written in job.records
-                if written.where.segment == segment
-            )
-            self.left.extend(
-                (None, tomb)
-                for number, tomb in table.tombs.items()
-                if tomb.where.segment == segment and table.deleted[number]
-            )
-            return True
-        return False
+        wasteful = [segment for segment, length in table.lengths.items() if _is_wasteful(table, segment, length)]
+        segment = min(wasteful, key=table.live.__getitem__, default=0)
+        if not segment or (table.live[segment] > LITTLE and table.live[segment] + SPARE > table.room):
+            return False
+        if segment == table.layout.segment:
+            table.layout.turn_over()
+        self.segment = segment
+        self.left.extend(
+            (job, written) for job in table.jobs.values() for written in job.records if written.where.segment == segment
+        )
+        self.left.extend(
+            (None, tomb)
+            for number, tomb in table.tombs.items()
+            if tomb.where.segment == segment and table.deleted[number]
+        )
+        return True
+
+
+def _is_wasteful(table: JobTable, segment: int, length: int) -> bool:
+    """Most of a segment is waste, and somebody minds it."""
+    taken = length - SEGMENT_HEADER
+    waste = taken - table.live[segment]
+    is_minded = segment != table.layout.segment or waste >= LITTLE or not table.live[segment]
+    return 2 * waste > taken and is_minded
 
 
 def _settle(table: JobTable, job: Job | None, written: Written, place: Place) -> None:

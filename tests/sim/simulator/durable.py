@@ -4,6 +4,7 @@ The real `JobKeeper` runs in the scheduler's process; only the disk is made up. 
 since how a monitor's session goes on is tried elsewhere; what they asked a scheduler that died they ask the next one.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,8 @@ from simulator.world import TICK, World
 SEGMENT = 4_000
 #: chance that the disk refuses for a while when something is written
 REFUSES = 0.01
+#: chance that after it there is no more room than the reserve, for up to ten seconds
+FILLED = 0.01
 
 
 class Disk:
@@ -48,6 +51,8 @@ class SimJournal:
         self._waiting: list[tuple[Place, bytes]] = []
         self._synced = 0
         self._trouble: str | None = None
+        #: as of the real one: nothing while somebody else has filled the disk
+        self.room = math.inf
         self._is_writing = False
         self._is_open = True
 
@@ -73,6 +78,9 @@ class SimJournal:
         if not self._is_open:
             return
         self._is_writing = False
+        if self._world.random.random() < FILLED:
+            self.room = 0.0
+            self._world.after(self._world.random.uniform(0.0, 10.0), self._make_room)
         if self._world.random.random() < REFUSES:
             self._trouble = "No space left on device"
             self._is_writing = True
@@ -84,6 +92,9 @@ class SimJournal:
             self._synced += count
             self._write_soon()
         self._wake()
+
+    def _make_room(self) -> None:
+        self.room = math.inf
 
     def _put(self, waiting: list[tuple[Place, bytes]]) -> None:
         for place, data in waiting:
@@ -104,6 +115,10 @@ class SimJournal:
     def remove(self, segment: int) -> None:
         """As the real one."""
         self._disk.segments.pop(segment, None)
+
+    def measure_room(self) -> None:
+        """As the real one: there are news."""
+        self._world.after(0.001, self._wake)
 
     def fileno(self) -> int:
         """There is none."""

@@ -6,6 +6,7 @@ of a file is safe, and each is a place to be killed at.
 """
 
 import contextlib
+import math
 import os
 import shutil
 import stat
@@ -32,6 +33,8 @@ from simulator.world import Killed, World
 SEGMENT, SLICE, WINDOW = 4_000, 1_500, 6_000
 #: chance that the disk refuses for a while when something is written, and that it is stuck
 REFUSES, STUCK = 0.005, 0.002
+#: chance that then there is no more room than the reserve, for up to ten seconds
+FILLED = 0.005
 #: chance that a journal takes long to be opened
 OPENS_LATE = 0.2
 
@@ -126,6 +129,8 @@ class SimWriter:
         self._waiting: deque[tuple[Place, bytes]] = deque()
         self._synced = 0
         self._trouble: str | None = None
+        #: as of the real one
+        self.room = math.inf
         self._is_busy = False
         self._is_open = True
         self._wakeup = server.loop.new_wakeup()
@@ -139,6 +144,11 @@ class SimWriter:
         self._waiting.append((place, b"".join(buffers)))
         self._go_on()
 
+    def measure_room(self) -> None:
+        """As the real one: there are news, unless there will be anyway."""
+        if self._is_open and not self._waiting:
+            self._server.loop.ring(self._wakeup)
+
     def take_news(self) -> tuple[int, str | None]:
         """As the real one."""
         return self._synced, self._trouble
@@ -151,6 +161,9 @@ class SimWriter:
     def _write(self) -> None:
         if not self._is_open or self._waits_while_stopped(self._write):
             return
+        if self._world.random.random() < FILLED:
+            self.room = 0.0
+            self._world.after(self._world.random.uniform(0.0, 10.0), self._make_room)
         if self._world.random.random() < REFUSES:
             self._trouble = "No space left on device"
             self._world.after(0.5, self._write)
@@ -161,6 +174,9 @@ class SimWriter:
                 self._put(place, data)
         delay = 3.0 if self._world.random.random() < STUCK else self._world.random.choice((0.0001, 0.003))
         self._world.after(delay, self._sync, len(self._waiting))
+
+    def _make_room(self) -> None:
+        self.room = math.inf
 
     def _sync(self, count: int) -> None:
         if not self._is_open or self._waits_while_stopped(self._sync, count):
