@@ -16,6 +16,7 @@ from __future__ import annotations
 import marshal
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from scaler.errors import SerializationError
@@ -115,7 +116,12 @@ def pack_function(function: Callable[..., Any], serializer: AnySerializer | None
 
 def encode_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | None = None) -> bytes:
     """Return the entries of a run of graph rows as bytes, in the place of a function; see `scaler.serialize.entry`."""
-    return pickling.dumps(entries, b"G") if serializer is None else _encode_entries_in_parts(entries, serializer)
+    if serializer is not None:
+        return _encode_entries_in_parts(entries, serializer)
+    try:
+        return pickling.dumps(entries, b"G")
+    except SerializationError as error:
+        raise _name_the_part(entries, error) from error.__cause__
 
 
 def pack_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | None = None) -> Packed:
@@ -128,7 +134,10 @@ def pack_entries(entries: list[tuple[Any, ...]], serializer: AnySerializer | Non
         portions = pickles_of([entries[start : start + size] for start in range(0, len(entries), size)])
         if portions is not None:
             return Packed(b"L" + marshal.dumps((size, portions)), [])
-    return pack(entries, b"G")
+    try:
+        return pack(entries, b"G")
+    except SerializationError as error:
+        raise _name_the_part(entries, error) from error.__cause__
 
 
 def decode_function(payload: bytes | memoryview, buffers: Iterable[Any] = ()) -> tuple[Any, AnySerializer | None]:
@@ -223,3 +232,24 @@ def _name_the_argument(
         except SerializationError as error:
             return SerializationError(f"argument {name!r}{where}: {error}")
     return SerializationError(f"the arguments{where}: {whole}")
+
+
+def _name_the_part(entries: list[tuple[Any, ...]], whole: SerializationError) -> SerializationError:
+    """Return the error of the first function or argument of graph entries that cannot be pickled alone."""
+    for entry in entries:
+        where = f"of the graph's {entry[0]!r}"
+        found: list[str] = []
+        with_parts_replaced(
+            entry, partial(_try, found, f"a function {where}"), partial(_try, found, f"an argument {where}")
+        )
+        if found:
+            return SerializationError(found[0])
+    return whole
+
+
+def _try(failures: list[str], what: str, value: Any) -> None:
+    """Add what is said of a value that cannot be pickled."""
+    try:
+        pickling.dumps(value)
+    except SerializationError as error:
+        failures.append(f"{what}: {error}")

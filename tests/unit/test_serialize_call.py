@@ -143,6 +143,24 @@ def test_the_key_is_named_whose_part_a_serializer_refuses():
         encode_entries([("l", as_list, (5,), (), ())], Refusing)
 
 
+@pytest.mark.parametrize("written", [encode_entries, pack_entries])
+def test_the_key_is_named_whose_part_cannot_be_pickled(written):
+    inner = (as_list, (threading.Lock(),), (), ())
+    fused = ("c", None, [("b", add, (None, threading.Lock()), (0, 0), ()), ("c", add, (None, 1), (0, 0), ())])
+    for entry, words in [
+        (
+            ("a", as_list, (5, threading.Lock()), (), ()),
+            "an argument of the graph's 'a': an object of type _thread.lock",
+        ),
+        (fused, "an argument of the graph's 'c': an object of type _thread.lock"),
+        (("d", sum, (None,), (), ((0, inner),)), "an argument of the graph's 'd': an object of type _thread.lock"),
+        (("e", threading.Lock().acquire), "a function of the graph's 'e': .*acquire"),
+    ]:
+        with pytest.raises(SerializationError, match=words) as caught:
+            written([("fine", add), entry])
+        assert isinstance(caught.value.__cause__, TypeError)
+
+
 def many_steps(function, rows=64, steps=12):
     """Entries of chains that add their number up, as those of a graph whose subtrees were fused."""
     chain = [(f"step {n}", add, (None, 1), (0, 0), ()) for n in range(steps - 1)]
