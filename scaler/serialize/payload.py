@@ -22,7 +22,7 @@ from weakref import WeakSet
 import cloudpickle
 
 from scaler.errors import SerializationError
-from scaler.serialize import mapped_files
+from scaler.serialize import array_files, mapped_files
 from scaler.serialize.importable import can_be_imported, is_importable
 
 PROTOCOL = 5
@@ -88,6 +88,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return mapped_files.reduced(obj)
         elif type(obj).__module__ == _CONNECTIONS:
             _refuse_connection(obj)
+        elif (opened := array_files.reduced(obj)) is not NotImplemented:
+            return opened
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             if obj not in _foreign:

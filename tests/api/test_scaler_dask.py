@@ -486,6 +486,15 @@ def test_files_that_are_mapped_are_written_where_they_are(cluster, client, tmp_p
     assert set(remembered_entries(client)) <= before
 
 
+def test_a_file_of_h5py_is_read_where_its_blocks_are(client, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "file", "w") as file:
+        file["x"] = numpy.arange(1_000.0)
+    with h5py.File(tmp_path / "file", "r") as file:
+        total = da.from_array(file["x"], chunks=300).sum()
+        assert total.compute(scheduler=functools.partial(scaler_get, client=client)) == 499_500
+
+
 def test_what_is_no_file_is_not_written_and_neither_are_files_by_a_client(cluster, client, tmp_path):
     """As under dask's processes, and with distributed: the documentation says so."""
     numbers, array = da.ones(20_000, chunks=5_000), numpy.zeros(20_000)
