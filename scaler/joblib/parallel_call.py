@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.client import Client, Future
-from scaler.extension import SCALAR_TYPES, CallbackThread, memmaps_shared, name_of
+from scaler.errors import SerializationError
+from scaler.extension import SCALAR_TYPES, CallbackThread, memmaps_shared, name_of, pickled_if_small
 from scaler.joblib.worker_batch import BatchRunner, BatchSettings, Calls, ValueAt
 
 #: texts and bytes longer than this are passed as arguments of their own
@@ -68,7 +69,8 @@ class ParallelCall:
             with memmaps_shared(self._client, elsewhere=True):
                 future = self._client.submit(BatchRunner(self._settings, name_of(values[0])), calls, *values)
         except Exception as error:
-            self._reports.run(functools.partial(self._ended, error, report, outcome))
+            said = _named(error, calls, values) if isinstance(error, SerializationError) else error
+            self._reports.run(functools.partial(self._ended, said, report, outcome))
             return
         with self._lock:
             aborted = self._aborted
@@ -150,3 +152,19 @@ def taken_apart(batch: Callable[[], Any]) -> tuple[Calls | None, list[Any]]:
         for function, args, kwargs in items
     ]
     return calls, values
+
+
+def _named(whole: SerializationError, calls: Calls | None, values: list[Any]) -> SerializationError:
+    """The error of the first function or argument that can't be pickled alone, named as the user's call has it."""
+    for function, args, kwargs in calls or ():
+        name = name_of(values[function])
+        parts = [(f"argument {place!r} of {name}", value) for place, value in [*enumerate(args), *kwargs.items()]]
+        for what, value in [(f"function {name}", ValueAt(function)), *parts]:
+            if isinstance(value, ValueAt):
+                try:
+                    pickled_if_small(values[value.place])
+                except SerializationError as error:
+                    named = SerializationError(f"{what}: {error}")
+                    named.__cause__ = error.__cause__
+                    return named
+    return whole

@@ -83,6 +83,21 @@ def test_what_cannot_be_pickled_is_an_error_wherever_the_iterator_is(in_use):
             Parallel(batch_size=1)(delayed(id)(threading.Lock() if n == place else n) for n in range(100))
 
 
+def given(first, second=None):
+    return first, second
+
+
+def test_what_cannot_be_pickled_is_named_as_the_call_has_it(in_use):
+    lock = threading.Lock()
+    for call, words in [
+        (delayed(given)(0, lock), r"argument 1 of \S*given: .*_thread\.lock"),
+        (delayed(given)([0], second=lock), r"argument 'second' of \S*given: .*_thread\.lock"),
+        (delayed(lock.acquire)(), r"function \S*acquire: "),
+    ]:
+        with pytest.raises(SerializationError, match=f"^{words}"):
+            Parallel(batch_size=2)([delayed(given)([1], [2]), call])
+
+
 def test_messages_name_the_function(in_use):
     with pytest.raises(WorkerLost, match=r"task \S*end_the_worker "):
         Parallel()(delayed(end_the_worker)() for _ in range(2))
