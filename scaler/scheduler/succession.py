@@ -544,6 +544,7 @@ class Succession:
         elif top >= 0:
             most = max(vote.roster for vote in votes.values() if vote.term == top)
             if 2 * sum(bool(vote.roster) or vote.term >= top for vote in votes.values()) > most:
+                self.term = max(self.term, top)  # of a lower one none of them would hear, and the next would end it
                 return f"more than half of {most} agents want it", most
         elif self._roster.version and not counts and is_wanted:
             return "its partner is gone, and had no agents", 0

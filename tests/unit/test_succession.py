@@ -491,6 +491,16 @@ def test_one_that_is_elected_and_knows_no_roster_hands_out_when_more_than_half_a
     assert made.hands_out, "it has no partner"
 
 
+def test_one_that_is_elected_and_knows_no_roster_leads_in_a_term_above_that_of_its_electors() -> None:
+    """Both were killed after three hand-overs: agents hear none of a lower term, and would end it as they come."""
+    made = Succession(B, 222, A, stands_by=True)
+    made.tick(0.0)
+    comes = [made.consider(hello(session=session, epoch=epoch_of(3, 5), roster=3), 10.0) for session in (1, 2, 3)]
+    assert comes[1:] == [None, None]
+    assert made.leads
+    assert term_of(made.epoch) == 4
+
+
 def test_one_that_is_elected_and_knows_no_roster_is_told_it_or_promoted() -> None:
     told = elected_anew()
     told.agent_joined(1)
