@@ -19,7 +19,7 @@ from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
 from scaler.agent.preemption import watch_for_notice
 from scaler.agent.shell import AgentShell, core_of, log_output
-from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
+from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote, check_descriptors
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.long_lived import collect_rarely, keep_little_memory
@@ -277,6 +277,7 @@ def run(config: AgentConfig) -> int:
         config.worker_count, config.heartbeat_interval, OBJECT_RETENTION_SECONDS,
     )  # fmt: skip
     lent = lent_to_workers(config)
+    check_descriptors(config.worker_count)
     zygote = Zygote.start(config.worker_count + EXTRA_SLOTS, lent)
     keep_little_memory()
     security = security_of(config.key_file, config.insecure)

@@ -43,6 +43,7 @@ from scaler.agent.usage import Usage
 from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
 from scaler.common.exits import describe_exit
 from scaler.common.loop import Loop
+from scaler.common.process_limits import words_of
 from scaler.protocol.codes import STDOUT, Leaving
 from scaler.protocol.messages import Message, ObjectFetch
 from scaler.transport import Address
@@ -323,25 +324,32 @@ class AgentShell:
         assert self._zygote is not None
         if self._zygote.ended and not self._start_zygote(slot):
             return
-        worker = self._workers[slot] = self._zygote.fork_worker(slot)
+        try:
+            worker = self._zygote.fork_worker(slot)
+        except OSError as error:
+            logger.error("cannot start a worker: %s; it is tried again", words_of(error))
+            self._end_before_it_began(slot)
+            return
+        self._workers[slot] = worker
         worker.send(Surroundings(self._context))
         self._loop.watch(worker.fileno(), worker)
 
     def _start_zygote(self, slot: int) -> bool:
-        """Another one, as the last was killed; if none can be, the worker of this slot ends before it begins.
-
-        How often that is tried again is the core's to decide, as with workers that end while they start.
-        """
+        """Another one, as the last was killed; if none can be, the worker of this slot ends before it begins."""
         assert self._zygote is not None
         try:
             self._zygote = self._zygote.start_another()
         except OSError as error:
             logger.error("cannot start a process that workers are forked from: %s; it is tried again", error)
-            self._seen.append(WorkerExited(slot, 0, 1 << 8, (0, -1)))
-            self._loop.soon()
+            self._end_before_it_began(slot)
             return False
         self._loop.watch(self._zygote.fileno(), self._zygote)
         return True
+
+    def _end_before_it_began(self, slot: int) -> None:
+        """How often it is tried again is the core's to decide, as with workers that end while they start."""
+        self._seen.append(WorkerExited(slot, 0, 1 << 8, (0, -1)))
+        self._loop.soon()
 
     def _watch_writable(self, worker: WorkerProcess) -> None:
         for fd in worker.want_write():

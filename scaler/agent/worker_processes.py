@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import mmap
 import os
 import select
@@ -24,6 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from scaler.agent import zygote
 from scaler.agent.orders import COMMAND, FORK, KILL, REPORT, STARTED
 from scaler.agent.settling import WorkerOptions
+from scaler.common.process_limits import allow_descriptors, most_descriptors
+from scaler.errors import ScalerError
 from scaler.worker_protocol.encoding import read_by_agent
 from scaler.worker_protocol.messages import FromWorker, Quit, ToWorker
 from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, PAGE_CELLS, ROW_CELL
@@ -37,8 +40,21 @@ __all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 _SOCKET_BUFFER = 1 << 20
 #: slots for workers beyond the configured ones, for blocked tasks
 EXTRA_SLOTS = 600
+#: sockets of a worker at its agent, and descriptors that this has beside those
+_SOCKETS, _OTHERS = 2, 32
 #: seconds that workers without a task have to end as programs do
 GRACE = 1.0
+
+
+def check_descriptors(workers: int) -> None:
+    """Raises ScalerError if this process may not have the sockets of so many workers."""
+    needed = workers * _SOCKETS + _OTHERS
+    has = most_descriptors()
+    if has < needed:
+        raise ScalerError(
+            f"{workers:,} workers need {needed:,} descriptors, and a process may have {has:,} open here "
+            "(RLIMIT_NOFILE): start fewer, or raise that with `ulimit -n`, as root, before"
+        )
 
 
 class Started(NamedTuple):
@@ -166,6 +182,7 @@ class Zygote:
             finally:
                 os._exit(1)
         its.close()
+        allow_descriptors(slots * _SOCKETS + _OTHERS)  # here, so that workers have the limit of who starts them
         return cls(pid, ours, page, options)
 
     def start_another(self) -> Zygote:
@@ -178,7 +195,8 @@ class Zygote:
     def fork_worker(self, slot: int) -> WorkerProcess:
         """Begin to start a worker in a free slot. Messages may be sent to it at once.
 
-        Raises ValueError when the slot is in use or there is no such slot, and ConnectionError when the zygote is gone.
+        Raises ValueError when the slot is in use or there is no such slot, ConnectionError when the zygote is gone, and
+        OSError when this process has no descriptors left.
         """
         if not 0 <= slot < len(self._page) // PAGE_CELLS:
             raise ValueError(f"slot {slot} is out of range")
@@ -189,7 +207,14 @@ class Zygote:
         begin = slot * PAGE_CELLS
         for cell in range(begin, begin + PAGE_CELLS):
             self._page[cell] = 0
-        pairs = [socket.socketpair() for _ in range(2)]
+        pairs: list[tuple[socket.socket, socket.socket]] = []
+        try:
+            while len(pairs) < _SOCKETS:
+                pairs.append(socket.socketpair())
+        except OSError:
+            for sock in itertools.chain(*pairs):
+                sock.close()
+            raise
         for pair in pairs:
             for sock in pair:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import resource
 
 
@@ -13,6 +14,19 @@ def words_of(error: BaseException) -> str:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = "" if hard == resource.RLIM_INFINITY else f" up to {hard:,}" if soft < hard else " for root"
     return f"{error}: a process may have {soft:,} open here (RLIMIT_NOFILE); `ulimit -n` raises that{most}"
+
+
+def most_descriptors() -> float:
+    """How many descriptors this process may have if it asks for them."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return math.inf if hard == resource.RLIM_INFINITY else hard
+
+
+def allow_descriptors(wanted: int) -> None:
+    """Have this process may have so many descriptors, or as many as it may ask for; never fewer than before."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, int(min(wanted, most_descriptors()))), hard))
 
 
 def largest_file() -> int | None:

@@ -1,6 +1,10 @@
 """Programs whose processes may have little, and what they are told; and what the interpreter warns of."""
 
+import re
+import subprocess
+
 import pytest
+from support.programs import program
 
 
 def test_a_value_larger_than_a_file_may_be_names_the_limit_and_the_executor_works_on(scripts):
@@ -39,6 +43,22 @@ def test_too_few_descriptors_for_a_cluster_are_said_with_their_limit(scripts):
             raise AssertionError
         """
     )
+
+
+def test_an_agent_has_the_sockets_of_its_workers_or_says_in_a_line_that_it_may_not(tmp_path):
+    """40 workers have 80 sockets; a limit that it may raise itself is no obstacle."""
+    log = tmp_path / "log"
+    agent = [*program("scaler_cluster", "cluster"), "-n", "40", "--insecure", "--death-timeout", "0.1"]
+    for limit, last in (
+        ("-Sn", "nobody came within 0.1 s"),
+        ("-n", "40 workers need 112 descriptors.*may have 64 open"),
+    ):
+        command = ["sh", "-c", f'ulimit {limit} 64; exec "$@"', "sh", *agent, "tcp://127.0.0.1:1"]
+        with log.open("w") as file:
+            ended = subprocess.run(command, stdout=file, stderr=file, timeout=120)
+        assert ended.returncode == 1
+        assert re.search(last, log.read_text().splitlines()[-1]), log.read_text()
+        assert "Too many open files" not in log.read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The hands of an agent's core, with worker processes and the store played by the test."""
 
+import errno
 import os
 import socket
 from typing import Any
@@ -121,3 +122,16 @@ def test_nothing_is_watched_of_a_worker_that_has_ended_though_it_had_not_read_wh
         shell._loop.ready[zygote] = None
         assert [event.slot for event in shell.gather()] == [0]
     assert descriptors[0] == descriptors[1]
+
+
+def test_a_worker_that_no_descriptors_are_left_for_ends_before_it_begins(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fork_worker(slot: int) -> WorkerProcess:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(shell._zygote, "fork_worker", fork_worker)
+    shell.core.wants = [StartWorker(0)]
+    shell.handle([], 0.0)
+    assert [event.slot for event in shell.gather()] == [0]
+    assert "(RLIMIT_NOFILE)" in caplog.text
