@@ -1,7 +1,7 @@
 """`sys.stdout` and `sys.stderr` of a worker: to the agent's own, or to the client that wants to see its tasks print.
 
-Lines are sent when they are complete. The rest of a line is sent when another task writes, or before the results of its
-row go out, so no row pays for asking whether it has printed.
+Lines are sent when they are complete. The rest of a line is sent when another task writes, before the results of its
+row go out, or when it has become long, so no row pays for asking whether it has printed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Any, TextIO
 from scaler.worker.context import TaskContext, innermost, is_logged
 from scaler.worker.last_lines import LastLines
 from scaler.worker_protocol import messages
+
+#: characters of a line that is not complete, after which it is sent all the same
+LONGEST = 1 << 16
 
 
 class OutputStream(io.TextIOBase):
@@ -31,6 +34,8 @@ class OutputStream(io.TextIOBase):
         self._lock = threading.RLock()
         #: the beginning of a line, and the task that wrote it
         self._text: list[str] = []
+        #: its characters
+        self._size = 0
         self._task: TaskContext | None = None
         #: something was written since the last flush
         self.dirty = False
@@ -51,10 +56,13 @@ class OutputStream(io.TextIOBase):
             end = text.rfind("\n") + 1
             if end:
                 lines = "".join([*self._text, text[:end]])
-                self._text.clear()
+                self._forget()
                 self._tell(lines)
             if end < len(text):
                 self._text.append(text[end:])
+                self._size += len(text) - end
+                if self._size >= LONGEST:
+                    self._send_rest()
         return len(text)
 
     def keep(self, text: str) -> None:
@@ -70,16 +78,23 @@ class OutputStream(io.TextIOBase):
         with self._lock:
             self.dirty = False
             if self._text and self._task is not None and self._send is not None:
-                text = "".join(self._text)
-                self._text.clear()
-                self._tell(text)
+                self._send_rest()
         self._plain.flush()
 
     def detach_from_agent(self) -> None:
         """Write plainly from now on: this is a process that a task forked."""
         self._send = self._keep = None
         self._lock = threading.RLock()
+        self._forget()
+
+    def _send_rest(self) -> None:
+        text = "".join(self._text)
+        self._forget()
+        self._tell(text)
+
+    def _forget(self) -> None:
         self._text.clear()
+        self._size = 0
 
     def _tell(self, text: str) -> None:
         assert self._task is not None

@@ -1,0 +1,25 @@
+"""What a worker sends of what its tasks print."""
+
+import io
+
+import pytest
+
+from scaler.worker import output
+from scaler.worker.context import TaskContext
+from scaler.worker.output import LONGEST, OutputStream
+from scaler.worker_protocol.messages import FromWorker, Output
+
+
+def test_a_line_without_an_end_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that kept 1 GB of it would be ended for its memory."""
+    sent: list[FromWorker] = []
+    monkeypatch.setattr(output, "innermost", lambda: TaskContext(1, 2, "f", stream=True))
+    stream = OutputStream(io.StringIO(), 1, sent.append)
+    text = "=" * (LONGEST // 4)
+    for _ in range(9):
+        stream.write(text)
+    assert [len(message.text) for message in sent if isinstance(message, Output)] == [LONGEST, LONGEST]
+    stream.write("end\nbegin")
+    stream.flush()
+    said = "".join(message.text for message in sent if isinstance(message, Output))
+    assert said == text * 9 + "end\nbegin"
