@@ -30,8 +30,10 @@ def run(config: TopConfig) -> int:
 
 
 def _has_terminal() -> bool:
-    """Textual reads from the first and draws on the last; a shell may have closed each."""
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    """Textual reads from the first and draws on the last; a shell may have closed each. A dumb one shows no screens."""
+    return os.environ.get("TERM") != "dumb" and all(
+        stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
+    )
 
 
 def _write_lines(config: TopConfig) -> int:

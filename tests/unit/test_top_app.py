@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.programs import environment
@@ -152,6 +153,15 @@ def test_without_textual_the_command_says_in_one_line_what_to_install(
     said = capsys.readouterr().err
     assert "pip install scaler[top]" in said
     assert said.count("\n") == 1
+
+
+def test_a_dumb_terminal_gets_one_screen_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setenv("TERM", "xterm")
+    assert top._has_terminal()
+    monkeypatch.setenv("TERM", "dumb")
+    assert not top._has_terminal()
 
 
 @pytest.mark.parametrize(
