@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from scaler.common.call_text import CallText
 from scaler.protocol import failures
 from scaler.worker import context, leftovers
@@ -32,3 +34,5 @@ class Preload:
         except BaseException as error:  # of the user's
             in_one_line = " ".join(f"{type(error).__name__}: {error}".split())
             self.failure = failures.preload_failed(text, in_one_line).encode()
+            # for who runs this host, which takes and fails tasks faster than others run them
+            sys.stderr.write(f"--preload {text} failed, and with it all tasks of this worker: {in_one_line}\n")
