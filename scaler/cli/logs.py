@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+import time
 
 from scaler import defaults
 from scaler.common import log_lines
 from scaler.errors import ScalerError
+
+#: seconds between two complaints that the log can't be written
+INTERVAL = 60.0
 
 
 def set_up(level: str, path: str) -> None:
@@ -19,8 +24,28 @@ def set_up(level: str, path: str) -> None:
         handler = logging.StreamHandler(sys.stdout) if path == defaults.LOG_PATH else logging.FileHandler(path)
     except OSError as error:
         raise ScalerError(f"cannot write the log to {path}: {error.strerror or error}") from error
+    handler.handleError = _Complaints(handler).handle  # type: ignore[method-assign]
     handler.setFormatter(log_lines.LineFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
     logging.getLogger(__name__).info("logging to %r", (path,))
+
+
+class _Complaints:
+    """What is said where a line can't be logged: logging shows its own stack and the line, for each, without an end."""
+
+    def __init__(self, handler: logging.Handler) -> None:
+        self._handler = handler
+        self._said = float("-inf")
+
+    def handle(self, record: logging.LogRecord) -> None:
+        error, now = sys.exc_info()[1], time.monotonic()
+        if not isinstance(error, OSError):
+            type(self._handler).handleError(self._handler, record)
+        elif now - self._said >= INTERVAL and sys.stderr is not None:
+            self._said = now
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(
+                    f"the log can't be written: {error.strerror or error}; lines are missing until it can\n"
+                )

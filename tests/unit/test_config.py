@@ -276,6 +276,22 @@ def test_a_log_that_cannot_be_written_is_said():
         logs.set_up("INFO", "/no/such/log")
 
 
+def test_a_log_that_cannot_be_written_any_more_is_told_in_one_line():
+    program = """
+import logging
+from scaler.cli.logs import set_up
+set_up("INFO", "/dev/full")
+for number in range(9):
+    logging.info("a line of a task: %d", number)
+logging.info("%d", "a defect")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    said, _, rest = ended.stderr.partition("\n")
+    assert said == "the log can't be written: No space left on device; lines are missing until it can"
+    assert rest.startswith("--- Logging error ---"), "of a line that can't be made"
+    assert "a line of a task" not in rest
+
+
 def test_importing_the_package_loads_nothing_else():
     code = "import sys; before = set(sys.modules); import scaler; print(*set(sys.modules) - before)"
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=30).stdout
