@@ -4,6 +4,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
 `scaler.Executor` and `scaler.joblib` do; it should need nothing of the engine but these four modules.
 
     find_client, shared_client, surrounding_address, is_inside_task     where the client comes from,
+    host_for_tasks                                                      and how tasks come here,
     surrounding_serializer, serializer_of, memmaps_shared               and how its values become bytes
     begin_local_cluster                                                 the cluster that a script will need, if it does
     submit_call, submit_map, failed_call, fail_future, take_result,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from scaler.extension.clients import (
         FoundClient,
         find_client,
+        host_for_tasks,
         is_inside_task,
         memmaps_shared,
         serializer_of,
@@ -79,6 +81,7 @@ __all__ = [
     "find_client",
     "forget_run",
     "has_ended_program",
+    "host_for_tasks",
     "is_inside_task",
     "is_interrupt",
     "issue_warnings",
@@ -116,6 +119,7 @@ _HOMES = {
     "find_client": "scaler.extension.clients",
     "forget_run": "scaler.extension.in_worker",
     "has_ended_program": "scaler.extension.interrupts",
+    "host_for_tasks": "scaler.extension.clients",
     "is_inside_task": "scaler.extension.clients",
     "is_interrupt": "scaler.extension.interrupts",
     "issue_warnings": "scaler.extension.submitting",

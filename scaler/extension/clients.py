@@ -14,6 +14,7 @@ from scaler.client import client as clients
 from scaler.cluster import combo, embedded
 from scaler.serialize import mapped_files
 from scaler.serialize.call import AnySerializer
+from scaler.transport import Address
 from scaler.worker import context
 
 
@@ -60,6 +61,17 @@ def surrounding_address() -> str | None:
     Does not block. Raises `AddressError` if the variable holds none.
     """
     return surroundings.surrounding_address()
+
+
+def host_for_tasks(address: str | None) -> str:
+    """The address of this machine by which tasks of the cluster at `address` reach this process, as far as it can tell.
+
+    None: of one that runs here. Blocks while a name is looked up. Raises `AddressError` for what is no address.
+    """
+    target = Address.parse(address).for_client() if address else None
+    if target is None or target.is_loopback:
+        return "127.0.0.1"
+    return target.reached_from()
 
 
 def surrounding_serializer() -> AnySerializer | None:

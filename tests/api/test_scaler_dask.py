@@ -23,6 +23,7 @@ from scaler.extension import serializer_of
 from scaler.graph import plan
 from scaler.serialize.call import decode_function, encode_entries
 from scaler_dask import Client, get_client, scaler_get
+from scaler_dask.program_lock import ProgramLock
 from scaler_dask.translate import translate
 
 
@@ -493,6 +494,50 @@ def test_a_file_of_h5py_is_read_where_its_blocks_are(client, tmp_path):
     with h5py.File(tmp_path / "file", "r") as file:
         total = da.from_array(file["x"], chunks=300).sum()
         assert total.compute(scheduler=functools.partial(scaler_get, client=client)) == 499_500
+
+
+class Counter:
+    """A target that counts what is written in a file, which only one can do at a time."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __setitem__(self, where, block):
+        found = int(self.path.read_text())
+        threading.Event().wait(0.02)
+        self.path.write_text(str(found + 1))
+
+
+@pytest.mark.parametrize("kind", ["scaler_get", "client", "partial", "task"])
+def test_the_lock_of_a_store_is_that_of_all_workers(cluster, client, tmp_path, kind):
+    counter = Counter(tmp_path / "count")
+    counter.path.write_text("0")
+    numbers = da.ones(120, chunks=10)
+    if kind == "client":
+        with Client(cluster.address):
+            numbers.store(counter)
+    elif kind == "task":
+        client.submit(store_in_a_task, counter).result()
+    elif kind == "partial":
+        numbers.store(counter, scheduler=functools.partial(scaler_get, client=client))
+    else:
+        with dask.config.set({"scheduler": scaler_get, "scaler.address": cluster.address}):
+            numbers.store(counter)
+    assert counter.path.read_text() == "12"
+
+
+def store_in_a_task(counter):
+    da.ones(120, chunks=10).store(counter, scheduler=scaler_get)
+
+
+def test_dataframes_that_are_written_into_one_file_have_the_lock_of_all_workers(client):
+    hdf = pytest.importorskip("dask.dataframe.io.hdf")
+    assert type(hdf.get_scheduler_lock(scheduler=functools.partial(scaler_get, client=client))) is ProgramLock
+
+
+def test_the_lock_of_other_schedulers_is_dasks_own():
+    assert type(dask.utils.get_scheduler_lock(scheduler="threads")) is dask.utils.SerializableLock
+    assert type(dask.utils.get_scheduler_lock(da.ones(1), scheduler="sync")) is dask.utils.SerializableLock
 
 
 def test_what_is_no_file_is_not_written_and_neither_are_files_by_a_client(cluster, client, tmp_path):
