@@ -79,7 +79,7 @@ def needed_calls(nodes: Mapping[Any, Node], sequence: Sequence[Key], wanted: Ite
     """Sort out the calls and what they need of each other; in `sequence` dependencies come first."""
     found = NeededCalls([], [], [], [], [], set(), {}, {}, {})
     constants, places, targets, users = found.constants, found.places, found.targets, found.users
-    keys, calls, all_needs, all_plain = found.keys, found.calls, found.needs, found.is_plain
+    calls, all_needs, all_plain = found.calls, found.needs, found.is_plain
     place_of = places.__getitem__
     for key in sequence:
         node = nodes[key]
@@ -95,24 +95,25 @@ def needed_calls(nodes: Mapping[Any, Node], sequence: Sequence[Key], wanted: Ite
             else:
                 targets[key] = target
             continue
-        call = node if isinstance(node, Call) else _wrap(node)
+        call: Call = node if kind is Call or isinstance(node, Call) else _wrap(node)  # type: ignore[assignment]
         needs: tuple[int, ...] = ()
         is_plain = not call.has_large
-        if call.dependencies:
+        dependencies = call.dependencies
+        if dependencies:
             try:
-                needs = tuple(map(place_of, call.dependencies))
+                needs = tuple(map(place_of, dependencies))
             except KeyError:
                 is_plain = False
-                names = [targets.get(name, name) for name in call.dependencies]
+                names = [targets.get(name, name) for name in dependencies]
                 needs = tuple(dict.fromkeys([places[name] for name in names if name in places]))
             for place in needs:
                 users[place] += 1
         places[key] = len(users)
         users.append(0)
-        keys.append(key)
         calls.append(call)
         all_needs.append(needs)
         all_plain.append(is_plain)
+    found.keys += places
     for key in wanted:
         if key not in constants:
             place = places[targets.get(key, key)]
