@@ -256,7 +256,10 @@ class AgentConfig:
     ] = None
     preload: Annotated[
         str | None,
-        Option("what each worker calls once before its first task, as module:function or module:function(1, x='y')"),
+        Option(
+            "what each worker calls once before it takes tasks, as module:function or module:function(1, x='y'); "
+            "a host on which it fails ends"
+        ),
     ] = None
     death_timeout: Annotated[
         float | None,

@@ -2,6 +2,9 @@
 
 When the connection closes it is made anew for as long as it takes; the scheduler decides whether the session goes on or
 the agent begins anew. The connection is made by a thread, since that may block, while the workers go on.
+
+Where workers have a call to make before they take rows (`--preload`), nobody is told of this host until one has made
+it: a host on which it fails gets no rows.
 """
 
 from __future__ import annotations
@@ -94,6 +97,10 @@ class Daemon:
                 self.loop.on_signal(getattr(signal, config.preemption_signal), self._take_notice)
         if zygote is not None and config.preemption_url is not None:
             watch_for_notice(config.preemption_url, self.loop, self._take_first_notice)
+        #: no worker has started yet, and none may be able to: the scheduler is not looked for
+        self._is_unproven = zygote is not None and config.preload is not None
+        #: no worker can start any more: it ends
+        self.is_unfit = False
         self._connection: Connection | None = None
         #: it makes a connection, or finds that there will be none
         self._connecting: SideThread[bool, Connection | None] = SideThread(
@@ -112,7 +119,8 @@ class Daemon:
 
     def run(self) -> None:
         """Serve until stopped."""
-        self._reconnect()
+        if not self._is_unproven:
+            self._reconnect()
         self.loop.soon()
         self.loop.run(self._close)
 
@@ -243,6 +251,12 @@ class Daemon:
         if not self._is_announced:
             self._take_notice()
 
+    def _end_unfit(self, reason: str) -> None:
+        """No worker can start: this host drains, and ends."""
+        self.is_unfit = True
+        logger.error("%s", reason)
+        self._take_first_notice()
+
     # ---- the loop --------------------------------------------------------------------------------------------------
     def _step(self) -> None:
         if self.failure is not None:
@@ -259,6 +273,11 @@ class Daemon:
         if events or due or self._planned is None:
             for message in self._shell.handle(events, now):
                 self._send(self._initiator.send(message))
+        if self._is_unproven and self._shell.has_workers:
+            self._is_unproven = False
+            self._reconnect()
+        if self._shell.failure is not None and not self.is_unfit:
+            self._end_unfit(self._shell.failure)
         if self._shell.stopped:
             self.loop.stop()
         wake = self._shell.wake if self._shell.wake is not None and self._shell.wake > now else now + 1.0
@@ -300,4 +319,4 @@ def run(config: AgentConfig) -> int:
         logger.error("%s", daemon.failure)
         return 1
     logger.info("ClusterProcess: ended")
-    return 0
+    return 1 if daemon.is_unfit else 0

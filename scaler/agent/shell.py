@@ -18,6 +18,7 @@ from scaler.agent.core.events import (
     FromScheduler,
     FromWorker,
     Garbled,
+    GiveUp,
     KillWorker,
     Leave,
     Limited,
@@ -39,6 +40,7 @@ from scaler.agent.host_store import HostStore
 from scaler.agent.measuring import Measuring
 from scaler.agent.state.host import HostState
 from scaler.agent.state.memory import AgentLimits
+from scaler.agent.state.worker_records import STARTING
 from scaler.agent.usage import Usage
 from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
 from scaler.common.exits import describe_exit
@@ -111,6 +113,8 @@ class AgentShell:
         #: when the core wants to be woken
         self._core_wake: float | None = None
         self.stopped = False
+        #: why no worker of this host can start
+        self.failure: str | None = None
         if zygote is not None:
             loop.watch(zygote.fileno(), zygote)
         store.watch(loop)
@@ -151,6 +155,11 @@ class AgentShell:
     def target(self) -> int:
         """Workers that the host should have at work."""
         return self._state.workers.target
+
+    @property
+    def has_workers(self) -> bool:
+        """A worker has started, and is there."""
+        return any(record.state is not STARTING for record in self._state.workers.records.values())
 
     @property
     def store(self) -> tuple[str, str, str]:
@@ -302,6 +311,8 @@ class AgentShell:
                 self._print_output(effect)
             elif isinstance(effect, Log):
                 logger.log(getattr(logging, effect.level), "%s", effect.text)
+            elif isinstance(effect, GiveUp):
+                self.failure = effect.reason
             elif isinstance(effect, Stop):
                 self.stopped = True
             else:

@@ -48,7 +48,7 @@ class ErrorKind(IntEnum):
     FULL = 8
     #: something that it depends on was cancelled
     CANCELLED = 9
-    #: what its worker was to call before all rows has failed
+    #: no worker could start where it was to run: what each is to call before it takes rows has failed
     PRELOAD = 10
 
 

@@ -121,9 +121,19 @@ def not_there(name: str, object_id: int, host: str) -> ErrorRecord:
     return ErrorRecord(ErrorKind.OBJECT, f"object {object_id} of {name} is not on {host}", name)
 
 
-def preload_failed(text: str, error: str) -> ErrorRecord:
-    """A worker could not do what it has to before it runs rows."""
-    return ErrorRecord(ErrorKind.PRELOAD, f"--preload {text} failed in a worker: {error}")
+def preload_failed(call: str, error: str) -> str:
+    """Why a worker did not start: what it has to call before it takes rows has failed.
+
+    >>> preload_failed("math:sqrt(-1)", "ValueError: math domain error")
+    '--preload math:sqrt(-1) failed: ValueError: math domain error'
+    """
+    return f"--preload {call} failed: {error}"
+
+
+def no_worker_starts(name: str, row_id: int, host: str, why: str) -> ErrorRecord:
+    """No host that may run a row has workers that can start; `host` is the last one that was asked."""
+    words = f"{task_words(name, row_id)} can't run on {host}, where no worker can start: {why}"
+    return ErrorRecord(ErrorKind.PRELOAD, words, name)
 
 
 def object_lost(words: str) -> ErrorRecord:

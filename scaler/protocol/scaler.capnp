@@ -184,7 +184,7 @@ struct ObjectAnnounce { ids @0 :Data; kinds @1 :Data; client @2 :UInt32; }
 # u64, u8: a frame each follows: 0 payload, 1 error record, 2 stored: u64 size, 1 to 2^48, u32 number of the agent that has it
 struct Objects { clients @0 :Data; ids @1 :Data; }                     # u32, u64
 struct ObjectGone { clients @0 :Data; ids @1 :Data; withWorker @2 :Bool; }  # u32, u64
-struct ObjectMissing { objects @0 :Objects; rows @1 :Spans; refusal @2 :Text; }
+struct ObjectMissing { objects @0 :Objects; rows @1 :Spans; refusal @2 :Text; unfit @3 :Bool; }
 struct ObjectFetch { clients @0 :Data; ids @1 :Data; sizes @2 :Data; holderCounts @3 :Data; holders @4 :Data; }  # u32, u64, u64, u32, u32
 struct ObjectResponse { clients @0 :Data; ids @1 :Data; outcomes @2 :Data; agent @3 :UInt32; reason @4 :Text; }  # u32, u64, u8: 0 there, 1 not
 struct Neighbours { numbers @0 :Data; addresses @1 :List(Text); }      # u32

@@ -17,7 +17,6 @@ from scaler.worker import elsewhere, profiling
 from scaler.worker.assignment import Assignment
 from scaler.worker.inputs import Failed, Inputs
 from scaler.worker.ledger import Clock, Ledger
-from scaler.worker.preloading import Preload
 from scaler.worker.result_writer import Encode, ResultWriter
 from scaler.worker.row_calls import caller, failing
 from scaler.worker_protocol.progress import BEGUN_CELL, ROW_CELL
@@ -43,14 +42,12 @@ class Loops:
         page: memoryview,
         clock: Clock,
         flush: Callable[[], None],
-        preload: Preload,
     ) -> None:
         self._ledger = ledger
         self._results = results
         self._page = page
         self._clock = clock
         self._flush = flush
-        self._preload = preload
         #: a row that begins after this time sends the results before it, ns
         self.flush_at = 0
 
@@ -58,8 +55,6 @@ class Loops:
         """Return what runs the rows of an assignment until it raises."""
         run = assignment.run
         try:
-            if self._preload.failure is not None:
-                raise Failed(self._preload.failure)
             function, serializer = inputs.function(run)
             function = elsewhere.bound(function)
             assignment.serializer = serializer

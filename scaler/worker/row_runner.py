@@ -26,7 +26,6 @@ from scaler.worker.inputs import Inputs
 from scaler.worker.ledger import Clock, Ledger
 from scaler.worker.live_values import LiveValues
 from scaler.worker.loops import Loops
-from scaler.worker.preloading import Preload
 from scaler.worker.result_writer import ResultWriter
 from scaler.worker_protocol.messages import (
     Drop,
@@ -74,8 +73,7 @@ class RowRunner:
         self._results = ResultWriter(self._live, send)
         #: those that are not finished; the first one runs
         self._assignments: deque[Assignment] = deque()
-        self._preload = Preload()
-        self._loops = Loops(self._ledger, self._results, page, clock, self._tell, self._preload)
+        self._loops = Loops(self._ledger, self._results, page, clock, self._tell)
         #: the main thread waits for the socket, and reads it itself
         self._idle = False
         #: the dispatch that was read last
@@ -92,6 +90,13 @@ class RowRunner:
         self._is_untidy = False
         #: called when the first assignment is done
         self.after_first: Callable[[], None] = lambda: None
+
+    def await_surroundings(self, wait: Callable[..., object]) -> None:
+        """Wait for what the agent says before anything else. Raises EOFError."""
+        while context.surroundings() is None:
+            wait()
+            with self._lock:
+                self._pull()
 
     def run(self, wait: Callable[..., object]) -> None:
         """Run rows until the agent says quit. Raises EOFError.
@@ -185,7 +190,6 @@ class RowRunner:
     def _next(self, wait: Callable[..., object]) -> bool:
         """Wait for an assignment; say False when there will be none."""
         while True:
-            self._preload.run()
             with self._lock:
                 if not self._assignments:
                     self.flush()

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, TextIO
 
-from scaler.worker import context, leftovers
+from scaler.worker import context, leftovers, preloading
 from scaler.worker.last_lines import LastLines
 from scaler.worker.output import OutputStream
 from scaler.worker.promised_modules import PromisedModules
@@ -66,12 +66,14 @@ def serve(
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke
         recite = partial(_recite, sender, last_lines)
         threading.Thread(target=_obey, args=(control, runner, recite), name="scaler-control", daemon=True).start()
-        sender.send(Ready(os.getpid()))
         poll = select.poll()
         poll.register(task, select.POLLIN)
-        runner.run(poll.poll)
-        code = 0
-        _end_as_a_usual_process()
+        runner.await_surroundings(poll.poll)
+        if preloading.run(sender.send):
+            sender.send(Ready(os.getpid()))
+            runner.run(poll.poll)
+            code = 0
+            _end_as_a_usual_process()
     except BaseException:
         traceback.print_exc()
     finally:

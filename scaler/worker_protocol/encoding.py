@@ -38,6 +38,7 @@ from scaler.worker_protocol.messages import (
     FromWorker,
     Leaving,
     Output,
+    Preloading,
     Publish,
     Published,
     PublishedValue,
@@ -83,10 +84,11 @@ def read_by_worker(data: memoryview | bytes) -> ToWorker:
 # ---- worker to agent -------------------------------------------------------------------------------------------------
 _FROM_WORKER: tuple[type[FromWorker], ...] = (
     Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving, Recited, Unfiled,
+    Preloading,
 )  # fmt: skip
-_READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING, _RECITED, _UNFILED = (
-    bytes([i]) for i in range(len(_FROM_WORKER))
-)
+(
+    _READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING, _RECITED, _UNFILED, _PRELOADING,
+) = (bytes([i]) for i in range(len(_FROM_WORKER)))  # fmt: skip
 
 _PID = Struct("=I")
 #: how many spans, how many dispatches
@@ -107,6 +109,8 @@ _OUTPUT_HEAD = Struct("=IQBIQ")
 _RECITED_HEAD = Struct("=QQ")
 #: dispatch, errno
 _UNFILED_BODY = Struct("=QH")
+#: bytes of the call, bytes of the error; both follow
+_PRELOADING_HEAD = Struct("=QQ")
 
 _NO_SIZE = "no stored value has that size"
 #: bytes of a part: what a column of sizes can say
@@ -164,6 +168,11 @@ def _write_recited(message: Recited) -> bytes:
     return b"".join([_RECITED, _RECITED_HEAD.pack(message.number, len(said)), said])
 
 
+def _write_preloading(message: Preloading) -> bytes:
+    call, error = (text.encode("utf-8", "replace") for text in message)
+    return b"".join([_PRELOADING, _PRELOADING_HEAD.pack(len(call), len(error)), call, error])
+
+
 _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Ready: lambda message: _READY + _PID.pack(message.pid),
     Results: _write_results,
@@ -175,6 +184,7 @@ _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Leaving: lambda message: _LEAVING,
     Recited: _write_recited,
     Unfiled: lambda message: _UNFILED + _UNFILED_BODY.pack(*message),
+    Preloading: _write_preloading,
 }
 
 
@@ -287,6 +297,13 @@ def _read_recited(data: Bytes, at: int) -> Read:
     return Recited(number, text), at
 
 
+def _read_preloading(data: Bytes, at: int) -> Read:
+    of_call, of_error = _PRELOADING_HEAD.unpack_from(data, at)
+    call, at = _text(data, at + _PRELOADING_HEAD.size, of_call)
+    error, at = _text(data, at, of_error)
+    return Preloading(call, error), at
+
+
 def _text(data: Bytes, at: int, length: int) -> tuple[str, int]:
     end = at + length
     _require(end <= len(data), "it is cut off")
@@ -309,4 +326,5 @@ _READERS: tuple[Callable[[Bytes, int], Read], ...] = (
     lambda data, at: (Leaving(), at),
     _read_recited,
     lambda data, at: (Unfiled(*_UNFILED_BODY.unpack_from(data, at)), at + _UNFILED_BODY.size),
+    _read_preloading,
 )

@@ -3,7 +3,7 @@
     agent ──task socket──────► worker     Run, Drop, Surroundings, Quit              read between two rows
     agent ──control socket───► worker     Recall, Flush, Publish, Drop               read while user code runs
     worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked,
-                                         Leaving, Recited, Unfiled
+                                         Leaving, Recited, Unfiled, Preloading
 
 They are plain tuples with names: made and taken apart at the price of a tuple. `encoding.py` says how they travel.
 """
@@ -110,9 +110,18 @@ class Recite(NamedTuple):
 
 # ---- worker to agent -------------------------------------------------------------------------------------------------
 class Ready(NamedTuple):
-    """The first word of a worker: it can be sent rows."""
+    """A worker can be sent rows; its first word, but for `Preloading`."""
 
     pid: int
+
+
+class Preloading(NamedTuple):
+    """A worker makes the call that has to succeed before it is `Ready`; or that has failed, and it is about to end."""
+
+    #: as the option `--preload` has it
+    call: str
+    #: what it has raised, in one line; empty while it is under way
+    error: str = ""
 
 
 class EndedSpan(NamedTuple):
@@ -221,5 +230,5 @@ class Leaving(NamedTuple):
 
 ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish | Recite
 FromWorker: TypeAlias = (
-    Ready | Results | Returned | Published | Output | Blocked | Unblocked | Leaving | Recited | Unfiled
+    Ready | Results | Returned | Published | Output | Blocked | Unblocked | Leaving | Recited | Unfiled | Preloading
 )

@@ -213,7 +213,7 @@ def _worker_says(chosen: Chosen) -> wm.FromWorker:
     if action == 4:
         value = wm.PublishedValue((client, batch + lo), chosen.choice((0, 1 << 20)), chosen.choice((None, "no room")))
         return wm.Published([value])
-    return chosen.choice((wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1)))
+    return chosen.choice((wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1), wm.Preloading("m:f", "no")))
 
 
 def agent(data: bytes) -> None:

@@ -15,7 +15,7 @@ from support.echo import Proxy
 from support.namespaces import why_not
 from support.programs import environment
 
-from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused, TaskFailed
+from scaler import AddressInUse, Client, ConnectionFailed, SchedulerClusterCombo, ShutdownRefused
 from scaler.transport import Address, load_or_create
 
 
@@ -272,19 +272,6 @@ def test_large_values_pass_between_processes_on_other_hosts(daemons, monkeypatch
     daemons.start_agent(1)
     data = os.urandom(30_000_000)
     assert daemons.client().submit(lambda x: x[::-1], data).result(30) == data[::-1]
-
-
-def test_each_worker_makes_the_call_it_is_told_to_before_its_first_task(start_cluster, connect):
-    with connect(start_cluster(2, preload="os:putenv('PRELOADED', 'yes')")) as client:
-        assert client.submit(os.system, 'test "$PRELOADED" = yes').result(20) == 0
-
-
-def test_a_call_before_the_first_task_that_fails_is_told_to_clients_in_one_line(start_cluster, connect):
-    with connect(start_cluster(1, preload="math:sqrt(-1)")) as client:
-        with pytest.raises(TaskFailed) as caught:
-            client.submit(abs, 1).result(20)
-        assert str(caught.value).endswith("--preload math:sqrt(-1) failed in a worker: ValueError: math domain error")
-        assert "\n" not in str(caught.value)
 
 
 def test_an_agent_whose_scheduler_is_gone_for_too_long_ends(daemons):

@@ -39,6 +39,8 @@ class Host:
         self.reports: list[Started | Exited] = []
         self.messages: dict[int, list[wm.FromWorker]] = {}
         self._keys = 0
+        #: what workers are told before anything else
+        self.surroundings: dict[str, Any] = {}
 
     def fork(self, slot: int = 0) -> WorkerProcess:
         """Start a worker and wait until it is ready."""
@@ -48,6 +50,7 @@ class Host:
 
     def begin(self, slot: int) -> WorkerProcess:
         worker = self.workers[slot] = self.zygote.fork_worker(slot)
+        worker.send(wm.Surroundings(self.surroundings))
         self.messages[slot] = []
         return worker
 
@@ -478,7 +481,7 @@ AGENT = """
     from scaler.agent.worker_processes import Zygote
     from scaler.serialize.call import encode_function
     from scaler.serialize import payload
-    from scaler.worker_protocol.messages import Run
+    from scaler.worker_protocol.messages import Run, Surroundings
 
     def flood():
         while True:
@@ -486,6 +489,8 @@ AGENT = """
 
     zygote = Zygote.start(2)
     workers = [zygote.fork_worker(slot) for slot in range(2)]
+    for worker in workers:
+        worker.send(Surroundings({}))
     while None in [worker.pid for worker in workers]:
         zygote.receive()
     objects = [((1, 1), encode_function(flood)), ((1, 2), payload.dumps([()]))]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from simulator.scripted import FakeScheduler, graph, result, spans, task
 
-from scaler.errors import StoreFull
+from scaler.errors import StoreFull, TaskFailed
 from scaler.protocol.messages import (
     APART,
     ERROR,
@@ -465,7 +465,10 @@ def test_a_row_whose_only_host_does_not_reach_its_input_fails_within_half_a_minu
     assert "agent-2 could not, which does not reach agent-1" in str(decode_error(bytes(answers[0].bodies[0])))
 
 
-def test_a_row_that_one_host_has_no_room_for_goes_to_each_other_one_and_then_fails_with_the_reason() -> None:
+@pytest.mark.parametrize(("unfit", "kind"), [(False, StoreFull), (True, TaskFailed)], ids=["no room", "no worker"])
+def test_a_row_that_one_host_can_not_run_goes_to_each_other_one_and_then_fails_with_the_reason(
+    unfit: bool, kind: type[TaskFailed]
+) -> None:
     fake = FakeScheduler(1, 1, 1)
     client = fake.client()
     fake.say(client, stored(fake.agents[0], 5))
@@ -474,12 +477,12 @@ def test_a_row_that_one_host_has_no_room_for_goes_to_each_other_one_and_then_fai
     for _ in fake.agents:
         (agent,) = (agent for agent in fake.agents if fake.placed(agent) == [(10, 0, 1)])
         asked.append(agent)
-        fake.say(agent, ObjectMissing(Objects(), spans(Spans, client, (10, 0, 1)), "its input takes a lot"))
+        fake.say(agent, ObjectMissing(Objects(), spans(Spans, client, (10, 0, 1)), "the reason", unfit))
     assert sorted(asked) == sorted(fake.agents)
     (message,) = fake.heard(client, TaskResult)
     error = decode_error(bytes(message.bodies[0]))
-    assert isinstance(error, StoreFull)
-    assert "its input takes a lot" in str(error)
+    assert type(error) is kind
+    assert "the reason" in str(error)
 
 
 def test_a_row_whose_input_ends_with_its_worker_again_and_again_is_not_to_blame(one: Any) -> None:

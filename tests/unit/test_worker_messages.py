@@ -45,6 +45,8 @@ SAID: list[wm.FromWorker] = [
     wm.Blocked(),
     wm.Unblocked(),
     wm.Leaving(),
+    wm.Preloading("m:f"),
+    wm.Preloading("m:f(1)", "ValueError: é"),
 ]
 
 

@@ -14,6 +14,7 @@ from scaler.agent.core import (
     heartbeat,
     leaving,
     phases,
+    preloads,
     releasing,
     reporting,
     returning,
@@ -80,6 +81,7 @@ from scaler.worker_protocol import messages as worker_messages
 from scaler.worker_protocol.messages import (
     Blocked,
     Leaving,
+    Preloading,
     Published,
     Ready,
     Recited,
@@ -107,7 +109,7 @@ class AgentCore:
     ) -> None:
         """`may_return`: it may outlive its scheduler, and then tells the next one what is here."""
         self._state = state = new_host(workers, limits, strict)
-        self._may_return = may_return
+        self._may_return = state.may_end = may_return
         self.out = out = Outgoing(state.unsettled if may_return else None)
         #: when the last `WakeAt` asked for a tick
         self._wake = math.inf
@@ -159,6 +161,7 @@ class AgentCore:
             Leaving: lambda worker, message: worker_lifecycle.take_leaving(out, worker),
             Recited: self._recited,
             Unfiled: self._unfiled,
+            Preloading: partial(preloads.take_word, state, out),
         }
 
     @property

@@ -244,6 +244,13 @@ class ShowOutput:
 
 
 @record
+class GiveUp:
+    """No worker of this host can start, for this reason: it should go, in order."""
+
+    reason: str
+
+
+@record
 class Spill:
     """Move an object from the store to disk; `Spilled` follows."""
 
@@ -307,6 +314,7 @@ Effect = (
     | DropClient
     | WakeAt
     | ShowOutput
+    | GiveUp
     | Stop
     | Log
 )

@@ -98,11 +98,11 @@ class Outgoing:
                 message.objects.add(*key)
         message.rows.add(client, batch, lo, hi)
 
-    def refuse(self, why: str, client: int, batch: int, lo: int, hi: int) -> None:
-        """Rows can never run here; they go back."""
+    def refuse(self, why: str, client: int, batch: int, lo: int, hi: int, unfit: bool = False) -> None:
+        """Rows can never run here; they go back. `unfit`: none can."""
         message = self._open
         if not isinstance(message, ObjectMissing) or message.refusal != why:
-            self._reopen(message := ObjectMissing(refusal=why))
+            self._reopen(message := ObjectMissing(refusal=why, unfit=unfit))
         message.rows.add(client, batch, lo, hi)
 
     def respond(self, key: Key, agent: int, reason: str | None) -> None:

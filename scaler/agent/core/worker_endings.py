@@ -1,6 +1,6 @@
 """A worker has ended: its rows wait for another one; the one that it ran may end with it, as lost or with an error."""
 
-from scaler.agent.core import releasing, staging, withdrawing
+from scaler.agent.core import preloads, releasing, staging, withdrawing
 from scaler.agent.core.events import DropObject, WorkerExited
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
@@ -34,7 +34,7 @@ def take_exit(state: HostState, out: Outgoing, event: WorkerExited) -> None:
     if worker.recalling:
         withdrawing.return_rows(state, out)
     if was_starting:
-        _start_again(state, out, event)
+        _start_again(state, out, worker, event)
 
 
 def _suspect(worker: WorkerRecord, begun: tuple[int, int]) -> tuple[int, int]:
@@ -111,10 +111,13 @@ def _end_of_running(worker: WorkerRecord, dispatch: Dispatch, row: int, event: W
     return SpanResult(task.batch, row, row + 1, outcome, 0, peak, u32([len(body)]), body)
 
 
-def _start_again(state: HostState, out: Outgoing, event: WorkerExited) -> None:
+def _start_again(state: HostState, out: Outgoing, worker: WorkerRecord, event: WorkerExited) -> None:
     rounds = state.workers.failed_starts // max(1, state.workers.target)
     state.workers.failed_starts += 1
     delay = growing_pause(rounds + 1, RESTART_SECONDS, RESTART_SECONDS_MAX)
     state.workers.start_at[event.slot] = state.now + delay
+    if worker.preloading is not None:
+        preloads.take_failed_start(state, out, worker, event)
+        return
     how = describe_exit(event.status)
     out.log("ERROR", f"worker {event.slot} could not start: it {how}; another try in {delay:.1f} s")

@@ -6,7 +6,7 @@ parked for the next time; the others end.
 
 import math
 
-from scaler.agent.core import bringing, staging, worker_commands
+from scaler.agent.core import bringing, preloads, staging, worker_commands
 from scaler.agent.core.events import Sampled, StartWorker
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import worker_moves
@@ -89,6 +89,7 @@ def take_ready(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:
     state.workers.failed_starts = 0
     state.follow_ups.workers = True
     worker_moves.move(state, worker, IDLE)
+    preloads.take_start(state, out)
 
 
 def take_blocked(state: HostState, out: Outgoing, worker: WorkerRecord) -> None:

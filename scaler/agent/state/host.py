@@ -68,6 +68,8 @@ class HostState:
     strict: bool = False
     #: time of the step that is under way, seconds
     now: float = 0.0
+    #: it may end before its scheduler does; False in a local cluster, whose program would wait for ever
+    may_end: bool = True
     #: this agent's number at the scheduler
     number: int = 1
     #: messages of rows that have come

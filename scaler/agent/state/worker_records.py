@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from scaler.agent.state.rows import RowRange
 from scaler.store.layout import Key
+from scaler.worker_protocol.messages import Preloading
 
 #: seconds after which a worker that has told nothing is looked at: it sends results with those of the next rows if
 #: these begin within 4 ms, and one of them may take long
@@ -130,6 +131,8 @@ class WorkerRecord:
     is_worn: bool = False
     #: why it is being ended; None: it isn't
     kill_reason: KillReason | None = None
+    #: what it has last said of the call that it makes before it takes rows; None: nothing
+    preloading: Preloading | None = None
     #: (dispatch, row) that it had begun when it was last sampled, and that the scheduler was told of as begun
     sampled: tuple[int, int] | None = None
     told_begun: tuple[int, int] | None = None
@@ -223,6 +226,11 @@ class WorkerPool:
     start_at: dict[int, float] = field(default_factory=dict)
     #: workers that died while starting, since one was ready
     failed_starts: int = 0
+    #: why the call failed that workers make before they take rows, when it last did; and what the log has of that
+    failed_preload: str = ""
+    told_preload: str = ""
+    #: no worker is there, and as many as the host should have have failed to start, the last one by that call
+    is_unfit: bool = False
     #: slots of workers that ran rows when the agent began anew, and have not ended: until then nothing is handed out,
     #: so that what they write is never taken for something else
     ending: set[int] = field(default_factory=set)

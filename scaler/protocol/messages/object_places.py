@@ -85,6 +85,8 @@ class ObjectMissing(Message):
     objects: Objects = field(default_factory=Objects)
     rows: Spans = field(default_factory=Spans)
     refusal: str = ""
+    #: it runs none at all for now, since no worker of it can start; otherwise it has no room for these
+    unfit: bool = False
 
     def validate(self) -> None:
         self.objects.validate()

@@ -1,7 +1,7 @@
 """Rows that an agent had and did not finish: run again, or given up."""
 
 from scaler.common.spans import runs_of
-from scaler.protocol.failures import out_of_reach, refused, worker_lost
+from scaler.protocol.failures import no_worker_starts, out_of_reach, refused, worker_lost
 from scaler.protocol.messages import ERROR, LOST
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.core import finishing, reachability, recomputing
@@ -107,15 +107,16 @@ def return_for_want(
 
 
 def return_refused(
-    state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, row: int, why: str
+    state: ClusterState, out: Outgoing, agent: AgentRecord, batch: Batch, row: int, why: str, unfit: bool
 ) -> list[Move]:
-    """A row comes back from an agent that can never run it: another one may."""
+    """A row comes back from an agent that can never run it, or any if that is `unfit`: another one may."""
     if batch.lacks(row):
         return [Hold(batch, row, [], Cause.OUT_OF_REACH)]
     target = reachability.choose_other(state, state.clients[batch.client], batch, row, agent)
     if target is not None:
         return [Place(batch, row, row + 1, target, Cause.OUT_OF_REACH)]
-    record = refused(batch.function.name, batch.id + row, agent.name, why).encode()
+    words = no_worker_starts if unfit else refused
+    record = words(batch.function.name, batch.id + row, agent.name, why).encode()
     return finishing.finish(state, out, batch, finishing.error_span(batch, row, record), None)
 
 

@@ -108,7 +108,7 @@ def take_missing(
             yield [
                 move
                 for row in range(lo, hi)
-                for move in retrying.return_refused(state, out, agent, batch, row, message.refusal)
+                for move in retrying.return_refused(state, out, agent, batch, row, message.refusal, message.unfit)
             ]
         return
     news = False

@@ -226,8 +226,8 @@ class FakeAgent:
 
     CLIENT, NUMBER = 7, 3
 
-    def __init__(self, workers: int = 1, ready: bool = True, **limits: int) -> None:
-        self.core = AgentCore(workers, AgentLimits(**limits), strict=True)
+    def __init__(self, workers: int = 1, ready: bool = True, may_return: bool = True, **limits: int) -> None:
+        self.core = AgentCore(workers, AgentLimits(**limits), strict=True, may_return=may_return)
         self.now = 0.0
         self.said: list[Message] = []
         #: `Run`s each worker has not answered, by slot
