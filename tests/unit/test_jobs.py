@@ -243,17 +243,20 @@ def test_what_is_on_its_way_to_the_disk_takes_room(jobs):
     jobs.submit(*part())
     jobs.submit(*part(), name="other", token=8)
     jobs.sync()
+    jobs.core_says(results(0, b"a"))
+    jobs.paper.sync()
     jobs.paper.room = 3000.0
     jobs.keeper.gather()
-    jobs.core_says(results(0, bytes(2000)))
+    jobs.core_says(results(1, bytes(2000)))
     jobs.core_says(results(0, bytes(2000)), FIRST + 1)
+    assert jobs.paper.waiting == []
     jobs.go_on(GATHER)
-    assert len(jobs.paper.waiting) == 1
+    assert len(jobs.paper.waiting) == 1, "both are written into room for one"
     jobs.paper.sync()
     jobs.paper.room = 1000.0
     jobs.keeper.gather()
     jobs.sync()
-    assert (jobs.state()["done"], jobs.state("other")["done"]) == (1, 0)
+    assert (jobs.state()["done"], jobs.state("other")["done"]) == (2, 0)
 
 
 def test_a_disk_that_refuses_has_no_job_cancelled_or_deleted_either(jobs):
