@@ -121,6 +121,7 @@ class Succession:
         `lot` keeps its epochs apart from those of others.
         """
         self.address = address
+        #: another one after each step-down: what is made anew then has heard of nobody yet
         self._lot = lot
         #: clients and agents belong here
         self.leads = not stands_by
@@ -568,6 +569,7 @@ class Succession:
 
     def _step_down(self, reason: str) -> None:
         self.leads, self._is_ending, self._electors = False, True, 0
+        self._lot += 2  # the lowest bit is always set
         self.sure_until, self.asks_agents = float("inf"), False
         self._followed, self._report = 0, None
         self._roster.step_down()

@@ -548,6 +548,37 @@ def test_a_hand_over_that_is_not_answered(pair: Pair) -> None:
     assert "did not answer" in answer.error
 
 
+def test_who_was_at_one_that_stepped_down_and_leads_again_keeps_its_number(pair: Pair) -> None:
+    """What clients have at an agent is known by that number: under another one it is waited for, and then lost."""
+
+    def made(first: int) -> Acceptor:
+        return Acceptor(Terms(pair.a.epoch, PROTOCOL_VERSION, True, 1.0, 10.0, 10.0, 1 << 20), first_number=first)
+
+    def come(acceptor: Acceptor, said: Hello) -> int:
+        assert Pairing(pair.a, acceptor).admits(1, said, pair.now)
+        (joined,) = acceptor.receive(1, Envelope(0, 0, said), 0)
+        assert isinstance(joined, Joined)
+        return joined.number
+
+    pair.agents(range(1, 4), pair.a)
+    said = hello(roster=3)
+    said.number, said.epoch = come(made(100), said), pair.a.epoch
+    assert pair.a.hand_over(7, 1, pair.now) == ""
+    pair.is_cut = True
+    pair.step(YIELD + SUSPECT)
+    assert any(isinstance(wish, StepDown) for wish in pair.wanted[A])
+    acceptor = made(500)
+    monitor = hello(Role.MONITOR, session=9, others=0)
+    monitor.number, monitor.epoch = come(acceptor, monitor), pair.a.epoch
+    assert not pair.a.leads
+    pair.come(range(2, 4), pair.a, told=3)
+    assert come(acceptor, said) == said.number
+    assert pair.a.leads
+    # of those that were here since
+    assert acceptor.receive(2, Envelope(0, 0, monitor), 0) == ()
+    assert acceptor.outgoing[-1].message.resumed
+
+
 def test_a_hand_over_needs_a_standby() -> None:
     assert "no other scheduler stands by" in Succession(A, 1).hand_over(1, 1, 0.0)
     assert "stands by for the one at tcp://a:1" in Succession(B, 1, A, stands_by=True).hand_over(1, 1, 0.0)
