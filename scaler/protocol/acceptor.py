@@ -62,6 +62,15 @@ class Unread(NamedTuple):
     oldest: int
 
 
+class TurnedAway(NamedTuple):
+    """Somebody who came over this connection can't be taken in."""
+
+    connection: int
+    role: str
+    name: str
+    reason: str
+
+
 #: why a session is over whose peer comes back from the other one of a pair of schedulers: it begins anew
 LEFT = "it has been at another scheduler since"
 #: the connection of those who need none
@@ -131,6 +140,8 @@ class Acceptor:
         self._by_id: dict[int, _Session] = {}
         #: what `receive` and `reject` want sent, beside the core's effects; others may add what is to come behind that
         self.outgoing: list[Outgoing] = []
+        #: who could not be taken in, for the log
+        self.turned_away: list[TurnedAway] = []
         #: what the core is to be told of clients that don't read what it sends, or do again
         self.unread: list[Unread] = []
 
@@ -269,6 +280,7 @@ class Acceptor:
         terms = self._terms
         refusal = self._compatibility.refusal(hello)
         if refusal is not None:
+            self.turned_away.append(TurnedAway(connection, hello.role, hello.name, refusal))
             self._refuse(connection, refusal, last=True)
             return ()
         session = self._by_id.get(hello.session)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from scaler.common.effects import Log
-from scaler.protocol.acceptor import Acceptor, Lost, Outgoing
+from scaler.protocol.acceptor import Acceptor, Lost, Outgoing, TurnedAway
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codes import Role
 from scaler.protocol.messages import (
@@ -69,7 +69,7 @@ class Disconnect(NamedTuple):
 
 
 #: what the shell is asked to do
-Wish = Outgoing | Disconnect | ev.Effect | PairWish
+Wish = Outgoing | TurnedAway | Disconnect | ev.Effect | PairWish
 
 
 #: messages about durable jobs that are kept for a moment until there are some
@@ -244,6 +244,9 @@ class Composition:
         pairing = self._pairing
         if pairing is not None:
             yield from self._attend(pairing, now)
+        if self._acceptor.turned_away:  # said while their connections are still there
+            yield from self._acceptor.turned_away
+            self._acceptor.turned_away.clear()
         outgoing, self._acceptor.outgoing = self._acceptor.outgoing, []
         for each in outgoing:
             self.sent[type(each.message)] += 1

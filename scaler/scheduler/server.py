@@ -19,7 +19,7 @@ from scaler.common.long_lived import collect_rarely
 from scaler.common.loop import make_loop
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, AddressInUse, ObjectTooLarge, ProtocolError, ScalerError
-from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
+from scaler.protocol.acceptor import Acceptor, Outgoing, Terms, TurnedAway
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, first_number, new_number
@@ -54,6 +54,8 @@ logger = logging.getLogger("scaler.scheduler")
 
 #: seconds for which the address of a scheduler that has stepped down may be in use
 REOPEN_SECONDS = 10.0
+#: characters of a line of the log that a stranger may fill
+_LONGEST_WORDS = 300
 
 
 class LocalShell(LocalAgent, Protocol):
@@ -261,7 +263,8 @@ class Server:
             try:
                 envelope = decode(frames)
             except ProtocolError as error:
-                logger.warning("connection %d sent bytes that are no message: %s", connection, error)
+                origin = listener.origin_of(connection)
+                listener.house.notices.warn("a connection from %s sent bytes that are no message: %s", origin, error)
                 self._composition.reject(connection, str(error), now)
             else:
                 said = envelope.message
@@ -307,6 +310,10 @@ class Server:
     def _carry_out(self, wish: Wish) -> None:
         if isinstance(wish, Disconnect):
             self._listener_of(wish.connection).disconnect(wish.connection)
+        elif isinstance(wish, TurnedAway):
+            listener, who = self._listener_of(wish.connection), " ".join(f"{wish.role} {wish.name}".split())
+            origin, why = listener.origin_of(wish.connection), wish.reason
+            listener.house.notices.warn("refused %s from %s: %s", who[:_LONGEST_WORDS], origin, why[:_LONGEST_WORDS])
         elif isinstance(wish, ev.Publish):
             snapshot = self._publisher.complete(wish)
             for number in wish.monitors:

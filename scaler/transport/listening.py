@@ -101,6 +101,10 @@ class _Doors:
         gone, self.house.gone = self.house.gone, []
         return gone
 
+    def origin_of(self, peer: int) -> str:
+        """See `port.Listener`."""
+        return (None if self._far is None else self._far.origin_of(peer)) or unix.HERE
+
     def welcome(self, peer: int) -> None:
         """See `port.Listener`."""
         for peers in (self._near, self._far):

@@ -100,6 +100,10 @@ class MonitorDoor:
         gone, self.house.gone = self.house.gone, []
         return gone
 
+    def origin_of(self, peer: int) -> str:
+        """See `port.Listener`."""
+        return unix.HERE
+
     def welcome(self, peer: int) -> None:
         """See `port.Listener`."""
         self._peers.welcome(peer)

@@ -91,6 +91,9 @@ class Listener(Protocol):
     def closed(self) -> list[int]:
         """Peers that left since the last call; their last messages were received before."""
 
+    def origin_of(self, peer: int) -> str:
+        """Where a peer is that has not left, for people: the address of its host, or that it is this machine."""
+
     def welcome(self, peer: int) -> None:
         """A peer has said who it is, where that is awaited: it may stay, and send messages of any size."""
 

@@ -30,7 +30,7 @@ AVAILABLE = sys.platform == "linux"
 _log = logging.getLogger(__name__)
 
 #: What all local connections have as their address.
-_HERE = "this machine"
+HERE = "this machine"
 
 
 class UnixConnection:
@@ -209,7 +209,7 @@ class UnixPeers:
         """Let in who has come, as long as there is room; the others wait where the kernel keeps them."""
         now, house = time.monotonic(), self._house
         while True:
-            if (house.is_full(now) or self._lobby.is_crowded(_HERE)) and not self._make_room(now):
+            if (house.is_full(now) or self._lobby.is_crowded(HERE)) and not self._make_room(now):
                 self._pause(True)
                 return
             try:
@@ -231,7 +231,7 @@ class UnixPeers:
             peer = house.new_peer()
             self._streams[peer] = stream
             self._peers[stream.fd] = peer
-            self._lobby.enter(peer, _HERE, now)
+            self._lobby.enter(peer, HERE, now)
             house.has_strangers = True
             self._poller.add(stream.fd)
 

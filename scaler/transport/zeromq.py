@@ -40,6 +40,7 @@ from scaler.transport.lobby import GRACE, PATIENCE, Lobby
 from scaler.transport.port import Message, Sendable
 from scaler.transport.security import Security
 from scaler.transport.zeromq_connections import address_of, received_by, shut
+from scaler.transport.zeromq_handshakes import OTHER_KEY, Handshakes
 from scaler.transport.zeromq_sockets import (
     bind,
     close_all,
@@ -58,6 +59,8 @@ _ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 _ZAP_DOMAIN = b"scaler"
 #: What connections of peers that were disconnected have instead of an address.
 _UNWANTED = "a peer that was disconnected"
+#: What a line of the log says of those who had left before their address was asked for.
+_GONE = "an address that is not known any more"
 #: A dealer that may not reconnect at all (-1) drops what it has received when the other side leaves; one that would
 #: wait for days keeps it until it is read.
 _NEVER_MILLISECONDS = 7 * 86_400_000
@@ -199,6 +202,7 @@ class ZeroMQPeers:
         self._lobby = Lobby()
         #: Descriptors of connections that were ended here and that ZeroMQ has not told the end of.
         self._shut: set[int] = set()
+        self._handshakes = Handshakes(security.insecure)
         #: Routing ids whose connection ended but whose last messages may not have been read.
         self._ending: list[bytes] = []
         self._context = zmq.Context()
@@ -256,6 +260,13 @@ class ZeroMQPeers:
         if route is not None and route in self._fd_of:
             self._lobby.leave(self._fd_of[route])
 
+    def origin_of(self, peer: int) -> str | None:
+        """See `port.Listener`; None if the peer is none of ours."""
+        route = self._routes.get(peer)
+        if route is None:
+            return None
+        return (address_of(self._fd_of[route]) if route in self._fd_of else "") or _GONE
+
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
         if not self._lobby.guests:
@@ -293,7 +304,7 @@ class ZeroMQPeers:
         admitted = len(request) == 7 and request[5] == b"CURVE" and request[6] == self._admitted
         if not admitted:
             address = request[3].decode("ascii", "replace")
-            self._house.notices.warn("refused a connection from %s: it has another key", address)
+            self._turn_away(address, OTHER_KEY)
         status, text = (b"200", b"OK") if admitted else (b"400", b"another key")
         return [request[0], request[1], status, text, b"", b""]
 
@@ -322,6 +333,7 @@ class ZeroMQPeers:
                 self._end(before)
             self._connections[fd] = route
             self._fd_of[route] = fd
+            self._handshakes.speak()
             if not self._house.awaits_welcome:
                 self._lobby.leave(fd)
         peer = self._peers[route] = self._house.new_peer()
@@ -335,14 +347,22 @@ class ZeroMQPeers:
                 self._house.connections += 1
                 self._let_in(value)
             elif event == zmq.EVENT_DISCONNECTED:
-                self._lobby.leave(value)
+                address = self._lobby.leave(value)
+                why = self._handshakes.end(has_spoken=self._connections.get(value) is not None)
                 if value in self._shut:
                     self._shut.remove(value)
                 elif value in self._connections:
                     self._house.connections -= 1
+                    if why is not None:
+                        self._turn_away(address, why)
                 route = self._connections.pop(value, None)
                 if route is not None:
                     self._end(route)
+            else:
+                self._handshakes.hear(event, value)
+
+    def _turn_away(self, address: str | None, why: str) -> None:
+        self._house.notices.warn(f"refused a connection from %s: {why}", address or _GONE)
 
     def _end(self, route: bytes) -> None:
         self._fd_of.pop(route, None)

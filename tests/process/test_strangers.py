@@ -100,6 +100,7 @@ def test_nonsense_instead_of_a_greeting_costs_the_connection(daemons, friend, st
     connection.send(frames)
     said = answer(connection)
     assert all(isinstance(message, Refused) for message in said)
+    daemons.scheduler.says("from (this machine|127.0.0.1) sent bytes that are no message")
 
 
 @both
@@ -132,6 +133,8 @@ def test_another_version_is_told_in_one_line_what_differs(daemons, friend, stran
     (refused,) = answer(connection)
     assert re.match(words, refused.reason)
     assert "\n" not in refused.reason
+    origin = "this machine" if shortcut else r"127\.0\.0\.1"
+    daemons.scheduler.says(f"refused client stranger from {origin}: {words}")
 
 
 @both

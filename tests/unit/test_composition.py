@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from simulator.scripted import hello
 
-from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
+from scaler.protocol.acceptor import Acceptor, Outgoing, Terms, TurnedAway
 from scaler.protocol.channel import Envelope
-from scaler.protocol.hello import epoch_of
+from scaler.protocol.hello import epoch_of, hello_of
 from scaler.protocol.initiator import Established, Initiator
 from scaler.protocol.messages import (
     BalanceRequest,
@@ -193,6 +193,18 @@ def test_a_message_that_can_not_be_sent_ends_the_session_in_the_same_step(compos
 def test_a_peer_that_was_forgotten_is_sent_nothing(composed: Composition, core: Core) -> None:
     core.answers[ev.Joined] = [ev.Forget(2, "too many"), ev.Send(2, BalanceRequest(1))]
     assert meet(composed)[1:] == [Disconnect(9)]
+
+
+def test_who_is_turned_away_is_told_of_while_its_connection_is_there(composed: Composition, core: Core) -> None:
+    hello = hello_of("agent", "node-7", 5)
+    hello.protocol = 99
+    composed.receive(9, Envelope(0, 0, hello), 0.0)
+    told, refused = composed.settle(0.0)
+    assert isinstance(refused, Outgoing)
+    assert isinstance(refused.message, Refused)
+    assert told == TurnedAway(9, "agent", "node-7", refused.message.reason)
+    assert list(composed.settle(0.0)) == []
+    assert core.heard == []
 
 
 def test_bytes_that_are_no_message_are_answered_and_the_core_hears_who_is_lost(

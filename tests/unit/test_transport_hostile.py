@@ -12,10 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import uvloop
+import zmq
 from support.echo import Echo, works
+from support.waiting import until
 
 from scaler.errors import ConnectionFailed, HandshakeRefused
 from scaler.transport import Security, connect, listen
+from scaler.transport.zeromq_handshakes import NO_HANDSHAKE, NO_KEY, NO_KEY_HERE, OTHER_KEY, Handshakes
 
 _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
@@ -71,6 +74,73 @@ def test_garbage_on_the_tcp_port_ends_that_connection_alone(echo: Echo, garbage:
         stranger.sendall(garbage)
         assert len(_end_of(stranger)) < 200
     assert set(echo.heard) == {b"ping"}
+
+
+@pytest.mark.parametrize(
+    ("garbage", "why"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", NO_HANDSHAKE),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), NO_HANDSHAKE),
+        (b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\0CURVE" + bytes(47) + b"\x04\xc8\x05HELLO" + bytes(194), NO_HANDSHAKE),
+        (b"\xff\0\0\0\0\0\0\0\x01\x7f\x03\0NULL" + bytes(48) + b"\x04\x29" + b"x" * 41, NO_KEY),
+    ],
+    ids=["http", "tls", "curve", "null"],
+)
+def test_who_speaks_something_else_is_in_the_log_once_with_its_address(
+    echo: Echo, caplog: pytest.LogCaptureFixture, garbage: bytes, why: str
+) -> None:
+    client = connect(echo.address, _SECURITY, shortcut=False)
+    for _ in range(3):
+        with socket.create_connection((echo.address.host, echo.address.port), _DEADLINE) as stranger:
+            until(lambda: echo.listener.house.connections == 2)  # of one that is gone at once no address may be known
+            stranger.sendall(garbage)
+            _end_of(stranger)
+        until(lambda: echo.listener.house.connections == 1)
+    works(client)
+    client.close()
+    assert caplog.messages == [f"refused a connection from 127.0.0.1: {why}"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [Security.ephemeral(), Security(_SECURITY.public, Security.ephemeral().secret)],
+    ids=["own keys", "knows the public key"],
+)
+def test_who_has_another_key_is_in_the_log_once(echo: Echo, caplog: pytest.LogCaptureFixture, other: Security) -> None:
+    for _ in range(2):
+        with pytest.raises(HandshakeRefused):
+            connect(echo.address, other, timeout=_DEADLINE, shortcut=False)
+    until(lambda: caplog.messages)
+    (said,) = caplog.messages
+    assert said.startswith("refused a connection from ")
+    assert said.endswith(f": {OTHER_KEY}")
+
+
+def test_handshakes_that_went_well_are_no_news_though_nothing_is_said_after_them() -> None:
+    mismatch = zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH
+    for insecure, why in ((False, NO_KEY), (True, NO_KEY_HERE)):
+        handshakes = Handshakes(insecure)
+        handshakes.hear(zmq.EVENT_HANDSHAKE_SUCCEEDED, 0)
+        handshakes.hear(zmq.EVENT_HANDSHAKE_FAILED_AUTH, 400)
+        handshakes.hear(*mismatch)
+        assert handshakes.end(has_spoken=False) == why
+        handshakes.hear(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, 104)
+        assert handshakes.end(has_spoken=False) is None
+        handshakes.speak()
+        assert handshakes.end(has_spoken=True) is None
+        assert handshakes.end(has_spoken=False) is None
+        assert handshakes.end(has_spoken=False) == NO_HANDSHAKE
+
+
+def test_who_only_looks_or_has_nothing_to_say_is_not_in_the_log(echo: Echo, caplog: pytest.LogCaptureFixture) -> None:
+    for shortcut in (True, False, False):
+        connect(echo.address, _SECURITY, shortcut=shortcut).close()
+        socket.create_connection((echo.address.host, echo.address.port), _DEADLINE).close()
+    client = connect(echo.address, _SECURITY, shortcut=False)
+    works(client)
+    client.close()
+    until(lambda: not echo.listener.house.connections)
+    assert caplog.messages == []
 
 
 @pytest.mark.usefixtures("friends")
