@@ -115,7 +115,7 @@ class WorkerMemoryExceeded(TaskFailed):
 
 
 class StoreFull(TaskFailed, OSError):
-    """There is no room for an object; the message names the place, what it needs and what is free."""
+    """There is no room for an object; the message names the place, what it needs, what is free, and what to do."""
 
 
 class SerializationError(TaskFailed, pickle.PicklingError):

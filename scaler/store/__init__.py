@@ -31,7 +31,14 @@ class StoreFull(Exception):
 def _reason(path: str, what: str, free: int, largest: int | None) -> str:
     if largest is not None:
         return f"{path} can't take {what}: this process may write no file of more than {largest:,} (`ulimit -f`)"
-    return f"{path} has no room for {what}: {free:,} are free"
+    return f"{path} has no room for {what}: {free:,} are free{_advice(path)}"
+
+
+def _advice(path: str) -> str:
+    """What whoever runs a host can do where memory is full, or the container has little of it."""
+    if not path.startswith("/dev/shm/"):
+        return ""
+    return " (give /dev/shm more: docker or podman run --shm-size=SIZE, mount -o remount,size=SIZE /dev/shm)"
 
 
 class ObjectMissing(Exception):

@@ -201,6 +201,16 @@ def test_a_full_store_is_said_and_nothing_is_left(store: str, monkeypatch: pytes
         assert objects_of(store) == []
 
 
+def test_a_full_memory_is_said_with_what_to_do_in_one_line() -> None:
+    full = StoreFull("/dev/shm/scaler-0-1-ab", 1000, 5)
+    for words in (str(full), full.reason):
+        assert "/dev/shm/scaler-0-1-ab has no room for" in words
+        assert "--shm-size=SIZE" in words
+        assert "mount -o remount,size=SIZE /dev/shm" in words
+        assert "\n" not in words
+    assert str(StoreFull("/tmp/scaler-0-1-ab", 1000, 5)) == "/tmp/scaler-0-1-ab has no room for 1,000 bytes: 5 are free"
+
+
 def test_a_file_over_the_process_limit_is_a_full_store(store: str) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (MIB, before[1]))
