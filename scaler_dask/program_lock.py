@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import os
 import secrets
 import socket
 import struct
@@ -132,7 +133,7 @@ class RemoteLock:
 
 def _lock_at(host: str, port: int, key: bytes, number: int) -> ProgramLock | RemoteLock:
     door = _doors.get(host)
-    if door is None or door.key != key:
+    if door is None or door.key != key or door.process != os.getpid():
         return RemoteLock(host, port, key, number)
     lock = ProgramLock.__new__(ProgramLock)
     lock._door, lock._number, lock._lock = door, number, door.locks[number]
@@ -145,6 +146,8 @@ class _Door:
 
     def __init__(self, host: str) -> None:
         self.host = host
+        #: forked ones have a copy of all this, and not the locks
+        self.process = os.getpid()
         self.key = secrets.token_bytes(32)
         #: stay for as long as the process: nobody tells when the last task is done with one
         self.locks: dict[int, threading.Lock] = {}
@@ -190,7 +193,7 @@ _making = threading.Lock()
 def _door_at(host: str) -> _Door:
     with _making:
         door = _doors.get(host)
-        if door is None:
+        if door is None or door.process != os.getpid():
             door = _doors[host] = _Door(host)
         return door
 

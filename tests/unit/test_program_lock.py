@@ -1,6 +1,7 @@
 """The lock of a program that tasks take: one has it at a time, who ends gives it back, and strangers get nothing."""
 
 import contextlib
+import os
 import pickle
 import socket
 import subprocess
@@ -60,6 +61,22 @@ def test_a_copy_in_the_program_itself_is_the_lock(lock):
     assert type(copy) is ProgramLock
     with copy:
         assert lock.locked()
+
+
+def test_a_process_that_was_forked_takes_it_at_the_program(lock):
+    """Workers may be forked from a program that has locks: its copies of them would be theirs alone."""
+    lock.acquire()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        copy = pickle.loads(pickle.dumps(lock))
+        os.write(writer, b"taken" if copy.acquire(False) else b"refused")
+        os._exit(0)
+    assert os.read(reader, 10) == b"refused"
+    os.waitpid(child, 0)
+    os.close(reader)
+    os.close(writer)
+    lock.release()
 
 
 @pytest.mark.parametrize("how", ["release", "die"])
