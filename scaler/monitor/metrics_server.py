@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +20,8 @@ from scaler.monitor.metrics import CONTENT_TYPE
 
 #: seconds that a request may take to be said
 _TIMEOUT = 5
+#: connections at once; whoever comes then has the one closed that has been there for longest
+_MOST = 16
 
 
 class _Server(ThreadingHTTPServer):
@@ -27,6 +31,31 @@ class _Server(ThreadingHTTPServer):
         super().__init__(listening.getsockname()[:2], _Handler, bind_and_activate=False)
         self.socket.close()
         self.socket, self.gate, self.text = listening, gate, text
+        self._lock = threading.Lock()
+        #: in the order in which they came
+        self._open: dict[socket.socket, None] = {}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; those who say nothing, or little at a time, keep nobody out."""
+        with self._lock:
+            self._open[request] = None
+            if len(self._open) > _MOST:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(oldest, socket.SHUT_RDWR)  # its thread reads the end, and closes it
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """It is over."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who hangs up, or speaks no TLS, is no news; a defect is."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

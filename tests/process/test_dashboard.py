@@ -1,6 +1,7 @@
 """The dashboard's process under a real scheduler: who is let in, what is refused, and how it begins and ends."""
 
 import base64
+import contextlib
 import functools
 import http.client
 import json
@@ -59,6 +60,22 @@ class Dashboard:
             made.sendall("\r\n".join([f"GET {self.prefix}/clients/ws HTTP/1.1", *lines, "", ""]).encode())
             return int(made.recv(100).split()[1])
 
+    def garbage(self, protocol: str) -> bytes:
+        """What is said to somebody whose websocket has such a token, and who goes on talking, until it is closed."""
+        lines = [
+            f"GET {self.prefix}/clients/ws HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Connection: Upgrade",
+            "Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {'A' * 22}==",
+            f"Sec-WebSocket-Protocol: {protocol}", f"Origin: http://127.0.0.1:{self.port}", f"Cookie: {self.cookie}",
+        ]  # fmt: skip
+        with socket.create_connection(("127.0.0.1", self.port), 30) as made:
+            made.sendall("\r\n".join([*lines, "", ""]).encode())
+            said = b""
+            while b"\x88" not in said and (more := made.recv(1000)):
+                said += more
+                with contextlib.suppress(OSError):
+                    made.sendall(b"\x81\x84\0\0\0\0what")
+            return said
+
 
 @pytest.fixture
 def start(start_cluster, daemons):
@@ -70,6 +87,23 @@ def start(start_cluster, daemons):
         return Dashboard(running, running.says(r"Dashboard: open (\S+)")[1])
 
     return start
+
+
+def test_garbage_is_a_line_of_the_log_and_silence_is_closed(start):
+    board = start()
+    silent = socket.create_connection(("127.0.0.1", board.port), 30)
+    encoded = [base64.urlsafe_b64encode(each).decode().rstrip("=") for each in (b"[]", b"{}", b'{"session_id": 1}')]
+    tokens = ["garbage", "\xff\xfe", "a.b.c", *encoded, *[each + ".x" for each in encoded], board.session[:-2]]
+    for protocol in [*[f"bokeh, {token}" for token in tokens], "bokeh", "", f"other, {board.session}"]:
+        assert b" 101 " in board.garbage(protocol)
+    assert b" 101 " in board.garbage(f"bokeh, {board.session}")  # whose token is good, and who says nonsense
+    assert board.ask("/clients?bokeh-session-id=garbage&bokeh-token=x")[0] == 200
+    assert board.ask("/clients", Bokeh_Session_Id="garbage")[0] == 200
+    assert silent.recv(100) == b""
+    assert board.upgrade() == 101
+    assert "Traceback" not in board.program.text
+    assert board.program.text.count("closed the socket of a page, from 127.0.0.1") <= 3
+    assert len(board.program.text.splitlines()) <= 4
 
 
 def test_who_is_let_in(start):
@@ -200,6 +234,18 @@ def test_metrics_are_served_alone(daemons, start_cluster):
     assert ask("/metrics", Host="evil.com", **good)[0] == 403
     assert ask("/metrics", Origin="http://evil.com", **good)[0] == 403
     assert ask("/other", **good)[0] == 404
+    slow = [socket.create_connection((url.hostname, url.port), 30) for _ in range(50)]
+
+    def are_few() -> bool:
+        for each in slow:
+            with contextlib.suppress(OSError):
+                each.send(b"G")
+        return len(os.listdir(f"/proc/{running.pid}/task")) < 32
+
+    assert "scaler_up" in ask("/metrics", **good)[1]
+    until(are_few)
+    assert "scaler_up" in ask("/metrics", **good)[1]
+    assert "Traceback" not in running.text
     running.signal(signal.SIGTERM)
     assert running.ends(10) == 0
 

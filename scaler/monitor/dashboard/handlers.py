@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from collections.abc import Awaitable, Callable
@@ -10,11 +11,13 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
 import bokeh
+from bokeh.protocol.exceptions import ProtocolError
 from bokeh.protocol.message import Message
 from bokeh.server.session import ServerSession
 from bokeh.server.tornado import BokehTornado
 from bokeh.server.views.doc_handler import DocHandler
 from bokeh.server.views.ws import WSHandler
+from bokeh.util.token import check_token_signature
 from tornado.httputil import HTTPServerRequest
 from tornado.web import RequestHandler, StaticFileHandler
 
@@ -22,7 +25,9 @@ from scaler.monitor.access import Asked, Gate, Verdict, bearer_of
 from scaler.monitor.dashboard.live import LivePage
 from scaler.monitor.dashboard.page import POLICY, html, refusal
 from scaler.monitor.metrics import CONTENT_TYPE
+from scaler.transport.notices import Notices
 
+_notices = Notices(logging.getLogger("scaler.ui"))
 #: our scripts and styles
 ASSETS = Path(__file__).parent / "static"
 THEME_COOKIE = "scaler_ui_theme"
@@ -134,6 +139,32 @@ class PageSocket(WSHandler):
         """The gate has looked at it before."""
         return True
 
+    def open(self, *args: str, **kwargs: str) -> None:
+        """Go on with the session of a page, or close the socket: whatever its token is, that is no defect."""
+        if not _is_signed(self._token, cast(Any, self.application).secret_key):
+            self._turn_away("it names no page that was asked for here")
+            return
+        try:
+            super().open()
+        except ProtocolError as error:
+            self._turn_away(str(error))
+
+    async def on_message(self, fragment: str | bytes) -> None:
+        """What is said before the session is there is not heard: browsers wait for that."""
+        if cast(Any, self.receiver) is not None:
+            await super().on_message(fragment)
+
+    async def _receive(self, fragment: str | bytes) -> Message[Any] | None:
+        try:
+            return cast("Message[Any] | None", await cast(Any, self.receiver).consume(fragment))
+        except Exception:  # of all kinds: whatever the bytes make of Bokeh's decoding
+            self._turn_away("what it says is no message of Bokeh's")
+            return None
+
+    def _turn_away(self, why: str) -> None:
+        _notices.warn("closed the socket of a page, from %s: %s", self.request.remote_ip, why)
+        self.close(1008, "this page is not here: load it again")
+
     async def _handle(self, message: Message[Any]) -> Any:
         if message.msgtype == "PATCH-DOC" and self.connection is not None:
             return self.connection.ok(message)
@@ -158,6 +189,14 @@ class PageSocket(WSHandler):
             await super().send_message(message)
         finally:
             self._behind -= 1
+
+
+def _is_signed(token: str | None, key: bytes | None) -> bool:
+    """A token is one of ours; anything else may be whatever bytes there are."""
+    try:
+        return token is not None and check_token_signature(token, secret_key=key, signed=True)
+    except Exception:  # of all kinds: whatever the bytes make of Bokeh's decoding
+        return False
 
 
 class MetricsHandler(RequestHandler):

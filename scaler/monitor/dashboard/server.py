@@ -31,6 +31,8 @@ from scaler.monitor.output import place_of
 from scaler.monitor.watcher import Seen, Watcher
 from scaler.transport import known_security
 
+#: seconds of silence after which a connection that asks for nothing is closed, and in which a request has to be here
+_SILENCE = 5.0
 #: begins to tell what is seen
 Watch = Callable[[DashboardConfig, Callable[[Seen], None]], AbstractContextManager[object]]
 
@@ -117,7 +119,10 @@ def run(config: DashboardConfig, say: Callable[[str], None], watch: Watch = watc
     with closing(listening), watch(config, handed_over) as watcher:
         if isinstance(watcher, Watcher):
             board.look_at = watcher.look_at
-        http = HTTPServer(application, ssl_options=tls, max_body_size=1 << 16, max_header_size=1 << 15)
+        http = HTTPServer(
+            application, ssl_options=tls, max_body_size=1 << 16, max_header_size=1 << 15,
+            idle_connection_timeout=_SILENCE, body_timeout=_SILENCE,
+        )  # fmt: skip
         http.add_socket(listening)
         server = BaseServer(loop, application, http)
         server.start()
