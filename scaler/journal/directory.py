@@ -298,6 +298,8 @@ class Directory:
             disk = os.statvfs(self.path)
         except OSError:
             return math.inf
+        if not disk.f_blocks:  # of a network, or a user's: it does not say
+            return math.inf
         return disk.f_frsize * disk.f_bavail - min(RESERVE, disk.f_frsize * disk.f_blocks * _RESERVED_PART)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import math
 import os
 import random
 import threading
@@ -209,6 +210,9 @@ def test_the_room_of_a_disk_is_measured_after_each_record_and_when_that_is_asked
     free[0], blocks = 1 << 20, 8 << 20
     journal.measure_room()
     until(lambda: journal.room == 0, "an eighth of a small disk is its reserve")
+    free[0] = blocks = 0
+    journal.measure_room()
+    until(lambda: journal.room == math.inf, "some file systems say nothing of their size")
     until(lambda: journal.take_news() == (1, None))
     journal.close()
 
