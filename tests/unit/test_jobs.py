@@ -441,6 +441,25 @@ def test_segments_are_given_back_though_others_live_in_them_wherever_that_is_cut
     assert jobs.paper.segments == {}
 
 
+def test_that_a_job_was_deleted_outlives_the_segment_that_says_so():
+    """As long as another one, in which others live, still has records of that job."""
+    jobs = Jobs(Paper(most=6000))
+    for number, (name, size) in enumerate([("gone", 100), ("stays", 2500), ("waste", 3000), ("later", 3000)]):
+        jobs.submit(*part(1), name=name, token=number + 1)
+        jobs.core_says(results(0, bytes(size)), FIRST + number)
+        jobs.sync()
+        if name == "waste":
+            jobs.ask("delete", "gone")
+            jobs.sync()
+    assert (set(jobs.paper.segments), jobs.paper.removed) == ({1, 2, 3}, [])
+    jobs.ask("delete", "waste")
+    jobs.sync()
+    assert jobs.paper.removed == [2]
+    again = Jobs(Paper(jobs.paper.segments, most=6000))
+    again.ask("list")
+    assert [json.loads(line)["job"] for line in again.last().text.split("\n")] == ["stays", "later"]
+
+
 def test_what_lives_in_a_segment_is_copied_only_if_there_is_room_for_it():
     jobs = Jobs(Paper(most=4 << 20))
     for number, size in enumerate([1 << 20, 2 << 20, 100]):
