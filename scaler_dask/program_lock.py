@@ -29,18 +29,49 @@ _PATIENCE = 10.0
 _ALIVE = (10, 5, 3)
 
 
-class ProgramLock:
+class _Lock:
+    """What the lock is wherever it is: a context, which travels as where it is asked for."""
+
+    def __init__(self, host: str, port: int, key: bytes, number: int) -> None:
+        self._host, self._port, self._key, self._number = host, port, key, number
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take it. Blocks until nobody else has it, up to `timeout` seconds if that is not negative."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Give it back."""
+        raise NotImplementedError
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *exc: object) -> None:
+        self.release()
+
+    def __dask_tokenize__(self) -> tuple[str, int]:
+        """What tells it apart for dask."""
+        return ("ProgramLock", self._number)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _lock_at, (self._host, self._port, self._key, self._number)
+
+
+class ProgramLock(_Lock):
     """Like `threading.Lock`; copies that tasks get are the same lock. Any thread may use it.
 
     `acquire` and `release` of one copy belong together. Raises ConnectionError in a task from which the program is not
     reached.
     """
 
-    def __init__(self, host: str) -> None:
-        """`host`: the address of this machine by which workers reach it."""
-        self._door = _door_at(host)
-        self._number = secrets.randbits(64)
-        self._lock = self._door.locks[self._number] = threading.Lock()
+    def __init__(self, host: str, number: int | None = None) -> None:
+        """`host`: the address of this machine by which workers reach it; `number`: that of a lock that is there."""
+        door = _door_at(host)
+        if number is None:
+            number = secrets.randbits(64)
+            door.locks[number] = threading.Lock()
+        super().__init__(host, door.port, door.key, number)
+        self._lock = door.locks[number]
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it. Blocks until nobody else has it, up to `timeout` seconds if that is not negative."""
@@ -54,25 +85,12 @@ class ProgramLock:
         """Whether somebody has it."""
         return self._lock.locked()
 
-    def __enter__(self) -> bool:
-        return self.acquire()
 
-    def __exit__(self, *exc: object) -> None:
-        self.release()
-
-    def __dask_tokenize__(self) -> tuple[str, int]:
-        """What tells it apart for dask."""
-        return ("ProgramLock", self._number)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _lock_at, (self._door.host, self._door.port, self._door.key, self._number)
-
-
-class RemoteLock:
+class RemoteLock(_Lock):
     """What a task gets of it."""
 
     def __init__(self, host: str, port: int, key: bytes, number: int) -> None:
-        self._host, self._port, self._key, self._number = host, port, key, number
+        super().__init__(host, port, key, number)
         self._held: socket.socket | None = None
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -117,27 +135,12 @@ class RemoteLock:
         self.release()
         return False
 
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *exc: object) -> None:
-        self.release()
-
-    def __dask_tokenize__(self) -> tuple[str, int]:
-        """What tells it apart for dask."""
-        return ("ProgramLock", self._number)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _lock_at, (self._host, self._port, self._key, self._number)
-
 
 def _lock_at(host: str, port: int, key: bytes, number: int) -> ProgramLock | RemoteLock:
     door = _doors.get(host)
     if door is None or door.key != key or door.process != os.getpid():
         return RemoteLock(host, port, key, number)
-    lock = ProgramLock.__new__(ProgramLock)
-    lock._door, lock._number, lock._lock = door, number, door.locks[number]
-    return lock
+    return ProgramLock(host, number)
 
 
 # ---- the program's side ----------------------------------------------------------------------------------------------

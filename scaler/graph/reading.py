@@ -98,7 +98,8 @@ def call_from_tuple(
 
     Raises UnsupportedKind where an argument, or something in it that is looked into, is not of one of `kinds`.
     """
-    # Most have keys and small values alone, and this is half of what it takes to translate a graph.
+    # Most have keys and small values alone, and need nothing of what `_read` gets ready for what has to be looked into:
+    # a third of what it takes to translate a graph of these. (One loop for both takes 0.1 to 0.2 us a call more.)
     keys: list[Key] = []
     places: list[int] = []
     for place, item in enumerate(items):

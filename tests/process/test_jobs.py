@@ -589,12 +589,18 @@ def test_a_file_system_that_is_read_only_is_one_line_and_stays_as_it_is(network,
     run("test", "!", "-e", str(fresh))
 
 
-def test_a_job_waits_for_room_on_a_full_disk_and_loses_nothing(network, tmp_path):
+def cluster_on_a_small_disk(network, tmp_path, size):
+    """A host with two workers and a scheduler, where the disk is, and the scheduler."""
     host, mount = network.host("head"), tmp_path / "mount"
     mount.mkdir()
-    assert host.start("mount", "mount", "-t", "tmpfs", "-o", "size=1m", "none", str(mount)).ends(10) == 0
+    assert host.start("mount", "mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(mount)).ends(10) == 0
     scheduler = host.start_scheduler("--journal", str(mount / "journal"))
     host.start_agent(host.url(), 2)
+    return host, mount, scheduler
+
+
+def test_a_job_waits_for_room_on_a_full_disk_and_loses_nothing(network, tmp_path):
+    host, mount, scheduler = cluster_on_a_small_disk(network, tmp_path, "1m")
     script = host.start_script(
         """
         import sys
@@ -647,11 +653,7 @@ def test_what_does_not_outlive_its_client_is_refused(shared):
 
 
 def test_on_a_disk_that_jobs_have_filled_they_can_be_deleted_and_others_go_on(network, tmp_path):
-    host, mount = network.host("head"), tmp_path / "mount"
-    mount.mkdir()
-    assert host.start("mount", "mount", "-t", "tmpfs", "-o", "size=24m", "none", str(mount)).ends(10) == 0
-    scheduler = host.start_scheduler("--journal", str(mount / "journal"))
-    host.start_agent(host.url(), 2)
+    host, _, scheduler = cluster_on_a_small_disk(network, tmp_path, "24m")
     script = """
         import sys
         from scaler import Client

@@ -235,9 +235,7 @@ def gather(table: JobTable, job: Job, message: TaskResult) -> None:
             for row in range(span.lo, span.hi):
                 _gather_rows(job, batch, SpanResult(span.batch, row, row + 1, ERROR, 0, 0, u32([len(record)]), record))
     core = job.core
-    if table.refusal is not None or core.gathered is None:
-        return
-    if core.gathered.size > GATHERED_BYTES or len(core.rows) > GATHERED_SPANS:
+    if core.gathered is not None and (core.gathered.size > GATHERED_BYTES or len(core.rows) > GATHERED_SPANS):
         write_results(table, job)
 
 
