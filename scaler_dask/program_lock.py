@@ -165,7 +165,10 @@ class _Door:
             except OSError:  # too few descriptors for a moment
                 threading.Event().wait(0.1)
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="scaler-dask-lock", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="scaler-dask-lock", daemon=True).start()
+            except RuntimeError:  # too few threads: others are served all the same
+                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):

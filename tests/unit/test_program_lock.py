@@ -150,6 +150,22 @@ def test_a_program_that_is_not_reached_is_named_with_what_to_do(lock):
         RemoteLock("127.0.0.1", port, bytes(32), 1).acquire()
 
 
+def test_a_program_that_has_no_thread_left_for_one_serves_the_next(lock, monkeypatch):
+    start, refused = threading.Thread.start, []
+
+    def once(thread):
+        if thread.name == "scaler-dask-lock" and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", once)
+    with pytest.raises(ConnectionError, match="has ended, or does not know this lock any more"):
+        remote(lock).acquire()
+    with remote(lock):
+        assert lock.locked()
+
+
 def test_what_nobody_has_is_not_given_back(lock):
     for one in (lock, remote(lock)):
         with pytest.raises(RuntimeError, match="release unlocked lock"):
