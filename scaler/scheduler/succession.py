@@ -29,13 +29,12 @@ from scaler.protocol.codes import Role
 from scaler.protocol.hello import LOT, epoch_of, term_of
 from scaler.protocol.messages import Hello, PartnerReport, u64
 from scaler.scheduler.roster import Roster
+from scaler.scheduler.votes import Votes
 
 #: seconds between two reports
 BEAT = 0.5
 #: seconds of silence after which the partner may be gone, and of a closed connection
 SUSPECT, CLOSED = 2.5, 0.5
-#: seconds for which an agent that was refused counts as wanting to come
-VOTE_AGE = 1.5
 #: seconds that the partner is given to lead once it was asked to
 YIELD = 3.0
 #: terms are below this
@@ -94,16 +93,6 @@ class Answer:
 Wish = HandOut | Announce | KeepJobs | StepDown | Tell | Answer | Log
 
 
-class _Vote(NamedTuple):
-    """An agent that would come here."""
-
-    when: float
-    #: of the last scheduler that it heard
-    term: int
-    #: how many agents counted there; 0 if that had no partner
-    roster: int
-
-
 class _Yielding(NamedTuple):
     """Somebody wants the partner to lead."""
 
@@ -137,7 +126,7 @@ class Succession:
         self._roster = Roster()
         #: the partner's epoch whose roster this is, of one that stands by
         self._followed = 0
-        self._votes: dict[int, _Vote] = {}
+        self._votes = Votes()
         self.hands_out = not stands_by
         #: why it does not, in words
         self.trouble = "it stands by" if stands_by else ""
@@ -255,7 +244,7 @@ class Succession:
         if self.leads and self._may_admit(hello, term):
             return None
         if hello.role == Role.AGENT and not self._hears_old(now):
-            self._votes[hello.session] = _Vote(now, term, hello.roster)
+            self._votes.add(hello.session, term, hello.roster, now)
         has_succeeded = self._succeed(now, is_wanted=hello.role in (Role.AGENT, Role.CLIENT))
         return None if has_succeeded else self._elsewhere(now)
 
@@ -530,23 +519,21 @@ class Succession:
 
     def _why_to_lead(self, now: float, is_wanted: bool) -> tuple[str, int]:
         """Why it is to lead, or nothing; and of how many agents more than half have to be heard, if not of a roster."""
-        self._votes = {session: vote for session, vote in self._votes.items() if now - vote.when <= VOTE_AGE}
+        self._votes.drop_old(now)
         report = self._report
         if now - self._heard <= SUSPECT:
             if report is not None and not report.leading and self._comes_before(report):
                 return "its partner waits, too", 0
             return "", 0
-        votes = self._votes
-        top = max((vote.term for vote in votes.values() if vote.roster), default=-1)
-        counts = len(self._roster.settled)
+        top, counts = self._votes.highest_term, len(self._roster.settled)
         if counts and top <= self.term:
-            if self._roster.has_majority(votes.keys()):
+            if self._roster.has_majority(self._votes.sessions):
                 return f"more than half of {counts} agents want it", 0
         elif top >= 0:
-            most = max(vote.roster for vote in votes.values() if vote.term == top)
-            if 2 * sum(bool(vote.roster) or vote.term >= top for vote in votes.values()) > most:
+            electors = self._votes.electors()
+            if electors:
                 self.term = max(self.term, top)  # of a lower one none of them would hear, and the next would end it
-                return f"more than half of {most} agents want it", most
+                return f"more than half of {electors} agents want it", electors
         elif self._roster.version and not counts and is_wanted:
             return "its partner is gone, and had no agents", 0
         return "", 0
