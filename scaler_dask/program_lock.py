@@ -65,13 +65,11 @@ class ProgramLock(_Lock):
     """
 
     def __init__(self, host: str, number: int | None = None) -> None:
-        """`host`: the address of this machine by which workers reach it; `number`: that of a lock that is there."""
+        """`host`: the address of this machine by which workers reach it; two of one `number` are the same lock."""
         door = _door_at(host)
-        if number is None:
-            number = secrets.randbits(64)
-            door.locks[number] = threading.Lock()
+        number = secrets.randbits(64) if number is None else number
         super().__init__(host, door.port, door.key, number)
-        self._lock = door.locks[number]
+        self._lock = door.locks.setdefault(number, threading.Lock())
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it. Blocks until nobody else has it, up to `timeout` seconds if that is not negative."""

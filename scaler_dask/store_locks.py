@@ -36,14 +36,23 @@ def install() -> None:
 def get_scheduler_lock(collection: Any = None, scheduler: Any = None) -> Any:
     """As dask's: a lock for all tasks of the scheduler that this collection would be computed on."""
     get = get_scheduler(collections=[collection], scheduler=scheduler)  # type: ignore[no-untyped-call]
+    return program_lock_for(get) if is_ours(get) else _general(collection, scheduler)
+
+
+def is_ours(get: Any) -> bool:
+    """Scaler computes what this scheduler function of dask's is given."""
+    while isinstance(get, functools.partial):
+        get = get.func
+    return getattr(get, "__module__", "").partition(".")[0] == __package__
+
+
+def program_lock_for(get: Any, number: int | None = None) -> ProgramLock:
+    """A lock for the tasks of a scheduler function that is ours; two of one number are the same lock."""
     options: dict[str, Any] = {}
     while isinstance(get, functools.partial):
         options, get = {**get.keywords, **options}, get.func
-    owner = getattr(get, "__self__", None)
-    if getattr(get, "__module__", "").partition(".")[0] != __package__:
-        return _general(collection, scheduler)
-    engine = options.get("client") or getattr(owner, "engine", None)
+    engine = options.get("client") or getattr(getattr(get, "__self__", None), "engine", None)
     address = (
         engine.address if engine is not None else options.get("address") or dask.config.get("scaler.address", None)
     )
-    return ProgramLock(host_for_tasks(address or surrounding_address()))
+    return ProgramLock(host_for_tasks(address or surrounding_address()), number)
