@@ -101,7 +101,7 @@ class HostStore:
         if not on_its_host:
             host = scheduler.reached_from()
             self._scheduler_host = scheduler.host
-        bind = Address(host, 0) if on_its_host or Address(host, 0).is_loopback else Address("0.0.0.0", 0)
+        bind = Address(host, 0) if on_its_host or Address(host, 0).is_loopback else _everywhere(host)
         self._security = None if on_its_host else security
         self._listen(security, bind, bind.for_client().host if on_its_host else host)
 
@@ -124,7 +124,7 @@ class HostStore:
         loop.forget(transfer.fileno())
         transfer.close()
         self._transfer = None
-        loop.watch(self._listen(security, Address("0.0.0.0", 0), scheduler.host).fileno(), self)
+        loop.watch(self._listen(security, _everywhere(scheduler.host), scheduler.host).fileno(), self)
         return True
 
     def watch(self, loop: Loop) -> None:
@@ -285,3 +285,8 @@ def _decrease(counts: Counter[Key], key: Key) -> None:
 def store_context(store: HostStore, limits: AgentLimits, workers: int) -> dict[str, Any]:
     """What workers are told of the store."""
     return {"store": store.path, "inline": INLINE_LIMIT, "live": live_limit(limits, workers)}
+
+
+def _everywhere(host: str) -> Address:
+    """Where to listen to be found at this address: at all there are, those of IPv6 among them if it is one."""
+    return Address("::" if ":" in host else "0.0.0.0", 0)
