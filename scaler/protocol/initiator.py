@@ -15,6 +15,7 @@ next one if the scheduler still knows the session.
 After `Rejected` and `Broken` the connection is to be closed; another one begins with `greet` again.
 """
 
+import math
 from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple, final
@@ -207,6 +208,10 @@ class Initiator:
     def reject(self, reason: str) -> Broken:
         """What came over the connection was no message."""
         return Broken(self.trouble) if self.state is State.AWAY else self._break(Cause.MALFORMED, reason)
+
+    def quiet(self, now: float) -> float:
+        """Seconds since something was heard; infinite while the session is not open."""
+        return now - self._heard if self.state is State.OPEN else math.inf
 
     def check_silence(self, now: float) -> Broken | None:
         """`Broken` when nothing was heard for too long."""

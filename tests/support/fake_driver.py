@@ -18,6 +18,8 @@ class FakeDriver:
         self.lock = threading.RLock()
         self.session = SessionCore()
         self.welcome = SimpleNamespace(number=number, limit=limit)
+        #: nothing comes of the scheduler
+        self.is_apart = False
         #: what was said to the scheduler
         self.sent: list[Message] = []
         #: answers messages, if it wants; in the thread that says them
@@ -35,6 +37,10 @@ class FakeDriver:
                     self.tell(ev.Arrived(answer))
             else:
                 self.react(effect)
+
+    def is_cut_off(self, now: float) -> bool:
+        """As `SessionDriver` does."""
+        return self.is_apart
 
     def flush(self, event: ev.Announce) -> None:
         """As `SessionDriver` does."""

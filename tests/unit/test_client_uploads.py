@@ -3,6 +3,7 @@
 import functools
 import gc
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -321,6 +322,19 @@ def test_a_scheduler_that_offers_no_store_is_not_waited_for_without_end(host, mo
     host.liveness.failure = ConnectionFailed("the scheduler is gone")
     with pytest.raises(ConnectionFailed, match="is gone"):
         host.keep(np.arange(100_000))
+
+
+def test_a_scheduler_that_is_cut_off_is_waited_for_longer_than_for_an_offer(host, monkeypatch):
+    monkeypatch.setattr(stores_module, "PATIENCE", 0.05)
+    host.driver.scheduler, host.driver.is_apart = lambda message: (), True
+    with ThreadPoolExecutor(1) as pool:
+        kept = pool.submit(host.keep, np.arange(100_000))
+        until(lambda: any(isinstance(message, StoreRequest) for message in host.driver.sent), "it to ask")
+        with pytest.raises(TimeoutError):
+            kept.result(0.3)
+        host.driver.scheduler, host.driver.is_apart = host.answer, False
+        host.driver.tell(ev.Request(StoreRequest(False)))  # as is said again when the session goes on
+        assert kept.result(20) is not None
 
 
 def test_what_is_in_the_directory_is_read_without_asking(host):

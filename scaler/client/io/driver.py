@@ -27,6 +27,9 @@ from scaler.protocol.initiator import Established
 from scaler.protocol.messages import Frame, Message, Welcome
 from scaler.transport import Connection
 
+#: heartbeats without an answer after which the scheduler may be cut off; of a second, if they come more often
+QUIET_HEARTBEATS = 2.5
+
 
 class SessionDriver:
     """Feeds the session core. All methods may be called from any thread; core and line are touched under `lock`."""
@@ -128,6 +131,10 @@ class SessionDriver:
             finally:
                 self.lock.release()
             return not self._effects
+
+    def is_cut_off(self, now: float) -> bool:
+        """Nothing comes of the scheduler at present; so it says nothing that it does not answer. Takes no lock."""
+        return self._line.quiet(now) > QUIET_HEARTBEATS * max(1.0, self.welcome.heartbeat)
 
     @property
     def is_lone(self) -> bool:

@@ -84,6 +84,10 @@ class Line:
         if envelope is not None and self.connection is not None:
             self.connection.send(encode(envelope.message, envelope.seq, envelope.ack))
 
+    def quiet(self, now: float) -> float:
+        """Seconds since something came; infinite while there is no session."""
+        return self._initiator.quiet(now)
+
     def check_silence(self) -> None:
         """Give up a connection over which nothing came for too long."""
         self._initiator.check_silence(time.monotonic())

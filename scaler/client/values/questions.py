@@ -15,6 +15,9 @@ from scaler.protocol.messages import ObjectRequest, ObjectResponse, StoreOffers,
 
 A = TypeVar("A")
 
+#: seconds that it has to answer once it is heard again, at least
+AFTERWARDS = 5.0
+
 
 @record
 class _Question:
@@ -65,13 +68,14 @@ class StoreQuestions:
             self._changed.notify_all()
 
     # ---- for those who ask -----------------------------------------------------------------------------------------
-    def offers(self, standalone: bool, deadline: float) -> StoreOffers | None:
+    def offers(self, standalone: bool, deadline: float, is_patient: bool = False) -> StoreOffers | None:
         """The stores that there are; `standalone`: no agent's directory can be used from here. None: no answer in time.
 
+        If it `is_patient`, a scheduler that is cut off is waited for as long as it is looked for.
         One thread at a time. Blocks; raises `ForkedClient`, `ConnectionFailed`.
         """
         self._offers = None
-        return self._ask(StoreRequest(standalone), lambda: self._offers, deadline)
+        return self._ask(StoreRequest(standalone), lambda: self._offers, deadline, is_patient)
 
     def place_of(self, object_id: int, deadline: float | None) -> ObjectResponse | None:
         """Where an object can be read, or why it can't; None if no answer comes in time. Blocks like `offers`."""
@@ -88,7 +92,11 @@ class StoreQuestions:
                     self._questions.pop(object_id, None)
 
     def _ask(
-        self, message: StoreRequest | ObjectRequest, answer: Callable[[], A | None], deadline: float | None
+        self,
+        message: StoreRequest | ObjectRequest,
+        answer: Callable[[], A | None],
+        deadline: float | None,
+        is_patient: bool = False,
     ) -> A | None:
         self._liveness.check_process()
         liveness, asked = self._liveness, -1
@@ -98,7 +106,10 @@ class StoreQuestions:
                 self._driver.tell(ev.Request(message))
             with self._changed:
                 while (found := answer()) is None and liveness.failure is None and asked == self._round:
-                    left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
+                    now = time.monotonic()
+                    if is_patient and deadline is not None and self._driver.is_cut_off(now):
+                        deadline = max(deadline, now + AFTERWARDS)  # whoever looks for the scheduler says when to end
+                    left = 1.0 if deadline is None else min(1.0, deadline - now)
                     if left <= 0:
                         return None
                     self._changed.wait(left)

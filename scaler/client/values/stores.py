@@ -118,7 +118,7 @@ class Stores:
         deadline = time.monotonic() + ROOM_PATIENCE
         trouble: BaseException | None = None
         for attempt in range(_ATTEMPTS):
-            place = self._find(anew=is_repeated and not attempt)
+            place = self._find(anew=is_repeated and not attempt, is_patient=True)
             if place is None:
                 return None
             try:
@@ -201,7 +201,7 @@ class Stores:
         return readable
 
     # ---- which store -----------------------------------------------------------------------------------------------
-    def _find(self, anew: bool = False) -> Place | None:
+    def _find(self, anew: bool = False, is_patient: bool = False) -> Place | None:
         """The store to write to; None if there is none. Raises `ConnectionFailed`, `ConnectionTimeout`."""
         place = self._place
         if place is not None and not (anew or self._is_better_offered):
@@ -214,7 +214,7 @@ class Stores:
             session = self._driver.session
             while True:
                 generation, number = session.generation, self._driver.welcome.number
-                readable = self._ask_for_stores(deadline)
+                readable = self._ask_for_stores(deadline, is_patient)
                 with self._lock:
                     if generation != session.generation:
                         continue
@@ -222,10 +222,10 @@ class Stores:
                     self._place = next((Place(a, r, number, generation) for a, r in readable.items()), None)
                     return self._place
 
-    def _ask_for_stores(self, deadline: float) -> dict[int, LocalStore | NetworkStore]:
+    def _ask_for_stores(self, deadline: float, is_patient: bool) -> dict[int, LocalStore | NetworkStore]:
         """The stores that can be used, by number of their agents: directories of this host, else others."""
         for standalone in (False, True):
-            offers = self._offers(standalone, deadline)
+            offers = self._offers(standalone, deadline, is_patient)
             found: dict[int, LocalStore | NetworkStore] = {
                 agent: LocalStore(path, self._warm)
                 for agent, path, token in zip(offers.agents, offers.paths, offers.tokens, strict=True)
@@ -239,8 +239,12 @@ class Stores:
             if address
         }
 
-    def _offers(self, standalone: bool, deadline: float) -> StoreOffers:
-        offers = self._questions.offers(standalone, deadline)
+    def _offers(self, standalone: bool, deadline: float, is_patient: bool) -> StoreOffers:
+        offers = self._questions.offers(standalone, deadline, is_patient)
+        if offers is None and self._driver.is_cut_off(time.monotonic()):
+            raise ConnectionTimeout(
+                f"no store for large values within {PATIENCE:g} s: nothing comes of the scheduler at {self._scheduler}"
+            )
         if offers is None:
             raise ConnectionTimeout(
                 f"no store for large values within {PATIENCE:g} s: the scheduler at {self._scheduler} offered none "
