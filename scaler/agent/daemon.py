@@ -218,7 +218,7 @@ class Daemon:
         if connection.is_closed:
             self._drop_connection(connection.trouble() or "it was closed")
         else:
-            silent = self._initiator.check_silence(now)
+            silent = self._initiator.check_silence(now, connection.carried_bytes)
             if silent is not None:
                 self._drop_connection(silent.reason)
         return events

@@ -6,6 +6,9 @@ import math
 FIRST_PAUSE = 0.02
 #: seconds between later ones of all who connect, at most; clients and agents of a pair: `transport/candidates.py`
 LONGEST_PAUSE = 0.5
+#: bytes a second of a message that have to come for it to count as under way. Heartbeats alone are fewer: they go on in
+#: a stream that was damaged, where all that comes is taken for a part of a message that never ends
+UNDER_WAY = 4096
 
 
 def growing_pause(failures: int, first: float, longest: float) -> float:

@@ -172,7 +172,7 @@ class Link:
         self._send(self._initiator.take_ack())
         if connection.is_closed:
             return messages, f"the scheduler at {self._address} is gone ({connection.trouble() or 'it closed'})"
-        silent = self._initiator.check_silence(now)
+        silent = self._initiator.check_silence(now, connection.carried_bytes)
         return messages, None if silent is None else silent.reason
 
     def ask(self, message: Message, is_answer: Callable[[Message], bool], timeout: float) -> Message:

@@ -49,6 +49,12 @@ class Lost(NamedTuple):
     reason: str
 
 
+class Stirred(NamedTuple):
+    """A part of a message has come of a peer: it is not silent."""
+
+    number: int
+
+
 class Unread(NamedTuple):
     """A client has not acknowledged messages of more bytes than it may leave unread; said again with each it does.
 
@@ -168,6 +174,11 @@ class Acceptor:
         if channel.owes_ack:
             self.outgoing.append(Outgoing(connection, *channel.stamp_ack(), Ack()))
         return (Received(session.number, message, ack),)
+
+    def stir(self, connection: int) -> tuple[Stirred, ...]:
+        """A part of a message has come over a connection."""
+        session = self._by_connection.get(connection)
+        return () if session is None else (Stirred(session.number),)
 
     def reject(self, connection: int, reason: str) -> tuple[Lost, ...]:
         """What came was no message: this connection is over."""

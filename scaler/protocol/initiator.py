@@ -16,10 +16,12 @@ After `Rejected` and `Broken` the connection is to be closed; another one begins
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple, final
 
+from scaler.common.attempts import UNDER_WAY
 from scaler.protocol.channel import Channel, Envelope, Gap
 from scaler.protocol.hello import term_of
 from scaler.protocol.messages import Ack, AgentsInUse, HeartbeatEcho, Hello, Message, Refused, Welcome, u32
@@ -30,6 +32,10 @@ FIRST_TIMEOUT = 10.0
 TURN_AWAY = 2.5
 #: why a scheduler is not listened to that has not noticed that its standby leads
 REPLACED = "another scheduler has replaced this one"
+
+
+#: seconds between looks at what is under way
+LOOK = 0.5
 
 
 class State(Enum):
@@ -109,6 +115,7 @@ class Initiator:
         "_channel",
         "_heard",
         "_hello",
+        "_looked",
         "_roster",
         "_term",
         "is_elsewhere",
@@ -125,6 +132,8 @@ class Initiator:
         self._channel = Channel()
         #: when something came over the connection last, seconds
         self._heard = 0.0
+        #: the same when it was looked at last what is under way; when that was, and the bytes that had been carried
+        self._looked = 0.0, 0.0, 0
         #: the highest term of a scheduler that has welcomed it, and how many agents its pair had
         self._term = self._roster = 0
         self.state = State.AWAY
@@ -213,9 +222,22 @@ class Initiator:
         """Seconds since something was heard; infinite while the session is not open."""
         return now - self._heard if self.state is State.OPEN else math.inf
 
-    def check_silence(self, now: float) -> Broken | None:
-        """`Broken` when nothing was heard for too long."""
-        if now == self._heard or self.state is State.AWAY or now - self._heard <= self.timeout:
+    def check_silence(self, now: float, carried: Callable[[], int] = lambda: 0) -> Broken | None:
+        """`Broken` when nothing was heard for too long. `carried` tells how many bytes the connection did, either way.
+
+        A message that is still coming is no silence: on a narrow way a large one takes longer than the time-out. Nor is
+        one that is still going: the heartbeat that would be answered is behind it.
+        """
+        quiet = now - self._heard
+        if now == self._heard or self.state is State.AWAY or quiet <= self.timeout / 2:
+            return None
+        heard, at, before = self._looked
+        if heard != self._heard or now - at >= LOOK:
+            bytes_now = carried()
+            if heard == self._heard and bytes_now - before >= UNDER_WAY * (now - at):
+                self._heard = now
+            self._looked = self._heard, now, bytes_now
+        if now - self._heard <= self.timeout:
             return None
         self.is_silent = True
         return self._break(Cause.SILENCE, f"nothing was heard for {self.timeout:g} s")

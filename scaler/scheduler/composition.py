@@ -166,6 +166,10 @@ class Composition:
             return
         self._events += events
 
+    def stir(self, connection: int) -> None:
+        """A part of a message has come over a connection."""
+        self._events += self._acceptor.stir(connection)
+
     @property
     def partner(self) -> int | None:
         """The number of the other one of a pair, if that has made a connection."""

@@ -229,6 +229,9 @@ class Server:
         if agent is not None:
             agent.gather()
         due = now >= self._planned
+        if due:
+            for connection in self._listener.stirring(now):
+                self._composition.stir(connection)
         for wish in self._composition.settle(now, due):
             if isinstance(wish, Outgoing):
                 self._send(wish)

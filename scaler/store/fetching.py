@@ -301,6 +301,12 @@ class Fetching:
             for index in reversed(asked):
                 self._give_back(key, index)
 
+    def stirs(self, address: str, now: float) -> None:
+        """A part of an answer has come of that store: on a narrow way a chunk takes longer than the patience."""
+        line = self._lines.get(address)
+        if line is not None:
+            line.heard = now
+
     def tick(self, now: float) -> None:
         """Look at the time."""
         for line in list(self._lines.values()):

@@ -14,8 +14,8 @@ from scaler.store.layout import HEADER_BYTES, Key, check_header, file_name, tag_
 from scaler.store.segments import Draft, write_all
 from scaler.store.wire import Kind, Note
 
-#: seconds for which half of an object is kept
-_KEEP = 60.0
+#: seconds for which half of an object is kept: longer than a piece takes on the narrowest way (`UNDER_WAY`)
+_KEEP = 300.0
 
 
 class _Put:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from scaler.common.attempts import UNDER_WAY
 from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError, ScalerError
 from scaler.store import ObjectMissing, StoreFull, TransferFailed
 from scaler.store.layout import MAGIC, Key, StoredObject, decode, file_name, tag_of
@@ -22,6 +23,8 @@ from scaler.transport import Address, Connection, Security, connect
 _MAX_PARTS = 16
 #: seconds between attempts to connect again
 _PAUSE = 0.1
+#: how often it is looked at what is under way, before the patience is over
+_LOOKS = 4
 
 R = TypeVar("R")
 
@@ -159,11 +162,16 @@ class RemoteStore:
                 return note
             if connection.is_closed:
                 raise _Lost(connection.trouble() or "it closed the connection")
-            left = self._heard + self._patience - time.monotonic()
+            looked = time.monotonic()
+            left = self._heard + self._patience - looked
             if left <= 0:
                 raise TimeoutError(f"no answer for {self._patience:g} s")
-            poll.poll(left * 1000)
+            carried = connection.carried_bytes()
+            poll.poll(min(left, self._patience / _LOOKS) * 1000)
             self._inbox.extend(unpack(frames, asking=False) for frames in connection.receive())
+            now = time.monotonic()
+            if 0 < connection.carried_bytes() - carried >= UNDER_WAY * (now - looked):
+                self._heard = now  # on a narrow way a chunk takes longer than the patience
 
     def _get(self, download: _Download) -> StoredObject:
         key = download.key

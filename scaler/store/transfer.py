@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from scaler.common.attempts import UNDER_WAY
 from scaler.common.poller import new_poller
 from scaler.errors import AddressError, HandshakeRefused, ProtocolError, ScalerError
 from scaler.store import ObjectMissing, StoreFull
@@ -30,6 +31,8 @@ from scaler.transport import Address, Connection, Listener, Security, connect, l
 
 #: seconds between looks at the time while something is under way, and while nothing is
 _BUSY, _QUIET = 0.1, 5.0
+#: how often it is looked at what is under way, before the patience with a store is over
+_LOOKS = 4
 #: objects that are fetched at once; each has a file open, and its memory set aside
 _MOST_FETCHES = 64
 
@@ -49,12 +52,14 @@ class _Arriving:
 class _Link:
     """The connection to another store that is asked."""
 
-    __slots__ = ("answers", "connection")
+    __slots__ = ("answers", "carried", "connection")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         #: how many have arrived
         self.answers = 0
+        #: bytes that it had carried when it was looked last
+        self.carried = 0
 
 
 class Transfer:
@@ -99,6 +104,8 @@ class Transfer:
         self._links: dict[str, _Link] = {}
         #: address of each link by its descriptor
         self._fds: dict[int, str] = {}
+        #: when it was looked last what is under way, seconds
+        self._looked = 0.0
         #: things for the thread to do; guarded by `_lock`, as are the two below
         self._commands: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
@@ -211,10 +218,20 @@ class Transfer:
             elif fd in self._fds:
                 self._hear(self._fds[fd])
         now = time.monotonic()
+        if busy and now - self._looked >= self._patience / _LOOKS:
+            self._look(now)
         self._fetching.tick(now)
         self._serving.tick(now)
         self._listener.tend(now)
         self._drain()
+
+    def _look(self, now: float) -> None:
+        """See what is under way."""
+        passed, self._looked = now - self._looked, now
+        for address, link in self._links.items():
+            before, link.carried = link.carried, link.connection.carried_bytes()
+            if 0 < link.carried - before >= UNDER_WAY * passed:
+                self._fetching.stirs(address, now)
 
     def _drain(self) -> None:
         while effects := self._fetching.take(time.monotonic()):

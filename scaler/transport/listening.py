@@ -111,6 +111,10 @@ class _Doors:
             if peers is not None:
                 peers.welcome(peer)
 
+    def stirring(self, now: float) -> list[int]:
+        """See `port.Listener`."""
+        return [] if self._far is None else self._far.stirring(now)
+
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
         near = None if self._near is None else self._near.tend(now)

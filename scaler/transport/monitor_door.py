@@ -108,6 +108,10 @@ class MonitorDoor:
         """See `port.Listener`."""
         self._peers.welcome(peer)
 
+    def stirring(self, now: float) -> list[int]:
+        """See `port.Listener`: on one machine nothing is long under way."""
+        return []
+
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
         wake = self._peers.tend(now)

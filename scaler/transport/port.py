@@ -61,6 +61,12 @@ class Connection(Protocol):
         Raises `ObjectTooLarge` if it is over the limit.
         """
 
+    def carried_bytes(self) -> int:
+        """How many have come so far here or to the other host, of messages that are not complete, too.
+
+        0 where nobody knows.
+        """
+
     def trouble(self) -> str | None:
         """Why the connection is closed, in words for people; None while it is well."""
 
@@ -96,6 +102,9 @@ class Listener(Protocol):
 
     def welcome(self, peer: int) -> None:
         """A peer has said who it is, where that is awaited: it may stay, and send messages of any size."""
+
+    def stirring(self, now: float) -> list[int]:
+        """Peers of whom a part of a message has come since the last call, and no whole one. Cheap if called often."""
 
     def tend(self, now: float) -> float | None:
         """Close connections that had time to say who they are; when to look again, None while there are none."""

@@ -60,6 +60,10 @@ class UnixConnection:
             self._stream.receive(messages)
         return messages
 
+    def carried_bytes(self) -> int:
+        """See `port.Connection`: on one machine nothing is long under way."""
+        return 0
+
     def trouble(self) -> str | None:
         """See `port.Connection`."""
         return self._stream.reason

@@ -30,6 +30,7 @@ from threading import Lock
 import zmq
 import zmq.utils.z85
 
+from scaler.common.attempts import UNDER_WAY
 from scaler.common.poller import Poller, Waker, new_poller
 from scaler.errors import ConnectionFailed
 from scaler.transport.address import Address
@@ -39,7 +40,7 @@ from scaler.transport.house import House
 from scaler.transport.lobby import GRACE, PATIENCE, Lobby
 from scaler.transport.port import Message, Sendable
 from scaler.transport.security import Security
-from scaler.transport.zeromq_connections import address_of, received_by, shut
+from scaler.transport.zeromq_connections import address_of, carried_by, received_by, shut
 from scaler.transport.zeromq_handshakes import OTHER_KEY, Handshakes
 from scaler.transport.zeromq_sockets import (
     bind,
@@ -61,6 +62,8 @@ _ZAP_DOMAIN = b"scaler"
 _UNWANTED = "a peer that was disconnected"
 #: What a line of the log says of those who had left before their address was asked for.
 _GONE = "an address that is not known any more"
+#: Seconds between looks at what is under way.
+_LOOK_SECONDS = 1.0
 #: A dealer that may not reconnect at all (-1) drops what it has received when the other side leaves; one that would
 #: wait for days keeps it until it is read.
 _NEVER_MILLISECONDS = 7 * 86_400_000
@@ -86,6 +89,8 @@ class ZeroMQConnection:
         self._reason: str | None = None
         #: True once the other side has left; messages it sent before may still be unread.
         self._ended = False
+        #: Descriptor of the connection, once there is one.
+        self._fd = -1
         #: Guards every use of `_dealer`.
         self._lock = Lock()
         self._context = zmq.Context()
@@ -138,6 +143,11 @@ class ZeroMQConnection:
                 if has_input(self._dealer):
                     self._waker.wake()
 
+    def carried_bytes(self) -> int:
+        """See `port.Connection`."""
+        with self._lock:
+            return carried_by(self._fd) if self._reason is None and not self._ended else 0
+
     def trouble(self) -> str | None:
         """See `port.Connection`."""
         return self._reason
@@ -165,7 +175,10 @@ class ZeroMQConnection:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._monitor.poll(None if left is None else int(left * 1000)):
                 raise silence(self.address)
-            for event, _ in events_of(self._monitor):
+            for event, value in events_of(self._monitor):
+                if event == zmq.EVENT_CONNECTED:
+                    self._fd = value
+                    continue
                 if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                     return
                 if event == zmq.EVENT_CLOSED:
@@ -205,6 +218,11 @@ class ZeroMQPeers:
         self._handshakes = Handshakes(security.insecure)
         #: Routing ids whose connection ended but whose last messages may not have been read.
         self._ending: list[bytes] = []
+        #: Peers of whom a whole message has come since it was looked at last what is under way, and when that was.
+        self._spoke: set[int] = set()
+        self._looked = 0.0
+        #: Of the others: the bytes that had come of each.
+        self._arrived: dict[int, int] = {}
         self._context = zmq.Context()
         self._admission = self._context.socket(zmq.REP)
         self._admitted = b"" if security.insecure else zmq.utils.z85.decode(security.public)
@@ -267,6 +285,20 @@ class ZeroMQPeers:
             return None
         return (address_of(self._fd_of[route]) if route in self._fd_of else "") or _GONE
 
+    def stirring(self, now: float) -> list[int]:
+        """See `port.Listener`."""
+        passed = now - self._looked
+        if passed < _LOOK_SECONDS:
+            return []
+        self._looked = now
+        before, self._arrived = self._arrived, {}
+        for peer, route in self._routes.items():
+            if peer not in self._spoke and route in self._fd_of:
+                self._arrived[peer] = received_by(self._fd_of[route])
+        self._spoke.clear()
+        least = passed * UNDER_WAY
+        return [peer for peer, arrived in self._arrived.items() if arrived - before.get(peer, arrived) >= least]
+
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""
         if not self._lobby.guests:
@@ -320,6 +352,7 @@ class ZeroMQPeers:
                 return 0
             peer = self._welcome(route, int(first.get("__fd")))
         inbox.append((peer, message))
+        self._spoke.add(peer)
         return sum(map(len, message))
 
     def _welcome(self, route: bytes, fd: int) -> int:

@@ -11,8 +11,8 @@ import struct
 import sys
 from collections.abc import Iterator
 
-#: Where `tcp_info` has the bytes that were received, and how long it is up to there.
-_RECEIVED = struct.Struct("=128xQ")
+#: Where `tcp_info` has the bytes that were acknowledged and received, and how long it is up to there.
+_COUNTS = struct.Struct("=120xQQ")
 
 
 @contextlib.contextmanager
@@ -36,14 +36,23 @@ def address_of(fd: int) -> str:
 
 def received_by(fd: int) -> int:
     """How many bytes came over a connection so far; 0 where the system does not tell."""
-    if sys.platform != "linux":
-        return 0
+    return _counts(fd)[1]
+
+
+def carried_by(fd: int) -> int:
+    """How many bytes came so far, here and at the other host; 0 where the system does not tell."""
+    return sum(_counts(fd))
+
+
+def _counts(fd: int) -> tuple[int, int]:
+    if sys.platform != "linux" or fd < 0:
+        return 0, 0
     try:
         with _borrowed(fd) as connection:
-            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+            told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTS.size)
     except OSError:
-        return 0
-    return int(_RECEIVED.unpack(told)[0]) if len(told) == _RECEIVED.size else 0
+        return 0, 0
+    return _COUNTS.unpack(told) if len(told) == _COUNTS.size else (0, 0)
 
 
 def shut(fd: int) -> None:

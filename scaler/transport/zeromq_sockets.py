@@ -20,6 +20,7 @@ _HANDSHAKE_MILLISECONDS = 10_000
 #: What monitors tell of: connections that come and go, and how handshakes end.
 _MONITORED = (
     zmq.EVENT_ACCEPTED
+    | zmq.EVENT_CONNECTED
     | zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL

@@ -90,6 +90,9 @@ class FakeConnection:
             arrived.append(self._inbox.popleft())
         return arrived
 
+    def carried_bytes(self) -> int:
+        return 0
+
     def trouble(self) -> str | None:
         return "the scheduler went away" if self.is_closed else None
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from simulator.scripted import hello
 
+from scaler.common.attempts import UNDER_WAY
 from scaler.protocol.channel import ACK_EVERY, Envelope
 from scaler.protocol.initiator import (
     FIRST_TIMEOUT,
@@ -154,6 +155,19 @@ def test_silence_is_as_long_as_the_scheduler_said() -> None:
     assert session.check_silence(FIRST_TIMEOUT + 1 + TIMEOUT) is None
     assert session.check_silence(FIRST_TIMEOUT + 1.1 + TIMEOUT) == Broken("nothing was heard for 3 s")
     assert session.check_silence(1e9) is None, "without a connection there is nothing to be heard"
+
+
+def test_a_message_that_is_still_coming_is_no_silence() -> None:
+    session = opened()
+    for step in range(1, 100):
+        assert session.check_silence(0.5 * step, lambda step=step: step * UNDER_WAY) is None
+    assert session.check_silence(49.5 + TIMEOUT + 1, lambda: 99 * UNDER_WAY) == Broken("nothing was heard for 3 s")
+
+
+def test_bytes_that_are_too_few_to_be_of_a_message_are_silence() -> None:
+    session = opened()
+    found = [session.check_silence(0.5 * step, lambda step=step: step * UNDER_WAY // 8) for step in range(1, 8)]
+    assert found == [None] * 6 + [Broken("nothing was heard for 3 s")]
 
 
 def test_an_ack_is_said_when_much_has_come_and_nothing_was_said() -> None:

@@ -37,6 +37,7 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.core.events import Stirred
 from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
 from scaler.scheduler.state.batch_records import attempts_of
 from scaler.scheduler.state.validate import validate
@@ -769,6 +770,18 @@ def test_an_agent_that_has_only_durations_of_a_client_is_told_of_its_departure()
 def test_a_silent_peer_is_given_up_after_its_timeout() -> None:
     fake = FakeScheduler(1, agent_timeout=10.0)
     (agent,) = fake.agents
+    for _ in range(4):
+        fake.wait(2.6)
+    assert agent not in fake.core.state.agents
+
+
+def test_a_peer_of_whom_a_message_is_still_coming_is_not_given_up() -> None:
+    fake = FakeScheduler(1, agent_timeout=10.0)
+    (agent,) = fake.agents
+    for _ in range(40):
+        fake.handle(Stirred(agent), Stirred(999))
+        fake.wait(2.6)
+    assert agent in fake.core.state.agents
     for _ in range(4):
         fake.wait(2.6)
     assert agent not in fake.core.state.agents

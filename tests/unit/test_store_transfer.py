@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support import patience, until
+from support.proxy import Proxy
 
 from scaler.errors import ProtocolError
 from scaler.store import ObjectMissing, StoreFull, TransferFailed
@@ -219,65 +220,6 @@ def test_fetches_that_have_not_begun_can_be_cancelled_and_get_more_sources(
 def _short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more is under way than on a short way, however slow this machine is."""
     monkeypatch.setattr(window_module, "MOST", FEWEST)
-
-
-class Proxy:
-    """Forwards connections to an address, until it is told to stop."""
-
-    def __init__(self, target: str, limit: int) -> None:
-        self._target = ("127.0.0.1", int(target.rpartition(":")[2]))
-        #: bytes after which a connection is cut, one number a connection; None: never
-        self.limits: list[int | None] = [limit]
-        #: the limits are for what goes to the target
-        self.upwards = False
-        self.stalled = False
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"tcp://127.0.0.1:{self._listening.getsockname()[1]}"
-        self.connections = 0
-        self._pool = ThreadPoolExecutor(40)
-        self._open: list[socket.socket] = [self._listening]
-        self._pool.submit(self._accept)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listening.accept()
-                far = socket.create_connection(self._target)
-            except OSError:
-                return
-            self.connections += 1
-            self._open += [near, far]
-            limit = self.limits[min(self.connections, len(self.limits)) - 1]
-            self._pool.submit(self._forward, near, far, limit if self.upwards else None)
-            self._pool.submit(self._forward, far, near, None if self.upwards else limit)
-
-    def _forward(self, source: socket.socket, sink: socket.socket, limit: int | None) -> None:
-        count = 0
-        try:
-            while data := source.recv(1 << 16):
-                count += len(data)
-                if limit is not None and count > limit:
-                    if limit % 2:
-                        self.stalled = True
-                        continue  # silence
-                    break
-                sink.sendall(data)
-        except OSError:
-            pass
-        for each in (source, sink):
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-
-    def close(self) -> None:
-        for each in self._open:
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            each.close()
-        self._pool.shutdown(cancel_futures=True)
 
 
 @pytest.fixture
@@ -666,6 +608,23 @@ def test_a_client_goes_on_where_it_was_when_a_connection_is_lost(
     assert bytes(store.get(KEY).buffers[0]) == content
     store.close()
     assert there.transfer.served_bytes <= total + 2 * 9 * CHUNK
+
+
+def test_on_a_narrow_way_a_chunk_may_take_longer_than_a_silent_store_is_waited_for(
+    host: Callable[..., Host], proxy: Callable[[str, int], Proxy]
+) -> None:
+    there, here = host(shortcut=False), host(shortcut=False)
+    content, total = put(there, 2 * CHUNK)
+    between = proxy(there.url, 0)
+    between.limits = [None]
+    between.pace = CHUNK / (2 * patience(PATIENCE))
+    assert here.fetch(KEY, total, between.url) is None
+    assert here.content() == content
+    store = RemoteStore(between.url, SECURITY, patience=patience(PATIENCE), shortcut=False)
+    assert bytes(store.get(KEY).buffers[0]) == content
+    assert store.put((7, 2), b"pickle", [memoryview(content)]) == total
+    assert there.content((7, 2)) == content
+    store.close()
 
 
 def test_a_put_of_what_is_on_disk_already_is_done_at_once(host: Callable[..., Host], tmp_path: Path) -> None:

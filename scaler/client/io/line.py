@@ -90,7 +90,8 @@ class Line:
 
     def check_silence(self) -> None:
         """Give up a connection over which nothing came for too long."""
-        self._initiator.check_silence(time.monotonic())
+        if self.connection is not None:
+            self._initiator.check_silence(time.monotonic(), self.connection.carried_bytes)
 
     @property
     def refusal(self) -> str | None:

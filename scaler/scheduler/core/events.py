@@ -8,12 +8,13 @@ from scaler.common.records import record
 from scaler.protocol.acceptor import Joined as Joined
 from scaler.protocol.acceptor import Lost as Lost
 from scaler.protocol.acceptor import Received as Received
+from scaler.protocol.acceptor import Stirred as Stirred
 from scaler.protocol.acceptor import Unread as Unread
 from scaler.protocol.messages import ClusterView, Message
 from scaler.scheduler.succession import Announce as Announce
 from scaler.scheduler.succession import HandOut as HandOut
 
-Event = Joined | Received | Lost | Unread | HandOut | Announce | Tick
+Event = Joined | Received | Lost | Stirred | Unread | HandOut | Announce | Tick
 
 
 @record

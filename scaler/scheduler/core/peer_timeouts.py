@@ -26,6 +26,13 @@ def forgive(state: ClusterState, late: float) -> None:
             monitor.seen += late
 
 
+def stir(state: ClusterState, number: int) -> None:
+    """A part of a message has come of a peer: on a narrow way a large one takes longer than the time-out."""
+    peer = state.clients.get(number) or state.agents.get(number) or state.monitors.get(number)
+    if peer is not None:
+        peer.seen = state.now
+
+
 def tidy(state: ClusterState) -> None:
     """What could not be reached a while ago is tried again, and objects to be released are told to their agents."""
     for agent in state.agents.values():

@@ -78,6 +78,7 @@ from scaler.scheduler.core.events import (
     Joined,
     Lost,
     Received,
+    Stirred,
     Stop,
     Unread,
     WakeAt,
@@ -186,6 +187,8 @@ class SchedulerCore:
                 self._next_check = None  # it may have to be waited for
             elif isinstance(event, Lost):
                 self._lost(event.number, event.reason)
+            elif isinstance(event, Stirred):
+                peer_timeouts.stir(state, event.number)
             elif isinstance(event, Unread) and event.number in state.clients:
                 unread.note(state, state.clients[event.number], event.bytes, event.oldest)
             elif isinstance(event, HandOut):
