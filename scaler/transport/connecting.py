@@ -29,6 +29,10 @@ GREETING = 2.0
 AGAIN = (0.05, 0.25)
 #: seconds that there are for it, at least: what is wrong can be said also when time is nearly over
 AT_LEAST = 0.5
+#: seconds that one of several addresses has to answer, at most, before the next is tried
+SHARE = 2.0
+#: seconds after which an address that does not answer is tried anew
+ANEW = 5.0
 #: seconds in which a key is refused; a scheduler that is too busy to look at it hangs up later (`lobby.PATIENCE`)
 PROMPT = 2.0
 
@@ -95,12 +99,32 @@ def _shake_hands(
 
 
 def _find_listening(wanted: Address, candidates: list[Address], deadline: float | None, greets: bool) -> Address:
-    """The first candidate where a tcp port is open; if it `greets`, somebody is there who says what it speaks."""
+    """The first candidate where a tcp port is open; if it `greets`, somebody is there who says what it speaks.
+
+    Where nobody answers it is tried anew until the deadline: the kernel asks less and less often.
+    """
+    while True:
+        try:
+            return _look(wanted, candidates, deadline, greets)
+        except _Unanswered:
+            if deadline is None or time.monotonic() >= deadline:
+                raise
+
+
+class _Unanswered(ConnectionTimeout):
+    """Nobody has answered, not even that nobody listens."""
+
+
+def _look(wanted: Address, candidates: list[Address], deadline: float | None, greets: bool) -> Address:
+    """One look at each. One that does not answer leaves the others their shares of the time."""
     failure: ConnectionFailed | None = None
-    for numeric in candidates:
+    for tried, numeric in enumerate(candidates):
         try:
             with socket.socket(socket.AF_INET6 if ":" in numeric.host else socket.AF_INET) as probe:
-                probe.settimeout(_left(deadline))
+                left, others = _left(deadline), len(candidates) - tried - 1
+                if left is not None or others:
+                    most = SHARE if others else ANEW
+                    probe.settimeout(most if left is None else min(most, left / (others + 1)))
                 probe.connect((numeric.host, numeric.port))
                 if probe.getsockname() == probe.getpeername():  # a free port of the ephemeral range can meet itself
                     raise ConnectionRefusedError
@@ -115,7 +139,7 @@ def _find_listening(wanted: Address, candidates: list[Address], deadline: float 
             )
         except TimeoutError:
             text = f"no answer from {wanted.url}: is the host up, and does a firewall let it through?"
-            raise ConnectionTimeout(text) from None
+            failure = failure or _Unanswered(text)
         except OSError as error:
             failure = failure or ConnectionFailed(f"{wanted.url} cannot be reached: {error.strerror or error}")
     assert failure is not None

@@ -14,14 +14,27 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from support import within
 
 from scaler.common import poller
 from scaler.errors import AddressError, AddressInUse, ConnectionFailed, ConnectionTimeout, ObjectTooLarge
-from scaler.transport import Address, Connection, Listener, Security, connect, listen, listening, unix, zeromq
+from scaler.transport import (
+    Address,
+    Connection,
+    Listener,
+    Security,
+    connect,
+    connecting,
+    listen,
+    listening,
+    unix,
+    zeromq,
+)
 from scaler.transport.framing import GREETING_BYTES
 from scaler.transport.lobby import PATIENCE
 
@@ -434,6 +447,31 @@ def test_a_program_may_start_before_its_scheduler(kind: str) -> None:
             assert made.result().kind == kind
         finally:
             link.close()
+
+
+@_linux
+def test_an_address_of_a_name_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        dead = Address(*full.getsockname())
+        for _ in range(3):  # whoever comes after them is not answered
+            waits = stack.enter_context(socket.socket())
+            waits.setblocking(False)
+            waits.connect_ex(full.getsockname())
+        link = Link()
+        stack.callback(link.close)
+        monkeypatch.setattr(Address, "resolve", lambda self: [dead, replace(link.listener.address, host="127.0.0.1")])
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        made = pool.submit(connect, "tcp://head:1", _SECURITY, 2.0, shortcut=False)
+        link.until_done(made)
+        link.clients.append(made.result())
+        monkeypatch.setattr(Address, "resolve", lambda self: [dead])
+        monkeypatch.setattr(connecting, "ANEW", 0.1)
+        probes = Mock(side_effect=socket.socket)
+        monkeypatch.setattr(connecting.socket, "socket", probes)
+        with within(2.0), pytest.raises(ConnectionTimeout, match="no answer from tcp://head:1"):
+            connect("tcp://head:1", _SECURITY, 0.5, shortcut=False)
+        assert probes.call_count >= 3, "it is tried anew, as the kernel would ask after 1, 3, 7, ... seconds"
 
 
 def test_a_program_that_accepts_and_says_nothing_times_out() -> None:
