@@ -22,6 +22,15 @@ def double(x):
     return 2 * x
 
 
+def is_refused(client):
+    """Submit, and say whether there is nobody to submit to."""
+    try:
+        client.submit(double, 1)
+    except ConnectionFailed as error:
+        return "is gone" in str(error)
+    return False
+
+
 @pytest.mark.usefixtures("transport")
 def test_every_future_ends_with_an_error_within_the_time_stated(daemons):
     daemons.start_scheduler("--heartbeat-interval", "0.2", "--client-timeout", "1", "--agent-timeout", "1")
@@ -41,6 +50,20 @@ def test_every_future_ends_with_an_error_within_the_time_stated(daemons):
         client.map(double, range(10))
     with within(1.0):
         client.disconnect()
+
+
+@pytest.mark.usefixtures("transport")
+def test_a_silent_scheduler_is_given_up_also_by_a_client_that_goes_on_submitting(daemons):
+    daemons.start_scheduler("--heartbeat-interval", "0.2", "--client-timeout", "1", "--agent-timeout", "1")
+    client = daemons.client(reconnect=0.5)
+    pending = client.submit(double, 1)
+    daemons.scheduler.signal(signal.SIGSTOP)
+    try:
+        until(lambda: is_refused(client), "a submit that says that the scheduler is gone", 8.0)
+        with pytest.raises(ConnectionFailed, match="is gone"):
+            pending.result(20)
+    finally:
+        daemons.scheduler.signal(signal.SIGCONT)
 
 
 @pytest.mark.usefixtures("transport")

@@ -180,7 +180,7 @@ class IOThread:
             if is_readable:
                 driver.receive()
             driver.look(is_woken or is_idle)
-            if is_idle:
+            if not is_readable:  # whoever goes on submitting is never idle
                 self._line.check_silence()
             return driver.take_effects()
 
