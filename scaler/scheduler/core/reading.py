@@ -21,7 +21,10 @@ def read(state: ClusterState, out: Outgoing, client: ClientRecord, value: int, t
     reads.under_way.pop(value, None)
     item = values.objects.get(value)
     if item is None or not item.is_stored:
-        reason = "the scheduler does not know it: it was released, or stored before the scheduler was started again"
+        reason = (
+            "the scheduler does not know it: it was released, or stored before the scheduler was started again, or had "
+            "given this client up, as it was cut off"
+        )
         _refuse(out, client, value, reason)
         return []
     if item.is_lost:
