@@ -332,8 +332,16 @@ def test_a_scheduler_that_is_cut_off_is_waited_for_longer_than_for_an_offer(host
         until(lambda: any(isinstance(message, StoreRequest) for message in host.driver.sent), "it to ask")
         with pytest.raises(TimeoutError):
             kept.result(0.3)
-        host.driver.scheduler, host.driver.is_apart = host.answer, False
+        offers = StoreOffers(u32([AGENT]), (host.directory.path,), (host.token,), ("",))
+
+        def beside(message):  # no agent has come back yet
+            if isinstance(message, StoreRequest) and not message.standalone:
+                yield StoreOffers()
+
+        host.driver.scheduler, host.driver.is_apart = beside, False
         host.driver.tell(ev.Request(StoreRequest(False)))  # as is said again when the session goes on
+        until(lambda: any(isinstance(message, StoreRequest) and message.standalone for message in host.driver.sent))
+        host.driver.tell(ev.Arrived(offers))
         assert kept.result(20) is not None
 
 

@@ -75,6 +75,9 @@ class StoreQuestions:
         One thread at a time. Blocks; raises `ForkedClient`, `ConnectionFailed`.
         """
         self._offers = None
+        now = time.monotonic()
+        if is_patient and deadline <= now:  # what was asked before has waited for a scheduler that was cut off
+            deadline = now + AFTERWARDS
         return self._ask(StoreRequest(standalone), lambda: self._offers, deadline, is_patient)
 
     def place_of(self, object_id: int, deadline: float | None) -> ObjectResponse | None:
