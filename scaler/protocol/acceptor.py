@@ -191,9 +191,14 @@ class Acceptor:
         return () if session is None else self.reject(session.connection, reason)
 
     def disconnect(self, connection: int, reason: str = "its connection closed") -> tuple[Lost, ...]:
-        """A connection is gone and does not come back (a process on this host has ended)."""
+        """A connection is gone, and its session with it, unless that goes on over another one."""
         session = self._by_connection.get(connection)
         return () if session is None else (Lost(session.number, reason),)
+
+    def may_resume(self, connection: int) -> bool:
+        """Whoever was behind this connection goes on with its session when it comes back, and may want to."""
+        session = self._by_connection.get(connection)
+        return session is not None and session.role in (Role.CLIENT, Role.AGENT)
 
     def include(self, number: int, hello: Hello) -> None:
         """A peer that needs no connection, since it is in this process, is there from now on.

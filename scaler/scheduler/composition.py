@@ -72,6 +72,9 @@ class Disconnect(NamedTuple):
 Wish = Outgoing | TurnedAway | Disconnect | ev.Effect | PairWish
 
 
+#: seconds in which a client or agent of another machine may come back whose connection has closed: what is between may
+#: have done that, as a firewall does that forgets its connections
+RETURN = 1.0
 #: messages about durable jobs that are kept for a moment until there are some
 MOST_EARLY = 16
 #: why there are no durable jobs
@@ -99,6 +102,8 @@ class Composition:
         self._have_left = False
         #: the numbers that those have
         self._resident_numbers: set[int] = set()
+        #: connections that are gone whose peers may come back until then
+        self._parted: dict[int, float] = {}
         self._agent: LocalAgent | None = None
         #: what that would say in its Hello, and seconds between its heartbeats; None when it is not to join any more
         self._greeting: tuple[Hello, float] | None = None
@@ -234,6 +239,23 @@ class Composition:
         """A connection is gone, or can't be used any more."""
         self._lose(self._acceptor.disconnect(connection, reason), now)
 
+    def part(self, connection: int, now: float) -> None:
+        """A connection from another machine is gone; who was behind it may come back over another one, soon."""
+        if self._acceptor.may_resume(connection):
+            self._parted[connection] = now + RETURN
+        else:
+            self.disconnect(connection, now)
+
+    @property
+    def wake(self) -> float | None:
+        """When the first of those is given up who have parted; None if all are here."""
+        return min(self._parted.values()) if self._parted else None
+
+    def _give_up_parted(self, now: float) -> None:
+        for connection in [connection for connection, until in self._parted.items() if now >= until]:
+            del self._parted[connection]
+            self.disconnect(connection, now)
+
     def _lose(self, events: tuple[Lost, ...], now: float) -> None:
         for event in events:
             if self._pairing is None or not self._pairing.take(event, now):
@@ -246,6 +268,8 @@ class Composition:
         asked even if nothing has happened: the time they wanted to be woken at has come.
         """
         pairing = self._pairing
+        if self._parted:
+            self._give_up_parted(now)
         if pairing is not None:
             yield from self._attend(pairing, now)
         if self._acceptor.turned_away:  # said while their connections are still there

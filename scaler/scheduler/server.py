@@ -239,7 +239,7 @@ class Server:
                 self._carry_out(wish)
         if self._stopping or (agent is not None and agent.stopped):
             self.loop.stop()
-        wishes = [self._wake, None if agent is None else agent.wake]
+        wishes = [self._wake, self._composition.wake, None if agent is None else agent.wake]
         if self._listener.house.has_strangers or (self._door is not None and self._door.house.has_strangers):
             wishes.append(self._tend(now))
         if self._durable is not None:
@@ -279,8 +279,11 @@ class Server:
             self._disconnect_gone(listener, now)
 
     def _disconnect_gone(self, listener: Listener | MonitorDoor, now: float) -> None:
-        for connection in listener.closed():
-            self._composition.disconnect(connection, now)
+        for connection, is_over in listener.closed().items():
+            if is_over:
+                self._composition.disconnect(connection, now)
+            else:
+                self._composition.part(connection, now)
 
     def _tend(self, now: float) -> float | None:
         """Close connections of those who don't say who they are; when to look again."""

@@ -37,8 +37,8 @@ class House:
         self.notices = Notices(log)
         #: How many are open, through all doors.
         self.connections = 0
-        #: Peers that left by themselves, or had to, since the shell last asked.
-        self.gone: list[int] = []
+        #: Peers that left by themselves, or had to, since the shell last asked; whether they can't come back.
+        self.gone: dict[int, bool] = {}
         #: Somebody came who was not welcomed yet, or waits to be let in, since nobody did when the doors were tended.
         self.has_strangers = False
         #: Descriptors that are no connections, and when they were counted, seconds.

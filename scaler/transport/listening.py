@@ -96,9 +96,9 @@ class _Doors:
         if (self._near is None or not self._near.send(peer, frames)) and self._far is not None:
             self._far.send(peer, frames)
 
-    def closed(self) -> list[int]:
+    def closed(self) -> dict[int, bool]:
         """See `port.Listener`."""
-        gone, self.house.gone = self.house.gone, []
+        gone, self.house.gone = self.house.gone, {}
         return gone
 
     def origin_of(self, peer: int) -> str:

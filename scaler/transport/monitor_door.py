@@ -95,9 +95,9 @@ class MonitorDoor:
         """See `port.Listener`."""
         self._peers.send(peer, frames)
 
-    def closed(self) -> list[int]:
+    def closed(self) -> dict[int, bool]:
         """See `port.Listener`."""
-        gone, self.house.gone = self.house.gone, []
+        gone, self.house.gone = self.house.gone, {}
         return gone
 
     def origin_of(self, peer: int) -> str:

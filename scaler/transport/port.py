@@ -94,8 +94,11 @@ class Listener(Protocol):
         Raises `ObjectTooLarge` if it is over the limit.
         """
 
-    def closed(self) -> list[int]:
-        """Peers that left since the last call; their last messages were received before."""
+    def closed(self) -> dict[int, bool]:
+        """Peers that left since the last call; their last messages were received before.
+
+        True: of this machine, so its process has ended or wanted that. False: it may be the way there that has ended.
+        """
 
     def origin_of(self, peer: int) -> str:
         """Where a peer is that has not left, for people: the address of its host, or that it is this machine."""

@@ -124,7 +124,7 @@ class UnixPeers:
             if stream.reason is not None:
                 _log.debug("local peer %d left: %s", peer, stream.reason)
                 self._forget(peer)
-                self._house.gone.append(peer)
+                self._house.gone[peer] = True
         return True
 
     def welcome(self, peer: int) -> None:
@@ -189,7 +189,7 @@ class UnixPeers:
         """Close the connection of a peer that was not welcomed."""
         self._house.notices.warn("closed a local connection: it did not say who it is")
         self._forget(peer)
-        self._house.gone.append(peer)
+        self._house.gone[peer] = True
 
     def _pause(self, paused: bool) -> None:
         if self._accepting is not paused:

@@ -425,4 +425,4 @@ class ZeroMQPeers:
         peer = self._peers.pop(route, None)
         if peer is not None:
             del self._routes[peer]
-            self._house.gone.append(peer)
+            self._house.gone[peer] = False

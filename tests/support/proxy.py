@@ -57,17 +57,22 @@ class Proxy:
                 sink.sendall(data)
         except OSError:
             pass
-        for each in (source, sink):
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        _shut(source, sink)
+
+    def cut(self) -> None:
+        """End all connections that there are; others may come."""
+        _shut(*self._open[1:])
 
     def close(self) -> None:
+        _shut(*self._open)
         for each in self._open:
-            try:
-                each.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
             each.close()
         self._pool.shutdown(cancel_futures=True)
+
+
+def _shut(*connections: socket.socket) -> None:
+    for each in connections:
+        try:
+            each.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass

@@ -24,7 +24,7 @@ from scaler.protocol.messages import (
     Welcome,
     u64,
 )
-from scaler.scheduler.composition import ANEW, LOCAL_AGENT, Composition, Disconnect
+from scaler.scheduler.composition import ANEW, LOCAL_AGENT, RETURN, Composition, Disconnect
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.succession import BEAT, StepDown, Succession, Tell
 
@@ -188,6 +188,42 @@ def test_a_message_that_can_not_be_sent_ends_the_session_in_the_same_step(compos
             composed.disconnect(9, 0.0, "it is too large")
     assert core.heard[1:] == [[ev.Lost(2, "it is too large")]]
     assert wishes[-1] == Disconnect(9)
+
+
+def test_a_client_whose_connection_is_cut_on_its_way_goes_on_over_another(composed: Composition, core: Core) -> None:
+    core.answers[ev.Received] = [ev.Send(2, BalanceRequest(1))]
+    meet(composed)
+    composed.part(9, 0.0)
+    composed.receive(9, Envelope(1, 0, Heartbeat(0.0)), 0.0)  # what it is answered is lost
+    assert list(composed.settle(0.1)) == [Outgoing(9, 1, 1, BalanceRequest(1))]
+    composed.receive(10, Envelope(0, 0, hello("client", "peer")), 0.2)
+    welcome, again = composed.settle(0.2)
+    assert isinstance(welcome, Outgoing)
+    assert isinstance(welcome.message, Welcome)
+    assert welcome.message.resumed
+    assert again == Outgoing(10, 1, 1, BalanceRequest(1))
+    assert composed.wake == RETURN
+    assert list(composed.settle(RETURN)) == []
+    assert composed.wake is None
+    assert [type(event) for events in core.heard for event in events] == [ev.Joined, ev.Received]
+
+
+def test_a_client_that_does_not_come_back_is_lost_a_second_later(composed: Composition, core: Core) -> None:
+    core.answers[ev.Lost] = [ev.Forget(2, "gone")]
+    meet(composed)
+    composed.part(9, 5.0)
+    assert list(composed.settle(5.0 + RETURN / 2)) == []
+    assert composed.wake == 5.0 + RETURN
+    assert list(composed.settle(composed.wake)) == [Disconnect(9)]
+    assert core.heard[1:] == [[ev.Lost(2, "its connection closed")]]
+
+
+def test_a_monitor_whose_connection_closed_is_gone_at_once(composed: Composition, core: Core) -> None:
+    composed.receive(9, Envelope(0, 0, hello("monitor", "top")), 0.0)
+    list(composed.settle(0.0))
+    composed.part(9, 5.0)
+    list(composed.settle(5.0))
+    assert core.heard[1:] == [[ev.Lost(2, "its connection closed")]]
 
 
 def test_a_peer_that_was_forgotten_is_sent_nothing(composed: Composition, core: Core) -> None:

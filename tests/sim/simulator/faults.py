@@ -16,6 +16,8 @@ class Mix:
     kill_worker: float = 0.0
     bad_starts: float = 0.0
     snap: float = 0.0
+    #: connections that are reset on their way; schedulers hear of all that close
+    reset: float = 0.0
     partition: float = 0.0
     stop_agent: float = 0.0
     kill_agent: float = 0.0
@@ -213,6 +215,18 @@ MIXES = {
             late_control=0.1,
             late_reads=0.3,
         ),
+        Mix(
+            "resets",
+            reset=10,
+            snap=1,
+            kill_worker=2,
+            kill_agent=1,
+            stop_agent=0.5,
+            kill_client=1,
+            kill_scheduler=0.5,
+            local_agent=False,
+            late_reads=0.3,
+        ),
         Mix("swarm", is_swarm=True),
         Mix(
             "everything",
@@ -261,6 +275,11 @@ class Faults:
         lines = [p.line for p in self._cluster.peers if p.alive and p.line is not None]
         if lines:
             self._world.random.choice(lines).snap()
+
+    def _reset(self) -> None:
+        line = self._connection()
+        if line is not None:
+            line.reset()
 
     def _connection(self) -> Any:
         lines = [p.line for p in self._cluster.peers if p.alive and p.line is not None]

@@ -96,6 +96,8 @@ class Connection:
         if self.open:
             if self.kind == "unix":
                 self._deliver(UP, self._post_up, ("closed", self.number))
+            elif self.network.tells_ends:
+                self._deliver(UP, self._post_up, ("parted", self.number))
             self.open = False
 
     def close_by_server(self) -> None:
@@ -122,6 +124,15 @@ class Connection:
         else:
             self.number = self.network.new_number(self)
 
+    def reset(self) -> None:
+        """Something between the two ends it, and tells both."""
+        if self.open and self.kind == "tcp":
+            self.network.world.note("network", f"connection {self.number} of {self.process.name} is reset")
+            self._generation += 1
+            self.open = False
+            self._post_up(("parted", self.number))
+            self.process.post(("eof", self))
+
 
 class Network:
     """All connections."""
@@ -133,6 +144,8 @@ class Network:
         #: the schedulers that are up, by site: there is one, or a pair
         self.servers: dict[int, Process] = {}
         self.sites = 1
+        #: a scheduler hears that connections from other machines have ended
+        self.tells_ends = False
         self.connections: dict[int, Connection] = {}
         #: host -> when its partition heals; and of a host and a site that do not reach each other
         self.partitioned: dict[str, float] = {}
@@ -254,6 +267,11 @@ class Line:
         """A fault: the connection breaks."""
         if self._connection is not None:
             self._connection.snap()
+
+    def reset(self) -> None:
+        """A fault: something between the two ends the connection."""
+        if self._connection is not None:
+            self._connection.reset()
 
     def disturb(self, how: str) -> None:
         """A fault: the next message is lost, or comes late."""

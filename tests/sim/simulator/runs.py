@@ -56,6 +56,7 @@ class Cluster:
         #: seconds between two heartbeats
         self.heartbeat = HEARTBEAT_INTERVAL
         self.network = Network(self.world)
+        self.network.tells_ends = bool(mix.reset)
         self.jobs: dict[int, Job] = {}
         self.hosts: list[Host] = []
         self.clients: list[SimClient] = []

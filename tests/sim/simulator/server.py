@@ -14,7 +14,7 @@ from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import encode_view
 from scaler.protocol.hello import BEGINNINGS, NUMBERS, epoch_of, hello_of
 from scaler.protocol.messages import PROTOCOL_VERSION, BalanceRequest, PartnerReport, Snapshot, Task
-from scaler.scheduler.composition import LOCAL_AGENT, Composition, Disconnect, Wish
+from scaler.scheduler.composition import LOCAL_AGENT, RETURN, Composition, Disconnect, Wish
 from scaler.scheduler.copies.copies import Copies
 from scaler.scheduler.copies.opening import Opening
 from scaler.scheduler.core import events as ev
@@ -290,6 +290,9 @@ class Server(Process):
         for item in others:
             if item[0] == "closed":
                 self._composition.disconnect(item[1], self.world.now)
+            elif item[0] == "parted":
+                self._composition.part(item[1], self.world.now)
+                self.world.after(RETURN + 1e-6, self.post, TICK)
             elif item[0] == "local":
                 assert self.local is not None
                 self.local.seen.append(item[1])
