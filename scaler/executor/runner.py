@@ -267,7 +267,8 @@ def _wait_for_all() -> None:
         runner.take_no_more()
     over = threading.Event()
     if any(runner.calls_under_way for runner in _open):
-        threading.Thread(target=_say_what_is_waited_for, args=(over,), daemon=True).start()
+        with contextlib.suppress(RuntimeError):  # Python 3.12.1 starts no thread here any more: then it waits silently
+            threading.Thread(target=_say_what_is_waited_for, args=(over,), daemon=True).start()
     for runner in list(_open):
         with contextlib.suppress(Exception):
             if has_ended_program():

@@ -416,6 +416,29 @@ def test_a_program_that_only_waits_for_calls_at_its_end_says_so(scripts, tmp_pat
     assert text == "scaler: the program is over but for 2 calls or maps of an Executor, and waits; Ctrl-C gives up\n"
 
 
+def test_a_program_that_can_start_no_thread_at_its_end_waits_for_its_calls_all_the_same(scripts, tmp_path):
+    text = scripts.run(
+        """
+        import os, threading, time
+        import scaler
+
+        def late(gate):
+            time.sleep(0.3)
+            open(gate, "w").close()
+
+        def refused(thread):
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+
+        pool = scaler.Executor(1)
+        pool.submit(late, os.environ["GATE"])
+        threading.Thread.start = refused  # as Python 3.12.1 does of itself
+        """,
+        GATE=str(tmp_path / "gate"),
+    )
+    assert text == ""
+    assert (tmp_path / "gate").exists()
+
+
 def test_a_forked_child_does_not_wait_for_its_parents_executor(scripts):
     text = scripts.run(
         """
