@@ -16,6 +16,7 @@ import tempfile
 from typing import NoReturn
 
 from scaler.agent.settling import WorkerOptions
+from scaler.common.interpreter import command
 
 
 def spawn(size: int, options: WorkerOptions) -> tuple[subprocess.Popen[bytes], socket.socket, mmap.mmap]:
@@ -31,13 +32,8 @@ def spawn(size: int, options: WorkerOptions) -> tuple[subprocess.Popen[bytes], s
             # not among its arguments, which anybody on this host may read
             told.write(json.dumps(dataclasses.asdict(options), default=list).encode())
             told.seek(0)
-            program = (
-                f"import sys; sys.path[:] = {sys.path!r}; from scaler.agent.spawned_zygote import main; "
-                f"main({its.fileno()}, {shared.fileno()}, {size})"
-            )
-            process = subprocess.Popen(
-                [sys.executable, "-c", program], stdin=told, pass_fds=[its.fileno(), shared.fileno()]
-            )
+            program = f"from scaler.agent.spawned_zygote import main; main({its.fileno()}, {shared.fileno()}, {size})"
+            process = subprocess.Popen(command(program), stdin=told, pass_fds=[its.fileno(), shared.fileno()])
     except BaseException:
         ours.close()
         raise

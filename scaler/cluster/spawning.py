@@ -6,9 +6,9 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 
 from scaler.common import hugepages, standard_descriptors
+from scaler.common.interpreter import command
 
 
 def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
@@ -19,8 +19,8 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     standard_descriptors.occupy()
     ours, theirs = socket.socketpair()
     program = (
-        "import signal, sys; signal.signal(2, signal.SIG_IGN); signal.pthread_sigmask(signal.SIG_UNBLOCK, {2}); "
-        f"sys.path[:] = {sys.path!r}; from scaler.common.standard_descriptors import complete; complete(); "
+        "import signal; signal.signal(2, signal.SIG_IGN); signal.pthread_sigmask(signal.SIG_UNBLOCK, {2}); "
+        "from scaler.common.standard_descriptors import complete; complete(); "
         f"from {module} import main; main({theirs.fileno()})"
     )
     environment = {**os.environ, **hugepages.environment()}
@@ -29,7 +29,7 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
     try:
         with theirs:
             return ours, subprocess.Popen(
-                [sys.executable, "-c", program], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
+                command(program), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment
             )
     except BaseException:
         ours.close()

@@ -11,11 +11,11 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from typing import IO, Any
 
+from scaler.common.interpreter import command
 from scaler.provisioning.asking import job_environment
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
 from scaler.provisioning.registry import take
@@ -26,7 +26,7 @@ GRACE = 5.0
 REMEMBERED = 60.0
 
 _STARTER = (
-    "import os, sys; from scaler.common.children import die_with_parent; die_with_parent(int(sys.argv[1])); "
+    "import os; from scaler.common.children import die_with_parent; die_with_parent(int(sys.argv[1])); "
     "os.execvp(sys.argv[2], sys.argv[2:])"
 )
 
@@ -60,7 +60,7 @@ class LocalProvider:
                 job = f"local-{os.getpid()}-{template.request}-{len(ids)}"
                 try:
                     process = subprocess.Popen(
-                        [sys.executable, "-c", _STARTER, str(os.getpid()), *template.command, "--job", job],
+                        [*command(_STARTER), str(os.getpid()), *template.command, "--job", job],
                         stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment,
                         start_new_session=True,
                     )  # fmt: skip

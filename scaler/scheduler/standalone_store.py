@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 
+from scaler.common.interpreter import command
 from scaler.transport import Address, Security
 
 logger = logging.getLogger("scaler.scheduler")
@@ -39,10 +39,9 @@ class StandaloneStoreProcess:
             "max_message_bytes": self._limit,
             "log_level": self._log_level,
         }
-        start = f"from scaler.agent.standalone_store import main; main({options!r})"
-        program = f"import sys; sys.path[:] = {sys.path!r}; {start}"
+        program = f"from scaler.agent.standalone_store import main; main({options!r})"
         environment = {**os.environ, **self._security.to_env()}
-        self._process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, env=environment)
+        self._process = subprocess.Popen(command(program), stdin=subprocess.PIPE, env=environment)
         logger.info("Scheduler: started the standalone store, process %d", self._process.pid)
 
     def stop(self) -> None:

@@ -9,11 +9,11 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 
 from scaler.agent import daemon
+from scaler.common.interpreter import command
 from scaler.config import AgentConfig, SymphonyConfig
 from scaler.errors import ScalerError
 from scaler.transport import Address
@@ -60,14 +60,16 @@ def agent_config(config: SymphonyConfig, path: str) -> AgentConfig:
 @contextlib.contextmanager
 def _session_process(config: SymphonyConfig) -> Iterator[str]:
     """Have a session, while the block runs, in a process of its own; the path of its socket."""
-    directory = tempfile.mkdtemp(prefix="scaler-symphony-")
+    # the path of a socket has 107 bytes, which some directories for temporary files take for themselves
+    short = tempfile.gettempdir() if len(os.fsencode(tempfile.gettempdir())) <= 70 else "/tmp"
+    directory = tempfile.mkdtemp(prefix="scaler-symphony-", dir=short)
     path = os.path.join(directory, "session")
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(128)
     report, its_report = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "scaler.cli.symphony_session"],
+        command("import runpy; runpy.run_module('scaler.cli.symphony_session', run_name='__main__')"),
         stdin=subprocess.PIPE,
         pass_fds=(listener.fileno(), its_report),
         env={**os.environ, "SCALER_SYMPHONY_REPORT": str(its_report)},

@@ -60,6 +60,13 @@ def test_tasks_run_in_the_containers_of_the_service(symphony):
     assert all(b"ScalerService.py" in command for command in commands)
 
 
+def test_a_directory_for_temporary_files_may_have_a_long_name(symphony, tmp_path):
+    directory = tmp_path / ("x" * 120)
+    directory.mkdir()
+    symphony.start(TMPDIR=str(directory))
+    assert symphony.daemons.client().submit(divmod, 17, 5).result(30) == (3, 2)
+
+
 def test_what_a_task_raises_comes_back_as_anywhere(symphony):
     symphony.start()
     client = symphony.daemons.client()
