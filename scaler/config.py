@@ -172,6 +172,14 @@ class SchedulerConfig:
         float | None,
         Option("seconds after its end when a durable job is deleted; by default somebody has to", minimum=0),
     ] = None
+    standalone_store_port: Annotated[
+        int,
+        Option(
+            "port at which large values are fetched from the scheduler's host; 0 takes a free one",
+            minimum=0,
+            maximum=65535,
+        ),
+    ] = 0
     key_file: KeyFile = None
     insecure: Annotated[bool, Option("accept anybody, without keys and in the clear")] = False
     supervise: Annotated[
@@ -296,6 +304,10 @@ class AgentConfig:
         str | None,
         Option("where objects go that memory has no room for; the directory for temporary files by default"),
     ] = None
+    store_port: Annotated[
+        int,
+        Option("port at which others fetch large values from this host; 0 takes a free one", minimum=0, maximum=65535),
+    ] = 0
     alive_file: Annotated[
         str | None,
         Option(

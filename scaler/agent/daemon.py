@@ -302,7 +302,7 @@ def run(config: AgentConfig) -> int:
     security = security_of(config.key_file, config.insecure)
     if security.insecure:
         logger.warning("insecure: this host takes tasks of whoever answers at %s, in the clear", address.url)
-    store = HostStore(limits_of(config).objects_soft, config.spill_directory)
+    store = HostStore(limits_of(config).objects_soft, config.spill_directory, config.store_port)
     try:
         store.open(security, address, on_its_host=False)
         daemon = Daemon(config, address, security, zygote, store)

@@ -43,8 +43,11 @@ from scaler.transport import Address, Security
 class HostStore:
     """The directory of a host's objects, and the threads that move objects to it and from it. One thread calls it."""
 
-    def __init__(self, limit: int, spill_root: str | None = None) -> None:
-        """Make a store for `limit` bytes in memory; remove those of dead agents. Raises OSError."""
+    def __init__(self, limit: int, spill_root: str | None = None, port: int = 0) -> None:
+        """Make a store for `limit` bytes in memory; remove those of dead agents. Raises OSError.
+
+        `port`: where it listens once it is open; 0: a free one.
+        """
         clean_up_dead()
         if spill_root is not None:
             os.makedirs(spill_root, exist_ok=True)
@@ -58,6 +61,7 @@ class HostStore:
         #: of a store that may have to listen otherwise than it was first thought: see `widen`
         self._security: Security | None = None
         self._address = ""
+        self._port = port
         #: where agents are asked for objects that say that they are on the scheduler's own host
         self._scheduler_host: str | None = None
         #: how many moves to and from disk are under way for an object, and how many of them nobody waits for
@@ -101,7 +105,8 @@ class HostStore:
         if not on_its_host:
             host = scheduler.reached_from()
             self._scheduler_host = scheduler.host
-        bind = Address(host, 0) if on_its_host or Address(host, 0).is_loopback else _everywhere(host)
+        wanted = Address(host, self._port)
+        bind = wanted if on_its_host or wanted.is_loopback else self._everywhere(host)
         self._security = None if on_its_host else security
         self._listen(security, bind, bind.for_client().host if on_its_host else host)
 
@@ -111,6 +116,10 @@ class HostStore:
         self._transfer, self._address = transfer, Address(host, transfer.address.port).url
         transfer.advertise(self._address)
         return transfer
+
+    def _everywhere(self, host: str) -> Address:
+        """Where to listen to be found at this address: at all there are, those of IPv6 among them if it is one."""
+        return Address("::" if ":" in host else "0.0.0.0", self._port)
 
     def widen(self, scheduler: Address, loop: Loop) -> bool:
         """Let other hosts fetch, too, if they can reach the scheduler; whether that is new, and with it the address.
@@ -124,7 +133,7 @@ class HostStore:
         loop.forget(transfer.fileno())
         transfer.close()
         self._transfer = None
-        loop.watch(self._listen(security, _everywhere(scheduler.host), scheduler.host).fileno(), self)
+        loop.watch(self._listen(security, self._everywhere(scheduler.host), scheduler.host).fileno(), self)
         return True
 
     def watch(self, loop: Loop) -> None:
@@ -285,8 +294,3 @@ def _decrease(counts: Counter[Key], key: Key) -> None:
 def store_context(store: HostStore, limits: AgentLimits, workers: int) -> dict[str, Any]:
     """What workers are told of the store."""
     return {"store": store.path, "inline": INLINE_LIMIT, "live": live_limit(limits, workers)}
-
-
-def _everywhere(host: str) -> Address:
-    """Where to listen to be found at this address: at all there are, those of IPv6 among them if it is one."""
-    return Address("::" if ":" in host else "0.0.0.0", 0)

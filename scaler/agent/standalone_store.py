@@ -25,7 +25,8 @@ SHARE = 30
 def main(options: dict[str, Any]) -> None:
     """Serve until standard input ends.
 
-    `address`: of the scheduler, as this process reaches it. `bind`: the host it listens on, and so will the store.
+    `address`: of the scheduler, as this process reaches it. `bind`: the host it listens on, and so will the store,
+    at `port`.
     `max_message_bytes` and `log_level`: as for the scheduler. The keys come in the environment.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the scheduler's to handle
@@ -36,7 +37,7 @@ def main(options: dict[str, Any]) -> None:
         memory_limit=available_memory() * SHARE // 100,
     )  # fmt: skip
     security = Security.from_env(os.environ) or load_or_create()
-    store = HostStore(limits_of(config).objects_soft)
+    store = HostStore(limits_of(config).objects_soft, port=options["port"])
     try:
         store.open(security, Address(options["bind"], 0), on_its_host=True)
         daemon = Daemon(config, Address.parse(config.address), security, None, store)

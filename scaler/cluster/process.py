@@ -62,7 +62,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
             logging.getLogger(__name__).warning("%s", exposed)
         server = open_server(config, security)
         limits = limits_of(agent_config)
-        store = HostStore(limits.objects_soft, agent_config.spill_directory)
+        store = HostStore(limits.objects_soft, agent_config.spill_directory, agent_config.store_port)
         store.open(security, server.address, on_its_host=True)
     except Exception as error:
         program.sendall(json.dumps({"error": words_of(error), "kind": type(error).__name__}).encode() + b"\n")

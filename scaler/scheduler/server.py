@@ -100,7 +100,7 @@ class Server:
         self._listener = listener
         self._door = door
         self._standalone_store = StandaloneStoreProcess(
-            listener.address, security, config.max_message_bytes, config.log_level
+            listener.address, config.standalone_store_port, security, config.max_message_bytes, config.log_level
         )
         self._core = SchedulerCore(
             Limits(config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected)

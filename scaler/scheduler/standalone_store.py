@@ -22,8 +22,10 @@ STOP_TIMEOUT = 3.0
 class StandaloneStoreProcess:
     """The process, once it was started. Not thread-safe."""
 
-    def __init__(self, address: Address, security: Security, limit: int, log_level: str) -> None:
+    def __init__(self, address: Address, port: int, security: Security, limit: int, log_level: str) -> None:
+        """`address`: where the scheduler listens; `port`: where the store will, 0: a free one."""
         self._address = address
+        self._port = port
         self._security = security
         self._limit = limit
         self._log_level = log_level
@@ -36,6 +38,7 @@ class StandaloneStoreProcess:
         options = {
             "address": self._address.for_client().url,
             "bind": self._address.host,
+            "port": self._port,
             "max_message_bytes": self._limit,
             "log_level": self._log_level,
         }

@@ -246,7 +246,7 @@ class Succession:
         if hello.role == Role.AGENT and not self._hears_old(now):
             self._votes.add(hello.session, term, hello.roster, now)
         has_succeeded = self._succeed(now, is_wanted=hello.role in (Role.AGENT, Role.CLIENT))
-        return None if has_succeeded else self._elsewhere(now)
+        return None if has_succeeded else self._elsewhere(now, knows_others=bool(hello.others))
 
     def _may_admit(self, hello: Hello, term: int) -> bool:
         """Take somebody in who comes from another scheduler, unless that one, or a pair, has more of a right."""
@@ -262,9 +262,10 @@ class Succession:
             self._announce()
         return True
 
-    def _elsewhere(self, now: float) -> str:
+    def _elsewhere(self, now: float, knows_others: bool = False) -> str:
         if self._report is not None and self._report.leading and now - self._heard <= SUSPECT:
-            return f"it stands by for the one at {self.partner}: give the addresses of both"
+            advice = "" if knows_others else ": give the addresses of both"
+            return f"it stands by for the one at {self.partner}{advice}"
         if self.partner:
             return f"it stands by for the one at {self.partner}, and does not lead yet"
         return "it was one of a pair, and waits for its partner or for more than half of the agents"

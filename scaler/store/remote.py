@@ -16,7 +16,7 @@ from scaler.store import ObjectMissing, StoreFull, TransferFailed
 from scaler.store.layout import MAGIC, Key, StoredObject, decode, file_name, tag_of
 from scaler.store.segments import parts_of
 from scaler.store.window import Window
-from scaler.store.wire import CHUNK, REFERRED, VERSION, Kind, Note, pack, unpack
+from scaler.store.wire import CHUNK, IF_REFUSED, REFERRED, VERSION, Kind, Note, pack, unpack
 from scaler.transport import Address, Connection, Security, connect
 
 #: parts of an object that travel in one message, at most; more are joined
@@ -128,8 +128,9 @@ class RemoteStore:
         self._hang()
         left = max(0.1, self._patience - (time.monotonic() - self._heard))
         self._connection = connect(
-            self._address, self._security, left, shortcut=self._shortcut, max_message_bytes=CHUNK
-        )
+            self._address, self._security, left,
+            shortcut=self._shortcut, max_message_bytes=CHUNK, if_refused=IF_REFUSED,
+        )  # fmt: skip
         self._inbox.clear()
         self._answers = 0
         self._window = Window()

@@ -26,7 +26,7 @@ from scaler.store.layout import HEADER_BYTES, Key, check_header
 from scaler.store.mailbox import Mailbox
 from scaler.store.segments import Draft, open_file, write_all
 from scaler.store.serving import Partial, Result, Serving
-from scaler.store.wire import CHUNK, ONLY, REFERRED, VERSION, Kind, Note, chunks_of, pack, unpack
+from scaler.store.wire import CHUNK, IF_REFUSED, ONLY, REFERRED, VERSION, Kind, Note, chunks_of, pack, unpack
 from scaler.transport import Address, Connection, Listener, Security, connect, listen
 
 #: seconds between looks at the time while something is under way, and while nothing is
@@ -391,7 +391,10 @@ class Transfer:
         made: Connection | None = None
         reason, final = "", False
         try:
-            made = connect(address, self._security, self._patience, shortcut=self._shortcut, max_message_bytes=CHUNK)
+            made = connect(
+                address, self._security, self._patience,
+                shortcut=self._shortcut, max_message_bytes=CHUNK, if_refused=IF_REFUSED,
+            )  # fmt: skip
         except HandshakeRefused as error:
             reason, final = str(error), True
         except (ScalerError, OSError) as error:

@@ -30,6 +30,8 @@ from scaler.store.layout import Key
 VERSION = 1
 #: bytes in a chunk; the last one of an object may have less
 CHUNK = 1 << 20
+#: what people can do where no store listens that is said to
+IF_REFUSED = "its agent has ended, or a firewall lets nobody reach the port, which --store-port can fix"
 #: a READ that a store was named for: it answers by itself
 REFERRED = 1
 #: the stores that a READ lists are the only ones to be named; without this flag: those not to be named

@@ -45,13 +45,15 @@ def connect(
     retry: bool = False,
     shortcut: bool = True,
     max_message_bytes: int = defaults.MAX_MESSAGE_BYTES,
+    if_refused: str = "start one with: scaler_scheduler {url}",
 ) -> Connection:
     """A connection whose handshake is done. Blocks for at most `timeout` seconds (None: no limit), a second longer if
     somebody closes it in the handshake; any thread.
 
     When nobody can be reached there: raises `ConnectionFailed` at once, or tries again until `timeout` has passed if
     `retry` is set (for programs that may be started before the scheduler). Raises `HandshakeRefused` if the other side
-    has another key or is no scheduler, `ConnectionTimeout` if it says nothing, `AddressError`.
+    has another key or is no scheduler, `ConnectionTimeout` if it says nothing, `AddressError`. `if_refused` is what
+    people can do where nothing listens.
     """
     wanted = Address.parse(address)
     began = time.monotonic()
@@ -62,9 +64,11 @@ def connect(
             return _attempt(wanted, security, deadline, shortcut and unix.AVAILABLE, max_message_bytes)
         except HandshakeRefused:
             raise
-        except ConnectionFailed:
+        except ConnectionFailed as error:
             if not retry or attempts.are_over(time.monotonic()):
-                raise
+                if not isinstance(error, _Refused):
+                    raise
+                raise ConnectionFailed(f"{error}; {if_refused.format(url=wanted.url)}") from None
         time.sleep(attempts.next_pause(time.monotonic()))
 
 
@@ -115,6 +119,10 @@ class _Unanswered(ConnectionTimeout):
     """Nobody has answered, not even that nobody listens."""
 
 
+class _Refused(ConnectionFailed):
+    """The host has answered that nobody listens, or a firewall in its name."""
+
+
 def _look(wanted: Address, candidates: list[Address], deadline: float | None, greets: bool) -> Address:
     """One look at each. One that does not answer leaves the others their shares of the time."""
     failure: ConnectionFailed | None = None
@@ -134,9 +142,7 @@ def _look(wanted: Address, candidates: list[Address], deadline: float | None, gr
         except ConnectionFailed:
             raise  # it is known what listens there
         except ConnectionRefusedError:
-            failure = ConnectionFailed(
-                f"nothing listens at {wanted.url}; start one with: scaler_scheduler {wanted.url}"
-            )
+            failure = _Refused(f"nothing listens at {wanted.url}")
         except TimeoutError:
             text = f"no answer from {wanted.url}: is the host up, and does a firewall let it through?"
             failure = failure or _Unanswered(text)

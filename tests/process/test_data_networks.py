@@ -27,8 +27,8 @@ def test_a_client_without_a_way_to_the_agents_gets_large_values_and_the_schedule
     middle = network.host("middle", ["inside", "outside"])
     worker = network.host("worker", ["inside"])
     outsider = network.host("outsider", ["outside"])
-    scheduler = middle.start_scheduler(*QUICK)
-    agent = worker.start_agent(middle.url("inside"), 1)
+    scheduler = middle.start_scheduler(*QUICK, "--standalone-store-port", "7711")
+    agent = worker.start_agent(middle.url("inside"), 1, "--store-port", "7712")
     assert not outsider.reaches(worker.address)
     before = peak_memory(scheduler.pid)
     script = outsider.start_script(
@@ -50,6 +50,8 @@ def test_a_client_without_a_way_to_the_agents_gets_large_values_and_the_schedule
     script.says("right")
     assert script.ends(5) == 0
     assert worker.sent_bytes() > 100 * MB
+    assert middle.ports() == {middle.port, 7711}
+    assert worker.ports() == {7712}
     assert peak_memory(scheduler.pid) - before < 50 * MB
     assert agent.process.poll() is None
 

@@ -122,6 +122,12 @@ class Host(Holder):
             (counts,) = [line.partition(":")[2].split() for line in file if line.strip().startswith(f"{interface}:")]
         return int(counts[8])
 
+    def ports(self) -> set[int]:
+        """Where programs of this host listen."""
+        with open(f"/proc/{self.pid}/net/tcp") as file:
+            rows = [line.split() for line in file][1:]
+        return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
+
     def reaches(self, other: str) -> bool:
         """Say whether there is a route to this address."""
         found = subprocess.run(self.inside("ip", "route", "get", other), capture_output=True, timeout=_PATIENCE)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scaler.agent.host_store import HostStore
+from scaler.errors import AddressInUse
 from scaler.transport import Address, Security
 
 
@@ -34,3 +35,18 @@ def test_a_store_is_found_by_ipv6_if_its_scheduler_is(store: HostStore, monkeypa
     for host in ("::1", "127.0.0.1"):
         with socket.create_connection((host, advertised.port), 5):
             pass
+
+
+def test_a_store_listens_at_the_port_that_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    monkeypatch.setattr(Address, "reached_from", lambda self: "10.0.0.7")
+    made = HostStore(1 << 30, str(tmp_path / "spill"), port)
+    try:
+        made.open(Security.none(), Address.parse("tcp://10.0.0.1:2345"), on_its_host=False)
+        assert made.hello[2] == f"tcp://10.0.0.7:{port}"
+        other = HostStore(1 << 30, str(tmp_path / "spill"), port)
+        with contextlib.closing(other), pytest.raises(AddressInUse, match=str(port)):
+            other.open(Security.none(), Address.parse("tcp://10.0.0.1:2345"), on_its_host=False)
+    finally:
+        made.close()

@@ -532,6 +532,14 @@ def remote(host: Callable[..., Host]) -> Iterator[tuple[RemoteStore, Host]]:
     made.close()
 
 
+def test_a_store_that_is_not_there_is_not_told_of_as_a_scheduler() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    store = RemoteStore(address, SECURITY, patience=0.2)
+    with pytest.raises(TransferFailed, match=f"nothing listens at {address}; its agent has ended, or a firewall"):
+        store.get(KEY)
+
+
 @pytest.mark.parametrize("sizes", [[], [0], [5], [CHUNK, 3, 2 * CHUNK + 5], [7] * 2000])
 def test_a_client_puts_and_gets(remote: tuple[RemoteStore, Host], sizes: list[int]) -> None:
     store, there = remote
