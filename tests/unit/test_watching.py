@@ -242,3 +242,12 @@ def test_a_synthetic_cluster_is_a_cluster() -> None:
     assert {first.function_of(worker) for worker in running} <= set(first.functions.names)
     assert all(first.is_free(worker) != (worker in running) for worker in range(15))
     assert first.host_of(14) == first.agents.names[4]
+
+
+def test_monitors_that_come_and_go_are_no_lines_that_others_are_lost_among() -> None:
+    fake = FakeScheduler(1)
+    monitor = monitor_of(fake)
+    fake.say(monitor, DisconnectRequest())
+    levels = {effect.level for effect in fake.effects if isinstance(effect, se.Log)}
+    assert levels == {"DEBUG"}
+    assert [text.split()[0] for text in fake.log] == ["agent", "monitor", "monitor"]

@@ -29,7 +29,8 @@ def join(
     state: ClusterState, out: Outgoing, number: int, hello: Hello, read_tries: int, agent_timeout: float
 ) -> list[Move]:
     """A client, an agent or a monitor was accepted, and has been given its number."""
-    out.log("INFO", f"{hello.role} {number} joined: {hello.name}")
+    level = "DEBUG" if hello.role == Role.MONITOR else "INFO"  # each question from a command line is one
+    out.log(level, f"{hello.role} {number} joined: {hello.name}")
     if state.facts.wanted:
         state.facts.tell(PeerJoined(number, hello.role, hello.name))
     if hello.role == Role.CLIENT:
@@ -134,7 +135,7 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
 
 def drop_monitor(state: ClusterState, out: Outgoing, monitor: MonitorRecord, reason: str) -> None:
     """A monitor is gone; if nobody else watches, agents need not report any more."""
-    out.log("INFO", f"monitor {monitor.number} ({monitor.name}) is gone: {reason}")
+    out.log("DEBUG", f"monitor {monitor.number} ({monitor.name}) is gone: {reason}")
     del state.monitors[monitor.number]
     if state.watching.asked:
         from scaler.scheduler.core import relaying
