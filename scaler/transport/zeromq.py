@@ -175,11 +175,15 @@ class ZeroMQConnection:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._monitor.poll(None if left is None else int(left * 1000)):
                 raise silence(self.address)
-            for event, value in events_of(self._monitor):
+            events = events_of(self._monitor)
+            for event, value in events:
                 if event == zmq.EVENT_CONNECTED:
                     self._fd = value
                     continue
                 if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                    if any(later == zmq.EVENT_DISCONNECTED for later, _ in events):
+                        self._ended = True
+                        self._waker.wake()
                     return
                 if event == zmq.EVENT_CLOSED:
                     raise ConnectionFailed(f"the connection to {url} could not be made")

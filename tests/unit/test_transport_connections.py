@@ -19,6 +19,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import zmq
 from support import within
 
 from scaler.common import poller
@@ -37,6 +38,7 @@ from scaler.transport import (
 )
 from scaler.transport.framing import GREETING_BYTES
 from scaler.transport.lobby import PATIENCE
+from scaler.transport.zeromq_connections import shut
 
 _DEADLINE = 20.0
 _SECURITY = Security.ephemeral()
@@ -235,6 +237,30 @@ def test_a_client_learns_that_the_listener_left_after_its_last_words(link: Link,
     client.send([b"nobody"])
     with pytest.raises(ConnectionFailed, match="nothing listens"):
         connect(link.listener.address, _SECURITY)
+
+
+def test_a_connection_that_is_cut_as_soon_as_it_is_made_is_closed(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = zeromq.events_of
+    made: dict[Any, int] = {}
+
+    def at_once(monitor: Any) -> list[tuple[int, int]]:
+        """What a slow machine hears in one go: that the handshake is done, and that the connection has ended."""
+        events = told(monitor)
+        for event, value in events:
+            if event == zmq.EVENT_CONNECTED:
+                made[monitor] = value
+        if monitor in made and any(event == zmq.EVENT_HANDSHAKE_SUCCEEDED for event, _ in events):
+            shut(made[monitor])
+            while not any(event == zmq.EVENT_DISCONNECTED for event, _ in events):
+                assert monitor.poll(_DEADLINE * 1000)
+                events += told(monitor)
+        return events
+
+    monkeypatch.setattr(zeromq, "events_of", at_once)
+    client = link.connect("tcp")
+    assert select.select([client], [], [], _DEADLINE)[0]
+    assert client.receive() == []
+    assert client.trouble() == "the other side closed the connection"
 
 
 @pytest.mark.parametrize("kind", _KINDS)
