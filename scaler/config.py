@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, Union, 
 
 from scaler import defaults
 from scaler.common.call_text import CallText
-from scaler.common.processors import available_cores
+from scaler.common.processors import granted_cores
 
 #: seconds between two snapshots, at most: a day
 LONGEST_LOOK = 86_400.0
@@ -219,7 +219,11 @@ class AgentConfig:
     _: KW_ONLY
     workers: Annotated[
         int | None,
-        Option("number of workers; one for each core this process may use by default", 1, ("-n", "--num-of-workers")),
+        Option(
+            "number of workers; by default one for each core this process may use, no more than its CPU quota comes to",
+            1,
+            ("-n", "--num-of-workers"),
+        ),
     ] = None
     worker_threads: Annotated[
         int | None,
@@ -337,15 +341,16 @@ class AgentConfig:
 
     @property
     def worker_count(self) -> int:
-        """The number of workers to run: `workers`, or one for each core that this process may use."""
-        return self.workers if self.workers is not None else available_cores()
+        """The number of workers to run: `workers`, or one for each core that this process may keep busy."""
+        return self.workers if self.workers is not None else granted_cores()
 
     @property
     def native_threads(self) -> int:
         """The number of threads for libraries in a worker: `worker_threads`, or its share of the cores, at least 1."""
         if self.worker_threads is not None:
             return self.worker_threads
-        return max(1, available_cores() // self.worker_count)
+        cores = granted_cores()
+        return max(1, cores // (self.workers or cores))
 
 
 @dataclass(frozen=True)

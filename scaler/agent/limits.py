@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from scaler import defaults
 from scaler.agent.state.memory import AgentLimits
+from scaler.common.control_groups import content_of, groups_of
 from scaler.config import AgentConfig
 from scaler.store.directory import default_root
 
@@ -36,7 +36,7 @@ def available_memory(root: str = "/") -> int:
 
     `root` stands for the root of the file system.
     """
-    return min([_machine(root), *_groups(Path(root))])
+    return min([_machine(root), *_groups(root)])
 
 
 def _machine(root: str) -> int:
@@ -50,29 +50,13 @@ def _machine(root: str) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _groups(root: Path) -> Iterator[int]:
+def _groups(root: str) -> Iterator[int]:
     """The limits of the control groups that this process is in, and of those around them."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if number == "0" and not controllers:
-            base, name = root / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            base, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-        else:
-            continue
-        group = base / path.strip("/")
-        for directory in (group, *group.parents):
-            try:
-                yield int((directory / name).read_text())
-            except (OSError, ValueError):  # "max", or not shown to this container
-                pass
-            if directory == base:
-                break
+    for group, is_unified in groups_of("memory", root):
+        try:
+            yield int(content_of(group, "memory.max" if is_unified else "memory.limit_in_bytes"))
+        except ValueError:  # "max", or there is none to see
+            pass
 
 
 def _size_of(path: str) -> int:

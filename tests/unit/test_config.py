@@ -15,7 +15,7 @@ from scaler import SchedulerClusterCombo, errors
 from scaler.cli import cluster, logs, scheduler
 from scaler.cli import main as umbrella
 from scaler.cli.command import call, make_command
-from scaler.common.processors import available_cores
+from scaler.common.processors import granted_cores
 from scaler.config import (
     AgentConfig,
     DashboardConfig,
@@ -248,7 +248,7 @@ def test_an_option_error_travels():
 
 
 def test_workers_are_one_for_each_core_unless_said():
-    assert AgentConfig(ADDRESS).worker_count == available_cores() >= 1
+    assert AgentConfig(ADDRESS).worker_count == granted_cores() >= 1
     assert AgentConfig(ADDRESS, workers=3).worker_count == 3
 
 

@@ -15,7 +15,7 @@ ADDRESS = "tcp://head:2345"
 
 @pytest.fixture(autouse=True)
 def eight_cores(monkeypatch):
-    monkeypatch.setattr(config, "available_cores", lambda: 8)
+    monkeypatch.setattr(config, "granted_cores", lambda: 8)
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(None, 1), (8, 1), (4, 2), (3, 2), (1, 8), (100, 1)])
