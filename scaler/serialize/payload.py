@@ -22,7 +22,7 @@ from weakref import WeakSet
 import cloudpickle
 
 from scaler.errors import SerializationError
-from scaler.serialize import array_files, mapped_files
+from scaler.serialize import array_files, dispatchers, mapped_files
 from scaler.serialize.importable import can_be_imported, is_importable
 
 PROTOCOL = 5
@@ -84,6 +84,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return _cached, (obj.__wrapped__, obj.cache_parameters())
         elif isinstance(obj, typing.NewType) and not is_importable(obj.__module__):
             return typing.NewType, (obj.__name__, obj.__supertype__)
+        elif type(obj) is functools.singledispatchmethod:
+            return dispatchers.reduced_method(obj)
         elif type(obj).__module__ == "numpy":
             return mapped_files.reduced(obj)
         elif type(obj).__module__ == _CONNECTIONS:
@@ -91,6 +93,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         elif (opened := array_files.reduced(obj)) is not NotImplemented:
             return opened
         reduced = super().reducer_override(obj)
+        if reduced is not NotImplemented and dispatchers.is_dispatcher(obj):
+            return dispatchers.reduced(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             if obj not in _foreign:
                 _own.add(obj)

@@ -66,6 +66,8 @@ def test_what_can_be_imported_travels_by_reference_under_one_token(cache, functi
         "from dataclasses import dataclass\n@dataclass\nclass P:\n  x: float = 1\ndef f(x): return x + P().x",
         "import types, argparse\nN, A = types.SimpleNamespace(x=1), argparse.Namespace(x=1)\n"
         "def f(x):\n  A\n  return x + N.x",
+        "import functools\n@functools.singledispatch\ndef g(x): return x\n"
+        "@g.register\ndef _(x: int): return x + 1\ng(1.5)\ndef f(x): return g(x)",
         "import logging, re, datetime\nL, R, D = logging.getLogger('a'), re.compile('a'), datetime.date(2000, 1, 1)\n"
         "def f(x):\n  L, R, D\n  return x + 1",
     ],
@@ -124,6 +126,10 @@ def test_an_unchanged_function_is_recognised_without_pickling_it_again(cache, so
         ("P = [1] * 1000\ndef f(): return P[999]", "P[999] = 2", 2),
         ("def f(x=[1]): return x[0]", "f.__defaults__[0][0] = 2", 2),
         ("def make():\n  p = [1]\n  def f(): return p[0]\n  return f, p\nf, p = make()", "p[0] = 2", 2),
+        (
+            "import functools\n@functools.singledispatch\ndef g(x): return 1\ndef f(): return g(0)",
+            "g.register(int, lambda x: 2)", 2,
+        ),
         ("class F:\n  x = 1\n  def __call__(self): return self.x\nf = F()", "f.x = 2", 2),
         ("class F:\n  x = 1\n  def m(self): return self.x\na = F()\nf = a.m", "a.x = 2", 2),
     ],

@@ -109,6 +109,49 @@ def test_what_main_defines_travels_by_value(code, expression, result):
     assert elsewhere(from_main(code), expression) == result
 
 
+DISPATCHER = """
+class C: pass
+@functools.singledispatch
+def f(x):
+    "Says what it is."
+    return f"other {f(list(x))}" if x else "nothing"
+@f.register
+def _(x: list): return [f(y) for y in x]
+@f.register(C)
+def of_c(x): return "C"
+class M:
+    @functools.singledispatchmethod
+    @classmethod
+    def m(cls, x): return cls.__name__
+    @m.register
+    @classmethod
+    def _(cls, x: int | str): return x * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "expression", "result"),
+    [
+        ("value = f, C", "value[0]([(), value[1]()])", "['nothing', 'C']"),
+        ("f(1.5 > 2); f.register(float, lambda x: -x)\nvalue = f", "value(1.5)", "-1.5"),
+        ("f.register(object, lambda x: 1)\nvalue = f", "value(()), value.__wrapped__(())", "(1, 'nothing')"),
+        ("f.note = f.__name__ = 'g'\nvalue = f", "value.note, value.__name__, value.__qualname__", "('g', 'g', 'f')"),
+        (
+            "value = f",
+            "value.__doc__, value.__module__, list(value.registry)[0]",
+            "('Says what it is.', '__main__', <class 'object'>)",
+        ),
+        ("value = of_c", "value(1), value.__globals__.get('f')", "('C', None)"),
+        ("def value(): return f([])", "value()", "[]"),
+        ("value = functools.partial(f, [()])", "value()", "['nothing']"),
+        ("value = f.__wrapped__", "value(()), value.__globals__['f'].__doc__", "('nothing', 'Says what it is.')"),
+        ("value = M", "value.m(1), value().m('a'), value.m(1.5)", "(2, 'aa', 'M')"),
+    ],
+)
+def test_a_function_of_main_that_dispatches_travels_with_what_is_registered(code, expression, result):
+    assert elsewhere(from_main(DISPATCHER + code), expression) == result
+
+
 def test_a_class_of_main_comes_back_as_the_very_class():
     code = """
 from scaler.serialize import payload
