@@ -15,6 +15,7 @@ import io
 import pickle
 import sys
 import typing
+from enum import EnumType
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakSet
@@ -98,7 +99,7 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             if obj not in _foreign:
                 _own.add(obj)
-            return *reduced[:2], (reduced[5], reduced[2]), None, None, _set_up_class
+            return reduced[0], _with_slots(obj, reduced[1]), (reduced[5], reduced[2]), None, None, _set_up_class
         return reduced
 
 
@@ -109,6 +110,19 @@ def _refuse_connection(obj: Any) -> None:
             f"{type(obj).__name__} objects should only be shared between processes through inheritance; "
             "a queue of a multiprocessing.Manager can be an argument"
         )
+
+
+def _with_slots(kind: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What cloudpickle makes a class of on arrival, which has its slots then.
+
+    By itself it only gives the class their names, and instances a `__dict__`: those could not come back. Metaclasses
+    in C have their own way with slots (msgspec's refuses them).
+    """
+    slots, new = vars(kind).get("__slots__"), type(kind).__new__
+    if not slots or isinstance(kind, EnumType) or not (new is type.__new__ or type(new) is FunctionType):
+        return arguments
+    metaclass, name, bases, namespace, *others = arguments
+    return metaclass, name, bases, {**namespace, "__slots__": slots}, *others
 
 
 #: classes that went by value from here to others, and those that came by value from others

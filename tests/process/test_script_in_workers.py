@@ -55,6 +55,62 @@ def test_nothing_finds_what_is_in_the_script_by_its_name(scripts: Scripts) -> No
     ]  # fmt: skip
 
 
+SLOTS_AND_DISPATCH = """
+    import dataclasses, functools, weakref
+    from scaler import Executor
+
+    class Plain:
+        __slots__ = ("n", "__secret")
+
+        def __init__(self, n):
+            self.n = self.__secret = n
+
+        def __eq__(self, other):
+            return type(self) is type(other) and self.n == other.n and self.__secret == other.__secret
+
+    class More(Plain):
+        __slots__ = ("m", "__weakref__")
+
+        def __init__(self, n):
+            super().__init__(n)
+            self.m = weakref.proxy(self) and 1
+
+    @dataclasses.dataclass(slots=True, weakref_slot=True)
+    class Point:
+        n: int
+
+    @functools.singledispatch
+    def made(kind):
+        return [made(one) for one in kind]
+
+    @made.register
+    def _(kind: type):
+        return kind(7)
+
+    class Maker:
+        @functools.singledispatchmethod
+        def make(self, kind):
+            return made(kind)
+
+        @make.register(int)
+        def _(self, n):
+            return Plain(n)
+
+    kinds = Plain, More, Point
+    with Executor(2) as pool:
+        assert pool.submit(made, kinds).result(30) == [kind(7) for kind in kinds]
+        assert list(pool.map(made, kinds)) == [kind(7) for kind in kinds]
+        assert list(pool.map(Maker().make, [7, Plain])) == [Plain(7)] * 2
+        assert pool.submit(list, made(kinds)).result(30) == made(kinds)
+        made.register(int, lambda n: -n)
+        assert pool.submit(made, 1).result(30) == -1
+"""
+
+
+def test_instances_with_slots_come_back_and_what_dispatches_on_them_runs(scripts: Scripts) -> None:
+    scripts.run(SLOTS_AND_DISPATCH)
+
+
 def test_what_it_sets_in_its_process_is_set_by_an_initializer(scripts: Scripts) -> None:
     program = """
     for initializer in (None, settle):

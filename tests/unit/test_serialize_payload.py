@@ -95,6 +95,7 @@ def test_a_prefix_stands_before_the_pickle():
         ("class C:\n  def m(self): return 7\nvalue = {'f': C().m}", "value['f']()", "7"),
         ("class C(enum.Enum):\n  A = 5\nvalue = (C.A,)", "value[0].value", "5"),
         ("C = collections.namedtuple('C', 'a')\nvalue = C(4)", "value.a", "4"),
+        ("class C(typing.NamedTuple):\n  a: int\nvalue = C(4)", "value.a", "4"),
         ("@dataclasses.dataclass\nclass C:\n  a: int\nvalue = C(3)", "value.a", "3"),
         ("@functools.cache\ndef value(x): return x + 1", "value(1), value.cache_info().misses", "(2, 1)"),
         ("@functools.cache\ndef value(x): return x < 2 or value(x - 1) + value(x - 2)", "value(60) > 1", "True"),
@@ -187,6 +188,39 @@ C.x = 2
 sys.stdout.buffer.write(payload.dumps([first, payload.dumps(C)]))
 """
     assert elsewhere(python(code), "[pickle.loads(part).x for part in value]") == "[1, 2]"
+
+
+@pytest.mark.parametrize(
+    ("code", "expression", "result"),
+    [
+        ("class C:\n  __slots__ = ('a',)\nvalue = C()\nvalue.a = 1", "value.a", "1"),
+        ("class C:\n  __slots__ = 'a'\nvalue = C()\nvalue.a = 1", "value.a", "1"),
+        ("class C:\n  __slots__ = {'a': 'said'}\nvalue = C()\nvalue.a = 1", "value.a", "1"),
+        (
+            "class C:\n  __slots__ = ['__a', '__weakref__']\n  def __init__(self): self.__a = 1\nvalue = C()",
+            "value._C__a",
+            "1",
+        ),
+        ("class B:\n  __slots__ = ('a',)\nclass C(B):\n  __slots__ = ('b',)\nvalue = C()\nvalue.a = 1", "value.a", "1"),
+        (
+            "class C(typing.Generic[typing.TypeVar('T')]):\n  __slots__ = ('a',)\nvalue = C()\nvalue.a = 1",
+            "value.a",
+            "1",
+        ),
+        ("@dataclasses.dataclass(slots=True)\nclass C:\n  a: int = 1\nvalue = C()", "value.a", "1"),
+        ("@dataclasses.dataclass(slots=True, frozen=True)\nclass C:\n  a: int = 1\nvalue = C()", "value.a", "1"),
+        ("@dataclasses.dataclass(slots=True, weakref_slot=True)\nclass C:\n  a: int = 1\nvalue = C()", "value.a", "1"),
+        (
+            "class P(typing.Protocol):\n  __slots__ = 'a'\nclass C(P):\n  __slots__ = 'b'\nvalue = C()\nvalue.a = 1",
+            "value.a",
+            "1",
+        ),
+        ("class M(type): pass\nclass C(metaclass=M):\n  __slots__ = ('a',)\nvalue = C()\nvalue.a = 1", "value.a", "1"),
+        ("import abc\nclass C(abc.ABC):\n  __slots__ = ('a',)\nvalue = C()\nvalue.a = 1", "value.a", "1"),
+    ],
+)
+def test_a_class_of_main_has_its_slots_where_it_goes(code, expression, result):
+    assert elsewhere(from_main(code), f"hasattr(value, '__dict__'), {expression}") == f"(False, {result})"
 
 
 @pytest.fixture
