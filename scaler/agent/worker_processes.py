@@ -40,19 +40,25 @@ __all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 _SOCKET_BUFFER = 1 << 20
 #: slots for workers beyond the configured ones, for blocked tasks
 EXTRA_SLOTS = 600
-#: sockets of a worker at its agent, and descriptors that this has beside those
-_SOCKETS, _OTHERS = 2, 32
+#: sockets of a worker at its agent
+SOCKETS = 2
+#: descriptors that this has beside those
+_OTHERS = 32
 #: seconds that workers without a task have to end as programs do
 GRACE = 1.0
 
 
-def check_descriptors(workers: int) -> None:
-    """Raises ScalerError if this process may not have the sockets of so many workers."""
-    needed = workers * _SOCKETS + _OTHERS
+def check_descriptors(workers: int, needed: int | None = None) -> None:
+    """Raises ScalerError if this process may not have the sockets of so many workers.
+
+    With those it has as many descriptors as are `needed`; by default as many as an agent has.
+    """
+    needed = workers * SOCKETS + _OTHERS if needed is None else needed
     has = most_descriptors()
     if has < needed:
+        who = "1 worker needs" if workers == 1 else f"{workers:,} workers need"
         raise ScalerError(
-            f"{workers:,} workers need {needed:,} descriptors, and a process may have {has:,} open here "
+            f"{who} {needed:,} descriptors, and a process may have {has:,} open here "
             "(RLIMIT_NOFILE): start fewer, or raise that with `ulimit -n`, as root, before"
         )
 
@@ -182,7 +188,7 @@ class Zygote:
             finally:
                 os._exit(1)
         its.close()
-        allow_descriptors(slots * _SOCKETS + _OTHERS)  # here, so that workers have the limit of who starts them
+        allow_descriptors(slots * SOCKETS + _OTHERS)  # here, so that workers have the limit of who starts them
         return cls(pid, ours, page, options)
 
     def start_another(self) -> Zygote:
@@ -209,7 +215,7 @@ class Zygote:
             self._page[cell] = 0
         pairs: list[tuple[socket.socket, socket.socket]] = []
         try:
-            while len(pairs) < _SOCKETS:
+            while len(pairs) < SOCKETS:
                 pairs.append(socket.socketpair())
         except OSError:
             for sock in itertools.chain(*pairs):

@@ -17,12 +17,12 @@ from scaler.agent.host_store import HostStore, store_context
 from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
 from scaler.agent.shell import AgentShell, core_of
-from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote
+from scaler.agent.worker_processes import EXTRA_SLOTS, SOCKETS, Zygote, check_descriptors
 from scaler.cluster.early_zygote import EarlyZygote
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines
 from scaler.common.long_lived import keep_little_memory
-from scaler.common.process_limits import words_of
+from scaler.common.process_limits import limit_for, words_of
 from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
 from scaler.protocol.codes import STDOUT, Role
 from scaler.protocol.hello import hello_of
@@ -30,6 +30,9 @@ from scaler.scheduler.composition import LOCAL_AGENT
 from scaler.scheduler.server import open_server
 from scaler.serialize.versions import packages
 from scaler.transport import Address, Security, exposure, load_or_create
+
+#: descriptors of this process beside its workers' sockets, when its first client has come
+_OTHERS = 29
 
 
 def main(fd: int) -> None:
@@ -51,10 +54,12 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         config = from_plain_values(SchedulerConfig, options["scheduler"])
         agent_config = from_plain_values(AgentConfig, options["agent"])
         set_up_log(config.log_level, **options["log"])
+        workers = agent_config.worker_count
+        check_descriptors(workers, limit_for(workers * SOCKETS + _OTHERS))
         lent = lent_to_workers(agent_config)
         zygote = early.take(agent_config, lent) if early is not None else None
         if zygote is None:
-            zygote = Zygote.start(agent_config.worker_count + EXTRA_SLOTS, lent)
+            zygote = Zygote.start(workers + EXTRA_SLOTS, lent)
         keep_little_memory()
         security = Security.from_env(os.environ) or load_or_create()
         exposed = exposure(security, Address.parse(config.address), is_said=False)
@@ -71,10 +76,9 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         "address": server.address.for_client().url, "security": security.to_env(),
         "limit": config.max_message_bytes, "preload": agent_config.preload,
         "authkey": bytes.fromhex(options["authkey"]),
-        **store_context(store, limits, agent_config.worker_count),
+        **store_context(store, limits, workers),
     }  # fmt: skip
 
-    workers = agent_config.worker_count
     core = core_of(workers, limits, agent_config.validate, may_return=False)
     shell = AgentShell(core, zygote, store, server.loop, context, print_output)
     capabilities = agent_config.capabilities

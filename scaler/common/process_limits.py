@@ -16,6 +16,26 @@ def words_of(error: BaseException) -> str:
     return f"{error}: a process may have {soft:,} open here (RLIMIT_NOFILE); `ulimit -n` raises that{most}"
 
 
+#: descriptors that a process with many connections keeps free for what else it opens
+_RESERVE = 16
+#: one that may have few keeps a part of them
+_RESERVE_PART = 4
+
+
+def usable(descriptors: int) -> int:
+    """How many descriptors a process that may have so many has before it takes no more connections."""
+    return descriptors - min(_RESERVE, descriptors // _RESERVE_PART)
+
+
+def limit_for(descriptors: int) -> int:
+    """How many descriptors a process has to be allowed so that so many are usable.
+
+    >>> limit_for(30), usable(40), limit_for(100), usable(116)
+    (40, 30, 116, 100)
+    """
+    return min(descriptors + _RESERVE, -(-descriptors * _RESERVE_PART // (_RESERVE_PART - 1)))
+
+
 def most_descriptors() -> float:
     """How many descriptors this process may have if it asks for them."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

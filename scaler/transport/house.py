@@ -8,13 +8,8 @@ import math
 import os
 import resource
 
+from scaler.common.process_limits import usable
 from scaler.transport.notices import Notices
-
-#: Descriptors that connections leave to the rest of the process: its files, pipes, and ZeroMQ when it is loaded.
-_RESERVE = 16
-#: A process that may have fewer descriptors than this leaves a part of them.
-_RESERVE_PART = 4
-
 
 #: Seconds between two looks at how many descriptors the rest of the process has.
 _LOOK_SECONDS = 1.0
@@ -56,4 +51,4 @@ class House:
             except OSError:  # not even one for the look
                 return True
             self._looked = now
-        return self.connections + self._others >= most - min(_RESERVE, most // _RESERVE_PART)
+        return self.connections + self._others >= usable(most)

@@ -28,21 +28,30 @@ def test_a_value_larger_than_a_file_may_be_names_the_limit_and_the_executor_work
     )
 
 
-def test_too_few_descriptors_for_a_cluster_are_said_with_their_limit(scripts):
-    scripts.run(
-        r"""
-        import re, resource
+@pytest.mark.parametrize("workers", [1, 8, 16])
+def test_too_few_descriptors_for_a_cluster_are_said_with_their_limit_and_just_enough_are_enough(scripts, workers):
+    def run(limit):
+        program = """
+        import resource, sys
         import scaler, scaler.executor.executor
 
-        resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+        limit, workers = map(int, sys.argv[1:])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         try:
-            scaler.Executor(1)
+            with scaler.Executor(workers) as pool:
+                print(pool.submit(abs, -1).result(40))
         except scaler.ScalerError as error:
-            assert re.search(r"Too many open files.*may have 20 open here \(RLIMIT_NOFILE\)", str(error)), error
-        else:
-            raise AssertionError
+            print(error)
         """
-    )
+        return scripts.run(program, str(limit), str(workers))
+
+    def needed(limit):
+        said = rf"{workers} workers? needs? (\d+) descriptors, .* may have {limit} open here \(RLIMIT_NOFILE\)"
+        return int(re.match(said, run(limit))[1])
+
+    enough = needed(20)
+    assert needed(30) == needed(enough - 1) == enough
+    assert run(enough) == "1\n"
 
 
 def test_an_agent_has_the_sockets_of_its_workers_or_says_in_a_line_that_it_may_not(tmp_path):
