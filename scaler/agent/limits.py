@@ -41,7 +41,7 @@ def available_memory(root: str = "/") -> int:
 
 def _machine(root: str) -> int:
     try:
-        with open(os.path.join(root, "proc/meminfo")) as file:
+        with open(os.path.join(root, "proc/meminfo"), encoding="utf-8") as file:
             for line in file:
                 if line.startswith("MemTotal:"):
                     return int(line.split()[1]) * 1024

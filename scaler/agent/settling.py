@@ -47,7 +47,7 @@ def settle_in(agent: socket.socket, options: WorkerOptions) -> None:
             os.dup2(null, number)
     if null > 2:
         os.close(null)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as there are workers
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as there are workers
     atexit._clear()  # of the agent; what modules add from now on workers do
     sys.modules["__main__"] = types.ModuleType("__main__")
     if options.environ is not None:

@@ -192,7 +192,7 @@ class _GivingWay:
 def _running() -> int:
     """How many threads of this host run or could, this one included; 0 if that is not known."""
     try:
-        with open(_LOAD) as file:
+        with open(_LOAD, encoding="utf-8") as file:
             return int(file.read().split()[3].partition("/")[0])
     except (OSError, IndexError, ValueError):
         return 0
@@ -230,7 +230,7 @@ def _other_threads() -> int:
 
 def _name_of(task: str) -> str:
     try:
-        with open(f"{_TASKS}/{task}/comm") as file:
+        with open(f"{_TASKS}/{task}/comm", encoding="utf-8", errors="replace") as file:
             return file.read().strip()
     except OSError:
         return ""

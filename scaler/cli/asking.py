@@ -49,7 +49,7 @@ def session(address: str, key_file: str | None, insecure: bool) -> Questions:
 def quietly(write: Callable[[], object]) -> int:
     """Write; whoever read it may have enough of it. What its encoding can't say is escaped. Raises `Unwritable`."""
     if sys.stdout is None:  # a shell has closed it
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  it lasts as long as the process
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it lasts as long as the process
     # the second is that of the C locale: it has bytes of names stay as they are, and no character escaped
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="backslashreplace")

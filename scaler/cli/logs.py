@@ -21,7 +21,11 @@ def set_up(level: str, path: str) -> None:
     Raises `ScalerError` when the file cannot be written.
     """
     try:
-        handler = logging.StreamHandler(sys.stdout) if path == defaults.LOG_PATH else logging.FileHandler(path)
+        handler = (
+            logging.StreamHandler(sys.stdout)
+            if path == defaults.LOG_PATH
+            else logging.FileHandler(path, encoding="utf-8")
+        )
     except OSError as error:
         raise ScalerError(f"cannot write the log to {path}: {error.strerror or error}") from error
     handler.handleError = _Complaints(handler).handle  # type: ignore[method-assign]

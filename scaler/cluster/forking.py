@@ -149,7 +149,7 @@ def _leave_the_program(kept: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process
     standard_descriptors.complete()
     sys.argv[:] = ["-c"]
     sys.modules["__main__"] = types.ModuleType("__main__")

@@ -95,10 +95,11 @@ def set_up_log(level: str, paths: Sequence[str] = (), config_file: str | None = 
     if config_file is not None:
         from logging import config
 
-        config.fileConfig(config_file, disable_existing_loggers=False)
+        config.fileConfig(config_file, disable_existing_loggers=False, encoding="utf-8")
         return
     handlers = [
-        logging.StreamHandler(sys.stdout) if path == defaults.LOG_PATH else logging.FileHandler(path) for path in paths
+        logging.StreamHandler(sys.stdout) if path == defaults.LOG_PATH else logging.FileHandler(path, encoding="utf-8")
+        for path in paths
     ]
     log_lines.set_up(level, *handlers)
 

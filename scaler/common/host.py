@@ -13,7 +13,7 @@ def boot_id() -> str:
     Containers on one machine share the kernel and its boot, but each has a /dev/shm of its own.
     """
     try:
-        booted = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        booted = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{booted}/{os.stat('/dev/shm').st_dev:x}/{os.geteuid()}"
     except OSError:
         return f"{platform.node()}/{os.geteuid()}"

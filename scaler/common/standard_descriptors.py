@@ -27,6 +27,6 @@ def complete() -> None:
     for number, name in enumerate(_NAMES):
         os.set_inheritable(number, True)
         if getattr(sys, name) is None:
-            stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115 - as long as the process
+            stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)

@@ -122,7 +122,7 @@ def token_from(path: str | None) -> str:
     except OSError as error:
         raise ScalerError(f"cannot make the token file {path}: {error.strerror}") from None
     token = secrets.token_urlsafe(_TOKEN_BYTES)
-    with open(descriptor, "w") as file:
+    with open(descriptor, "w", encoding="utf-8") as file:
         file.write(token + "\n")
     return token
 
@@ -133,7 +133,7 @@ def _read_token(path: Path) -> str:
             raise ScalerError(f"cannot read the token file {path}: it is no file")
         if path.stat().st_mode & 0o077:
             raise ScalerError(f"others than you may read the token file {path}: chmod 600 {path}")
-        token = path.read_text().strip()
+        token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ScalerError(f"cannot read the token file {path}: {error}") from None
     if len(token) < 16 or not token.isprintable() or " " in token:

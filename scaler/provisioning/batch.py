@@ -126,7 +126,7 @@ class BatchProvider:
         system, timeout, command = self._system, self._options["timeout"], self._submit_command()
         if not system.takes_file:
             return ask(command, system.title, timeout, script, environment)
-        with tempfile.NamedTemporaryFile("w", prefix="scaler-", suffix=".sh") as file:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="scaler-", suffix=".sh") as file:
             file.write(script)
             file.flush()
             return ask((*command, file.name), system.title, timeout, "", environment)
@@ -185,7 +185,7 @@ def template_text(path: str, default: str, needed: Iterable[tuple[str, ...]]) ->
     if not path:
         return default
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise OptionError("template", f"cannot be read: {error}") from error
     filled(text, **dict.fromkeys(_NAMES, ""))
@@ -213,8 +213,9 @@ def ask(
     name = command[0]
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, errors="replace", env=environment, timeout=timeout
-        )
+            command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment,
+            timeout=timeout,
+        )  # fmt: skip
     except FileNotFoundError:
         raise ProviderError(
             f"there is no command {name} here: run this where {title}'s commands are, like its login node"

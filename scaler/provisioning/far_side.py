@@ -69,7 +69,7 @@ def run(told: dict[str, Any]) -> int:
         environment.update(told["environment"])
         for variable, text in told["files"].items():
             path = os.path.join(directory, variable)
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
             environment[variable] = path
         agent = subprocess.Popen(

@@ -123,7 +123,7 @@ class SshProvider:
     def describe(self) -> str:
         """The version of ssh, and of how many hosts."""
         try:
-            done = subprocess.run([self._options["ssh"], "-V"], capture_output=True, text=True, timeout=10)
+            done = subprocess.run([self._options["ssh"], "-V"], capture_output=True, encoding="utf-8", timeout=10)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ProviderError(f"cannot run {self._options['ssh']}: {error}") from error
         version = (done.stderr or done.stdout).strip().partition(",")[0]
@@ -148,7 +148,7 @@ class SshProvider:
         key_file = environment.pop(KEY_FILE_VARIABLE, "")
         if key_file:
             try:
-                files[KEY_FILE_VARIABLE] = Path(key_file).read_text()
+                files[KEY_FILE_VARIABLE] = Path(key_file).read_text(encoding="utf-8")
             except OSError as error:
                 raise ProviderError(f"the key file cannot be read: {error}") from error
         told = {

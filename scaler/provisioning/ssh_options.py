@@ -41,7 +41,7 @@ def hosts_of(options: dict[str, Any]) -> list[str]:
     hosts = [str(host) for host in options["hosts"]]
     if options["hosts_file"]:
         try:
-            hosts += hosts_in(Path(options["hosts_file"]).read_text())
+            hosts += hosts_in(Path(options["hosts_file"]).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise OptionError("hosts_file", f"cannot be read: {error}") from error
     if not hosts:

@@ -121,7 +121,7 @@ def _bounds(array: Any) -> tuple[int, int]:
 def _file_at(low: int, high: int, is_writeable: bool) -> MappedFile | None:
     """The file that is mapped at these addresses; None if there is no way to it."""
     try:
-        with open("/proc/self/maps", errors="surrogateescape") as maps:
+        with open("/proc/self/maps", encoding=sys.getfilesystemencoding(), errors="surrogateescape") as maps:
             found = next((line for line in map(_MAPPED.match, maps) if line and low < int(line[2], 16)), None)
         if found is None or low < int(found[1], 16):
             return None

@@ -80,7 +80,7 @@ class StoreDirectory(OwnedDirectory):
         self.token = os.urandom(32).hex()
         try:
             fd = os.open(os.path.join(self.path, TOKEN), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(fd, "w") as file:
+            with open(fd, "w", encoding="utf-8") as file:
                 os.fchmod(fd, 0o600)
                 file.write(self.token)
             free = os.path.join(self.path, FREE)

@@ -21,7 +21,7 @@ def begin() -> None:
     """Begin a new measurement; of memory, where the kernel can."""
     global _began
     try:
-        with open("/proc/self/clear_refs", "w") as file:
+        with open("/proc/self/clear_refs", "w", encoding="utf-8") as file:
             file.write("5")
     except OSError:
         pass

@@ -79,4 +79,6 @@ def test_an_agent_has_the_sockets_of_its_workers_or_says_in_a_line_that_it_may_n
     ],
 )
 def test_the_interpreter_has_nothing_to_warn_of_in_what_a_program_starts(scripts, program):
-    assert "ResourceWarning" not in scripts.run(f"import scaler\n{program}", PYTHONWARNINGS="always")
+    said = scripts.run(f"import scaler\n{program}", PYTHONWARNINGS="always", PYTHONWARNDEFAULTENCODING="1")
+    assert "ResourceWarning" not in said
+    assert not re.search(r"scaler\S*:\d+: EncodingWarning", said)  # dask has some

@@ -91,7 +91,7 @@ class ResultFiles:
 
     def _read_identity(self) -> str:
         try:
-            found = (self._journal / IDENTITY).read_text().strip()
+            found = (self._journal / IDENTITY).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError):
             return ""
         return found if is_identity(found) else ""
