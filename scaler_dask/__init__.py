@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import importlib
 
-from scaler_dask import absent, early_cluster  # noqa: F401 - first, as it does something while the rest is loaded
-from scaler_dask.get import scaler_get
+try:
+    from scaler_dask import absent, early_cluster  # noqa: F401 - first, as it does something while the rest is loaded
+    from scaler_dask.get import scaler_get
+except ModuleNotFoundError as error:
+    if error.name != "dask":
+        raise
+    raise ModuleNotFoundError("scaler_dask needs dask: pip install scaler[dask]", name="dask") from None
 
 TYPE_CHECKING = False  # as in `scaler`
 

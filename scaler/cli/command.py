@@ -23,6 +23,7 @@ from scaler.compatibility.flags import IGNORED, TASK_TIMEOUT, TASK_TIMEOUT_ADVIC
 from scaler.compatibility.log_levels import level_name
 from scaler.config import Config, OptionError, Setting, settings
 from scaler.errors import AddressError, ScalerError
+from scaler.version import __version__
 
 #: what a program returns when it was called wrongly, failed, was interrupted, or terminated before it was up
 WRONG_USE, FAILURE, INTERRUPTED, TERMINATED = 2, 1, 130, 143
@@ -52,6 +53,11 @@ class _Level(click.Choice[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return super().convert(level_name(value), param, ctx)
+
+
+def with_version(command: click.Command) -> click.Command:
+    """The command, which takes `--version` now."""
+    return click.version_option(__version__)(command)
 
 
 def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], int]) -> click.Command:
@@ -84,7 +90,7 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
         metavar="FILE",
         help=f"TOML file with options for every program, and for this one under [{name}]  [default: {user_file()}]",
     )
-    return click.Command(
+    command = click.Command(
         name,
         params=[*parameters, config_option],
         callback=collect,
@@ -93,6 +99,7 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
         epilog="A flag goes before the environment, the environment before the configuration file.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
+    return with_version(command)
 
 
 def call(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> int:

@@ -6,7 +6,6 @@ import sys
 
 import click
 
-import scaler
 from scaler.cli import (
     cluster,
     commands,
@@ -22,7 +21,7 @@ from scaler.cli import (
     top,
     ui,
 )
-from scaler.cli.command import call
+from scaler.cli.command import call, with_version
 
 command = click.Group(
     "scaler",
@@ -58,7 +57,7 @@ command = click.Group(
     help="Scaler, a distributed task engine.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-click.version_option(scaler.__version__, prog_name="scaler")(command)
+with_version(command)
 
 
 def main() -> None:

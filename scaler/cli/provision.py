@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from scaler.cli.command import call
+from scaler.cli.command import call, with_version
 from scaler.cli.logs import set_up
 from scaler.config import OptionError, ProvisionConfig, from_plain_values, settings
 
@@ -40,6 +40,7 @@ def read(path: Path) -> tuple[ProvisionConfig, dict[str, Any]]:
         raise click.UsageError(f"{path}: {error}") from error
 
 
+@with_version
 @click.command("provision", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--print", "is_print", is_flag=True, help="print what hosts would be asked for with, and end")

@@ -9,7 +9,12 @@
 workers.
 """
 
-from joblib.parallel import register_parallel_backend
+try:
+    from joblib.parallel import register_parallel_backend
+except ModuleNotFoundError as error:
+    if error.name != "joblib":
+        raise
+    raise ModuleNotFoundError("scaler.joblib needs joblib: pip install joblib", name="joblib") from None
 
 from scaler.joblib.backend import ScalerBackend
 from scaler.joblib.worker_batch import BACKEND

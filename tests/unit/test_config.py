@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import scaler
 from scaler import SchedulerClusterCombo, errors
-from scaler.cli import cluster, logs, scheduler
+from scaler.cli import cluster, logs, provision, scheduler, symphony, top, ui
 from scaler.cli import main as umbrella
 from scaler.cli.command import call, make_command
 from scaler.common.processors import granted_cores
@@ -207,6 +207,12 @@ def test_the_umbrella_has_every_program(capsys):
     for program in ("scheduler", "cluster", "worker"):
         assert call(umbrella.command, "scaler", [program, "-h"]) == 0
         assert "ADDRESS" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("module", [cluster, provision, scheduler, symphony, top, ui])
+def test_each_program_says_its_version(module, capsys):
+    assert call(module.command, "scaler_it", ["--version"]) == 0
+    assert capsys.readouterr().out == f"scaler_it, version {scaler.__version__}\n"
 
 
 def test_the_umbrella_alone_shows_what_there_is(capsys):
