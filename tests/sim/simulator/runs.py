@@ -33,6 +33,8 @@ FAULTY = 12.0
 MOST_THREADS = 6
 #: virtual seconds after the last fault by which every row must have ended
 BOUND = 120.0
+#: and until somebody sees that all hosts are about to go
+RELIEF = 5.0
 
 
 class Cluster:
@@ -233,6 +235,7 @@ class Cluster:
         self.network.cut.clear()
         for process in [*self.network.servers.values(), *self.peers]:
             process.go_on()
+        world.after(RELIEF, self._relieve)
         done = world.run(world.now + BOUND, self._all_ended)
         if not done and all(self.has_ended(client) for client in self.clients if client.alive and not client.left):
             asked = [(user.name, str(user._asked)[:80]) for user in self.users if not user.is_done]
@@ -277,6 +280,12 @@ class Cluster:
         left = [client.name for client in self.clients if client.alive and not client.gone]
         if left:
             raise Wrong(f"clients wait for an answer to their goodbye: {left}")
+
+    def _relieve(self) -> None:
+        """Where all hosts drain, and wait for somebody to take over what they have, another one comes."""
+        hosts = [host for host in self.hosts if host.alive and host.core.state.workers.target]
+        if hosts and all(host.core.state.departure.is_under_way for host in hosts):
+            self.add_host(hosts[0].core.state.workers.target, hosts[0].capabilities, "tcp")
 
     def _look_at_files(self) -> None:
         files = self.server.keeper.files if self.pair is None else self.server.keeper._files
