@@ -39,7 +39,7 @@ def test_a_cut_of_all_connections_loses_nothing_and_runs_nothing_again(daemons, 
             until(large.done)
             running = [client.submit(noted, path, number) for number in range(2)] + [client.submit(nested, path)]
             until(lambda: len(path.read_text().split()) == 3, "three that run")
-            for _ in range(5):
+            for _ in range(3):
                 wanted = between.connections + 2
                 between.cut()
                 until(lambda wanted=wanted: between.connections >= wanted, "agent and client are back")
