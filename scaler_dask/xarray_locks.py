@@ -80,8 +80,8 @@ def _have_ask_here(module: Any) -> None:
         return maker
 
     module._get_lock_maker = lock_maker
-    for user in list(sys.modules.values()):
-        if getattr(user, "__name__", "").startswith("xarray.backends.") and vars(user).get(question) is theirs:
+    for name, user in list(sys.modules.items()):
+        if name.startswith("xarray.backends.") and getattr(user, question, None) is theirs:
             setattr(user, question, asked)
 
 

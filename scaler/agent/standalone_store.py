@@ -25,9 +25,8 @@ SHARE = 30
 def main(options: dict[str, Any]) -> None:
     """Serve until standard input ends.
 
-    `address`: of the scheduler, as this process reaches it. `bind`: the host it listens on, and so will the store,
-    at `port`.
-    `max_message_bytes` and `log_level`: as for the scheduler. The keys come in the environment.
+    `address`: of the scheduler, as this process reaches it. `bind`: the host it listens on, and so will the store, at
+    `port`. `max_message_bytes` and `log_level`: as for the scheduler. The keys come in the environment.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the scheduler's to handle
     keep_little_memory()

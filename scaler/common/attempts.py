@@ -11,6 +11,11 @@ LONGEST_PAUSE = 0.5
 UNDER_WAY = 4096
 
 
+def is_under_way(moved: int, seconds: float) -> bool:
+    """Whether so many bytes, in as many seconds, are a message that has not come to its end: no silence."""
+    return 0 < moved >= UNDER_WAY * seconds
+
+
 def growing_pause(failures: int, first: float, longest: float) -> float:
     """Seconds until something is tried again that has failed so often in a row: doubled each time, up to a bound.
 

@@ -21,7 +21,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple, final
 
-from scaler.common.attempts import UNDER_WAY
+from scaler.common.attempts import is_under_way
 from scaler.protocol.channel import Channel, Envelope, Gap
 from scaler.protocol.hello import term_of
 from scaler.protocol.messages import Ack, AgentsInUse, HeartbeatEcho, Hello, Message, Refused, Welcome, u32
@@ -32,8 +32,6 @@ FIRST_TIMEOUT = 10.0
 TURN_AWAY = 2.5
 #: why a scheduler is not listened to that has not noticed that its standby leads
 REPLACED = "another scheduler has replaced this one"
-
-
 #: seconds between looks at what is under way
 LOOK = 0.5
 
@@ -234,7 +232,7 @@ class Initiator:
         heard, at, before = self._looked
         if heard != self._heard or now - at >= LOOK:
             bytes_now = carried()
-            if heard == self._heard and bytes_now - before >= UNDER_WAY * (now - at):
+            if heard == self._heard and is_under_way(bytes_now - before, now - at):
                 self._heard = now
             self._looked = self._heard, now, bytes_now
         if now - self._heard <= self.timeout:

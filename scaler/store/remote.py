@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from scaler.common.attempts import UNDER_WAY
+from scaler.common.attempts import is_under_way
 from scaler.errors import ConnectionFailed, HandshakeRefused, ProtocolError, ScalerError
 from scaler.store import ObjectMissing, StoreFull, TransferFailed
 from scaler.store.layout import MAGIC, Key, StoredObject, decode, file_name, tag_of
@@ -171,7 +171,7 @@ class RemoteStore:
             poll.poll(min(left, self._patience / _LOOKS) * 1000)
             self._inbox.extend(unpack(frames, asking=False) for frames in connection.receive())
             now = time.monotonic()
-            if 0 < connection.carried_bytes() - carried >= UNDER_WAY * (now - looked):
+            if is_under_way(connection.carried_bytes() - carried, now - looked):
                 self._heard = now  # on a narrow way a chunk takes longer than the patience
 
     def _get(self, download: _Download) -> StoredObject:

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from scaler.common.attempts import UNDER_WAY
+from scaler.common.attempts import is_under_way
 from scaler.common.poller import new_poller
 from scaler.errors import AddressError, HandshakeRefused, ProtocolError, ScalerError
 from scaler.store import ObjectMissing, StoreFull
@@ -230,7 +230,7 @@ class Transfer:
         passed, self._looked = now - self._looked, now
         for address, link in self._links.items():
             before, link.carried = link.carried, link.connection.carried_bytes()
-            if 0 < link.carried - before >= UNDER_WAY * passed:
+            if is_under_way(link.carried - before, passed):
                 self._fetching.stirs(address, now)
 
     def _drain(self) -> None:

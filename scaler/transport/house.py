@@ -40,6 +40,11 @@ class House:
         self._others = 0
         self._looked = -math.inf
 
+    def take_gone(self) -> dict[int, bool]:
+        """Those, once."""
+        gone, self.gone = self.gone, {}
+        return gone
+
     def is_full(self, now: float) -> bool:
         """There are as many connections as this process may have descriptors for, without what others need."""
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

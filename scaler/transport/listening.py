@@ -98,8 +98,7 @@ class _Doors:
 
     def closed(self) -> dict[int, bool]:
         """See `port.Listener`."""
-        gone, self.house.gone = self.house.gone, {}
-        return gone
+        return self.house.take_gone()
 
     def origin_of(self, peer: int) -> str:
         """See `port.Listener`."""

@@ -30,7 +30,7 @@ from threading import Lock
 import zmq
 import zmq.utils.z85
 
-from scaler.common.attempts import UNDER_WAY
+from scaler.common.attempts import is_under_way
 from scaler.common.poller import Poller, Waker, new_poller
 from scaler.errors import ConnectionFailed
 from scaler.transport.address import Address
@@ -300,8 +300,7 @@ class ZeroMQPeers:
             if peer not in self._spoke and route in self._fd_of:
                 self._arrived[peer] = received_by(self._fd_of[route])
         self._spoke.clear()
-        least = passed * UNDER_WAY
-        return [peer for peer, arrived in self._arrived.items() if arrived - before.get(peer, arrived) >= least]
+        return [peer for peer, has in self._arrived.items() if is_under_way(has - before.get(peer, has), passed)]
 
     def tend(self, now: float) -> float | None:
         """See `port.Listener`."""

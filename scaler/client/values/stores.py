@@ -241,15 +241,14 @@ class Stores:
 
     def _offers(self, standalone: bool, deadline: float, is_patient: bool) -> StoreOffers:
         offers = self._questions.offers(standalone, deadline, is_patient)
-        if offers is None and self._driver.is_cut_off(time.monotonic()):
-            raise ConnectionTimeout(
-                f"no store for large values within {PATIENCE:g} s: nothing comes of the scheduler at {self._scheduler}"
-            )
         if offers is None:
-            raise ConnectionTimeout(
-                f"no store for large values within {PATIENCE:g} s: the scheduler at {self._scheduler} offered none "
-                "(has a host joined the cluster yet?)"
+            scheduler = f"the scheduler at {self._scheduler}"
+            why = (
+                f"nothing comes of {scheduler}"
+                if self._driver.is_cut_off(time.monotonic())
+                else f"{scheduler} offered none (has a host joined the cluster yet?)"
             )
+            raise ConnectionTimeout(f"no store for large values within {PATIENCE:g} s: {why}")
         return offers
 
     def _reachable(self, address: str) -> str:
