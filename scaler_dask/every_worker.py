@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import cloudpickle
-
 from scaler import Client as Engine
+from scaler.extension import pickled
 from scaler_dask import worker_functions
 
 #: seconds that it takes at most to reach all workers
@@ -49,12 +48,12 @@ def run_on_each(
 
 def _visits(engine: Engine, call: Callable[[], Any]) -> Iterator[tuple[str, bool, Any]]:
     """(worker, whether the call returned, value or exception) of each worker, as they come."""
-    pickled, key, seen = cloudpickle.dumps(call), uuid.uuid4().hex, 0
+    wanted, key, seen = pickled(call), uuid.uuid4().hex, 0
     session = engine.with_options(priority=_PRIORITY)
     deadline = time.monotonic() + _TIMEOUT
     while True:
         expected = engine.n_workers
-        futures = [session.submit(worker_functions.visit, key, pickled) for _ in range(max(1, expected - seen))]
+        futures = [session.submit(worker_functions.visit, key, wanted) for _ in range(max(1, expected - seen))]
         try:
             for future in futures:
                 outcome = future.result(max(0.0, deadline - time.monotonic()))

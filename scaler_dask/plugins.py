@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 from dask.utils import funcname
 
 from scaler import Client as Engine
+from scaler.extension import pickled
 from scaler_dask.every_worker import run_on_each
 from scaler_dask.worker_functions import PreparedFunction, Setup, run_setups, run_teardown
 
@@ -42,7 +42,7 @@ class Plugins:
 
         Blocks like `run_on_each`. Raises what the setup raises.
         """
-        one = uuid.uuid4().hex, cloudpickle.dumps(setup)
+        one = uuid.uuid4().hex, pickled(setup)
         reached = run_on_each(engine, run_setups, ((one,),))
         self._setups[name] = one
         if teardown is not None:
@@ -59,9 +59,9 @@ class Plugins:
 
 def initialized_first(initializer: Callable[[], Any]) -> Wrap:
     """What makes of a function one whose worker has called an initializer before, once."""
-    pickled = cloudpickle.dumps(initializer)
-    return _with_setups(((hashlib.sha256(pickled).hexdigest(), pickled),))
+    as_bytes = pickled(initializer)
+    return _with_setups(((hashlib.sha256(as_bytes).hexdigest(), as_bytes),))
 
 
 def _with_setups(setups: tuple[Setup, ...]) -> Wrap:
-    return lambda function: PreparedFunction(cloudpickle.dumps(function), setups, funcname(function))
+    return lambda function: PreparedFunction(pickled(function), setups, funcname(function))

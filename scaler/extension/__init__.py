@@ -16,7 +16,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     Future, MapJob                                                      what `submit` and `submit_map` return
     CallbackThread                                                      for callbacks that may block
     run_once, forget_run, worker_slot_lent                              for code that runs in workers
-    name_of, pickled_if_small, SCALAR_TYPES                             functions and values, as the engine sees them
+    name_of, pickled, pickled_if_small, SCALAR_TYPES                    functions and values, as the engine sees them
     note_item                                                           errors, as the engine tells of them
 
 Each says whether it blocks and who may call it. Names are imported when they are first used (PEP 562): what runs in
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         submit_map,
         with_warnings_kept,
     )
-    from scaler.extension.values import SCALAR_TYPES, name_of, pickled_if_small
+    from scaler.extension.values import SCALAR_TYPES, name_of, pickled, pickled_if_small
 
 __all__ = [
     "SCALAR_TYPES",
@@ -90,6 +90,7 @@ __all__ = [
     "name_of",
     "note_item",
     "pass_callback",
+    "pickled",
     "pickled_if_small",
     "run_once",
     "serializer_of",
@@ -128,6 +129,7 @@ _HOMES = {
     "name_of": "scaler.extension.values",
     "note_item": "scaler.common.item_note",
     "pass_callback": "scaler.extension.interrupts",
+    "pickled": "scaler.extension.values",
     "pickled_if_small": "scaler.extension.values",
     "run_once": "scaler.extension.in_worker",
     "serializer_of": "scaler.extension.clients",

@@ -7,7 +7,7 @@ from typing import Any
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.serialize.function import name_of
 from scaler.serialize.outofband import pack_large
-from scaler.serialize.payload import SCALARS
+from scaler.serialize.payload import SCALARS, dumps
 
 #: exact types whose values are immutable and pickled in no time, if they are short: not worth an argument of their own
 SCALAR_TYPES = SCALARS
@@ -22,4 +22,9 @@ def pickled_if_small(value: Any) -> bytes | None:
     return pickled if isinstance(pickled, bytes) else None
 
 
-__all__ = ["SCALAR_TYPES", "name_of", "pickled_if_small"]
+def pickled(value: Any) -> bytes:
+    """The pickle of a value of any size, as tasks are given it, for `pickle.loads`. Errors as of `pickled_if_small`."""
+    return dumps(value)
+
+
+__all__ = ["SCALAR_TYPES", "name_of", "pickled", "pickled_if_small"]

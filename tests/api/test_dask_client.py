@@ -1,6 +1,7 @@
 """`scaler_dask.Client`: what programs use of dask.distributed's client, on a real cluster."""
 
 import asyncio
+import functools
 import io
 import operator
 import os
@@ -617,6 +618,30 @@ def test_plugins_set_up_workers_that_are_there_and_those_that_come(cluster):
         assert set(dask.compute(*[delayed(mark)(n) for n in range(20)])) == {"red"}
         client.unregister_worker_plugin("marking")
         client.submit(inc, 1).result(DEADLINE)
+
+
+def test_what_is_run_in_each_worker_and_before_tasks_travels_as_functions_of_tasks_do(cluster):
+    """As cloudpickle alone sends it, a function made by singledispatch does not."""
+
+    @functools.singledispatch
+    def kind(_):
+        return "other"
+
+    @kind.register
+    def _(_: int):
+        return "number"
+
+    class Plugin:
+        name = "dispatching"
+
+        def setup(self, worker):
+            assert kind(1) == "number"
+
+    with Client(cluster) as client:
+        assert set(client.run(kind, 1).values()) == {"number"}
+        client.register_plugin(Plugin())
+        assert client.gather(client.map(kind, [1, "a"])) == ["number", "other"]
+        client.unregister_worker_plugin("dispatching")
 
 
 def test_a_plugin_without_a_setup_is_refused(client):
