@@ -16,4 +16,6 @@ def command(program: str) -> list[str]:
     paths = [entry for entry in sys.path if isinstance(entry, str)]  # type: ignore[redundant-expr]
     # -O, -W, -X, -I and the like, as `multiprocessing` hands them on
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    if "cpu_count" in sys._xoptions:  # it is not one of those
+        options += ["-X", f"cpu_count={sys._xoptions['cpu_count']}"]
     return [sys.executable, *options, "-c", f"import sys; sys.path[:] = {paths!r}; {program}"]

@@ -18,9 +18,14 @@ def available_cores() -> int:
 def granted_cores(root: str = "/") -> int:
     """The number of cores that this process may keep busy: no more than its control groups pay for; at least 1.
 
-    With less it may run on all that are available, but not for long. `root` stands for the root of the file system.
+    With less it may run on all that are available, but not for long. What the user says by `-X cpu_count` or
+    PYTHON_CPU_COUNT (from Python 3.13 on) counts more. `root` stands for the root of the file system.
     """
-    return max(1, min([available_cores(), *_quotas(root)]))
+    available = available_cores()
+    said: int | None = os.process_cpu_count() if hasattr(os, "process_cpu_count") else None
+    if said is not None and said != available:
+        return said
+    return max(1, min([available, *_quotas(root)]))
 
 
 def _quotas(root: str) -> Iterator[int]:

@@ -1,10 +1,14 @@
 """How many cores a process may keep busy: those it may run on, and what the quotas of its control groups come to."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from scaler.common import processors
+from scaler.common.interpreter import command
 from scaler.common.processors import granted_cores
 from scaler.config import AgentConfig
 
@@ -14,6 +18,7 @@ ADDRESS = "tcp://head:2345"
 @pytest.fixture(autouse=True)
 def sixty_four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processors, "available_cores", lambda: 64)
+    monkeypatch.setattr(os, "process_cpu_count", lambda: 64, raising=False)
 
 
 def host(root: Path, membership: str, groups: dict[str, str]) -> str:
@@ -72,3 +77,18 @@ def test_a_quota_is_for_defaults_and_not_for_what_the_user_says(monkeypatch: pyt
     assert (said.worker_count, said.native_threads) == (2, 3)
     said = AgentConfig(ADDRESS, workers=32, worker_threads=4)
     assert (said.worker_count, said.native_threads) == (32, 4)
+
+
+def test_what_the_user_says_by_options_of_the_interpreter_counts_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = host(tmp_path, "0::/", {"cpu.max": "200000 100000"})
+    for said in (1, 3, 100):
+        monkeypatch.setattr(os, "process_cpu_count", lambda said=said: said)
+        assert granted_cores(limited) == said
+
+
+def test_interpreters_of_a_local_cluster_are_told_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys._xoptions, "cpu_count", "3")
+    started = command("print(sys._xoptions['cpu_count'])")
+    assert subprocess.run(started, capture_output=True, text=True, check=True).stdout == "3\n"
