@@ -675,6 +675,16 @@ def test_rows_at_an_agent_are_asked_of_it() -> None:
     assert fake.core.state.agents[agent].withdrawals == []
 
 
+def test_an_agent_that_was_given_nothing_after_all_is_asked_for_nothing():
+    """Found by seed 17000431 of the simulator's mix `everything`: a client that was stopped says all of it at once."""
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1), TaskCancel(Spans(u32([0]), u64([10]), u32([0, 1]))), DisconnectRequest())
+    assert fake.core.state.agents[agent].withdrawals == []
+    assert not [message for message in fake.heard(agent) if isinstance(message, Task | TaskCancel)]
+
+
 def test_a_row_given_back_while_its_cancellation_was_on_the_way_is_cancelled() -> None:
     fake = FakeScheduler(1)
     (agent,) = fake.agents

@@ -120,10 +120,12 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
     out.ask_no_more(client.number)
     transitions.forget_client(state, client)
     late_rows.forget_client(state, client.number)
+    for given in state.touched:  # what it was given in this step it may have been asked for, and knows of neither
+        withdrawing.forget_client(given, client.number)
     for number in client.agents:
         agent = state.agents.get(number)
         if agent is not None:
-            agent.withdrawals = [asked for asked in agent.withdrawals if asked.batch.client != client.number]
+            withdrawing.forget_client(agent, client.number)
             agent.holdings.keys = {key for key in agent.holdings.keys if key[0] != client.number}
             out.send(number, ClientDeparture(client.number, stays=stays))
     client.remembered.clear()

@@ -181,3 +181,9 @@ def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord) -> list[M
         else:
             moves += cancel(state, out, client, TaskCancel(spans, asked.kind == "force"))
     return moves
+
+
+def forget_client(agent: AgentRecord, client: int) -> None:
+    """Nobody waits any more for rows of a client."""
+    if agent.withdrawals:
+        agent.withdrawals = [asked for asked in agent.withdrawals if asked.batch.client != client]
