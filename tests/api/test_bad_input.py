@@ -294,6 +294,32 @@ def test_a_value_over_the_limit_where_there_is_no_store(start_cluster, connect, 
     assert client.submit(lambda: len(fits)).result(20) == len(fits)
 
 
+class Leaving:
+    """Has its client disconnected while it is pickled, as another thread may."""
+
+    client = None
+
+    def __reduce__(self):
+        self.client.disconnect()
+        return int, ()
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda client, value: client.submit(double, value),
+        lambda client, value: client.submit(double, x=value),
+        lambda client, value: client.map(double, [value], timeout=2),
+        lambda client, value: client.get({"a": (double, value)}, ["a"], block=False),
+    ],
+    ids=["submit", "keyword", "map", "graph"],
+)
+def test_what_is_being_packed_while_its_client_leaves_is_refused_and_not_waited_for(client, monkeypatch, send):
+    monkeypatch.setattr(Leaving, "client", client)
+    with pytest.raises(ClientClosed):
+        send(client, Leaving())
+
+
 def test_what_is_no_function(client):
     with pytest.raises(TypeError):
         client.submit("no function").result(20)

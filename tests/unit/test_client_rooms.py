@@ -6,10 +6,13 @@ import threading
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+from simulator.scripted import task
+
 from scaler.client import Client, ObjectRef
 from scaler.client import future as future_module
 from scaler.client import reference as reference_module
 from scaler.client.client import _View, parts_of
+from scaler.client.core import events as ev
 from scaler.client.core.options import Options
 from scaler.client.future import Future, FutureOwner, StoredValue
 from scaler.client.io.driver import SessionDriver
@@ -120,3 +123,16 @@ def test_the_garbage_collector_never_waits_for_the_session():
     assert line.said == []
     driver.flush()
     assert [list(message.ids) for message in line.said if isinstance(message, ObjectRelease)] == [[7]]
+
+
+def test_what_was_told_and_not_said_yet_is_given_up_like_all_else():
+    line, token = Line(), SimpleNamespace(id=0)
+    driver = SessionDriver(line, Wakeup(), Liveness())
+    batch, release = ev.Submit(task(5, 2), [token, None]), ev.Release([7])
+    other = threading.Thread(target=driver.tell, args=(batch, release))
+    with driver.lock:
+        other.start()
+        other.join(10)
+        assert driver.abandon() == [token]
+    driver.flush()
+    assert [type(message) for message in line.said] == [ObjectRelease]

@@ -112,14 +112,27 @@ class SessionDriver:
             self._wakeup.wake()
 
     def abandon(self) -> list[Any]:
-        """Wait for nothing any more; all tokens that have been waited for, also of calls that were not sent."""
+        """Wait for nothing any more; all tokens that have been waited for, also of what was not sent."""
         with self.lock:
             tokens = self.session.pending.tokens()
             self.session.pending.clear()
             while self._outbox:
                 call = self._outbox.popleft()
                 tokens.append(call.future if isinstance(call, QueuedCall) else call[2])
+            for _ in range(len(self._events)):
+                event = self._events.popleft()
+                if type(event) is ev.Submit:
+                    tokens += [token for token in event.tokens if token is not None]
+                else:
+                    self._events.append(event)
         return tokens
+
+    def check_sent(self) -> None:
+        """What was queued before this is sent, or given up by `abandon`; raises like `Liveness.check` if it may have
+        come too late for both.
+        """
+        if self._liveness.failure is not None:
+            self._liveness.check()
 
     def _flush_here(self) -> bool:
         """Send what is queued in the calling thread, if the lock is free; False if the I/O thread has to look."""

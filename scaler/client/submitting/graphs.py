@@ -69,6 +69,7 @@ class Graphs:
         ]
         if made.runs:
             self._driver.tell(*self._batches.events_of(made, by_row, options))
+            self._driver.check_sent()
         return futures
 
     def _future_of(self, value: Any, options: Options) -> Future:

@@ -159,3 +159,4 @@ class MapSender:
                 task.bodies = [payload]
             block = job.add_block(start, rows, arguments)
             driver.tell(*events, ev.Submit(task, [block], whole=True, template=template))
+        driver.check_sent()

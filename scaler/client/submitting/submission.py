@@ -51,6 +51,8 @@ class Submission:
                     break
             else:
                 self._queue((template, args, future))
+                if self._liveness.failure is not None:  # since it was looked at above
+                    self._liveness.check()
                 return future
         self._submit_by_itself(template, args, kwargs or {}, future)
         return future
@@ -76,6 +78,7 @@ class Submission:
         limit = self._driver.welcome.limit
         payload = self._arguments.encode(args, kwargs, template.captured.name, needs, limit)
         self._queue(QueuedCall(template, payload, needs, future))
+        self._driver.check_sent()
 
     def _slot(self, value: Any, needs: list[Any]) -> Any:
         """An argument as it travels: what stands for another value becomes a Slot."""

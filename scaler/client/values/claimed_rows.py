@@ -43,10 +43,10 @@ class ClaimedRows:
             args, payload = self._parts_of(claimed)
             if not payload:
                 payload = self._arguments.encode(args, {}, claimed.task.name, needs, self._driver.welcome.limit)
+            self._driver.submit(QueuedCall(claimed.template, payload, needs, token))
+            self._driver.check_sent()
         except BaseException as error:
             token.fail(error)
-            return
-        self._driver.submit(QueuedCall(claimed.template, payload, needs, token))
 
     def _parts_of(self, claimed: ev.ClaimGranted) -> tuple[tuple[Any, ...], bytes]:
         """The argument tuple (form TOGETHER) or payload (form EACH) of a row."""
