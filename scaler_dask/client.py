@@ -39,6 +39,7 @@ from scaler_dask.future_state import FutureState
 from scaler_dask.gathering import futures_of, gather, gather_later
 from scaler_dask.get import computed
 from scaler_dask.graph_session import GraphSession
+from scaler_dask.interrupts import tasks_under_way
 from scaler_dask.keyed_future import Future, as_parts
 from scaler_dask.plugins import Plugins
 from scaler_dask.registry import Registry
@@ -263,11 +264,12 @@ class Client:
         Those that run go on to their ends; with `force` they are ended with their workers, which are replaced. Raises
         ClientClosed.
         """
-        states = [future.state for future in futures_of(futures)]
+        found = futures_of(futures)
+        states = [future.state for future in found]
 
         def cancel() -> None:
-            tasks = [state.task for state in states if not state.done]
-            self.engine.cancel([task for task in tasks if task is not None], force=force)
+            for engine, tasks in tasks_under_way(found).items():
+                engine.cancel(tasks, force=force)
             for state in states:
                 state.cancel()
                 self._registry.remove(state)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
+from scaler import Client as Engine
 from scaler.extension import Future as EngineFuture
 from scaler.extension import abandon
 from scaler_dask.keyed_future import Future
@@ -18,11 +18,16 @@ def taken_back_at_interrupt(futures: Callable[[], Iterable[Future]]) -> Iterator
     try:
         yield
     except KeyboardInterrupt:
-        tasks: dict[Any, list[EngineFuture]] = defaultdict(list)
-        for future in futures():
-            task = None if future.done() else future.state.task
-            if task is not None and future.client is not None:
-                tasks[future.client.engine].append(task)
-        for engine, its_tasks in tasks.items():
-            abandon(engine, its_tasks)
+        for engine, tasks in tasks_under_way(futures()).items():
+            abandon(engine, tasks)
         raise
+
+
+def tasks_under_way(futures: Iterable[Future]) -> dict[Engine, list[EngineFuture]]:
+    """The tasks of those that have not ended, by the engine's clients that they belong to."""
+    tasks: dict[Engine, list[EngineFuture]] = defaultdict(list)
+    for future in futures:
+        task = None if future.done() else future.state.task
+        if task is not None and future.client is not None:
+            tasks[future.client.engine].append(task)
+    return tasks

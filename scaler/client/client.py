@@ -305,7 +305,8 @@ class Client:
     def cancel(self, futures: Iterable[Future], force: bool = False) -> int:
         """Cancel many futures in one exchange; how many of them are cancelled. Blocks until the scheduler has answered.
 
-        Tasks that run are cancelled only with `force`, by ending their workers; fresh ones take their place.
+        Tasks that run are cancelled only with `force`, by ending their workers; fresh ones take their place. Raises
+        `ClientClosed`, and ValueError for a future of another client.
         """
         return self._parts.owner.cancel(futures, force)
 

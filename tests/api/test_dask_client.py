@@ -252,6 +252,18 @@ def test_a_cancelled_future_wakes_who_waits_for_it(client, gate):
     assert next(iterator) is running
 
 
+def test_a_future_of_another_client_is_cancelled_there(client, cluster, gate):
+    with Client(cluster, set_as_default=False) as other:
+        mine, theirs = client.submit(gate.pass_through, 1), other.submit(gate.pass_through, 2)
+        task = theirs.engine_future
+        assert mine.engine_future is not task
+        client.cancel(theirs, force=True)
+        assert task.cancelled()
+        assert theirs.cancelled()
+        gate.open()
+        assert mine.result(DEADLINE) == 1
+
+
 def test_cancel_by_force_ends_the_worker(client, gate):
     running = client.submit(gate.pass_through, 1)
     until(gate.began.exists, "the task to begin")

@@ -6,6 +6,7 @@ import threading
 from types import SimpleNamespace
 from unittest.mock import Mock
 
+import pytest
 from simulator.scripted import task
 
 from scaler.client import Client, ObjectRef
@@ -83,6 +84,17 @@ def test_the_owner_of_futures_and_references_is_one_object():
     owner.check_own(future)
     del reference
     driver.release.assert_called_once_with(7)
+
+
+def test_a_future_of_another_client_is_not_cancelled_in_the_place_of_ones_own():
+    cancellations = Mock()
+    owner, other = (ClientOwner(Mock(), Mock(), Liveness(), Mock(), cancellations, Mock(), Mock()) for _ in range(2))
+    theirs = Future(other)
+    with pytest.raises(ValueError, match="belongs to another client"):
+        owner.cancel([theirs], force=True)
+    cancellations.cancel.assert_not_called()
+    theirs.fulfil(1)
+    assert owner.cancel([theirs], force=True) == 0
 
 
 def test_views_share_everything_but_the_options():

@@ -94,11 +94,16 @@ class ClientOwner:
             return value
 
     def cancel(self, futures: Iterable[Future], force: bool) -> int:
-        """Take tasks back; how many of these are cancelled. Blocks until the scheduler has answered."""
+        """Take tasks back; how many of these are cancelled. Blocks until the scheduler has answered.
+
+        Raises ValueError for what belongs to another client, and what `Liveness.check` raises.
+        """
         futures = list(futures)
         waiting = [future for future in futures if not future.done()]
         if waiting:
             self._liveness.check()
+            for future in waiting:  # each client numbers its own rows
+                self.check_own(future)
             self._nested_waits.step_aside()
             self._cancellations.cancel(waiting, force)
         return sum(future.cancelled() for future in futures)
