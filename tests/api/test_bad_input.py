@@ -24,6 +24,7 @@ from scaler import (
     TaskError,
 )
 from scaler.client.client import parts_of
+from scaler.client.submitting import templates
 from scaler.client.values.stores import Stores
 
 
@@ -318,6 +319,31 @@ def test_what_is_being_packed_while_its_client_leaves_is_refused_and_not_waited_
     monkeypatch.setattr(Leaving, "client", client)
     with pytest.raises(ClientClosed):
         send(client, Leaving())
+
+
+class Meanwhile:
+    """Has something done while it is pickled, as another thread may; it arrives as a 1."""
+
+    def __init__(self, act):
+        self._act = act
+
+    def __reduce__(self):
+        self._act()
+        return int, (1,)
+
+
+@pytest.mark.parametrize("meanwhile", ["others", "clear"])
+def test_a_function_is_there_whatever_others_do_while_its_arguments_are_packed(client, monkeypatch, meanwhile):
+    monkeypatch.setattr(templates, "MOST", 3)
+
+    def use_other_functions():
+        assert [client.submit(lambda n=n: n).result(20) for n in range(4)] == [0, 1, 2, 3]
+
+    act = use_other_functions if meanwhile == "others" else client.clear
+    for _ in range(2):
+        assert client.submit(double, 1).result(20) == 2
+        assert client.submit(double, Meanwhile(act)).result(20) == 2
+        assert client.map(double, [Meanwhile(act)]) == [2]
 
 
 def test_what_is_no_function(client):

@@ -20,6 +20,7 @@ class TaskTemplate:
 
     __slots__ = (
         "__weakref__",
+        "_release",
         "_shapes",
         "captured",
         "count",
@@ -38,7 +39,10 @@ class TaskTemplate:
         options: Options,
         object_id: int = 0,
         keeps: object = None,
+        release: Callable[[int], None] | None = None,
     ) -> None:
+        """`release` is told of the function's id when nobody has this any more, by the collector: takes no lock."""
+        self._release = release
         self.captured = captured
         #: the function itself, for running it here when a waiting task claims a row
         self.function = function
@@ -64,6 +68,10 @@ class TaskTemplate:
             self.count_before_names, self.names = shape
         else:
             self.count = len(args)
+
+    def __del__(self) -> None:
+        if self._release is not None and self.object_id:
+            self._release(self.object_id)
 
     def task(self, batch: int, rows: int, form: int) -> Task:
         """A message for rows of this function, without their payloads."""

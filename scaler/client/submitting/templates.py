@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from scaler.client.core import events as ev
 from scaler.client.core.options import Options
 from scaler.client.core.task_template import TaskTemplate, check_size
 from scaler.client.io.driver import SessionDriver
@@ -17,7 +17,7 @@ from scaler.protocol.messages import INLINE_LIMIT
 from scaler.serialize.call import AnySerializer
 from scaler.serialize.function import Captured, FunctionCache
 
-#: templates remembered; each keeps its function at the scheduler
+#: templates remembered; each keeps its function at the scheduler, and so does one that a call has in hand
 MOST = 1_024
 
 
@@ -34,6 +34,8 @@ class Templates:
         self._capture = self._functions.capture
         #: by token of the captured function, the one used last: found in half the time
         self._last: dict[int, TaskTemplate] = {}
+        #: held while one is added; the collector may run anybody's code meanwhile
+        self._making = threading.RLock()
         #: by token of the captured function, the oldest first
         self._known: dict[tuple[int, Options], TaskTemplate] = {}
         #: of large functions, by object id: no longer than calls or the remembered values need them
@@ -68,14 +70,13 @@ class Templates:
             if known is not None:
                 return known
         check_size(len(captured.payload), limit, what)
-        if len(self._known) >= MOST:
-            oldest = next(iter(self._known))
-            used = self._known.pop(oldest)
-            self._last.pop(oldest[0], None)
-            if used.object_id:
-                self._driver.tell(ev.Release([used.object_id]))
-        template = self._known[captured.token, options] = TaskTemplate(captured, function, options)
-        return template
+        template = TaskTemplate(captured, function, options, release=self._driver.release)
+        with self._making:
+            if len(self._known) >= MOST:
+                oldest = next(iter(self._known))
+                del self._known[oldest]
+                self._last.pop(oldest[0], None)
+            return self._known.setdefault((captured.token, options), template)
 
     def _of_stored(
         self, captured: Captured, function: Callable[..., Any], options: Options, stored: StoredValue
@@ -87,7 +88,9 @@ class Templates:
         return template
 
     def forget(self) -> None:
-        """The scheduler forgets all functions."""
+        """The scheduler forgets all: what a call has in hand is sent anew. To be called under the session's lock."""
+        for template in list(self._known.values()):
+            template.object_id = 0
         self._last.clear()
         self._known.clear()
         self._stored.clear()
