@@ -401,13 +401,14 @@ _shared_lock = threading.Lock()
 def shared_client(address: str, serializer: AnySerializer | None = None, reconnect: float = RECONNECT) -> Client:
     """The client whose views pickled ones become: one for each process, address and serializer.
 
-    Blocks until there is a connection, and raises like `Client`. In a task, whose scheduler was there a moment ago, one
-    that is gone is looked for as long as by a client that had it.
+    One that has given its scheduler up is followed by another. Blocks until there is a connection, and raises like
+    `Client`. In a task, whose scheduler was there a moment ago, one that is gone is looked for as long as by a client
+    that had it.
     """
     key = (os.getpid(), address, key_of(serializer))
     with _shared_lock:
         client = _shared.get(key)
-        if client is None or client.closed:
+        if client is None or client._parts.liveness.is_lost:
             timeout = None if context.surroundings() is None else reconnect
             client = _shared[key] = Client(address, serializer=serializer, timeout=timeout, reconnect=reconnect)
         return client

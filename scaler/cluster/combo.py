@@ -236,6 +236,11 @@ class SchedulerClusterCombo:
         """Of the process that runs scheduler and agent."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there: not after `shutdown`, nor if it was killed. Does not block."""
+        return self._process.poll() is None
+
     def shutdown(self) -> None:
         """End scheduler and workers; blocks until they are gone, at most a few seconds. A second call does nothing."""
         if os.getpid() != self._owner:
@@ -274,7 +279,7 @@ class SchedulerClusterCombo:
 
     @property
     def _state(self) -> str:
-        return "running" if self._process.poll() is None else "ended"
+        return "running" if self.is_running else "ended"
 
 
 def _begun_in_advance() -> tuple[socket.socket, subprocess.Popen[bytes] | ForkedProcess] | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from scaler.client import Client
+from scaler.client.client import parts_of
 from scaler.cluster.combo import SchedulerClusterCombo
 from scaler.serialize.call import AnySerializer, key_of
 
@@ -19,13 +20,14 @@ _mine: tuple[int, SchedulerClusterCombo, dict[Any, Client]] | None = None
 def client(n_workers: Callable[[], int | None] = lambda: None, serializer: AnySerializer | None = None) -> Client:
     """A client of this process's own cluster, which is started by the first call and ends with the process.
 
-    There is one for each serializer. A forked child gets a cluster of its own. `n_workers` is asked when the cluster
-    is started. Any thread may call it; the first call blocks until the cluster is up.
+    There is one for each serializer. A forked child gets a cluster of its own; and if the cluster was killed, it is
+    followed by another. `n_workers` is asked when a cluster is started. Any thread may call it; the first call blocks
+    until the cluster is up.
     """
     global _mine
     with _lock:
         mine = _mine
-        if mine is None or mine[0] != os.getpid() or any(client.closed for client in mine[2].values()):
+        if mine is None or mine[0] != os.getpid() or not _is_of_use(mine[1], mine[2].values()):
             mine = os.getpid(), SchedulerClusterCombo(n_workers=n_workers()), {}
         _, cluster, clients = mine
         key = key_of(serializer)
@@ -33,6 +35,10 @@ def client(n_workers: Callable[[], int | None] = lambda: None, serializer: AnySe
             clients[key] = Client(cluster.address, security=cluster.security, serializer=serializer)
         _mine = mine
         return clients[key]
+
+
+def _is_of_use(cluster: SchedulerClusterCombo, clients: Iterable[Client]) -> bool:
+    return cluster.is_running and not any(parts_of(client)[0].liveness.is_lost for client in clients)
 
 
 def _after_fork() -> None:

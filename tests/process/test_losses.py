@@ -290,3 +290,22 @@ def test_a_task_that_closes_what_is_its_workers_is_given_up_like_one_that_kills_
         lost.result(20)
     assert [future.result(20) for future in before + after] == [*range(5), *range(5)]
     assert 4 <= len((tmp_path / "runs").read_text()) <= 20
+
+
+def test_a_cluster_of_the_process_that_is_killed_is_followed_by_another(scripts):
+    text = scripts.run(
+        """
+        import os
+        import signal
+
+        from scaler.extension import find_client
+
+        for _ in range(2):
+            client = find_client(n_workers=lambda: 1).client
+            print(client.submit(abs, -3).result(20), flush=True)
+            pid = client.cluster.status()["scheduler"]["pid"]
+            os.kill(pid, signal.SIGKILL)
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        """
+    )
+    assert text.split() == ["3", "3"]

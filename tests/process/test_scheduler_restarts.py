@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from support import alive, until
 
-from scaler import Client
+from scaler import Client, ConnectionFailed
+from scaler.client.client import shared_client
 from scaler.extension import submit_map
 
 QUICK = ("--heartbeat-interval", "0.2")
@@ -165,3 +166,18 @@ def test_a_task_that_connects_while_there_is_no_scheduler_waits_for_the_next_one
     until((tmp_path / "connects").exists, "the task to connect")
     cluster.start_scheduler(*QUICK)
     assert future.result(30) == 3
+
+
+def test_those_who_share_a_client_find_the_next_scheduler_however_late_it_comes(cluster):
+    first = shared_client(cluster.address, reconnect=0.1)
+    assert first.submit(abs, -3).result(30) == 3
+    kill(cluster)
+    with pytest.raises(ConnectionFailed):
+        first.submit(abs, -3).result(30)
+    with pytest.raises(ConnectionFailed):
+        shared_client(cluster.address)
+    cluster.start_scheduler(*QUICK)
+    with shared_client(cluster.address) as second:
+        assert second is not first
+        assert second is shared_client(cluster.address)
+        assert second.submit(abs, -3).result(30) == 3
