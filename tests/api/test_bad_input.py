@@ -346,6 +346,17 @@ def test_a_function_is_there_whatever_others_do_while_its_arguments_are_packed(c
         assert client.map(double, [Meanwhile(act)]) == [2]
 
 
+class Attributes(dict):
+    """The usual few lines; they raise KeyError where AttributeError is expected."""
+
+    __getattr__ = dict.__getitem__
+
+
+def test_arguments_whose_class_has_a_mind_of_its_own_about_attributes(client):
+    assert client.submit(len, Attributes(a=1)).result(20) == 1
+    assert client.map(len, [Attributes(a=1)] * 2) == [1, 1]
+
+
 def test_what_is_no_function(client):
     with pytest.raises(TypeError):
         client.submit("no function").result(20)

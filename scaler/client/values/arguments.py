@@ -118,7 +118,10 @@ def _size_of(values: Iterable[Any]) -> int:
             if len(value) >= INLINE_LIMIT // 2:  # rarely less than two bytes an item
                 total += INLINE_LIMIT
         elif kind not in SCALARS:
-            size = getattr(value, "nbytes", None)
+            try:
+                size = getattr(value, "nbytes", None)
+            except Exception:  # of a class with a mind of its own
+                size = None
             if type(size) is int:
                 total += size
             else:
