@@ -87,6 +87,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return typing.NewType, (obj.__name__, obj.__supertype__)
         elif type(obj) is functools.singledispatchmethod:
             return dispatchers.reduced_method(obj)
+        elif type(obj) is functools.cached_property:  # before Python 3.12 it has a lock
+            return functools.cached_property, (obj.func,), {"attrname": obj.attrname, "__doc__": obj.__doc__}
         elif type(obj).__module__ == "numpy":
             return mapped_files.reduced(obj)
         elif type(obj).__module__ == _CONNECTIONS:

@@ -223,6 +223,18 @@ def test_a_class_of_main_has_its_slots_where_it_goes(code, expression, result):
     assert elsewhere(from_main(code), f"hasattr(value, '__dict__'), {expression}") == f"(False, {result})"
 
 
+def test_a_cached_property_of_a_class_of_main_computes_once_where_it_goes():
+    code = """
+class C:
+    @functools.cached_property
+    def items(self):
+        "Some."
+        return [C.items.attrname, C.items.__doc__]
+value = C()
+"""
+    assert elsewhere(from_main(code), "value.items, value.items is value.items") == "(['items', 'Some.'], True)"
+
+
 @pytest.fixture
 def handmade():
     module = types.ModuleType("handmade_module")
