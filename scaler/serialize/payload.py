@@ -23,7 +23,7 @@ from weakref import WeakSet
 import cloudpickle
 
 from scaler.errors import SerializationError
-from scaler.serialize import array_files, dispatchers, mapped_files
+from scaler.serialize import array_files, dispatchers, enums, mapped_files
 from scaler.serialize.importable import can_be_imported, is_importable
 
 PROTOCOL = 5
@@ -101,6 +101,9 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             if obj not in _foreign:
                 _own.add(obj)
+            if isinstance(obj, EnumType):
+                make, arguments, state = enums.reduced(obj, reduced)
+                return make, arguments, (enums.set_up, state), None, None, _set_up_class
             return reduced[0], _with_slots(obj, reduced[1]), (reduced[5], reduced[2]), None, None, _set_up_class
         return reduced
 
@@ -121,7 +124,7 @@ def _with_slots(kind: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     in C have their own way with slots (msgspec's refuses them).
     """
     slots, new = vars(kind).get("__slots__"), type(kind).__new__
-    if not slots or isinstance(kind, EnumType) or not (new is type.__new__ or type(new) is FunctionType):
+    if not slots or not (new is type.__new__ or type(new) is FunctionType):
         return arguments
     metaclass, name, bases, namespace, *others = arguments
     return metaclass, name, bases, {**namespace, "__slots__": slots}, *others

@@ -223,6 +223,61 @@ def test_a_class_of_main_has_its_slots_where_it_goes(code, expression, result):
     assert elsewhere(from_main(code), f"hasattr(value, '__dict__'), {expression}") == f"(False, {result})"
 
 
+@pytest.mark.parametrize(
+    ("code", "expression", "result"),
+    [
+        (
+            "class C(enum.Enum):\n  A = (1, 2)\n  B = (3, 4)\n  def __init__(self, x, y): self.x = x\n"
+            "  def __call__(self): return self.x + self.value[1]\nvalue = C.B",
+            "value(), type(value)((1, 2)).x",
+            "(7, 1)",
+        ),
+        (
+            "class C(enum.Enum):\n  def __new__(cls, value, text):\n    made = object.__new__(cls)\n"
+            "    made._value_, made.text = value, text\n    return made\n  A = 1, 'one'\nvalue = C.A",
+            "type(value)(1).text, value.value",
+            "('one', 1)",
+        ),
+        (
+            "class C(str, enum.Enum):\n  def __new__(cls, number, text):\n    made = str.__new__(cls, text)\n"
+            "    made._value_ = number\n    return made\n  A = 1, 'one'\nvalue = C.A",
+            "value == 'one', type(value)(1) is value, list(type(value))[0].value",
+            "(True, True, 1)",
+        ),
+        ("class C(tuple, enum.Enum):\n  A = (1, 2)\nvalue = C.A", "value[1], value.value", "(2, (1, 2))"),
+        (
+            "@dataclasses.dataclass\nclass D:\n  size: str\n  legs: int\n"
+            "class C(D, enum.Enum):\n  DOG = 'medium', 4\nvalue = C.DOG",
+            "value.legs, value.size, value.name",
+            "(4, 'medium', 'DOG')",
+        ),
+        (
+            "class C(enum.Enum):\n  A = 1\n  ALIAS = 1\nvalue = C",
+            "value.ALIAS is value['ALIAS'] is value.A, list(value.__members__), len(value)",
+            "(True, ['A', 'ALIAS'], 1)",
+        ),
+        (
+            "class C(enum.Flag):\n  R = 1\n  W = 2\n  RW = 3\nvalue = C",
+            "value.RW is value['RW'] is value(3) is value.R | value.W, value(3).name, ~value.R is value.W, len(value)",
+            "(True, 'RW', True, 2)",
+        ),
+        (
+            "class C(enum.IntFlag, boundary=enum.KEEP):\n  R = 1\nvalue = C",
+            "int(value.R | 8), value(9).value, value.R + 1",
+            "(9, 9, 2)",
+        ),
+        (
+            "class B(enum.Enum):\n  def twice(self): return 2 * self.value\n"
+            "class C(B):\n  A = 1\n  _B = enum.auto()\nvalue = C",
+            "value.A.twice(), value.__base__('D', {'E': 5}).E.twice()",
+            "(2, 10)",
+        ),
+    ],
+)
+def test_members_of_an_enumeration_of_main_are_what_they_were(code, expression, result):
+    assert elsewhere(from_main(code), expression) == result
+
+
 def test_a_cached_property_of_a_class_of_main_computes_once_where_it_goes():
     code = """
 class C:
