@@ -6,6 +6,7 @@ import json
 import sys
 import warnings
 from collections import deque
+from functools import partial
 from typing import Any
 
 #: warnings that are kept until they are shown; older ones are left out
@@ -29,7 +30,21 @@ class TaskWarnings:
         while self._texts:
             module, name, message, filename, lineno = json.loads(self._texts.popleft())
             registry = self._registries.setdefault(filename, {})
-            warnings.warn_explicit(message, _category(module, name), filename, lineno, registry=registry)
+            warning = _warning(_category(module, name), message)
+            warnings.warn_explicit(warning, type(warning), filename, lineno, registry=registry)
+
+
+def _warning(category: type[Warning], message: str) -> Warning:
+    """A warning of a class, or of the next class above it that can be made of the message and then says it."""
+    for kind in category.__mro__:
+        for make in (kind, partial(kind.__new__, kind)):  # its constructor may want something else
+            try:
+                warning = make(message)
+                if isinstance(warning, Warning) and str(warning) == message:
+                    return warning
+            except Exception:  # of the user's class
+                continue
+    return UserWarning(message)
 
 
 def _category(module: str, name: str) -> type[Warning]:
