@@ -56,10 +56,16 @@ def _visits(engine: Engine, call: Callable[[], Any]) -> Iterator[tuple[str, bool
         futures = [session.submit(worker_functions.visit, key, wanted) for _ in range(max(1, expected - seen))]
         try:
             for future in futures:
-                outcome = future.result(max(0.0, deadline - time.monotonic()))
+                try:
+                    outcome = future.result(max(0.0, deadline - time.monotonic()))
+                except worker_functions.VisitFailed as failed:
+                    seen += 1
+                    yield str(failed), False, failed.__cause__
+                    continue
                 if outcome is not None:
                     seen += 1
-                    yield outcome
+                    name, value = outcome
+                    yield name, True, value
         except TimeoutError:
             return
         finally:

@@ -67,19 +67,26 @@ def worker_name() -> str:
     return f"{platform.node()}:{os.getpid()}"
 
 
-def visit(key: str, pickled: bytes) -> tuple[str, bool, Any] | None:
-    """Run a function unless this worker has been visited: (worker, whether it returned, value or exception)."""
-    outcomes: list[tuple[str, bool, Any]] = []
+class VisitFailed(Exception):
+    """The function has raised what is the cause of this, whose text is the worker's name."""
+
+
+def visit(key: str, pickled: bytes) -> tuple[str, Any] | None:
+    """Run a function unless this worker has been visited: (worker, value). Raises `VisitFailed`, once."""
+    values: list[Any] = []
+    errors: list[Exception] = []
 
     def call() -> None:
         try:
-            outcomes.append((worker_name(), True, _call_pickled(pickled)))
+            values.append(_call_pickled(pickled))
         except Exception as error:
-            outcomes.append((worker_name(), False, error))
+            errors.append(error)
 
     run_once(key, call)
     time.sleep(_REST)
-    return outcomes[0] if outcomes else None
+    if errors:
+        raise VisitFailed(worker_name()) from errors[0]  # what is raised travels better than what is returned
+    return (worker_name(), values[0]) if values else None
 
 
 class WorkerHandle:

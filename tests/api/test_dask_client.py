@@ -600,6 +600,26 @@ def test_run_calls_a_function_once_in_each_worker(client):
         client.run(fail)
     assert all(isinstance(error, ZeroDivisionError) for error in client.run(fail, on_error="return").values())
     assert client.run(fail, on_error="ignore") == {}
+
+
+class OfTwo(Exception):
+    """Can't be pickled as a value: its constructor wants more than its text."""
+
+    def __init__(self, code, text):
+        super().__init__(f"{code}: {text}")
+        self.code = code
+
+
+def test_what_a_function_raises_in_each_worker_is_its_own_whatever_its_constructor_takes(client):
+    def fail():
+        raise OfTwo(7, "so")
+
+    with pytest.raises(OfTwo, match="7: so") as caught:
+        client.run(fail)
+    assert caught.value.code == 7
+    returned = client.run(fail, on_error="return")
+    assert len(returned) == 2
+    assert all(type(error) is OfTwo for error in returned.values())
     names = client.run(lambda dask_worker: dask_worker.name)
     assert list(names) == list(names.values())
 
