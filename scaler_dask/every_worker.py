@@ -18,6 +18,8 @@ from scaler_dask import worker_functions
 
 #: seconds that it takes at most to reach all workers
 _TIMEOUT = 10.0
+#: seconds between two rounds when the workers that are left are busy: the tasks of others run meanwhile
+_PAUSE = 0.1
 #: larger than what users give their tasks
 _PRIORITY = 1_000
 
@@ -52,8 +54,9 @@ def _visits(engine: Engine, call: Callable[[], Any]) -> Iterator[tuple[str, bool
     session = engine.with_options(priority=_PRIORITY)
     deadline = time.monotonic() + _TIMEOUT
     while True:
-        expected = engine.n_workers
-        futures = [session.submit(worker_functions.visit, key, wanted) for _ in range(max(1, expected - seen))]
+        expected, before = engine.n_workers, seen
+        # as many as there are workers, also where one is left: fewer may come to those that were visited each time
+        futures = [session.submit(worker_functions.visit, key, wanted) for _ in range(max(1, expected))]
         try:
             for future in futures:
                 try:
@@ -72,6 +75,8 @@ def _visits(engine: Engine, call: Callable[[], Any]) -> Iterator[tuple[str, bool
             session.cancel(futures)
         if seen >= expected or time.monotonic() > deadline:
             return
+        if seen == before:  # the others are busy
+            time.sleep(_PAUSE)
 
 
 def _takes_worker(function: Callable[..., Any]) -> bool:
