@@ -28,6 +28,9 @@ from scaler.errors import ObjectLost
 from scaler.graph import RemoteValue
 from scaler.serialize.payload import SCALARS
 
+#: nothing that comes afterwards changes these
+_ENDED = frozenset({CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED})
+
 _first_look = threading.Lock()
 _LAZY: dict[str, Callable[[Future], Any]] = {
     "_condition": lambda _: threading.Condition(),
@@ -318,20 +321,17 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             error.add_note("(raised on the client, while a task's result was unpickled)")
             self.fail(error)
             return
-        if self._state is not FINISHED:  # it may have failed meanwhile
-            self._state = FINISHED
-            if self._watched:
-                self._announce()
+        self._finish()
 
     def fulfil_stored(self, stored: StoredValue) -> None:
         """The task has returned; its value is in a store."""
+        if self._state in _ENDED:
+            return
         self._stored = self._unread = stored
-        self._state = FINISHED
-        if self._watched:
-            self._announce()
+        self._finish()
 
     def _finish(self) -> None:
-        if self._state is FINISHED:  # it failed meanwhile
+        if self._state in _ENDED:  # it has failed, or was cancelled, meanwhile
             return
         self._state = FINISHED
         if self._watched:
@@ -348,7 +348,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
 
     def fail(self, error: BaseException) -> None:
         """The task ended with this."""
-        if self._state in (CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED):
+        if self._state in _ENDED:
             return
         self._exception = error
         self._state = FINISHED
@@ -417,6 +417,8 @@ def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:
     """`fulfil` for many futures, without a call for each."""
     for future, value in zip(futures, values, strict=True):
         future._result = value
+        if future._watched and future._state in _ENDED:
+            continue
         future._state = FINISHED
         if future._watched:
             future._announce()

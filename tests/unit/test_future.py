@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import threading
 import weakref
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any
 from unittest.mock import Mock
 
@@ -63,6 +65,30 @@ def test_callbacks_are_called_when_all_that_came_together_has_ended() -> None:
         futures[2].mark_cancelled()
         assert seen == []
     assert seen == [[True] * 3] * 3
+
+
+@pytest.mark.parametrize("ends", [lambda future: future.fail(KeyError(1)), lambda future: future.mark_cancelled()])
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda future: fulfil_all([future], [1]),
+        lambda future: future.fulfil(1),
+        lambda future: future.fulfil_from(b"[]", json.loads),
+        lambda future: future.fulfil_stored(Mock()),
+        lambda future: future.fail(ValueError(2)),
+        lambda future: future.mark_cancelled(),
+    ],
+)
+def test_a_future_ends_once_whatever_comes_late(ends: Callable[[Future], None], late: Callable[[Future], None]) -> None:
+    future, called = Future(Mock()), Mock()
+    future.add_done_callback(called)
+    ends(future)
+    was_cancelled = future.cancelled()
+    late(future)
+    assert future.cancelled() == was_cancelled
+    with pytest.raises((KeyError, CancelledError)):
+        future.result(0)
+    called.assert_called_once_with(future)
 
 
 def test_a_future_that_ends_in_a_callback_calls_its_own_at_once() -> None:
