@@ -165,7 +165,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """What the task raised, or None; blocks like `result`."""
         if self._state is not FINISHED:
-            self.owner.wait(self, timeout)
+            timeout = self._wait_within(timeout)
         if self._unread is not None:
             self._load(timeout)
         return super().exception(0)

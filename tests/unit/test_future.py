@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import Mock
 
@@ -145,6 +146,24 @@ def test_a_wait_without_a_limit_wakes_now_and_then_to_hear_of_signals() -> None:
 
     assert wait_in_steps(wait, None)
     assert steps == [LOOK] * 3
+
+
+@pytest.mark.parametrize("ask", [Future.result, Future.exception, Future.fresh_result])
+def test_what_is_left_of_a_limit_is_what_loading_the_value_may_take(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[[Future, float], Any]
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("scaler.client.future.time.monotonic", lambda: now[0])
+    stored, owner = Mock(lock=nullcontext()), Mock()
+    future = Future(owner)
+
+    def wait(future: Future, timeout: float) -> None:
+        now[0] += 3.0
+        future.fulfil_stored(stored)
+
+    owner.wait = wait
+    ask(future, 5.0)
+    stored.load.assert_called_once_with(2.0)
 
 
 def test_a_wait_with_a_limit_ends_there() -> None:
