@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import os
+import weakref
 
 from scaler.errors import ClientClosed, ConnectionFailed, ForkedClient
+
+#: what is said to whoever uses a client of the process that this one was forked off
+FORKED = "this client was made before this process was forked: make a new Client here"
+
+#: those of this process
+_all: weakref.WeakSet[Liveness] = weakref.WeakSet()
 
 
 class Liveness:
     """Of one client and all its views. Any thread may look; no lock."""
 
-    __slots__ = ("_pid", "failure", "is_closed")
+    __slots__ = ("__weakref__", "_pid", "failure", "is_closed")
 
     def __init__(self) -> None:
         self._pid = os.getpid()
+        _all.add(self)
         #: it was disconnected, or is being so
         self.is_closed = False
         #: why there is no scheduler any more; None while there is one, or it is looked for
@@ -32,7 +40,7 @@ class Liveness:
     def check_process(self) -> None:
         """Raise `ForkedClient` in a child of the process that made the client."""
         if os.getpid() != self._pid:
-            raise ForkedClient("this client was made before this process was forked: make a new Client here")
+            raise ForkedClient(FORKED)
 
     def check(self) -> None:
         """Raise `ForkedClient`, `ClientClosed` or `ConnectionFailed` if the client can't be used."""
@@ -46,3 +54,12 @@ class Liveness:
         failure = self.failure
         if failure is not None:
             raise ConnectionFailed(str(failure)) from failure
+
+
+def _fail_in_child() -> None:
+    """What is looked at for each call, where the process is not."""
+    for liveness in list(_all):
+        liveness.failure = ForkedClient(FORKED)
+
+
+os.register_at_fork(after_in_child=_fail_in_child)

@@ -245,6 +245,7 @@ def test_a_result_asked_for_after_a_fork(scripts):
         import scaler
 
         with scaler.SchedulerClusterCombo(n_workers=1) as cluster, scaler.Client(cluster.address) as client:
+            assert client.submit(pow, 1, 2).result(20) == 1  # the function is known from now on
             pending = client.submit(time.sleep, 0.5)
             pid = os.fork()
             if pid == 0:
