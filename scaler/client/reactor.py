@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 from scaler.client.core import events as ev
 from scaler.client.io.reply import Reply
@@ -87,4 +88,16 @@ class Reactor:
         else:
             stream = sys.stdout if effect.stream == STDOUT else sys.stderr
             if stream is not None:  # the program has such a stream
-                print(effect.text, end="", file=stream, flush=True)
+                _print_to(stream, effect.text)
+
+
+def _print_to(stream: TextIO, text: str) -> None:
+    """Print what a task has printed; raises nothing, whatever the program has for a stream."""
+    try:
+        print(text, end="", file=stream, flush=True)
+    except UnicodeError:  # its encoding has not all of these characters
+        encoding = stream.encoding or "ascii"
+        with contextlib.suppress(Exception):
+            print(text.encode(encoding, "backslashreplace").decode(encoding), end="", file=stream, flush=True)
+    except Exception:  # it is closed, or nobody reads it any more
+        pass
