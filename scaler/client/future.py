@@ -27,6 +27,7 @@ from scaler.common.interrupts import wait_in_steps
 from scaler.errors import ObjectLost
 from scaler.graph import RemoteValue
 from scaler.serialize.payload import SCALARS
+from scaler.serialize.record import add_note
 
 #: nothing that comes afterwards changes these
 _ENDED = frozenset({CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED})
@@ -318,7 +319,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             if type(self._result) not in SCALARS:
                 self._body = bytes(body)
         except BaseException as error:  # the user's classes may do anything while they are unpickled
-            error.add_note("(raised on the client, while a task's result was unpickled)")
+            add_note(error, "(raised on the client, while a task's result was unpickled)")
             self.fail(error)
             return
         self._finish()

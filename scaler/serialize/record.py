@@ -79,7 +79,7 @@ def decode_error(record: bytes | memoryview, what: str = "") -> BaseException:
         if told.traceback:
             _add_traceback(error, told.traceback)
     for note in told.notes:
-        _add_note(error, note)
+        add_note(error, note)
     return error
 
 
@@ -114,7 +114,8 @@ def _add_traceback(error: BaseException, text: str) -> None:
             error.add_note(f"Remote traceback:\n{text}")
 
 
-def _add_note(error: BaseException, note: str) -> None:
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error, if its class allows that: it matters more than its note."""
     with contextlib.suppress(Exception):
         error.add_note(note)
 

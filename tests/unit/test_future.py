@@ -92,6 +92,22 @@ def test_a_future_ends_once_whatever_comes_late(ends: Callable[[Future], None], 
     called.assert_called_once_with(future)
 
 
+class Frozen(Exception):
+    """Takes no notes, as frozen dataclasses do not."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"cannot assign to field {name!r}")
+
+
+def test_a_value_that_fails_as_it_is_unpickled_ends_its_future_whatever_it_raises() -> None:
+    def load(_: bytes) -> None:
+        raise Frozen
+
+    future = Future(Mock())
+    future.fulfil_from(b"", load)
+    assert isinstance(future.exception(0), Frozen)
+
+
 def test_a_future_that_ends_in_a_callback_calls_its_own_at_once() -> None:
     first, second = Future(Mock()), Future(Mock())
     order: list[str] = []

@@ -17,6 +17,7 @@ from scaler.client.values.value_codec import ValueCodec
 from scaler.common import dashboards
 from scaler.errors import JobError
 from scaler.protocol.messages import MAX_JOB_WAIT, JobAnswer
+from scaler.serialize.record import add_note
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Job:
         """
         for each in self.ended(start, timeout):
             if each.error is not None:
-                each.error.add_note(f"row {each.row:,} of job {self._name!r}")
+                add_note(each.error, f"row {each.row:,} of job {self._name!r}")
                 raise each.error
             yield each.value
 

@@ -20,6 +20,7 @@ from scaler.client.values.stores import Stores
 from scaler.client.values.value_codec import ValueCodec
 from scaler.common.callback_thread import CallbackThread
 from scaler.errors import ScalerError
+from scaler.serialize.record import add_note
 from scaler.store.layout import StoredObject
 
 #: seconds for which results are waited for that nobody is left to make again
@@ -62,7 +63,7 @@ class StoredResult:
         try:
             return self._results.unpack(found)
         except Exception as error:
-            error.add_note("(raised on the client, while a task's result was unpickled)")
+            add_note(error, "(raised on the client, while a task's result was unpickled)")
             raise
 
     def defer(self, callback: Callable[[], object]) -> None:
