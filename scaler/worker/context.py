@@ -142,6 +142,12 @@ def innermost() -> TaskContext | None:
     return inline[-1] if inline else worker.task()
 
 
+def is_beside_task() -> bool:
+    """Say whether the calling thread is another one of a worker whose main thread runs a task."""
+    worker = _worker
+    return worker is not None and threading.get_ident() != worker.main and innermost() is not None
+
+
 def blocked() -> None:
     """Tell the agent that this worker waits, from the first caller on; thread-safe, nothing outside of workers."""
     _count(1)

@@ -90,6 +90,39 @@ def by_graph(client, n):
     return client.get({**graph, "end": (inc, f"sum{n}")}, keys=["end"])["end"]
 
 
+def result_of(client, n):
+    return client.submit(square, n).result()
+
+
+def map_of(client, n):
+    return client.map(square, [n])[0]
+
+
+def first_completed(client, n):
+    return next(concurrent.futures.as_completed([client.submit(square, n)])).result()
+
+
+def by_callback(client, n):
+    found = concurrent.futures.Future()
+    client.submit(square, n).add_done_callback(
+        lambda done: found.set_result(client.submit(inc, done.result()).result() - 1)
+    )
+    return found.result()
+
+
+@pytest.mark.parametrize("wait", [result_of, map_of, first_completed, by_callback])
+def test_threads_of_a_task_wait_for_other_tasks_while_it_waits_for_them(start_cluster, connect, wait):
+    client = connect(start_cluster(1))
+
+    def in_threads(client):
+        with concurrent.futures.ThreadPoolExecutor(3) as threads:
+            return list(threads.map(lambda n: wait(client, n), range(6)))
+
+    futures = [client.submit(in_threads, client) for _ in range(2)]
+    assert [future.result(40) for future in futures] == [[n * n for n in range(6)]] * 2
+    assert client.submit(inc, 1).result(40) == 2
+
+
 @both
 def test_a_graph_is_built_inside_a_task(start_cluster, connect, n_workers):
     client = connect(start_cluster(n_workers))

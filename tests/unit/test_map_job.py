@@ -28,7 +28,9 @@ class Map:
         #: values in stores, by the id of their row
         self.stored: dict[int, Any] = {}
         stored_results = SimpleNamespace(add=lambda row_id, size, name: self.stored[row_id])
-        nested_waits: Any = SimpleNamespace(wait=lambda token, is_done, timeout: timeout)
+        nested_waits: Any = SimpleNamespace(
+            wait=lambda token, is_done, timeout: timeout, lend_slot=lambda: lambda: None
+        )
         self.job = MapJob(rows, driver, ValueCodec(None), stored_results, nested_waits)  # type: ignore[arg-type]
 
     def block(self, start: int, size: int, arguments: int = 0) -> MapBlock:

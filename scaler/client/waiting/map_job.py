@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -246,6 +246,15 @@ class MapJob:
 
         if not has_ended():
             self._nested_waits.wait(block, has_ended, None if deadline is None else deadline - time.monotonic())
+        if has_ended():
+            return
+        take_back_slot = self._nested_waits.lend_slot()
+        try:
+            self._sleep_until(has_ended, deadline, row)
+        finally:
+            take_back_slot()
+
+    def _sleep_until(self, has_ended: Callable[[], bool], deadline: float | None, row: int | None) -> None:
         heed = Heed()
         with self._changed:
             if row is not None:

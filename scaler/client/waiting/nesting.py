@@ -89,11 +89,20 @@ class NestedWaits:
                 context.unblocked()
         return None if deadline is None else max(0.0, deadline - time.monotonic())
 
+    def lend_slot(self) -> Callable[[], None]:
+        """A thread that a task has started is going to wait: its worker's slot is another worker's until what this
+        returns is called, since the task may wait for the thread. Elsewhere nothing.
+        """
+        if not context.is_beside_task():
+            return _nothing
+        context.blocked()
+        return context.unblocked
+
     def prepare_to_block(self, future: Future) -> None:
         """Somebody is going to wait in a way that can't be helped, as `concurrent.futures.wait` does."""
         self.step_aside()
         note_event_loop()
-        if context.current() is not None:
+        if context.innermost() is not None:
             context.blocked()
             future.add_done_callback(lambda _: context.unblocked())
 
@@ -112,3 +121,7 @@ class NestedWaits:
             outcome = VALUES_EACH
         span = SpanResult(task.batch, row, row + 1, outcome, 0, 0, u32([len(body)]), body)
         self._resolver.resolve([claimed.token], span, task)
+
+
+def _nothing() -> None:
+    """There is no slot to take back."""

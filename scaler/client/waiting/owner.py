@@ -77,9 +77,13 @@ class ClientOwner:
         timeout = self._nested_waits.wait(future, future.done, timeout)
         if future.done():
             return
-        self._watcher.watch_while_waiting(future.done, timeout)
-        if not future.done():
-            future.wait_at_gate(None if deadline is None else deadline - time.monotonic())
+        take_back_slot = self._nested_waits.lend_slot()
+        try:
+            self._watcher.watch_while_waiting(future.done, timeout)
+            if not future.done():
+                future.wait_at_gate(None if deadline is None else deadline - time.monotonic())
+        finally:
+            take_back_slot()
 
     def copy(self, value: Any, body: bytes | None) -> Any:
         """A value in an object that nobody else has: from its bytes as they came, else as they would have come.
