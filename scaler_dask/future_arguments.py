@@ -29,7 +29,7 @@ from scaler_dask.worker_functions import fail
 class FoundFutures(NamedTuple):
     """A call's arguments that were looked through."""
 
-    #: by their keys
+    #: by their keys, or by other names where several of one key stand for different values
     futures: dict[Any, Future]
     #: what each argument means: a KeyReference for a future, a NestedCall for a container of some, or the value itself
     args: list[Any]
@@ -62,6 +62,8 @@ def submit_call_of_futures(
         kwargs = {name: known(value) for name, value in found.kwargs.items()}
         return submit_call(session, function, tuple([known(value) for value in found.args]), kwargs)
     nodes: dict[Any, Node] = {name: node_of(future.state) for name, future in found.futures.items()}
+    while key in nodes:  # of a value that it stood for before
+        key = (key, "anew")
     nodes[key] = build_call(NestedCall(function, found.args, found.kwargs))
     return session.submit_nodes(nodes, [key])[0]
 
@@ -77,8 +79,10 @@ def node_of(state: FutureState) -> Node:
 def _read(value: Any, found: dict[Any, Future]) -> Any:
     """What an argument means, as `FoundFutures` says; the futures in it are added to `found`."""
     if isinstance(value, Future):
-        found[value.key] = value
-        return KeyReference(value.key)
+        name = value.key
+        while found.setdefault(name, value).state is not value.state:
+            name = (name, "another")
+        return KeyReference(name)
     kind = type(value)
     if kind in COLLECTION_BUILDERS:
         items = [_read(item, found) for item in value]

@@ -252,6 +252,15 @@ def test_a_cancelled_future_wakes_who_waits_for_it(client, gate):
     assert next(iterator) is running
 
 
+def test_futures_of_one_key_keep_their_own_values_as_arguments(client):
+    first, second = (client.scatter({"x": value})["x"] for value in (1, 20))
+    assert (first.result(), second.result()) == (1, 20)
+    assert client.submit(operator.add, first, second).result(DEADLINE) == 21
+    assert client.submit(sum, [first, second, first], pure=False).result(DEADLINE) == 22
+    client.cancel(second)
+    assert client.submit(sum, [first], key="x").result(DEADLINE) == 1
+
+
 def test_a_future_of_another_client_is_cancelled_there(client, cluster, gate):
     with Client(cluster, set_as_default=False) as other:
         mine, theirs = client.submit(gate.pass_through, 1), other.submit(gate.pass_through, 2)
