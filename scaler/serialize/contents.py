@@ -6,7 +6,7 @@ What can't be looked into like that (arrays, tensors, objects with slots) may ch
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Sequence
 from enum import Enum
 from operator import is_
@@ -28,8 +28,10 @@ from typing import Any
 
 from scaler.serialize.payload import SCALARS
 
+#: fields of classes that `namedtuple` makes
+_FIELD = type(vars(namedtuple("_", "field"))["field"])
 #: what never changes, or travels by name
-_CONSTANT = SCALARS | {range, slice, type(...), type(NotImplemented), object}
+_CONSTANT = SCALARS | {range, slice, type(...), type(NotImplemented), object, _FIELD}
 _BY_NAME = (
     type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, Enum, staticmethod, classmethod, property,
     GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodDescriptorType, ClassMethodDescriptorType,
