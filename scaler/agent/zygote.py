@@ -50,6 +50,8 @@ class _Zygote:
         self._slots: dict[int, int] = {}
         #: there once modules are to be loaded
         self._warm: WarmWorkers | None = None
+        #: reports that the agent has not taken yet
+        self._unsent = bytearray()
         self._pid = os.getpid()
         self._die_with_parent = _find_prctl()
         self._child_ended, self._waking_end = os.pipe()
@@ -80,14 +82,19 @@ class _Zygote:
             poll = select.poll()
             for descriptor in heard:
                 poll.register(descriptor, select.POLLIN)
-            ready = [descriptor for descriptor, _ in poll.poll(warm.patience if warm is not None else None)]
+            if self._unsent:
+                poll.register(self._agent, select.POLLIN | select.POLLOUT)
+            ready = dict(poll.poll(warm.patience if warm is not None else None))
             if warm is not None and any(descriptor in ready for descriptor in heard[2:]):
                 warm.hear()
             if self._child_ended in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._child_ended, 4096)
                 self._reap()
-            if self._agent.fileno() in ready:
+            events = ready.get(self._agent.fileno(), 0)
+            if events & select.POLLOUT:
+                self._send_reports()
+            if events & ~select.POLLOUT:
                 self._obey()
             if warm is not None:
                 warm.release()
@@ -176,8 +183,15 @@ class _Zygote:
         return memoryview(self._page).cast("Q")[begin : begin + PAGE_CELLS]
 
     def _report(self, what: int, slot: int, pid: int, status: int) -> None:
+        self._unsent += REPORT.pack(what, slot, pid, status)
+        self._send_reports()
+
+    def _send_reports(self) -> None:
+        """Tell the agent what it takes now: it may itself wait until its commands are read, and read nothing."""
         try:
-            self._agent.sendall(REPORT.pack(what, slot, pid, status))
+            del self._unsent[: self._agent.send(self._unsent, socket.MSG_DONTWAIT)]
+        except BlockingIOError:
+            pass
         except OSError:
             self._end()
 

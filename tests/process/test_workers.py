@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -448,6 +449,28 @@ def test_quit_ends_the_worker_after_its_rows_and_atexit(host: Host, tmp_path: Pa
     assert host.exit_of(0).status == 0
     assert host.results() == [None]
     assert path.exists()
+
+
+def test_an_agent_may_start_more_workers_than_commands_and_reports_fit_into_the_sockets(
+    start: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads no reports while it starts them."""
+
+    def narrow_pair(*, make: Callable[[], tuple[socket.socket, socket.socket]] = socket.socketpair) -> Any:
+        pair = make()
+        for each in pair:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the least there is: a few messages
+        return pair
+
+    workers = 24
+    monkeypatch.setattr(socket, "socketpair", narrow_pair)
+    host = start(workers)
+    monkeypatch.undo()
+    thread = threading.Thread(target=lambda: [host.begin(slot) for slot in range(workers)], daemon=True)
+    thread.start()
+    thread.join(DEADLINE)
+    assert not thread.is_alive(), f"{len(host.workers)} of {workers} were asked for"
+    host.until(lambda: sum(isinstance(report, Started) for report in host.reports) == workers)
 
 
 def test_a_slot_in_use_is_refused(host: Host) -> None:
