@@ -59,6 +59,7 @@ class _Zygote:
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waking_end, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))  # the program may have it blocked
 
     def warm_up(self, names: Sequence[str], is_early: bool) -> None:
         """Begin to load these modules in a process of their own, from which workers are forked when it has them."""

@@ -473,6 +473,17 @@ def test_an_agent_may_start_more_workers_than_commands_and_reports_fit_into_the_
     host.until(lambda: sum(isinstance(report, Started) for report in host.reports) == workers)
 
 
+def test_a_death_is_noticed_where_the_program_has_blocked_the_signal_for_that(start: Callable[..., Host]) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    try:
+        host = start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    host.fork(0)
+    host.hand_out(os._exit, [(3,)])
+    assert os.waitstatus_to_exitcode(host.exit_of(0).status) == 3
+
+
 def test_a_slot_in_use_is_refused(host: Host) -> None:
     with pytest.raises(ValueError, match="slot 0"):
         host.zygote.fork_worker(0)
