@@ -42,6 +42,8 @@ class OutputStream(io.TextIOBase):
         self._binary = _Binary(self, plain)
 
     def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         if self._keep is not None:
             self._keep(self._number, text)
         task = innermost()

@@ -71,3 +71,24 @@ def test_what_a_task_of_a_local_cluster_prints_appears_once_though_its_client_pr
         """
     )
     assert sorted(said.splitlines()) == ["not streamed", "streamed"]
+
+
+def writes_no_text():
+    import os
+    import sys
+
+    try:
+        sys.stdout.write(b"bytes")
+    except TypeError as error:
+        print(error)
+    return os.getpid()
+
+
+def test_a_worker_survives_the_question_when_a_task_has_tried_to_write_bytes(start_cluster, connect):
+    cluster = start_cluster(1)
+    client = connect(cluster)
+    pid = client.submit(writes_no_text).result(20)
+    with Questions(cluster.monitor_address) as questions:
+        [worker] = questions.listed("workers").records
+        assert questions.last_output(worker["worker"]).lines == (("stdout", "write() argument must be str, not bytes"),)
+    assert client.submit(writes_no_text).result(20) == pid
