@@ -18,6 +18,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from functools import partial
@@ -35,6 +36,8 @@ from scaler.worker_protocol.socketpair import BlockingSender, Receiver
 
 #: Python ignores the first two in every program; nobody can change the others.
 _LEFT_ALONE = {signal.SIGPIPE, signal.SIGXFSZ, signal.SIGKILL, signal.SIGSTOP}
+#: seconds that one which is to end has for threads that its tasks have left and for their atexit functions
+END_SECONDS = 10.0
 
 
 def serve(
@@ -156,9 +159,22 @@ def _draw_other_numbers() -> None:
 
 
 def _end_as_a_usual_process() -> None:
-    """Do what the interpreter does at the end of a program: wait for threads, call atexit functions."""
+    """Do what the interpreter does at the end of a program: wait for threads, call atexit functions; not for ever."""
+    with contextlib.suppress(RuntimeError):  # it can have no more threads
+        threading.Thread(target=_end_in_time, name="scaler-end", daemon=True).start()
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+
+
+def _end_in_time() -> None:
+    """What comes in the place of this worker waits until it has ended."""
+    time.sleep(END_SECONDS)
+    names = [thread.name for thread in threading.enumerate() if not thread.daemon and thread.is_alive()]
+    try:
+        sys.stderr.write(f"a worker has not come to its end within {END_SECONDS:g} s, with threads {names}\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(0)
 
 
 def _replace_outputs(sender: BlockingSender, last_lines: LastLines) -> list[OutputStream]:

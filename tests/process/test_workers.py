@@ -25,6 +25,7 @@ from scaler.serialize.call import encode_entries, encode_function
 from scaler.serialize.outofband import unpack
 from scaler.serialize.record import decode_error
 from scaler.store.segments import open_object
+from scaler.worker import worker_process
 from scaler.worker_protocol import messages as wm
 
 DEADLINE = 20.0
@@ -449,6 +450,24 @@ def test_quit_ends_the_worker_after_its_rows_and_atexit(host: Host, tmp_path: Pa
     assert host.exit_of(0).status == 0
     assert host.results() == [None]
     assert path.exists()
+
+
+def test_a_worker_that_is_to_quit_does_not_wait_for_ever_for_threads_of_its_tasks(
+    start: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "END_SECONDS", 0.1)
+    host = start()
+    host.fork(0)
+
+    def leave_a_thread() -> None:
+        import threading
+
+        threading.Thread(target=threading.Event().wait, name="left").start()
+
+    host.hand_out(leave_a_thread, [()])
+    host.workers[0].send(wm.Quit())
+    assert host.exit_of(0).status == 0
+    assert host.results() == [None]
 
 
 def test_an_agent_may_start_more_workers_than_commands_and_reports_fit_into_the_sockets(
