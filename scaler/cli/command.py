@@ -80,6 +80,7 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
             source = _source_of(error.option, click.get_current_context())
             raise click.UsageError(f"{error}{source}") from error
 
+    usual = user_file() or "none"
     config_option = click.Option(
         ["--config"],
         envvar="SCALER_CONFIG",
@@ -88,7 +89,7 @@ def make_command(name: str, config: type[C], help_text: str, run: Callable[[C], 
         expose_value=False,
         callback=load,
         metavar="FILE",
-        help=f"TOML file with options for every program, and for this one under [{name}]  [default: {user_file()}]",
+        help=f"TOML file with options for every program, and for this one under [{name}]  [default: {usual}]",
     )
     command = click.Command(
         name,

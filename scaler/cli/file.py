@@ -14,11 +14,11 @@ a program that is started there.
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from scaler.common.home import config_directory
 from scaler.config import (
     AgentConfig,
     Config,
@@ -45,17 +45,19 @@ class FileError(Exception):
     """A configuration file that cannot be read or says something unknown; the message is one line."""
 
 
-def user_file() -> Path:
-    """The user's own configuration file, read when no other is named; it need not exist."""
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "scaler" / "config.toml"
+def user_file() -> Path | None:
+    """The user's own configuration file, read when no other is named; it need not exist. None without a home."""
+    directory = config_directory()
+    return None if directory is None else Path(directory) / "scaler" / "config.toml"
 
 
-def read_section(path: Path, section: str, must_exist: bool) -> dict[str, Any]:
-    """The options that the file holds for one program, its own ones before those for every program.
+def read_section(path: Path | None, section: str, must_exist: bool) -> dict[str, Any]:
+    """The options that the file holds for one program, its own ones before those for every program. None holds none.
 
     Raises `FileError` when the file is missing although it `must_exist`, is no TOML, or names an unknown option.
     """
+    if path is None:
+        return {}
     try:
         with path.open("rb") as file:
             content = tomllib.load(file)

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scaler.common.home import config_directory
 from scaler.errors import KeyFileError
 from scaler.transport.address import Address
 
@@ -115,6 +116,8 @@ def load_or_create(path: str | os.PathLike[str] | None = None, environ: Mapping[
         if inherited is not None:
             return inherited
     file = os.fspath(named) if named else _default_file(environ)
+    if file is None:
+        return Security.ephemeral()
     try:
         try:
             return _read(file)
@@ -128,7 +131,9 @@ def load_or_create(path: str | os.PathLike[str] | None = None, environ: Mapping[
 
 def private_directory(environ: Mapping[str, str] = os.environ) -> str | None:
     """A directory that only this user can write to; None if there is none."""
-    place = environ.get("XDG_RUNTIME_DIR") or os.path.dirname(_default_file(environ))
+    place = environ.get("XDG_RUNTIME_DIR") or os.path.dirname(_default_file(environ) or "")
+    if not place:
+        return None
     try:
         os.makedirs(place, mode=0o700, exist_ok=True)
         status = os.stat(place)
@@ -137,11 +142,9 @@ def private_directory(environ: Mapping[str, str] = os.environ) -> str | None:
     return place if status.st_uid == os.geteuid() and not status.st_mode & 0o022 else None
 
 
-def _default_file(environ: Mapping[str, str]) -> str:
-    config = environ.get("XDG_CONFIG_HOME")
-    if not config:
-        config = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
-    return os.path.join(config, "scaler", "key")
+def _default_file(environ: Mapping[str, str]) -> str | None:
+    config = config_directory(environ)
+    return None if config is None else os.path.join(config, "scaler", "key")
 
 
 def _read(file: str) -> Security:

@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 import pickle
+import pwd
 import subprocess
 import sys
 
@@ -138,6 +139,19 @@ def test_the_users_own_file_is_read_and_one_in_the_current_directory_is_not(pars
     (tmp_path / "config" / "scaler").mkdir(parents=True)
     (tmp_path / "config" / "scaler" / "config.toml").write_text("workers = 9\n")
     assert parse(AgentConfig, "cluster", ADDRESS).workers == 9
+
+
+def test_a_user_without_a_home_has_no_file(parse, monkeypatch, tmp_path):
+    def nobody(_number):
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.delenv("HOME")
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    (tmp_path / "~" / ".config" / "scaler").mkdir(parents=True)
+    (tmp_path / "~" / ".config" / "scaler" / "config.toml").write_text("workers = 9\n")
+    monkeypatch.chdir(tmp_path)
+    assert parse(AgentConfig, "cluster", ADDRESS) == AgentConfig(ADDRESS)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
 """The user's key: made once, found by all, readable by nobody else."""
 
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from scaler.common.home import config_directory
 from scaler.errors import KeyFileError
 from scaler.transport import Security, known_security, load_or_create
+from scaler.transport.security import private_directory
 
 
 def test_the_key_is_made_once_and_found_again(tmp_path: Path) -> None:
@@ -28,6 +31,28 @@ def test_the_key_is_made_once_and_found_again(tmp_path: Path) -> None:
 def test_the_default_place_is_in_the_home_directory(tmp_path: Path) -> None:
     made = load_or_create(environ={"HOME": str(tmp_path)})
     assert made.origin == str(tmp_path / ".config" / "scaler" / "key")
+
+
+def test_a_user_without_a_home_has_a_key_in_memory_and_no_directory_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody(_number: int) -> None:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.delenv("HOME")
+    monkeypatch.chdir(tmp_path)
+    assert load_or_create(environ={}).origin == "memory"
+    assert private_directory({}) is None
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOME": ""}])
+def test_without_a_home_in_the_environment_it_is_that_of_the_list_of_users(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "")
+    assert config_directory(environ) == os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".config")
 
 
 def test_programs_that_start_at_once_get_the_same_key(tmp_path: Path) -> None:
