@@ -72,8 +72,9 @@ def command(config: Path, is_print: bool, keep: bool) -> int:
     import logging
 
     logging.getLogger("scaler.provision").info("hosts of %s, tag %s", provider.describe(), wanted.tag)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: provisioner.tell(ev.End()))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` has it
+            signal.signal(number, lambda _number, _frame: provisioner.tell(ev.End()))
     return provisioner.run()
 
 

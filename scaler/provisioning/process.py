@@ -26,6 +26,8 @@ def main(fd: int) -> None:
 
 def _serve(program: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's to handle
+    for number in (signal.SIGHUP, signal.SIGQUIT):  # so are its terminal's: this lives until its jobs have ended
+        signal.signal(number, lambda *_: None)
     lines = program.makefile("rb")
     options = json.loads(lines.readline() or b"{}")
     if not options:

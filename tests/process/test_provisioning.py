@@ -69,6 +69,37 @@ def test_a_program_that_is_killed_leaves_nothing_behind(scripts, fake):
     until(lambda: not fake.running() and not any(map(is_alive, pids)), "the end of all")
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
+def test_a_closed_terminal_ends_the_program_and_its_jobs(scripts, fake, number):
+    program = scripts.start(
+        """
+        import resource, time, scaler
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        cluster = scaler.Cluster("slurm", minimum=1, maximum=2, interval=0.2, list_interval=0.3)
+        cluster.wait_for_workers(1, 30)
+        print("pids", cluster._scheduler.process.pid, cluster._provisioner.process.pid, flush=True)
+        time.sleep(600)
+        """,
+        PATH=fake.path,
+    )
+    pids = [int(pid) for pid in program.says(r"pids (\d+) (\d+)").groups()]
+    for pid in (*pids, program.process.pid):  # a terminal tells all of them
+        os.kill(pid, number)
+    until(lambda: not fake.running() and not any(map(is_alive, pids)), "the end of all")
+
+
+def test_a_provisioner_whose_terminal_is_closed_ends_its_jobs(daemons, fake, tmp_path):
+    daemons.start_scheduler()
+    config = tmp_path / "provision.toml"
+    text = f'address = "{daemons.address}"\nprovider = "slurm"\ntag = "work"\nminimum = 1\ninterval = 0.2\n'
+    config.write_text(text + "list_interval = 0.2\nsettle_time = 0.1\n")
+    program = daemons.run("scaler_provision", "provision", str(config))
+    until(lambda: fake.running(), "a job", 40)
+    program.signal(signal.SIGHUP)
+    assert program.ends(20) == 0
+    assert fake.running() == {}
+
+
 def test_a_provisioner_finds_its_jobs_again_and_its_end_is_theirs(daemons, fake, tmp_path):
     daemons.start_scheduler()
     config = tmp_path / "provision.toml"
