@@ -57,8 +57,11 @@ _TEXT_LIMIT = 1 << 16
 def exception_record(error: BaseException, function: str = "") -> bytes:
     """Return the record of what a user's function raised, to be called where it was raised; never raises."""
     name = name_of_type(type(error))
-    pickled = dumps_exception(error) or b""
-    return ErrorRecord(ErrorKind.RAISED, _message(error), function, name, _traceback(error), pickled).encode()
+    try:
+        message, traceback_, pickled = _message(error), _traceback(error), dumps_exception(error) or b""
+    except BaseException as failure:  # its class may do anything: end the process, or deny that it has a class
+        message, traceback_, pickled = _untold(failure), "", b""
+    return ErrorRecord(ErrorKind.RAISED, message, function, name, traceback_, pickled).encode()
 
 
 def decode_error(record: bytes | memoryview, what: str = "") -> BaseException:
@@ -124,7 +127,11 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)[:_TEXT_LIMIT]
     except Exception as failure:
-        return f"<its text cannot be made: {type(failure).__name__}>"
+        return _untold(failure)
+
+
+def _untold(failure: BaseException) -> str:
+    return f"<its text cannot be made: {type(failure).__name__}>"
 
 
 def _traceback(error: BaseException) -> str:

@@ -38,6 +38,21 @@ class BadText(Exception):
         raise RuntimeError("no text")
 
 
+class Quitting(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+
+class Interrupting(Exception):
+    def __reduce__(self):
+        raise KeyboardInterrupt
+
+
+class Denying(Exception):
+    def __getattribute__(self, name):
+        raise RuntimeError(name)
+
+
 class WithOwnReduce(Exception):
     def __init__(self, a):
         super().__init__("fixed text")
@@ -240,3 +255,11 @@ def test_an_exception_of_an_unknown_encoding_comes_back_as_text():
     error = decode_error(record)
     assert type(error) is errors.TaskError
     assert "its encoding, 99, is not known here" in str(error)
+
+
+@pytest.mark.parametrize("kind", [Quitting, Interrupting, Denying])
+def test_a_class_that_raises_whatever_is_asked_of_it_has_a_record(kind):
+    error = travelled(raising(kind()))
+    assert type(error) is errors.TaskError
+    assert kind.__name__ in error.type_name
+    assert "its text cannot be made" in str(error)
