@@ -64,4 +64,4 @@ def _size_of(path: str) -> int:
         status = os.statvfs(path)
     except OSError:
         return 1 << 62
-    return status.f_blocks * status.f_frsize
+    return status.f_blocks * status.f_frsize or 1 << 62  # one without a limit, as of `mount -t tmpfs -o size=0`, says 0

@@ -143,3 +143,10 @@ def test_files_that_nobody_knows_are_removed_after_a_while(store: HostStore) -> 
     assert names(store) == {"7-1", "7-2", "7-3"}
     store.tidy(index, 2 * SWEEP_SECONDS)
     assert names(store) == {"7-1", "7-3"}
+
+
+def test_a_file_system_without_a_size_is_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((4096, 4096, *[0] * 8)))
+    limits = limits_of(AgentConfig("tcp://127.0.0.1:2345", memory_limit=GB))
+    assert limits.store > GB
+    assert limits.objects_soft == GB // 2
