@@ -7,6 +7,7 @@ What other threads were asked for before is still done; its result is then of no
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections import Counter
 from typing import Any
@@ -18,6 +19,7 @@ from scaler.agent.core.events import (
     Event,
     Fetch,
     Fetched,
+    FileMissing,
     Put,
     Requested,
     Restore,
@@ -38,6 +40,8 @@ from scaler.store.layout import Key, file_name
 from scaler.store.spill import Spiller
 from scaler.store.transfer import Transfer
 from scaler.transport import Address, Security
+
+logger = logging.getLogger("scaler.agent")
 
 
 class HostStore:
@@ -80,6 +84,8 @@ class HostStore:
         self.wake: float | None = None
         #: until then there is nothing to tidy
         self.tidy_at = 0.0
+        #: the log says that the directory is gone, and can't be made again
+        self._is_broken = False
 
     @property
     def path(self) -> str:
@@ -239,8 +245,27 @@ class HostStore:
     def introduced(self) -> None:
         """From now on the scheduler may tell clients of this store."""
         token = os.path.join(self.path, TOKEN)
-        os.utime(token)
-        self._introduced = os.stat(token).st_ctime_ns  # the clock that files have lags behind `time.time`
+        with contextlib.suppress(OSError):  # others have removed it: then nothing in it is older
+            os.utime(token)
+            self._introduced = os.stat(token).st_ctime_ns  # the clock that files have lags behind `time.time`
+
+    def mend(self, known: StoreIndex) -> list[Event]:
+        """Make the directory again if others have removed it; what was in it is gone. To be called now and then."""
+        try:
+            if not self.directory.mend():
+                return []
+        except OSError as error:
+            if not self._is_broken:
+                self._is_broken = True
+                logger.error("the store %s is gone, and cannot be made again: %s; tried again", self.path, error)
+            return []
+        self._is_broken = False
+        logger.error(
+            "somebody has removed the store %s, with the %d objects that are here: it is made again (systemd-logind "
+            "does that when a user logs out, unless RemoveIPC=no or `loginctl enable-linger` says otherwise)",
+            self.path, len(known),
+        )  # fmt: skip
+        return [FileMissing(key) for key in list(known.keys())]
 
     def _drop_all(self) -> None:
         """Remove all objects that the scheduler can't know of."""

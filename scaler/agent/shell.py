@@ -208,6 +208,7 @@ class AgentShell:
             del ready[self._store]
             events += self._store.gather()
         if now >= self._usage.due and self._workers:
+            events += self._store.mend(self._state.objects.index)
             pids = self._pids
             events.append(self._usage.sample(pids, self._begun(pids), now, self._store.directory.path))
         if self._measuring.due is not None and now >= self._measuring.due:

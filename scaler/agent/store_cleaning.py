@@ -39,7 +39,7 @@ class FreedMemory:
 
     def give_back(self, now: float) -> None:
         """Give back memory that was freed a while ago and that no new object took; to be called at `wake`."""
-        is_empty = not os.listdir(os.path.join(self._path, segments.FREE))
+        is_empty = not self._names()
         self.wake = None if is_empty else now + KEEP_SECONDS / 4
         if not is_empty and not (self._trimmer is not None and self._trimmer.is_alive()):
             self._trimmer = threading.Thread(target=self._trim, name="scaler-trim", daemon=True)
@@ -47,9 +47,15 @@ class FreedMemory:
 
     def _counted(self) -> int:
         """Bytes of memory that nobody uses just now: what was freed, but for what writers took."""
-        names = os.listdir(os.path.join(self._path, segments.FREE))
-        self._kept = sum(int(name.partition("-")[0]) for name in names)
+        self._kept = sum(int(name.partition("-")[0]) for name in self._names())
         return self._kept
+
+    def _names(self) -> list[str]:
+        """Of the files that are kept; none if others have removed the directory."""
+        try:
+            return os.listdir(os.path.join(self._path, segments.FREE))
+        except OSError:
+            return []
 
     def _trim(self) -> None:
         with contextlib.suppress(OSError):
@@ -74,7 +80,11 @@ class Sweeper:
         """Look; what is in the index stays. To be called when it is `due`."""
         self.due = now + SWEEP_SECONDS
         untold: set[tuple[str, int, int]] = set()
-        for entry in os.scandir(self._path):
+        try:
+            entries = list(os.scandir(self._path))
+        except OSError:  # others have removed the directory
+            entries = []
+        for entry in entries:
             client, _, number = entry.name.lstrip(".").partition(".")[0].partition("-")
             with contextlib.suppress(OSError, ValueError):
                 if (int(client), int(number, 16)) in known:

@@ -43,19 +43,42 @@ class OwnedDirectory:
         #: where it is
         self.path = os.path.join(root, name)
         draft = os.path.join(root, f".{name}")
-        os.mkdir(draft, 0o700)
         self._lock = -1
+        self._make(draft)
+        forget_in_children(self)
+
+    def _make(self, draft: str) -> None:
+        """Make it under another name, and give it its own when it has an owner."""
+        os.mkdir(draft, 0o700)
         try:
             os.chmod(draft, 0o700)
             self._lock = os.open(os.path.join(draft, _OWNER), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             os.fchmod(self._lock, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._furnish(draft)
             os.rename(draft, self.path)
         except BaseException:
             _remove_tree(draft)
             self.abandon()
             raise
-        forget_in_children(self)
+
+    def _furnish(self, draft: str) -> None:
+        """Put into it what it has from the beginning."""
+
+    def mend(self) -> bool:
+        """Make it again, empty, if others have removed it; whether they had. Raises OSError.
+
+        systemd does: with what a user has in /dev/shm when that user logs out, and with what is old in /tmp.
+        """
+        try:
+            os.stat(os.path.join(self.path, _OWNER))
+            return False
+        except FileNotFoundError:  # other errors don't say that: a file system may be out of reach for a moment
+            _remove_tree(self.path)  # what is left of it
+        self.abandon()
+        root, name = os.path.split(self.path)
+        self._make(os.path.join(root, f".{name}"))
+        return True
 
     def remove(self) -> None:
         """Remove it with all that is in it; readers keep what they mapped. Can be repeated."""
@@ -75,20 +98,18 @@ class StoreDirectory(OwnedDirectory):
 
     def __init__(self, root: str | None = None) -> None:
         """Make a new one below `root`, in memory by default. Raises OSError."""
-        super().__init__(root or default_root(), "scaler")
         #: what `is_same_host` asks for
         self.token = os.urandom(32).hex()
-        try:
-            fd = os.open(os.path.join(self.path, TOKEN), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(fd, "w", encoding="utf-8") as file:
-                os.fchmod(fd, 0o600)
-                file.write(self.token)
-            free = os.path.join(self.path, FREE)
-            os.mkdir(free, 0o700)
-            os.chmod(free, 0o700)
-        except BaseException:
-            self.remove()
-            raise
+        super().__init__(root or default_root(), "scaler")
+
+    def _furnish(self, draft: str) -> None:
+        fd = os.open(os.path.join(draft, TOKEN), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            os.fchmod(fd, 0o600)
+            file.write(self.token)
+        free = os.path.join(draft, FREE)
+        os.mkdir(free, 0o700)
+        os.chmod(free, 0o700)
 
     @classmethod
     def create(cls, root: str | None = None) -> StoreDirectory:

@@ -121,6 +121,8 @@ class Spiller:
     def _carry_out(self, what: What, key: Key) -> int:
         if what == "drop":
             return free(self._disk.path, key, recycle=False)
+        if what == "spill":
+            self._disk.mend()
         here, there = (self._directory, self._disk.path) if what == "spill" else (self._disk.path, self._directory)
         size = copy(here, there, key)
         free(here, key, recycle=False)

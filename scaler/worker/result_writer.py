@@ -83,13 +83,16 @@ def unpicklable(name: str, error: Exception) -> Failed:
 
 
 def _write(store: str, key: Key, packed: Packed) -> int:
-    """Write a file; where there is no room, wait a moment for the agent to move others to disk."""
+    """Write a file; where there is no room, or no store any more, wait a moment for the agent to see to that."""
     deadline = time.monotonic() + ROOM_PATIENCE
     while True:
         try:
             return segments.write(store, key, packed.inband, packed.buffers)
         except StoreFull as full:
             if full.largest is not None or time.monotonic() > deadline:
+                raise
+        except FileNotFoundError:
+            if time.monotonic() > deadline:
                 raise
         time.sleep(0.05)
 

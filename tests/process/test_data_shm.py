@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -62,6 +63,18 @@ def test_a_cluster_that_is_killed_is_cleaned_up_by_the_next(start_cluster):
     cluster.shutdown()
     start_cluster(1)
     until(lambda: not left.exists(), "the next one to clean up", 5.0)
+
+
+def test_values_are_made_again_when_somebody_has_removed_the_store(start_cluster, connect):
+    cluster = start_cluster(1)
+    client = connect(cluster)
+    made = client.submit(np.full, MANY, 3)
+    assert client.submit(np.sum, made).result(20) == 3 * MANY
+    (store,) = stores(cluster.pid)
+    shutil.rmtree(store)
+    until(lambda: client.submit(os.path.exists, store).result(20), "another one in its place")
+    assert client.submit(np.sum, made).result(20) == 3 * MANY
+    assert client.submit(np.sum, np.full(MANY, 2)).result(20) == 2 * MANY
 
 
 def test_an_agent_that_is_killed_is_cleaned_up_by_the_next(daemons, tmp_path):

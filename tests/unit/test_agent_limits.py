@@ -1,6 +1,7 @@
 """How much memory an agent takes, and how its store lets go of files."""
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -143,6 +144,22 @@ def test_files_that_nobody_knows_are_removed_after_a_while(store: HostStore) -> 
     assert names(store) == {"7-1", "7-2", "7-3"}
     store.tidy(index, 2 * SWEEP_SECONDS)
     assert names(store) == {"7-1", "7-3"}
+
+
+def test_a_directory_that_others_have_removed_is_made_again_and_its_objects_are_missed(
+    store: HostStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    index = StoreIndex(GB, GB)
+    index.add(KEY, segments.write(store.path, KEY, b"pickle", [memoryview(bytes(2 << 20))]))
+    store.carry_out(ev.DropObject((7, 11)), 1.0)
+    shutil.rmtree(store.path)
+    store.tidy(index, 1000.0)
+    store.introduced()
+    assert store.mend(index) == [ev.FileMissing(KEY)]
+    assert "somebody has removed the store" in caplog.text
+    assert store.mend(index) == []
+    segments.write(store.path, KEY, b"pickle")
+    assert not store.lacks(KEY)
 
 
 def test_a_file_system_without_a_size_is_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,8 @@
 """The directory of a store: private, recognised by its neighbours, removed when its owner is dead, and not before."""
 
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -84,6 +86,45 @@ def test_another_user_is_not_the_same_host(store: StoreDirectory) -> None:
     os.chown(store.path, 12345, -1)
     assert not is_same_host(store.path, store.token)
     os.chown(store.path, 0, -1)
+
+
+def test_one_that_others_have_removed_is_made_again_with_the_same_token(store: StoreDirectory, tmp_path: Path) -> None:
+    assert not store.mend()
+    shutil.rmtree(store.path)
+    assert store.mend()
+    assert is_same_host(store.path, store.token)
+    assert os.listdir(os.path.join(store.path, "free")) == []
+    assert clean_up_dead(str(tmp_path)) == 0, "it has an owner"
+    os.unlink(os.path.join(store.path, "owner"))  # removed in part
+    assert store.mend()
+    assert not store.mend()
+    assert os.listdir(tmp_path) == [os.path.basename(store.path)]
+
+
+def test_one_that_cannot_be_looked_at_is_not_taken_for_removed(
+    store: StoreDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_path: str) -> None:
+        raise OSError(errno.ESTALE, "out of reach")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", fail)
+        with pytest.raises(OSError, match="out of reach"):
+            store.mend()
+    assert is_same_host(store.path, store.token)
+    assert not store.mend()
+
+
+def test_one_that_cannot_be_made_again_leaves_nothing_and_can_be_later(store: StoreDirectory, tmp_path: Path) -> None:
+    tmp_path.rename(tmp_path.with_name("aside"))
+    try:
+        with pytest.raises(FileNotFoundError):
+            store.mend()
+    finally:
+        tmp_path.with_name("aside").rename(tmp_path)
+    assert not store.mend()
+    shutil.rmtree(store.path)
+    assert store.mend()
 
 
 def test_the_dead_are_cleaned_up_and_the_living_stay(store: StoreDirectory, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import errno
 import os
 import select
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,14 @@ def host(tmp_path: Path) -> Iterator[Host]:
     yield made
     made.spiller.close()
     assert os.listdir(made.disk) == []
+
+
+def test_a_directory_that_others_have_removed_is_made_again(host: Host) -> None:
+    shutil.rmtree(host.spiller.path)
+    host.put(KEY)
+    host.spiller.spill(KEY)
+    assert host.results() == [("spill", KEY, SIZE, None)]
+    assert open_object(host.spiller.path, KEY).size == SIZE
 
 
 def test_an_object_goes_to_disk_and_comes_back(host: Host) -> None:
