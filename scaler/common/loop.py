@@ -18,7 +18,7 @@ from scaler.common.poller import READABLE, WRITABLE, new_poller
 from scaler.common.processors import available_cores
 from scaler.common.spinning import Spinner
 
-#: seconds between looks at nothing
+#: seconds between looks at nothing, and for what is later: systems wait for some weeks at most
 FOREVER = 3600.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -160,7 +160,7 @@ class BuiltinLoop:
             if self._due:
                 timeout = 0.0
             else:
-                timeout = FOREVER if self._wake is None else max(0.0, self._wake - monotonic())
+                timeout = FOREVER if self._wake is None else min(FOREVER, max(0.0, self._wake - monotonic()))
             for fd, mask in look(timeout) if self.is_idle and timeout else poll(timeout):
                 if mask & WRITABLE and fd in self._writers:
                     self._poller.want_write(fd, False)
@@ -231,10 +231,10 @@ class UvLoop:
         """See `Loop`."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(max(0.0, when - time.monotonic()), self._ring, when)
+        self._timer = self._loop.call_later(min(FOREVER, max(0.0, when - time.monotonic())), self._ring, when)
 
     def _ring(self, when: float) -> None:
-        """The time has come, or will in a moment: timers have whole milliseconds."""
+        """The time has come, or will in a moment, as timers have whole milliseconds; or it is far away."""
         if time.monotonic() < when:
             self.wake_at(when)
         else:

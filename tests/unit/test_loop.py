@@ -38,6 +38,24 @@ def test_a_step_is_not_run_before_its_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["builtin", "uvloop"])
+@pytest.mark.parametrize("seconds", [30 * 86400.0, 1e300])
+def test_a_time_that_is_far_away_is_no_more_than_systems_can_wait_for(name: str, seconds: float) -> None:
+    if name == "uvloop":
+        pytest.importorskip("uvloop")
+    loop: Loop = make_loop(name, lambda: loop.stop())
+    loop.wake_at(time.monotonic() + seconds)
+    reader, writer = os.pipe()
+    try:
+        loop.watch(reader, "something")
+        os.write(writer, b"x")
+        loop.run()
+    finally:
+        os.close(reader)
+        os.close(writer)
+    assert "something" in loop.ready
+
+
+@pytest.mark.parametrize("name", ["builtin", "uvloop"])
 def test_a_signal_while_a_process_closes_does_not_end_that(name: str) -> None:
     """Whoever is told twice to end would leave files behind otherwise."""
     if name == "uvloop":
