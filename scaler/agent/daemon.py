@@ -27,9 +27,10 @@ from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.long_lived import collect_rarely, keep_little_memory
 from scaler.common.loop import make_loop
+from scaler.common.process_limits import words_of
 from scaler.common.side_thread import SideThread
 from scaler.config import AgentConfig, OptionError
-from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError
+from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, ScalerError
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
@@ -302,7 +303,10 @@ def run(config: AgentConfig) -> int:
     security = security_of(config.key_file, config.insecure)
     if security.insecure:
         logger.warning("insecure: this host takes tasks of whoever answers at %s, in the clear", address.url)
-    store = HostStore(limits_of(config).objects_soft, config.spill_directory, config.store_port)
+    try:
+        store = HostStore(limits_of(config).objects_soft, config.spill_directory, config.store_port)
+    except OSError as error:
+        raise ScalerError(f"no store can be made: {words_of(error)}") from error
     try:
         store.open(security, address, on_its_host=False)
         daemon = Daemon(config, address, security, zygote, store)

@@ -32,6 +32,7 @@ from scaler.agent.limits import live_limit
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.store_cleaning import FreedMemory, Sweeper, remove_older
 from scaler.common.loop import Loop
+from scaler.config import OptionError
 from scaler.protocol.messages import INLINE_LIMIT
 from scaler.store import segments
 from scaler.store.directory import TOKEN, StoreDirectory, clean_up_dead
@@ -48,18 +49,21 @@ class HostStore:
     """The directory of a host's objects, and the threads that move objects to it and from it. One thread calls it."""
 
     def __init__(self, limit: int, spill_root: str | None = None, port: int = 0) -> None:
-        """Make a store for `limit` bytes in memory; remove those of dead agents. Raises OSError.
+        """Make a store for `limit` bytes in memory; remove those of dead agents. Raises OSError, and `OptionError` for
+        a `spill_root` that can't be used.
 
         `port`: where it listens once it is open; 0: a free one.
         """
         clean_up_dead()
-        if spill_root is not None:
-            os.makedirs(spill_root, exist_ok=True)
         self.directory = StoreDirectory.create()
         try:
+            if spill_root is not None:
+                os.makedirs(spill_root, exist_ok=True)
             self._spiller = Spiller(self.directory.path, spill_root)
-        except BaseException:
+        except BaseException as error:
             self.directory.remove()
+            if spill_root is not None and isinstance(error, OSError):
+                raise OptionError("spill_directory", f"cannot be written: {error}") from error
             raise
         self._transfer: Transfer | None = None
         #: of a store that may have to listen otherwise than it was first thought: see `widen`

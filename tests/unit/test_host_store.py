@@ -1,6 +1,7 @@
 """Where an agent's store listens: where those find it who reach its scheduler."""
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from scaler.agent.host_store import HostStore
+from scaler.config import OptionError
 from scaler.errors import AddressInUse
+from scaler.store.directory import default_root
 from scaler.transport import Address, Security
 
 
@@ -50,3 +53,11 @@ def test_a_store_listens_at_the_port_that_is_wanted(tmp_path: Path, monkeypatch:
             other.open(Security.none(), Address.parse("tcp://10.0.0.1:2345"), on_its_host=False)
     finally:
         made.close()
+
+
+def test_a_place_for_spilled_objects_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    before = os.listdir(default_root())
+    with pytest.raises(OptionError, match=r"spill_directory cannot be written: .*file"):
+        HostStore(1 << 30, str(tmp_path / "file"))
+    assert not {name for name in set(os.listdir(default_root())) - set(before) if f"-{os.getpid()}-" in name}
