@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from scaler.cli.asking import quietly
 from scaler.cli.command import call, with_version
 from scaler.cli.logs import set_up
 from scaler.config import OptionError, ProvisionConfig, from_plain_values, settings
@@ -63,8 +64,8 @@ def command(config: Path, is_print: bool, keep: bool) -> int:
         if is_print:
             preview = getattr(provider, "preview", None)
             template = template_of(wanted, 1, security)
-            print(preview(max(1, wanted.minimum), template) if preview else " ".join(template.command))
-            return 0
+            text = preview(max(1, wanted.minimum), template) if preview else " ".join(template.command)
+            return quietly(lambda: print(text))
         set_up(wanted.log_level, wanted.log_path)
         provisioner = Provisioner(wanted, provider, security)
     except OptionError as error:

@@ -141,6 +141,23 @@ def test_the_users_own_file_is_read_and_one_in_the_current_directory_is_not(pars
     assert parse(AgentConfig, "cluster", ADDRESS).workers == 9
 
 
+@pytest.mark.parametrize(("option", "value"), [("--agents", "-1"), ("--workers", "0")])
+def test_manifests_are_of_hosts_that_can_be(complaint, option, value):
+    said = complaint(umbrella.command, "scaler", "kubernetes-manifests", "--image", "x", option, value)
+    assert f"Invalid value for '{option}'" in said
+
+
+def test_what_hosts_would_be_asked_for_with_is_written_or_one_line_says_why_not(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("SCALER_KEY", "insecure")
+    config = tmp_path / "provision.toml"
+    config.write_text('address = "tcp://head:2345"\nprovider = "slurm"\n')
+    for arguments in (["kubernetes-manifests", "--image", "x"], ["provision", "--print", str(config)]):
+        with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", full)
+            assert call(umbrella.command, "scaler", arguments) == 1
+        assert "the output can't be written: No space left on device" in capsys.readouterr().err
+
+
 def test_a_user_without_a_home_has_no_file(parse, monkeypatch, tmp_path):
     def nobody(_number):
         raise KeyError
