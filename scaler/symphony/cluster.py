@@ -23,6 +23,9 @@ NO_SOAMAPI = (
     "PYTHONPATH (source Symphony's profile.platform first)"
 )
 
+#: connections of a worker to the session process, its own and one for a word of its row; and descriptors beside those
+LINES, OTHERS = 2, 256
+
 
 class NoSymphony(ScalerError):
     """Symphony's module is missing, or there is no session of the service; the text says which."""
@@ -84,6 +87,7 @@ def _session_process(config: SymphonyConfig) -> Iterator[str]:
             "host": own_address(config.address),
             "log_level": config.log_level,
             "log_path": config.log_path,
+            "descriptors": agent_config(config, path).worker_count * LINES + OTHERS,
             "session": {
                 "service": config.service, "user": config.user, "password": config.password,
                 "session_type": config.session_type, "session_name": "ScalerSession",

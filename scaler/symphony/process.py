@@ -22,8 +22,10 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from scaler.common.process_limits import allow_descriptors, words_of
 from scaler.symphony import frames
 from scaler.symphony.session import Session, SessionOptions
+from scaler.transport.notices import Notices
 
 logger = logging.getLogger("scaler.symphony")
 
@@ -43,6 +45,7 @@ def main(set_up: Callable[[str, str], None]) -> None:
     with open(0, "rb", buffering=0, closefd=False) as agent:
         told = json.loads(agent.readline())
     set_up(told["log_level"], told["log_path"])
+    allow_descriptors(told["descriptors"])
     try:
         _supervise(told)
     finally:  # the agent does that too, unless it was killed
@@ -135,18 +138,25 @@ class Lines:
         self._place = place
         #: of workers, by their tokens
         self._workers: dict[bytes, tuple[socket.socket, threading.Lock]] = {}
+        self._notices = Notices(logger)
 
     def accept_workers(self, listener: socket.socket) -> None:
         """Serve thin workers; never returns."""
-        while True:
-            sock, _ = listener.accept()
-            threading.Thread(target=self._serve_worker, args=(sock,), daemon=True).start()
+        self._accept(listener, self._serve_worker)
 
     def accept_words(self, listener: socket.socket) -> None:
         """Pass on what rows say at the side door; never returns."""
+        self._accept(listener, self._pass_on)
+
+    def _accept(self, listener: socket.socket, serve: Callable[[socket.socket], None]) -> NoReturn:
+        """Serve who comes, each in a thread; while there are no descriptors or threads left they wait."""
         while True:
-            sock, _ = listener.accept()
-            threading.Thread(target=self._pass_on, args=(sock,), daemon=True).start()
+            try:
+                sock, _ = listener.accept()
+                threading.Thread(target=serve, args=(sock,), daemon=True).start()
+            except (OSError, RuntimeError) as error:
+                self._notices.warn("Symphony: workers have to wait: %s", words_of(error))
+                time.sleep(PAUSE)
 
     def _serve_worker(self, sock: socket.socket) -> None:
         token, lock = b"", threading.Lock()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import threading
@@ -175,3 +176,21 @@ def test_what_is_missing_is_said_in_one_line(symphony):
     (line,) = [line for line in without.text.splitlines() if "logging to" not in line]
     assert line.startswith("scaler_symphony_cluster: the module soamapi is not there: it comes with IBM")
     assert "pip" not in line
+
+
+def _nap(x):
+    time.sleep(0.3)
+    return x
+
+
+def test_more_workers_than_a_process_may_have_descriptors_are_let_in(symphony):
+    """By default: the session process asks for more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (24, before[1]))
+    try:
+        symphony.start(concurrency=20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    client = symphony.daemons.client()
+    futures = [client.submit(_nap, x) for x in range(60)]
+    assert [future.result(40) for future in futures] == list(range(60))
