@@ -113,7 +113,7 @@ class _Zygote:
             return
         for pid, its_slot in self._slots.items():
             if its_slot == slot:
-                kill_group(pid)
+                _kill(pid)
         if self._warm is not None:
             self._warm.kill(slot)
 
@@ -198,7 +198,7 @@ class _Zygote:
 
     def _end(self) -> NoReturn:
         for pid in self._slots:
-            kill_group(pid)
+            _kill(pid)
         for pid in self._slots:
             with contextlib.suppress(OSError):
                 os.waitpid(pid, 0)
@@ -210,6 +210,12 @@ class _Zygote:
         clean_up_dead()
         clean_up_dead(tempfile.gettempdir(), SPILL_PREFIX)
         os._exit(0)
+
+
+def _kill(pid: int) -> None:
+    """Kill a worker that was not reaped, in whatever group a task has put it, and what its tasks have started."""
+    os.kill(pid, signal.SIGKILL)
+    kill_group(pid)
 
 
 def _find_prctl() -> Callable[..., int] | None:

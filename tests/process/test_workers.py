@@ -340,6 +340,21 @@ def test_killing_a_worker_kills_what_its_task_has_started(host: Host) -> None:
     wait_gone(child)
 
 
+def test_a_worker_that_a_task_has_put_into_another_group_can_be_killed(host: Host) -> None:
+    def leave_the_group() -> None:
+        import time
+
+        os.setpgid(0, os.getppid())
+        time.sleep(1000)
+
+    pid = host.until(lambda: host.workers[0].pid)
+    host.hand_out(leave_the_group, [()])
+    host.until(lambda: os.getpgid(pid) != pid)
+    host.workers[0].kill()
+    assert host.exit_of(0).status == signal.SIGKILL
+    assert not host.zygote.ended
+
+
 def test_rows_come_back_while_user_code_runs(host: Host, tmp_path: Path) -> None:
     gate = str(tmp_path / "gate")
     os.mkfifo(gate)
