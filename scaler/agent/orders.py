@@ -7,6 +7,8 @@ import struct
 #: what, slot; a FORK brings two file descriptors (task, control)
 COMMAND = struct.Struct("=II")
 FORK, KILL = 1, 2
+#: sockets of a worker at its agent
+SOCKETS = 2
 
 #: what, slot, pid, wait status
 REPORT = struct.Struct("=IIiI")

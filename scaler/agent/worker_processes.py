@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from scaler.agent import zygote
-from scaler.agent.orders import COMMAND, FORK, KILL, REPORT, STARTED
+from scaler.agent.orders import COMMAND, FORK, KILL, REPORT, SOCKETS, STARTED
 from scaler.agent.settling import WorkerOptions
 from scaler.common.process_limits import allow_descriptors, most_descriptors
 from scaler.errors import ScalerError
@@ -40,8 +40,6 @@ __all__ = ["Exited", "Started", "WorkerOptions", "WorkerProcess", "Zygote"]
 _SOCKET_BUFFER = 1 << 20
 #: slots for workers beyond the configured ones, for blocked tasks
 EXTRA_SLOTS = 600
-#: sockets of a worker at its agent
-SOCKETS = 2
 #: descriptors that this has beside those
 _OTHERS = 32
 #: seconds that workers without a task have to end as programs do
@@ -202,7 +200,7 @@ class Zygote:
         """Begin to start a worker in a free slot. Messages may be sent to it at once.
 
         Raises ValueError when the slot is in use or there is no such slot, ConnectionError when the zygote is gone, and
-        OSError when this process has no descriptors left.
+        OSError when this process has no descriptors left, or this user too many on their way.
         """
         if not 0 <= slot < len(self._page) // PAGE_CELLS:
             raise ValueError(f"slot {slot} is out of range")
@@ -226,12 +224,15 @@ class Zygote:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER)
         (task, its_task), (control, its_control) = pairs
         worker = WorkerProcess(slot, task, control, self)
+        with its_task, its_control:
+            try:
+                socket.send_fds(self._socket, [COMMAND.pack(FORK, slot)], [its_task.fileno(), its_control.fileno()])
+            except ConnectionError:  # told by `receive`
+                pass
+            except OSError:
+                worker.close()
+                raise
         self._workers[slot] = worker
-        descriptors = [its_task.fileno(), its_control.fileno()]
-        with contextlib.suppress(ConnectionError):  # told by `receive`
-            socket.send_fds(self._socket, [COMMAND.pack(FORK, slot)], descriptors)
-        its_task.close()
-        its_control.close()
         return worker
 
     def fileno(self) -> int:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from scaler.agent.orders import COMMAND, EXITED, FORK, READY, REPORT, STARTED
+from scaler.agent.orders import COMMAND, EXITED, FORK, READY, REPORT, SOCKETS, STARTED
 from scaler.agent.settling import WorkerOptions, settle_in
 from scaler.agent.warm_process import can_warm, fork
 from scaler.agent.warm_workers import WarmWorkers, kill_group
@@ -102,14 +102,14 @@ class _Zygote:
 
     def _obey(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._agent, COMMAND.size, 2)
+            data, descriptors, _, _ = socket.recv_fds(self._agent, COMMAND.size, SOCKETS)
         except ConnectionError:
             data = b""
         if len(data) < COMMAND.size:
             self._end()
         command, slot = COMMAND.unpack(data)
         if command == FORK:
-            (self._fork if self._warm is None else self._warm.fork)(slot, *descriptors)
+            self._begin(slot, descriptors)
             return
         for pid, its_slot in self._slots.items():
             if its_slot == slot:
@@ -117,12 +117,21 @@ class _Zygote:
         if self._warm is not None:
             self._warm.kill(slot)
 
+    def _begin(self, slot: int, descriptors: Sequence[int]) -> None:
+        """Start a worker with these sockets, now or when the warm process is ready."""
+        if len(descriptors) < SOCKETS:
+            _complain("cannot start a worker: the process that forks them has no descriptors left")
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._report(EXITED, slot, 0, 1 << 8)
+            return
+        (self._fork if self._warm is None else self._warm.fork)(slot, *descriptors)
+
     def _fork(self, slot: int, task: int, control: int) -> None:
         try:
             pid = fork()
         except OSError as error:
-            sys.stderr.write(f"cannot fork a worker: {error}\n")
-            sys.stderr.flush()
+            _complain(f"cannot fork a worker: {error}")
             self._report(EXITED, slot, 0, 1 << 8)
         else:
             if pid == 0:
@@ -210,6 +219,11 @@ class _Zygote:
         clean_up_dead()
         clean_up_dead(tempfile.gettempdir(), SPILL_PREFIX)
         os._exit(0)
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):  # whoever read it is gone
+        os.write(2, f"{text}\n".encode())
 
 
 def _kill(pid: int) -> None:

@@ -16,8 +16,9 @@ from scaler.agent.core.events import ShowOutput
 from scaler.agent.host_store import HostStore, store_context
 from scaler.agent.lending import lent_to_workers
 from scaler.agent.limits import limits_of
+from scaler.agent.orders import SOCKETS
 from scaler.agent.shell import AgentShell, core_of
-from scaler.agent.worker_processes import EXTRA_SLOTS, SOCKETS, Zygote, check_descriptors
+from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote, check_descriptors
 from scaler.cluster.early_zygote import EarlyZygote
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines

@@ -1,6 +1,9 @@
 import contextlib
+import errno
+import itertools
 import os
 import pickle
+import resource
 import select
 import signal
 import socket
@@ -516,6 +519,36 @@ def test_a_death_is_noticed_where_the_program_has_blocked_the_signal_for_that(st
     host.fork(0)
     host.hand_out(os._exit, [(3,)])
     assert os.waitstatus_to_exitcode(host.exit_of(0).status) == 3
+
+
+def test_a_slot_whose_sockets_could_not_be_sent_is_free(
+    start: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: Any) -> None:
+        raise OSError(errno.ETOOMANYREFS, "too many on their way")
+
+    host = start()
+    open_before = os.listdir("/proc/self/fd")
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "send_fds", refuse)
+        with pytest.raises(OSError, match="too many"):
+            host.begin(0)
+    assert os.listdir("/proc/self/fd") == open_before
+    host.fork(0)
+    assert host.call(abs, -3) == 3
+
+
+def test_a_worker_that_the_zygote_has_no_descriptors_for_ends_alone(host: Host) -> None:
+    open_there = {int(name) for name in os.listdir(f"/proc/{host.zygote.pid}/fd")}
+    first_free = next(number for number in itertools.count() if number not in open_there)
+    limits = resource.prlimit(host.zygote.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(host.zygote.pid, resource.RLIMIT_NOFILE, (first_free, limits[1]))
+    host.begin(1)
+    assert host.exit_of(1).pid == 0
+    host.workers.pop(1).close()
+    resource.prlimit(host.zygote.pid, resource.RLIMIT_NOFILE, limits)
+    host.fork(1)
+    assert host.call(abs, -3) == 3, "the other one goes on"
 
 
 def test_a_slot_in_use_is_refused(host: Host) -> None:
