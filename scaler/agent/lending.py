@@ -11,4 +11,7 @@ from scaler.config import AgentConfig
 
 def lent_to_workers(config: AgentConfig) -> WorkerOptions:
     """What workers are to begin with."""
-    return WorkerOptions(environ=native_threads.environment(config, os.environ), warm_modules=config.warm_modules)
+    return WorkerOptions(
+        environ=native_threads.environment(config, os.environ), warm_modules=config.warm_modules,
+        spill_directory=config.spill_directory,
+    )  # fmt: skip

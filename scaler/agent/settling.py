@@ -26,6 +26,8 @@ class WorkerOptions:
     environ: Mapping[str, str] | None = None
     #: modules that a warm process shall load, in this order
     warm_modules: Sequence[str] = ()
+    #: where the agent moves objects to, which are removed when it is killed; None: where temporary files are
+    spill_directory: str | None = None
     #: nobody has asked for the cluster yet: the program is all that loading could disturb
     is_early: bool = False
 

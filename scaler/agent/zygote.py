@@ -33,7 +33,7 @@ def serve(agent: socket.socket, page: mmap.mmap, options: WorkerOptions) -> NoRe
     """Be the zygote until the agent is gone."""
     try:
         settle_in(agent, options)
-        zygote = _Zygote(agent, page)
+        zygote = _Zygote(agent, page, options.spill_directory)
         missing = [name for name in options.warm_modules if name not in sys.modules]
         if missing and can_warm():
             zygote.warm_up(missing, options.is_early)
@@ -43,9 +43,11 @@ def serve(agent: socket.socket, page: mmap.mmap, options: WorkerOptions) -> NoRe
 
 
 class _Zygote:
-    def __init__(self, agent: socket.socket, page: mmap.mmap) -> None:
+    def __init__(self, agent: socket.socket, page: mmap.mmap, spill_root: str | None = None) -> None:
         self._agent = agent
         self._page = page
+        #: where an agent that was killed has left objects on disk; None: where temporary files are
+        self._spill_root = spill_root
         #: slot of each worker that was not reaped yet
         self._slots: dict[int, int] = {}
         #: there once modules are to be loaded
@@ -217,7 +219,7 @@ class _Zygote:
 
         # an agent that was killed has left its store behind
         clean_up_dead()
-        clean_up_dead(tempfile.gettempdir(), SPILL_PREFIX)
+        clean_up_dead(self._spill_root or tempfile.gettempdir(), SPILL_PREFIX)
         os._exit(0)
 
 

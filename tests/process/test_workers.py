@@ -28,6 +28,7 @@ from scaler.serialize.call import encode_entries, encode_function
 from scaler.serialize.outofband import unpack
 from scaler.serialize.record import decode_error
 from scaler.store.segments import open_object
+from scaler.store.spill import SPILL_PREFIX
 from scaler.worker import worker_process
 from scaler.worker_protocol import messages as wm
 
@@ -614,6 +615,17 @@ def test_when_the_agent_is_killed_everything_below_it_is_gone() -> None:
         finally:
             agent.kill()
     wait_gone(*pids)
+
+
+def test_what_an_agent_that_was_killed_has_moved_to_disk_is_removed(start: Callable[..., Host], tmp_path: Path) -> None:
+    """Its lock ended with it."""
+    left = tmp_path / f"{SPILL_PREFIX}-{os.geteuid()}-1-abc"
+    left.mkdir()
+    (left / "owner").touch()
+    (left / "1-a").touch()
+    host = start(options=WorkerOptions(spill_directory=str(tmp_path)))
+    host.zygote.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_worker_whose_agent_has_closed_its_sockets_ends(host: Host) -> None:
