@@ -53,6 +53,11 @@ class AliveFile:
 
     def _write(self) -> None:
         new = f"{self._path}.{os.getpid()}"
-        with open(new, "w", encoding="utf-8") as file:
-            file.write(self._text)
-        os.replace(new, self._path)
+        try:
+            with open(new, "w", encoding="utf-8") as file:
+                file.write(self._text)
+            os.replace(new, self._path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+            raise

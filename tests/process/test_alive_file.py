@@ -80,3 +80,10 @@ def test_a_disk_that_is_full_later_is_complained_of_once(tmp_path, caplog):
     (tmp_path / "there").rename(tmp_path / "here")
     file.renew(True, 12.0)
     assert (tmp_path / "here" / "alive").read_text() == alive_file.CONNECTED
+
+
+def test_a_path_that_cannot_be_replaced_leaves_no_draft(tmp_path):
+    (tmp_path / "here").mkdir()
+    with pytest.raises(OSError, match="here"):
+        alive_file.AliveFile(str(tmp_path / "here"))
+    assert os.listdir(tmp_path) == ["here"]
