@@ -1,7 +1,9 @@
 """Both transports keep the same promises: order, size, ends that show, and clear words when there is nobody."""
 
 import contextlib
+import errno
 import gc
+import logging
 import os
 import resource
 import select
@@ -37,6 +39,7 @@ from scaler.transport import (
     zeromq,
 )
 from scaler.transport.framing import GREETING_BYTES
+from scaler.transport.house import House
 from scaler.transport.lobby import PATIENCE
 from scaler.transport.zeromq_connections import shut
 
@@ -706,3 +709,23 @@ def test_a_peer_that_was_disconnected_hears_why_and_its_connection_closes(link: 
     _after_a_while(link)
     link.until(lambda: client.receive() or client.is_closed, client)
     assert link.closed == []
+
+
+@pytest.mark.parametrize("trouble", [errno.ENOENT, errno.EACCES])
+def test_who_comes_is_let_in_where_nobody_tells_how_many_descriptors_there_are(
+    trouble: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_path: str) -> list[str]:
+        raise OSError(trouble, os.strerror(trouble))
+
+    house = House(1 << 20, True, logging.getLogger("test"))
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert not house.is_full(1.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        assert house.is_full(3.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
