@@ -5,9 +5,11 @@ What a system is like stands in a `System`: data, and two functions that read wh
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shlex
+import signal
 import string
 import subprocess
 import tempfile
@@ -212,10 +214,7 @@ def ask(
     """Run a command of the batch system `title`; what it printed. Blocks. Raises `ProviderError` in its own words."""
     name = command[0]
     try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, encoding="utf-8", errors="replace", env=environment,
-            timeout=timeout,
-        )  # fmt: skip
+        code, out, complaints = _run(command, text, environment, timeout)
     except FileNotFoundError:
         raise ProviderError(
             f"there is no command {name} here: run this where {title}'s commands are, like its login node"
@@ -224,10 +223,25 @@ def ask(
         raise NoAnswer(f"{name} did not answer within {timeout:g} s") from None
     except OSError as error:
         raise ProviderError(f"cannot run {name}: {error}") from error
-    if done.returncode:
-        words = " ".join((done.stderr or done.stdout).split()) or f"failed with {done.returncode} and no word"
+    if code:
+        words = " ".join((complaints or out).split()) or f"failed with {code} and no word"
         raise ProviderError(f"{name}: {words[:300]}")
-    return done.stdout
+    return out
+
+
+def _run(command: Sequence[str], text: str, environment: dict[str, str] | None, timeout: float) -> tuple[int, str, str]:
+    """Its exit code, what it printed and what it complained of. If it takes too long all that it has started goes."""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+        errors="replace", env=environment, process_group=0,
+    ) as process:  # fmt: skip
+        try:
+            out, complaints = process.communicate(text, timeout)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return process.returncode, out, complaints
 
 
 def is_ours(owner: str) -> bool:

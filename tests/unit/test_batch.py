@@ -1,8 +1,10 @@
 """Batch systems: templates that do not do, commands that hang, and jobs of others."""
 
+import os
 from types import SimpleNamespace
 
 import pytest
+from support import until
 
 from scaler.config import OptionError
 from scaler.provisioning import batch, pbs, sge
@@ -78,3 +80,32 @@ def test_where_nobody_knows_what_this_user_is_called_all_jobs_count(monkeypatch)
 
     monkeypatch.setattr(batch.pwd, "getpwuid", unknown)
     assert batch.is_ours("bob@head")
+
+
+@pytest.mark.parametrize("script", ["sleep 1000; true", "sleep 1000 & exit 0"])
+def test_a_command_that_does_not_end_takes_along_what_it_has_started(script, tmp_path):
+    """As where a script of the site wraps the system's own command."""
+    wrapper = tmp_path / "squeue"
+    wrapper.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/group\n{script}\n")
+    wrapper.chmod(0o755)
+    with pytest.raises(batch.NoAnswer, match="squeue did not answer within"):
+        batch.ask([str(wrapper)], "Slurm", 1.0)
+    group = int((tmp_path / "group").read_text())
+    until(lambda: not _has_members(group), "its processes to be gone")
+
+
+def _has_members(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_what_a_command_says_and_is_told_passes():
+    assert (
+        batch.ask(["sh", "-c", "cat; echo $SAID"], "Slurm", 20.0, "told\n", {**os.environ, "SAID": "said"})
+        == "told\nsaid\n"
+    )
+    with pytest.raises(ProviderError, match="sh: no such queue"):
+        batch.ask(["sh", "-c", "echo no such queue >&2; exit 3"], "Slurm", 20.0)
