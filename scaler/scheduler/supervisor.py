@@ -6,6 +6,7 @@ The engine is loaded here once: a child that is forked begins in a few milliseco
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -22,6 +23,8 @@ logger = logging.getLogger("scaler.scheduler")
 
 #: a child that lived for less than so many seconds is followed by a pause: doubled each time, up to a bound, seconds
 SHORT_LIFE, FIRST_PAUSE, LONGEST_PAUSE = 1.0, 0.05, 5.0
+#: seconds between two looks, in a pause, whether this process was told to end
+LOOK = 0.1
 #: what is passed on to the child: the first two end it, and this process with it
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 #: exit code of a child that ended with an exception
@@ -33,7 +36,7 @@ class Supervisor:
 
     def __init__(self, config: SchedulerConfig) -> None:
         self._config = config
-        #: of the process that runs
+        #: of the process that runs; 0: none does
         self._pid = 0
         #: this process was told to end
         self._is_ending = False
@@ -45,26 +48,38 @@ class Supervisor:
         pause = 0.0
         while True:
             began = time.monotonic()
-            status = self._run_once()
+            pid, status = self._run_once()
             code = os.waitstatus_to_exitcode(status)
             if self._is_ending or (code >= 0 and code != CRASHED):
                 return max(code, 0)
             if time.monotonic() - began > SHORT_LIFE:
                 pause = 0.0
-            logger.error("Scheduler: process %d %s; another takes its place", self._pid, describe_exit(status))
-            time.sleep(pause)
+            logger.error("Scheduler: process %d %s; another takes its place", pid, describe_exit(status))
+            if self._is_told_to_end_within(pause):
+                return 0
             pause = min(max(2 * pause, FIRST_PAUSE), LONGEST_PAUSE)
 
-    def _run_once(self) -> int:
-        """Run a scheduler; how it ended, as `os.wait` says it."""
+    def _is_told_to_end_within(self, seconds: float) -> bool:
+        """Let so much time pass, unless this process is told to end; whether it is. Blocks."""
+        end = time.monotonic() + seconds
+        while not self._is_ending and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK))
+        return self._is_ending
+
+    def _run_once(self) -> tuple[int, int]:
+        """Run a scheduler; its process, and how that ended, as `os.wait` says it."""
         parent = os.getpid()
         signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # none is lost while there is no child to pass it on to
         pid = os.fork()
         if not pid:
             self._be_scheduler(parent)
         self._pid = pid
+        if self._is_ending:  # since it was looked last
+            self._pass_on(signal.SIGTERM, None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
-        return os.waitpid(pid, 0)[1]
+        ended = os.waitpid(pid, 0)
+        self._pid = 0
+        return ended
 
     def _be_scheduler(self, parent: int) -> None:
         """In the child. Never returns."""
@@ -88,4 +103,6 @@ class Supervisor:
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self._is_ending = self._is_ending or number != signal.SIGUSR1
-        os.kill(self._pid, number)
+        if self._pid:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(self._pid, number)

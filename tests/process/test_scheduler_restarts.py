@@ -4,6 +4,8 @@ import os
 import pickle
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -138,6 +140,24 @@ def test_a_supervised_scheduler_needs_a_port(daemons):
     refused = daemons.run("scaler_scheduler", "scheduler", "--supervise", "tcp://127.0.0.1:0")
     assert refused.ends(20) == 2
     assert "give a port instead of 0" in refused.text
+
+
+def test_a_supervisor_is_told_to_end_while_it_waits_to_start_another():
+    program = """if True:
+        import logging, os, signal, sys
+        from scaler.config import SchedulerConfig
+        from scaler.scheduler import server, supervisor
+        logging.basicConfig(stream=sys.stdout)
+        server.run = lambda config: os.kill(os.getpid(), signal.SIGKILL)
+        supervisor.FIRST_PAUSE = supervisor.LONGEST_PAUSE = 300.0
+        sys.exit(supervisor.Supervisor(SchedulerConfig("tcp://127.0.0.1:1", supervise=True)).run())
+    """
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+        for _ in range(2):  # there is no pause behind the first, which may have run for long
+            assert b"another takes its place" in running.stdout.readline()
+        running.send_signal(signal.SIGUSR1)  # of which nobody is left to hear
+        running.send_signal(signal.SIGTERM)
+        assert (running.wait(30), running.stdout.read()) == (0, b"")
 
 
 @pytest.mark.parametrize("is_pickled", [False, True], ids=["made inside", "given to the task"])
