@@ -149,12 +149,18 @@ class Journal:
         self._writer.measure_room()
 
     def read(self, segment: int, offset: int, size: int) -> bytes:
-        """Bytes that are on disk."""
-        file = self._files.get(segment)
-        if file is None:
-            path = self._directory.segment(segment)
-            file = self._files[segment] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        return os.pread(file, size, offset)
+        """Bytes that are on disk. Raises `JournalError`."""
+        path = self._directory.segment(segment)
+        try:
+            file = self._files.get(segment)
+            if file is None:
+                file = self._files[segment] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            data = os.pread(file, size, offset)
+        except OSError as error:
+            raise JournalError(f"{path} can't be read: {error.strerror}") from None
+        if len(data) < size:
+            raise JournalError(f"{path} is shorter than it was")
+        return data
 
     def remove(self, segment: int) -> None:
         """Remove a segment that nothing needs any more."""

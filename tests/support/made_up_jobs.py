@@ -8,7 +8,7 @@ from typing import Any
 from simulator import segments
 
 from scaler.common.effects import Log
-from scaler.journal.directory import Damage
+from scaler.journal.directory import Damage, JournalError
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import segment_header
 from scaler.protocol.codec import encode
@@ -45,6 +45,7 @@ class Paper:
         self.waiting: list[tuple[Place, bytes]] = []
         self.synced = 0
         self.trouble: str | None = None
+        self.unreadable = ""
         self.removed: list[int] = []
         self.room = math.inf
         self.looks = 0
@@ -67,6 +68,8 @@ class Paper:
         return self.synced, self.trouble
 
     def read(self, segment: int, offset: int, size: int) -> bytes:
+        if self.unreadable:
+            raise JournalError(self.unreadable)
         return bytes(self.segments[segment][offset : offset + size])
 
     def remove(self, segment: int) -> None:

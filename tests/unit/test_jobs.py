@@ -36,10 +36,12 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.scheduler.jobs import job_table
+from scaler.scheduler.jobs import job_table, keeper
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
 from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, UNCERTAIN
 from scaler.scheduler.jobs.reading import MOST_WAITING
+
+_BOTH = ("work", "gone")
 
 
 @pytest.fixture
@@ -399,6 +401,68 @@ def test_a_record_that_is_none_ends_what_is_believed(sample):
             bad = b"".join(records.pack(records.Record(kind, 1, frames, 1)))
             jobs = Jobs(Paper({1: data + bad}))
             assert _values(jobs) == [b"a", b"b", b"c", b"d", b"e"] or kind == 7  # which deletes it
+
+
+# ---- a disk that can't be read ---------------------------------------------------------------------------------------
+def test_what_can_not_be_read_is_said_to_whoever_wants_it(jobs):
+    jobs.submit(*part(), note=b"note")
+    jobs.core_says(results(0, b"a", b"b"))
+    jobs.sync()
+    jobs.paper.unreadable = "Input/output error"
+    for kind in ("ordered", "finished", "note"):
+        jobs.ask(kind)
+        assert jobs.last().error == "Input/output error"
+    jobs.core_says(ObjectRequest(u32([FIRST]), u64([11])))
+    announce = jobs.tell_of(ObjectAnnounce)[-1]
+    assert "Input/output error" in ErrorRecord.decode(announce.bodies[0]).message
+    jobs.paper.unreadable = ""
+    jobs.ask("ordered")
+    assert bytes(jobs.last().bodies[0]) == b"ab"
+
+
+def test_a_job_that_can_not_be_read_waits_until_it_can(jobs):
+    jobs.submit(*part())
+    jobs.submit(*part(), name="gone", token=8)
+    jobs.sync()
+    paper = Paper(jobs.paper.segments)
+    paper.unreadable = "Input/output error"
+    again = Jobs(paper)
+    assert again.told() == [f"Journal: job {name!r} waits until it can be read: Input/output error" for name in _BOTH]
+    assert not again.tell_of(Task)
+    again.go_on(keeper.AGAIN)
+    assert again.told() == []
+    again.ask("delete", "gone")
+    paper.unreadable = ""
+    again.go_on(keeper.AGAIN)
+    assert (len(again.tell_of(Task)), again.keeper.wake) == (1, again.now + 1.0)
+    again.core_says(results(0, b"a", b"b", b"c"))
+    again.sync()
+    assert again.state()["state"] == "done"
+
+
+def test_nothing_is_written_behind_a_copy_of_what_can_not_be_read():
+    jobs = Jobs(Paper(most=1900))
+    for number in range(3):
+        jobs.submit(*part(1), name=f"job-{number}", token=number + 1)
+        jobs.core_says(results(0, b"%d" % number), FIRST + number)
+        jobs.sync()
+    jobs.told()
+    jobs.paper.unreadable = "Input/output error"
+    for number in (0, 1):
+        jobs.ask("delete", f"job-{number}")
+        jobs.sync()
+    assert jobs.told() == ["Journal: it can't be written: Input/output error; durable jobs wait until it can"]
+    assert jobs.paper.removed == []
+    jobs.submit(*part(1), name="later", token=9)
+    assert "nothing is accepted until it can" in jobs.last().error
+    jobs.paper.unreadable = ""
+    jobs.go_on(keeper.AGAIN)
+    jobs.sync()
+    assert jobs.told() == ["Journal: it is written again"]
+    assert jobs.paper.removed == [1]
+    again = Jobs(Paper(jobs.paper.segments, most=1900))
+    again.ask("ordered", "job-2")
+    assert bytes(again.last().bodies[0]) == b"2"
 
 
 # ---- giving back -----------------------------------------------------------------------------------------------------

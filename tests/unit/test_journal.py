@@ -273,6 +273,18 @@ def test_a_disk_that_can_not_be_read_is_one_line(tmp_path, some, monkeypatch):
         replayed(tmp_path)
 
 
+def test_a_segment_that_is_gone_or_was_cut_is_one_line_for_whoever_reads_it(tmp_path, some):
+    written(tmp_path, some)
+    journal = Journal(tmp_path)
+    assert len(journal.read(1, SEGMENT_HEADER, 40)) == 40
+    os.truncate(tmp_path / "00000001.log", SEGMENT_HEADER + 39)
+    with pytest.raises(JournalError, match=r"00000001.log is shorter than it was$"):
+        journal.read(1, SEGMENT_HEADER, 40)
+    with pytest.raises(JournalError, match=r"00000002.log can't be read: No such file or directory$"):
+        journal.read(2, SEGMENT_HEADER, 40)
+    journal.close()
+
+
 def test_a_large_record_is_written_though_the_system_takes_less_at_once(tmp_path, monkeypatch):
     real = os.pwritev
     monkeypatch.setattr(os, "pwritev", lambda file, buffers, offset: real(file, [b"".join(buffers)[:1000]], offset))

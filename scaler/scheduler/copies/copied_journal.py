@@ -114,7 +114,7 @@ class CopiedJournal:
             self._shown = self._uncounted.popleft()[1]
 
     def read(self, segment: int, offset: int, size: int) -> bytes:
-        """Bytes that are on disk."""
+        """Bytes that are on disk. Raises `JournalError`."""
         return self._journal.read(segment, offset, size)
 
     def remove(self, segment: int) -> None:
@@ -185,7 +185,7 @@ class CopiedJournal:
     def _carry_out(self, wish: ev.SenderWish, found: list[Wish]) -> None:
         if isinstance(wish, ev.Send):
             message, size = wish.message, wish.size
-            message.bodies = [self._bytes(message.segment, message.offset, size) if size else b""]
+            message.bodies = [self._journal.read(message.segment, message.offset, size) if size else b""]
             found.append(message)
         elif isinstance(wish, ev.Say):
             found.append(wish.message)
@@ -201,12 +201,6 @@ class CopiedJournal:
             self._journal.remove(wish.segment)
         else:
             found.append(wish)
-
-    def _bytes(self, segment: int, offset: int, size: int) -> bytes:
-        data = self._journal.read(segment, offset, size)
-        if len(data) != size:
-            raise OSError(5, f"{self.path} is shorter than it was")
-        return data
 
     def end(self) -> None:
         """Nothing is sent any more."""

@@ -119,6 +119,11 @@ class JobsCore:
         """How many there are."""
         return len(self._table.jobs)
 
+    def name_of(self, job: int) -> str:
+        """What a job is called; empty if it was deleted."""
+        found = self._table.jobs.get(job)
+        return "" if found is None else found.name
+
     # ---- what was written before -----------------------------------------------------------------------------------
     def restore(self, record: Record, place: Place, inner: Sequence[Message]) -> None:
         """Take a record of the journal, in their order; `inner` has the `TaskResult` of results.

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from scaler.errors import ProtocolError
-from scaler.journal.directory import Damage
+from scaler.errors import ProtocolError, ScalerError
+from scaler.journal.directory import Damage, JournalError
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import RECORD_HEADER, Damaged, Frame, Record, pack, read
 from scaler.journal.writer import ENDING
 from scaler.protocol.codec import decode, encode
-from scaler.protocol.messages import JobQuestion, JobSubmit, Message
+from scaler.protocol.error_record import ErrorKind, ErrorRecord
+from scaler.protocol.messages import FAILED, JobAnswer, JobQuestion, JobSubmit, Message
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.jobs import at_core
 from scaler.scheduler.jobs import events as ev
@@ -20,6 +22,8 @@ from scaler.scheduler.jobs.job_records import Kind
 from scaler.scheduler.jobs.jobs_core import JobsCore, JobTerms
 from scaler.scheduler.residents import Reply, ResidentWish
 
+#: seconds between two tries to read what was written of jobs
+AGAIN = 5.0
 #: seconds that files of large results are waited for in the end
 FILES_ENDING = 1.0
 #: why a large result can't be had
@@ -99,6 +103,15 @@ class JobKeeper:
             is_anew = self.damage is not None and not self.damage.is_cut
             self._core.keep_files(files.directory, files.begin(self._core.identity, is_anew))
         self._events: list[ev.Event] = []
+        #: records to be written, in order, of which the first is another one's copy: that one can't be read, for this
+        #: reason
+        self._held: deque[ev.Write | ev.Copy] = deque()
+        self._trouble: str | None = None
+        #: job -> its parts, which can't be read
+        self._unread: dict[int, ev.Load] = {}
+        #: when all that is tried again, seconds; None: all can be read
+        self._again: float | None = None
+        self._now = 0.0
         self._has_begun = False
         self.has_news = True
 
@@ -128,12 +141,12 @@ class JobKeeper:
             for done in self._files.take():
                 self._tell(done)
         records, trouble = self._journal.take_news()
-        self._tell(ev.OnDisk(records, trouble, self._journal.room))
+        self._tell(ev.OnDisk(records, trouble or self._trouble, self._journal.room))
 
     @property
     def wake(self) -> float | None:
         """When something is due though nothing happened, seconds."""
-        due = self._core.wake, None if self._files is None else self._files.wake
+        due = self._core.wake, self._again, None if self._files is None else self._files.wake
         return min((each for each in due if each is not None), default=None)
 
     def close(self, timeout: float = ENDING) -> None:
@@ -185,6 +198,9 @@ class JobKeeper:
     def handle(self, now: float) -> list[ResidentWish]:
         """Let the jobs decide; what they want of the core, and of those who asked."""
         wishes: list[ResidentWish] = []
+        self._now = now
+        if self._again is not None and now >= self._again:
+            wishes += self._read_again()
         if not self._has_begun:
             self._has_begun = True
             wishes += self._carry_out(self._core.begin())
@@ -199,23 +215,20 @@ class JobKeeper:
     def _carry_out(self, effects: list[ev.Effect]) -> list[ResidentWish]:
         wishes: list[ResidentWish] = []
         for effect in effects:
-            if isinstance(effect, ev.Write):
-                record = Record(effect.kind, effect.owner, tuple(effect.frames), self._term)
-                self._journal.append(effect.place, pack(record))
-            elif isinstance(effect, ev.Copy):
-                self._journal.append(effect.place, [self._journal.read(*effect.source, effect.size)])
+            if isinstance(effect, (ev.Write, ev.Copy)):
+                self._held.append(effect)
+                if self._trouble is None:
+                    self._write_held()
             elif isinstance(effect, ev.Remove):
                 self._journal.remove(effect.segment)
             elif isinstance(effect, ev.MeasureRoom):
                 self._journal.measure_room()
             elif isinstance(effect, ev.Load):
-                self._tell(ev.Loaded(effect.job, [self._part(place) for place in effect.places]))
+                wishes += self._load(effect)
             elif isinstance(effect, ev.Fetch):
                 self._tell(ev.Fetched(effect.number, effect.row, *self._value(effect)))
             elif isinstance(effect, ev.Answer):
-                if effect.pieces:
-                    effect.message.bodies = [self._gathered(effect.pieces)]
-                wishes.append(Reply(effect.monitor, effect.message))
+                wishes.append(Reply(effect.monitor, self._whole(effect)))
             elif isinstance(effect, (ev.ReadFile, ev.RemoveFiles, ev.ListFiles)):
                 if self._files is not None:
                     if self._is_alone() or not isinstance(effect, ev.ListFiles):
@@ -225,6 +238,53 @@ class JobKeeper:
             else:
                 wishes.append(effect)
         return wishes
+
+    # ---- a disk that can't be read -----------------------------------------------------------------------------------
+    def _write_held(self) -> None:
+        """Write what is held up to the copy of a record that can't be read: what is behind a gap would be lost."""
+        before, self._trouble = self._trouble, None
+        while self._held and self._trouble is None:
+            effect = self._held[0]
+            try:
+                if isinstance(effect, ev.Write):
+                    buffers = pack(Record(effect.kind, effect.owner, tuple(effect.frames), self._term))
+                else:
+                    buffers = [self._journal.read(*effect.source, effect.size)]
+            except JournalError as error:
+                self._trouble, self._again = str(error), self._now + AGAIN
+            else:
+                self._journal.append(effect.place, buffers)
+                self._held.popleft()
+        if self._trouble != before:
+            self.gather()
+
+    def _load(self, wanted: ev.Load) -> list[ResidentWish]:
+        """Read what was submitted of a job, or try it again later; what is said of that."""
+        is_first = self._unread.pop(wanted.job, None) is None
+        try:
+            parts = [self._part(place) for place in wanted.places]
+        except (ScalerError, Damaged) as error:
+            self._unread[wanted.job], self._again = wanted, self._now + AGAIN
+            words = f"Journal: job {self._core.name_of(wanted.job)!r} waits until it can be read: {error}"
+            return [ev.Log("ERROR", words)] if is_first else []
+        self._tell(ev.Loaded(wanted.job, parts))
+        return []
+
+    def _read_again(self) -> list[ResidentWish]:
+        self._again = None
+        if self._trouble is not None:
+            self._write_held()
+        self._unread = {job: wanted for job, wanted in self._unread.items() if self._core.name_of(job)}
+        return [wish for wanted in list(self._unread.values()) for wish in self._load(wanted)]
+
+    def _whole(self, answer: ev.Answer) -> JobAnswer:
+        """An answer with what it has of segments; if they can't be read, it says that instead."""
+        if answer.pieces:
+            try:
+                answer.message.bodies = [self._gathered(answer.pieces)]
+            except JournalError as error:
+                return JobAnswer(answer.message.number, str(error), bodies=[b""])
+        return answer.message
 
     def _gathered(self, pieces: Sequence[tuple[int, int, int]]) -> bytes:
         """Bytes of segments; neighbours in one go."""
@@ -249,7 +309,10 @@ class JobKeeper:
 
     def _value(self, effect: ev.Fetch) -> tuple[int, bytes]:
         span = effect.span
-        body = self._journal.read(span.segment, span.offset, span.size)
+        try:
+            body = self._journal.read(span.segment, span.offset, span.size)
+        except JournalError as error:
+            return FAILED, ErrorRecord(ErrorKind.OBJECT, f"its value is in the journal: {error}", "").encode()
         result = SpanResult(0, 0, span.hi - span.lo, span.outcome, 0, 0, span.sizes, body)
         return at_core.value_in(result, effect.at)
 
