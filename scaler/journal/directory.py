@@ -101,6 +101,16 @@ class Directory:
             os.truncate(lock, 0)
             os.pwrite(lock, b"%d\n" % os.getpid(), 0)
 
+    def see_whether_locked(self) -> None:
+        """Raise `JournalError` if what was locked is not here any more: somebody else may write what is."""
+        assert self._lock is not None
+        held = os.fstat(self._lock)
+        with contextlib.suppress(OSError):
+            there = os.stat(self.path / "lock")
+            if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino):
+                return
+        raise JournalError(f"{self.path / 'lock'} was removed or replaced; start the scheduler again")
+
     def mark(self, number: int) -> None:
         """Whoever reads this number from now on looks at this very directory, not at another, nor at a copy of it.
 

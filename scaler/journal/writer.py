@@ -13,7 +13,7 @@ import os
 
 from scaler.common.records import record
 from scaler.common.side_thread import SideThread
-from scaler.journal.directory import Directory, refusal
+from scaler.journal.directory import Directory, JournalError, refusal
 from scaler.journal.layout import Place
 from scaler.journal.records import Frame
 
@@ -116,6 +116,7 @@ class Writer:
 
     def _write(self, batch: list[_Waiting]) -> None:
         """Write and sync records; after an error as if nothing had been written, since the next try overwrites it."""
+        self._directory.see_whether_locked()
         at = 0
         while at < len(batch):
             first = batch[at].place
@@ -124,17 +125,21 @@ class Writer:
             while end < len(batch) and batch[end].place.segment == first.segment:
                 buffers += batch[end].buffers
                 end += 1
-            self._enter_segment(first.segment)
+            self._enter_segment(first)
             assert self._file is not None
             _write_at(self._file, first.offset, buffers)
             os.fdatasync(self._file)
             at = end
 
-    def _enter_segment(self, number: int) -> None:
-        if self._segment == number and self._file is not None:
-            return
-        self._leave_segment()
-        self._file, self._segment = self._directory.open_segment(number), number
+    def _enter_segment(self, place: Place) -> None:
+        """What comes goes to this place: not into a file that somebody has removed, and not behind a gap."""
+        if self._segment != place.segment or self._file is None:
+            self._leave_segment()
+            self._file, self._segment = self._directory.open_segment(place.segment), place.segment
+        found = os.fstat(self._file)
+        if not found.st_nlink or found.st_size < place.offset:
+            self._leave_segment()
+            raise JournalError(f"{self._directory.segment(place.segment)} was removed or cut")
 
     def _leave_segment(self) -> None:
         if self._file is not None:

@@ -5,6 +5,7 @@ import errno
 import math
 import os
 import random
+import shutil
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -191,6 +192,35 @@ def test_while_the_disk_is_full_nothing_is_acknowledged_and_nothing_is_lost(tmp_
     until(lambda: journal.take_news() == (len(some), None))
     journal.close()
     assert replayed(tmp_path) == (some, None)
+
+
+@pytest.mark.parametrize("gone", ["directory", "lock", "replaced", "segment", "end of a segment"])
+def test_what_somebody_has_removed_is_not_written_and_nothing_is_acknowledged(tmp_path, some, monkeypatch, gone):
+    monkeypatch.setattr(writer, "AGAIN", 0.01)
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    layout, _ = journal.replay(lambda record, place: None)
+    first, *others = some
+    journal.append(layout.take(first.frames), records.pack(first))
+    until(lambda: journal.take_news() == (1, None))
+    if gone in ("directory", "replaced"):
+        shutil.rmtree(path)
+    elif gone == "lock":
+        (path / "lock").unlink()
+    elif gone == "segment":
+        (path / "00000001.log").unlink()
+    else:
+        os.truncate(path / "00000001.log", SEGMENT_HEADER)
+    if gone == "replaced":  # by another one, of somebody who writes it
+        written(path, some)
+    for record in others:
+        journal.append(layout.take(record.frames), records.pack(record))
+    why = "00000001.log was removed or cut" if "segment" in gone else "lock was removed or replaced"
+    until(lambda: why in (journal.take_news()[1] or ""))
+    assert journal.take_news()[0] == 1
+    journal.close()
+    if gone == "replaced":
+        assert replayed(path) == (some, None)
 
 
 def test_the_room_of_a_disk_is_measured_after_each_record_and_when_that_is_asked(tmp_path, some, monkeypatch):
