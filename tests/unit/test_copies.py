@@ -41,6 +41,7 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
+from scaler.scheduler.copies import copied_journal
 from scaler.scheduler.copies import events as ev
 from scaler.scheduler.copies import follower as follower_module
 from scaler.scheduler.copies.copied_journal import CopiedJournal
@@ -816,6 +817,37 @@ def test_what_can_not_be_read_here_is_said_once_and_nothing_else_is_left_undone(
         assert Directory(tmp_path).history().alone
     assert journal.sending.failures == 2
     assert len([text for text in told if "can't be sent along" in text]) == 1
+    journal.end()
+
+
+def test_segments_that_can_not_be_removed_go_later_and_in_order(tmp_path, monkeypatch):
+    """What says that a job is deleted may be in a later one, and that of the job in an earlier one."""
+    journal = CopiedJournal(Journal(tmp_path))
+    layout, _ = journal.replay(lambda record, place: None)
+    for _ in range(3):
+        journal.append(layout.take((b"x",)), records.pack(Record(1, 1, (b"x",), 1)))
+        layout.turn_over()
+    until(lambda: journal.take_news()[0] == 3, "three segments on disk")
+    broken, told = {1}, []
+
+    def remove(self, segment):
+        if segment in broken:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        self.segment(segment).unlink()
+
+    monkeypatch.setattr(Directory, "remove", remove)
+    for number, now in enumerate((0.0, 0.5, copied_journal.AGAIN), 1):
+        if number < 3:
+            journal.remove(number)
+        told += journal.attend(now, may_be_alone=True)[0]
+        assert Directory(tmp_path).segments() == [1, 2, 3]
+    assert [(log.level, "segment 1" in log.text, "not permitted" in log.text) for log in told] == [
+        ("WARNING", True, True)
+    ]
+    assert journal.sending.failures == 0
+    broken.clear()
+    journal.attend(2 * copied_journal.AGAIN, may_be_alone=True)
+    assert Directory(tmp_path).segments() == [3]
     journal.end()
 
 
