@@ -9,6 +9,7 @@ changed by a request: only GET and HEAD are answered.
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import os
 import secrets
 from collections.abc import Iterable
@@ -22,6 +23,8 @@ from scaler.errors import ScalerError
 _TOKEN_BYTES = 32
 #: names under which programs of this host reach its loopback addresses
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+#: where a server listens that is reached at each address of its host
+ANYWHERE = ("0.0.0.0", "::")
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,18 @@ class Gate:
         origins: Iterable[str] = (),
         is_secure: bool = False,
     ) -> None:
-        """`names`: of this server's host; `origins`: of proxies in front of it, as https://host[:port]."""
+        """`names`: of this server's host; `origins`: of proxies in front of it, as https://host[:port].
+
+        Who listens `ANYWHERE` may be called by any address: only names can be rebound.
+        """
         self._token = token.encode()
+        names = tuple(names)
+        self._is_anywhere = not set(names).isdisjoint(ANYWHERE)
         #: browsers keep cookies for a host, not for a port
         self.cookie_name = f"scaler_ui_{port}"
         self.is_secure = is_secure
-        scheme = "https" if is_secure else "http"
+        self._port, self._scheme = port, "https" if is_secure else "http"
+        scheme = self._scheme
         others = [_origin(text) for text in origins]
         hosts = {_host(name, port, scheme) for name in names}
         self._hosts = frozenset(hosts | {urlsplit(origin).netloc for origin in others})
@@ -76,11 +85,10 @@ class Gate:
 
     def judge(self, asked: Asked) -> Verdict:
         """What becomes of this request."""
-        if asked.host.lower() not in self._hosts:
-            return Verdict(
-                403, f"this server is not called {asked.host!r} (--allow-origin names a proxy in front of it)"
-            )
-        if asked.origin and asked.origin.lower() not in self._origins:
+        if not self._is_ours(asked.host.lower()):
+            advice = "--host says how it is" if asked.is_metrics else "--allow-origin names a proxy in front of it"
+            return Verdict(403, f"this server is not called {asked.host!r} ({advice})")
+        if asked.origin and not self._is_of_ours(asked.origin.lower()):
             return Verdict(403, f"pages of {asked.origin!r} have no business here (--allow-origin names a proxy's)")
         if asked.is_websocket and not asked.origin:
             return Verdict(403, "a websocket is opened by a page, which has an origin")
@@ -93,6 +101,15 @@ class Gate:
         if self._is_token(asked.cookie):
             return _GRANTED
         return Verdict(403, _NO_BEARER if asked.is_metrics else _NO_TOKEN)
+
+    def _is_ours(self, host: str) -> bool:
+        return host in self._hosts or (self._is_anywhere and _is_address(host, self._port, self._scheme))
+
+    def _is_of_ours(self, origin: str) -> bool:
+        scheme, _, host = origin.partition("://")
+        return origin in self._origins or (
+            self._is_anywhere and scheme == self._scheme and _is_address(host, self._port, scheme)
+        )
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(errors="replace"), self._token)
@@ -147,10 +164,32 @@ def _host(name: str, port: int, scheme: str) -> str:
     return shown if port == {"http": 80, "https": 443}[scheme] else f"{shown}:{port}"
 
 
+def _is_address(host: str, port: int, scheme: str) -> bool:
+    """This `Host` is an address with this port.
+
+    >>> _is_address("10.0.0.5:8081", 8081, "http"), _is_address("[fd00::5]", 443, "https")
+    (True, True)
+    >>> _is_address("10.0.0.5:80", 8081, "http"), _is_address("rebound:8081", 8081, "http")
+    (False, False)
+    """
+    name = host.removesuffix(f":{port}").removeprefix("[").removesuffix("]")
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return host == _host(name, port, scheme)
+
+
 def _origin(text: str) -> str:
     """An origin as browsers write it. Raises `ScalerError`."""
-    parts = urlsplit(text.strip().lower())
-    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/") or parts.query:
-        raise ScalerError(f"{text!r} is no origin: write it as https://host or https://host:port")
+    wrong = ScalerError(f"{text!r} is no origin: write it as https://host or https://host:port")
+    try:
+        parts = urlsplit(text.strip().lower())
+        has_host = bool(parts.hostname) and parts.port != 0  # which raises for a port that is none
+    except ValueError:
+        raise wrong from None
+    rest = (parts.path.removeprefix("/"), parts.query, parts.fragment, parts.username)
+    if parts.scheme not in ("http", "https") or not has_host or any(rest):
+        raise wrong
     default = ":443" if parts.scheme == "https" else ":80"
     return f"{parts.scheme}://{parts.netloc.removesuffix(default)}"

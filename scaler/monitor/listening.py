@@ -8,7 +8,7 @@ import ssl
 
 from scaler.config import DashboardConfig, MetricsConfig, is_loopback
 from scaler.errors import ScalerError
-from scaler.monitor.access import LOOPBACK
+from scaler.monitor.access import ANYWHERE, LOOPBACK
 
 #: connections that may wait to be accepted
 _BACKLOG = 64
@@ -23,6 +23,8 @@ def listener(host: str, port: int) -> socket.socket:
         made = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         raise ScalerError(f"cannot listen at {host}: {error.strerror or error}") from None
+    except UnicodeError:  # before anybody is asked
+        raise ScalerError(f"cannot listen at {host}: no host can be called so") from None
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
@@ -40,8 +42,8 @@ def names_of(host: str) -> list[str]:
     """How a server at this address is called by those who may reach it."""
     if is_loopback(host):
         return sorted({*LOOPBACK, host})
-    if host in ("0.0.0.0", "::", ""):
-        return sorted({*LOOPBACK, socket.gethostname(), socket.getfqdn()})
+    if host in ANYWHERE:
+        return sorted({*LOOPBACK, *ANYWHERE, socket.gethostname(), socket.getfqdn()})
     return [host]
 
 

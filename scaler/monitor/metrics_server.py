@@ -65,7 +65,6 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer, or refuse; HEAD as GET, without the text."""
         header = self.headers.get
-        path = urlsplit(self.path).path
         verdict = self.server.gate.judge(
             Asked(
                 self.command, header("Host", ""), header("Origin", ""), "", "", bearer_of(header("Authorization", "")),
@@ -74,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         )  # fmt: skip
         if verdict.status != 200:
             self._answer(verdict.status, verdict.reason + "\n")
-        elif path != "/metrics":
+        elif _path_of(self.path) != "/metrics":
             self._answer(404, "only /metrics is here\n")
         else:
             self._answer(200, self.server.text(), CONTENT_TYPE)
@@ -94,6 +93,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nobody reads it."""
+
+
+def _path_of(target: str) -> str:
+    """What a request asks for; empty for what is no address."""
+    try:
+        return urlsplit(target).path
+    except ValueError:
+        return ""
 
 
 def serve(config: MetricsConfig, text: Callable[[], str], say: Callable[[str], None]) -> int:

@@ -234,6 +234,7 @@ def test_metrics_are_served_alone(daemons, start_cluster):
     assert ask("/metrics", Host="evil.com", **good)[0] == 403
     assert ask("/metrics", Origin="http://evil.com", **good)[0] == 403
     assert ask("/other", **good)[0] == 404
+    assert [ask("ftp://[", **good)[0], ask("ftp://[")[0]] == [404, 403]
     slow = [socket.create_connection((url.hostname, url.port), 30) for _ in range(50)]
 
     def are_few() -> bool:

@@ -1,5 +1,6 @@
 """Who may look at the dashboard and the metrics: each rule by itself."""
 
+import socket
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from scaler.config import DashboardConfig, MetricsConfig, OptionError
 from scaler.errors import ScalerError
 from scaler.monitor.access import Asked, Gate, token_from
+from scaler.monitor.listening import listener, names_of
 
 TOKEN = "a-token-of-sufficient-length"
 GOOD = Asked(host="127.0.0.1:8081", cookie=TOKEN)
@@ -33,6 +35,27 @@ def test_without_the_cookie_nothing_is_shown(cookie):
 )
 def test_a_name_that_was_rebound_to_this_address_is_refused(host):
     assert status(replace(GOOD, host=host)) == 403
+
+
+@pytest.mark.parametrize("anywhere", ["0.0.0.0", "::"])
+def test_who_listens_anywhere_is_called_by_the_addresses_of_its_host_and_by_its_names(anywhere):
+    gate = Gate(TOKEN, 8081, names_of(anywhere))
+    for host in ("0.0.0.0:8081", "10.0.0.5:8081", "[fd00::5]:8081", "localhost:8081", f"{socket.gethostname()}:8081"):
+        page = replace(GOOD, host=host, origin=f"http://{host}".lower(), is_websocket=True)
+        assert status(page, gate) == 200
+        assert status(replace(page, origin="http://evil.com:8081"), gate) == 403
+        assert status(replace(page, origin=f"https://{host}"), gate) == 403
+    for host in (
+        "evil.com:8081",
+        "10.0.0.5:80",
+        "10.0.0.5",
+        "10.0.0.5:8081.evil.com",
+        "fd00::5:8081",
+        "[10.0.0.5]:8081",
+    ):
+        assert status(replace(GOOD, host=host), gate) == 403
+    assert status(replace(GOOD, host="10.0.0.5:8081")) == 403
+    assert "--host" in gate.judge(Asked(host="alias:8081", bearer=TOKEN, is_metrics=True)).reason
 
 
 @pytest.mark.parametrize(
@@ -79,9 +102,18 @@ def test_a_proxy_is_let_in_by_its_origin_and_no_other():
     assert status(page, gate) == 200
     assert status(replace(page, origin="http://hub.example.org"), gate) == 403
     assert status(replace(page, host="hub.example.org.evil.com"), gate) == 403
-    for wrong in ("hub.example.org", "https://hub/path", "ftp://hub", ""):
+    for wrong in (
+        "hub.example.org", "https://hub/path", "ftp://hub", "", "https://[hub", "https://hub:99999", "https://hub:x",
+        "https://me@hub", "https://hub#top", "https://:80",
+    ):  # fmt: skip
         with pytest.raises(ScalerError, match="is no origin"):
             Gate(TOKEN, 8081, origins=[wrong])
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 70 + ".com"])
+def test_a_host_that_can_not_be_called_so_is_one_line(host):
+    with pytest.raises(ScalerError, match=f"^cannot listen at {host}: "):
+        listener(host, 0)
 
 
 def test_a_port_that_browsers_leave_out_is_left_out():
