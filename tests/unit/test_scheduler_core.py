@@ -871,6 +871,28 @@ def test_hosts_that_die_before_a_row_has_begun_do_not_count() -> None:
     assert fake.core.state.clients[client].outstanding == 1
 
 
+def test_hosts_that_die_before_a_row_has_begun_again_do_not_count() -> None:
+    fake = FakeScheduler(1, retries_on_loss=1)
+    client = fake.client()
+    fake.say(client, task(10, 1, retries=1))
+    fake.say(fake.agents[-1], spans(TaskBegun, client, (10, 0, 1)))
+    fake.report(fake.agents[-1], client, result(10, 0, 1, ERROR))
+    for _ in range(5):
+        fake.agents.append(fake.agent())
+        fake.lose(fake.agents[-2])
+    assert fake.core.state.clients[client].outstanding == 1
+
+
+def test_nothing_is_remembered_of_rows_that_had_begun_and_have_ended() -> None:
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 4))
+    fake.say(agent, spans(TaskBegun, client, (10, 0, 2)))
+    fake.report(agent, client, result(10, 0, 2))
+    assert attempts_of(fake.core.state.clients[client].batches[10]).begun == set()
+
+
 def test_rows_that_wait_for_what_no_agent_has_any_more_are_named_in_the_log() -> None:
     fake = FakeScheduler(1)
     gpu = fake.agent(1, ("gpu",))

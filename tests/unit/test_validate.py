@@ -8,6 +8,7 @@ from simulator.scripted import FakeScheduler, graph, result, task
 from scaler.common.findings import InvalidState
 from scaler.protocol.messages import STORED
 from scaler.scheduler.core.events import Tick
+from scaler.scheduler.state.batch_records import attempts_of
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.validate import validate
 from scaler.scheduler.validating import ValidatingCore
@@ -80,6 +81,11 @@ def _store_nothing(state: ClusterState) -> None:
     client.values.objects[10].size = 0
 
 
+def _begin_nowhere(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    attempts_of(client.batches[30]).begun.add(2)
+
+
 @pytest.mark.parametrize(
     ("disorder", "words"),
     [
@@ -94,6 +100,7 @@ def _store_nothing(state: ClusterState) -> None:
         (_miscount_workers, "workers in the cluster"),
         (_lose_without_saying, "is lost, and not among those"),
         (_store_nothing, "is in stores and has no bytes"),
+        (_begin_nowhere, "have begun, and are at no agent"),
     ],
 )
 def test_disorder_is_found(disorder: Callable[[ClusterState], None], words: str) -> None:

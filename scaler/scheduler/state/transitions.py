@@ -234,6 +234,8 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
         else:
             del batch.at[number]
         batch.tally.at_agents -= rows
+        if batch.attempts is not None and batch.attempts.begun:
+            batch.attempts.begun.difference_update(range(lo, hi))
         if agent is not None:
             agent.load.outstanding -= rows * batch.slots
             if batch.is_special:

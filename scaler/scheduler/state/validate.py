@@ -144,6 +144,8 @@ def _places_of(batch: Batch, queued: list[tuple[int, int]]) -> Iterator[Finding]
     rows = [row for lo, hi in sorted(queued) for row in range(lo, hi)]
     if rows != [row for lo, hi in batch.spans_in(QUEUED) for row in range(lo, hi)]:
         yield Finding(f"batch {batch.id}: queued are {sorted(queued)}, not {batch.spans_in(QUEUED)}", batch.id)
+    if batch.attempts is not None and any(batch.place[row] < AGENT for row in batch.attempts.begun):
+        yield Finding(f"batch {batch.id}: rows have begun, and are at no agent", batch.id)
     for row in range(batch.rows) if count[WAITING] else ():
         if batch.place[row] == WAITING and (batch.missing is None or not batch.missing[row]):
             yield Finding(f"row {row} of batch {batch.id} waits for nothing", batch.id)
