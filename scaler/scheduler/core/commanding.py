@@ -18,8 +18,6 @@ from scaler.scheduler.state.fleet_records import PROVIDERS, FleetRecord
 
 #: why a command about a pair of schedulers does nothing
 NO_PAIR = "this scheduler is part of a local cluster, and ends with its program: it has no standby"
-#: rows of one client that are cancelled by one message to its agents
-AT_ONCE = 100_000
 
 
 class Outcome(NamedTuple):
@@ -42,29 +40,24 @@ def obey(state: ClusterState, out: Outgoing, monitor: int, command: Command) -> 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 def _cancel(state: ClusterState, out: Outgoing, command: Command) -> Outcome:
-    found = list(_batches(state, command))
+    found: dict[ClientRecord, Spans] = {}
+    done = asked = 0
+    for client, batch, lo, hi in _batches(state, command):
+        found.setdefault(client, Spans()).add(0, batch.id, lo, hi)
+        for place, a, b in batch.runs(lo, hi):
+            done += b - a if place < AGENT and place != DONE else 0
+            asked += b - a if place >= AGENT else 0
     if not found:
         return Outcome(CommandResult(command.number, error=_unknown(state, command)), [])
-    owners = {client.number for client, _, _, _ in found}
-    if command.row and len(owners) > 1:
-        names = ", ".join(f"{number}:{command.row}" for number in sorted(owners))
+    if command.row and len(found) > 1:
+        names = ", ".join(f"{number}:{command.row}" for number in sorted(client.number for client in found))
         return Outcome(
             CommandResult(command.number, error=f"several clients have such a task: say which of {names}"), []
         )
     moves: list[Move] = []
-    done = asked = 0
-    for client in [state.clients[number] for number in owners]:
-        spans = Spans()
-        for owner, batch, lo, hi in found:
-            if owner is client:
-                spans.add(0, batch.id, lo, hi)
-                for place, a, b in batch.runs(lo, hi):
-                    done += b - a if place < AGENT and place != DONE else 0
-                    asked += b - a if place >= AGENT else 0
+    for client, spans in found.items():
         moves += withdrawing.cancel(state, out, client, TaskCancel(spans, command.force))
-    out.log(
-        "INFO", f"{done + asked} rows of {len(owners)} clients are cancelled by command ({asked} of them at agents)"
-    )
+    out.log("INFO", f"{done + asked} rows of {len(found)} clients are cancelled by command ({asked} of them at agents)")
     return Outcome(CommandResult(command.number, done, asked), moves)
 
 
