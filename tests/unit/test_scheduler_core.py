@@ -893,6 +893,22 @@ def test_nothing_is_remembered_of_rows_that_had_begun_and_have_ended() -> None:
     assert attempts_of(fake.core.state.clients[client].batches[10]).begun == set()
 
 
+def test_nothing_is_kept_of_capabilities_that_no_agent_has_any_more_but_rows_that_wait_for_them() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    for number in range(4):
+        name = f"host-{number}"
+        lost = fake.agent(2, (name,))
+        fake.say(client, task(100 * number + 10, 3, capabilities=(name,)))
+        fake.say(client, task(100 * number + 20, 1, capabilities=(name,), threads=2))
+        fake.lose(lost)
+    assert len(fake.core.state.flavours) == 1
+    again = fake.agent(2, ("host-2", "more"))
+    fake.end_all(again, client)
+    fake.end_all(again, client)
+    assert {batch for batch, _, _ in fake.placed(again)} | {batch for batch, *_ in fake.ends(client)} == {210, 220}
+
+
 def test_rows_that_wait_for_what_no_agent_has_any_more_are_named_in_the_log() -> None:
     fake = FakeScheduler(1)
     gpu = fake.agent(1, ("gpu",))

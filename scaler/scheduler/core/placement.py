@@ -76,7 +76,11 @@ def remove(state: ClusterState, agent: AgentRecord) -> None:
     """An agent is gone."""
     state.workers -= agent.load.workers
     state.unsorted.pop(agent, None)
-    state.flavours[agent.capabilities].forget(agent)
+    flavour = state.flavours[agent.capabilities]
+    flavour.forget(agent)
+    if not flavour.agents:  # there may be one for each host that ever came
+        del state.flavours[agent.capabilities]
+        state.matching.clear()
 
 
 def resize(state: ClusterState, agent: AgentRecord, workers: int, is_full: bool) -> None:
