@@ -37,7 +37,9 @@ from scaler.protocol.messages import (
     u64,
 )
 from scaler.scheduler.core import events as ev
+from scaler.scheduler.core import placement
 from scaler.scheduler.core.events import Stirred
+from scaler.scheduler.core.placement import MOST_LEFT
 from scaler.scheduler.core.scheduler_core import FEW_CLIENTS
 from scaler.scheduler.state.batch_records import attempts_of
 from scaler.scheduler.state.validate import validate
@@ -118,6 +120,27 @@ def test_higher_priority_goes_first_and_clients_take_turns() -> None:
     order += [(message.client, message.batch) for message in fake.heard(agent, Task)]
     assert order[0] == (one, 20)
     assert sorted(order[1:3]) == [(one, 10), (two, 10)]
+
+
+def test_a_step_looks_at_few_of_many_priorities_and_the_most_urgent_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    looked: list[object] = []
+    real = placement._flavours_for
+    monkeypatch.setattr(placement, "_flavours_for", lambda state, demand: looked.append(demand) or real(state, demand))
+    for number in range(300):
+        looked.clear()
+        fake.say(client, task(1_000 + number * 7_919 % 300, 1, priority=number * 7_919 % 300))
+        assert len(looked) <= MOST_LEFT + 2
+    fake.placed(agent)
+    order: list[int] = []
+    while fake.core.state.clients[client].outstanding:
+        fake.end_all(agent, client)
+        order += [batch for batch, _, _ in fake.placed(agent)]
+    assert len(order) > 290
+    assert order == sorted(order, reverse=True)
+    assert fake.core.state.queues.demands == 1
 
 
 def test_a_row_that_is_more_urgent_than_all_that_an_agent_has_goes_to_it_at_once() -> None:

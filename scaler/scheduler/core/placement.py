@@ -40,6 +40,9 @@ UNKNOWN_US = 10_000.0
 MAX_AHEAD = 4
 #: agents with too little time that are passed over for a queue in a step, and spans of rows set aside for it, at most
 MOST_PASSED, MOST_ASIDE = 64, 256
+#: queues for the same demand that are looked at in a step though agents had no room for all rows of them, at most: for
+#: those that are less urgent they have none either
+MOST_LEFT = 16
 #: what moving an object takes besides its bytes, microseconds
 MOVING_US = 1_000.0
 
@@ -221,10 +224,18 @@ def share_out(state: ClusterState) -> Iterator[Give]:
     """Who gets what of the queued rows, until either runs out. Each is to be given before the next is asked for."""
     if not state.hands_out:
         return
-    queues, limited = state.queues.in_order(), state.limited
-    for key, queue in queues:
-        flavours, queued = _flavours_for(state, key[1]), queue.rows
-        ways = _URGENT_WAYS if -key[0] > state.lowest_priority else _ORDINARY_WAYS
+    queues, limited = state.queues, state.limited
+    #: demand -> queues for it that were looked at and have rows left; and how many of them are not looked at any more
+    left: dict[Demand, int] = {}
+    full = 0
+    for key, queue in queues.in_order():
+        demand = key[1]
+        others = left.get(demand, 0)
+        if others >= MOST_LEFT:
+            continue
+        flavours, queued = _flavours_for(state, demand), queue.rows
+        # a more urgent one has found all that it looked at to have enough that is as urgent
+        ways = _URGENT_WAYS if -key[0] > state.lowest_priority and not others else _ORDINARY_WAYS
         aside = 0
         while True:
             passed: list[AgentRecord] = []
@@ -258,10 +269,15 @@ def share_out(state: ClusterState) -> Iterator[Give]:
                 continue  # those that were passed over may have time for the rows that are next now
             aside += 1
             queued -= _set_aside(state, key, queue)
-        if queues[1:] and queue.rows < queued:
-            state.queues.rotate(key)
+        if queues.are_several and queue.rows < queued:
+            queues.rotate(key)
+        if queue.rows and not passed:
+            left[demand] = others + 1
+            full += others + 1 == MOST_LEFT
+            if full >= queues.demands:
+                break
     if state.leaving:
-        yield from _where_tasks_wait(state, queues)
+        yield from _where_tasks_wait(state, list(queues.in_order()))
 
 
 def _give_some(

@@ -8,6 +8,7 @@ way: of the next rows of their class some may fit.
 """
 
 from bisect import insort
+from collections.abc import Iterator
 from operator import itemgetter
 
 from scaler.common.spans import SpanQueue
@@ -24,12 +25,14 @@ _URGENCY = itemgetter(0)
 class ReadyQueues:
     """All queues; empty ones go away. Rows of clients that are held have queues of their own, which have no turn."""
 
-    __slots__ = ("_aside", "_held", "_order", "_queues")
+    __slots__ = ("_aside", "_demands", "_held", "_order", "_queues")
 
     def __init__(self) -> None:
         self._queues: dict[QueueKey, SpanQueue[Batch]] = {}
         #: the keys of `_queues`, highest priority first, and among equals the one whose turn it is
         self._order: list[QueueKey] = []
+        #: what rows ask for -> how many of the keys are for that
+        self._demands: dict[Demand, int] = {}
         #: the queues of rows that were set aside, by their class
         self._aside: dict[QueueClass, dict[QueueKey, None]] = {}
         #: number of a client whose rows are to wait -> the queues of its rows
@@ -46,7 +49,7 @@ class ReadyQueues:
         """The same queues, to be emptied apart from these; without those of clients that are held."""
         made = ReadyQueues()
         made._queues = {key: queue.copy() for key, queue in self._queues.items()}
-        made._order = self._order.copy()
+        made._order, made._demands = self._order.copy(), self._demands.copy()
         made._aside = {key: dict(keys) for key, keys in self._aside.items()}
         return made
 
@@ -66,10 +69,12 @@ class ReadyQueues:
         key = batch.queue_class
         if self._held and batch.client in self._held:
             return self._held[batch.client].setdefault(key, SpanQueue())
-        queue = self._queues.get(key)
-        if queue is None:
-            queue = self._queues[key] = SpanQueue()
-            insort(self._order, key, key=_URGENCY)
+        return self._queues.get(key) or self._new(key)
+
+    def _new(self, key: QueueKey) -> SpanQueue[Batch]:
+        queue = self._queues[key] = SpanQueue()
+        insort(self._order, key, key=_URGENCY)
+        self._demands[key[1]] = self._demands.get(key[1], 0) + 1
         return queue
 
     def append(self, batch: Batch, lo: int, hi: int) -> None:
@@ -97,8 +102,7 @@ class ReadyQueues:
         aside = (*batch.queue_class, grade)
         queue = self._queues.get(aside)
         if queue is None:
-            queue = self._queues[aside] = SpanQueue()
-            insort(self._order, aside, key=_URGENCY)
+            queue = self._new(aside)
             self._aside.setdefault(batch.queue_class, {})[aside] = None
         queue.append(batch, lo, hi)
 
@@ -126,15 +130,36 @@ class ReadyQueues:
             for batch, lo, hi in queue:
                 self.append(batch, lo, hi)
 
-    def in_order(self) -> list[tuple[QueueKey, SpanQueue[Batch]]]:
-        """The queues that hold rows, highest priority first."""
-        if len(self._order) > KEPT:
-            for key in [key for key in self._order if not self._queues[key].rows]:
-                del self._queues[key]
-                self._order.remove(key)
-                if len(key) > 2:
-                    self._forget_aside(key)
-        return [(key, self._queues[key]) for key in self._order if self._queues[key].rows]
+    @property
+    def demands(self) -> int:
+        """For how many different demands there are queues."""
+        return len(self._demands)
+
+    @property
+    def are_several(self) -> bool:
+        """There are several queues, empty ones among them."""
+        return len(self._order) > 1
+
+    def in_order(self) -> Iterator[tuple[QueueKey, SpanQueue[Batch]]]:
+        """The queues that hold rows, highest priority first. Rows may be taken meanwhile, and queues rotated.
+
+        Whoever needs no more of them may leave the rest: there may be one for each row.
+        """
+        for key in self._order.copy():
+            queue = self._queues[key]
+            if queue.rows:
+                yield key, queue
+            elif len(self._order) > KEPT:
+                self._drop(key)
+
+    def _drop(self, key: QueueKey) -> None:
+        del self._queues[key]
+        self._order.remove(key)
+        self._demands[key[1]] -= 1
+        if not self._demands[key[1]]:
+            del self._demands[key[1]]
+        if len(key) > 2:
+            self._forget_aside(key)
 
     def _forget_aside(self, key: QueueKey) -> None:
         queue_class = key[0], key[1]
