@@ -2,8 +2,10 @@
 
 `concurrent.futures.Future` makes a Condition and two lists at once. Here they are made when first looked at, which is
 when somebody adds a callback or hands the future to `wait` or `as_completed`; `result` makes do with a bare lock. The
-I/O thread that fulfils a future writes the value, then the state, then looks whether it is `_watched`; who waits sets
-`_watched`, then looks at the state: in either order one of them sees the other.
+I/O thread that fulfils a future writes the value, looks whether it is `_watched`, and writes the state; who waits sets
+`_watched`, then looks at the state. No other thread gets in between such a look and the write. One that is watched ends
+with its Condition held: `wait` and `as_completed` hold those of all their futures while they look which have ended and
+leave word at all of them, and must not be told of one that they have seen.
 
 A future is done, too, when its value lies in a store of the cluster. The thread that asks for the value loads it.
 """
@@ -334,9 +336,10 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     def _finish(self) -> None:
         if self._state in _ENDED:  # it has failed, or was cancelled, meanwhile
             return
-        self._state = FINISHED
+        if not self._watched:
+            self._state = FINISHED
         if self._watched:
-            self._announce()
+            self.end_watched()
 
     def profile(self, duration_us: int, peak_memory: int, cpu_time_us: int) -> None:
         """What the task took; before it ends."""
@@ -352,9 +355,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         if self._state in _ENDED:
             return
         self._exception = error
-        self._state = FINISHED
-        if self._watched:
-            self._announce()
+        self._finish()
 
     def mark_running(self) -> None:
         """The task runs and can't be cancelled."""
@@ -379,18 +380,22 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         self._open_gates()
         callbacks_collected.call(self._invoke_callbacks)
 
-    def _announce(self) -> None:
-        """Tell those who wait."""
-        self._open_gates()
+    def end_watched(self) -> None:
+        """It has its outcome: end, and tell those who wait."""
         if "_condition" not in self.__dict__:
+            self._state = FINISHED
+        if "_condition" not in self.__dict__:
+            self._open_gates()
             return
         with self._condition:
+            self._state = FINISHED
             for waiter in self._waiters:
                 if self._exception is None:
                     waiter.add_result(self)
                 else:
                     waiter.add_exception(self)
             self._condition.notify_all()
+        self._open_gates()
         if not self._done_callbacks:
             return
         unread = self._unread
@@ -418,11 +423,12 @@ def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:
     """`fulfil` for many futures, without a call for each."""
     for future, value in zip(futures, values, strict=True):
         future._result = value
-        if future._watched and future._state in _ENDED:
+        if not future._watched:
+            future._state = FINISHED
+        elif future._state in _ENDED:
             continue
-        future._state = FINISHED
         if future._watched:
-            future._announce()
+            future.end_watched()
 
 
 def take_result(future: Future, timeout: float | None = None) -> Any:

@@ -195,3 +195,53 @@ def test_who_waits_for_a_future_is_known() -> None:
     assert not future.is_awaited(mine)
     future._waiters.append(other)
     assert future.is_awaited(mine)
+
+
+class Contended(threading.Condition):
+    """While it is held by `acquire`, as in `wait` and `as_completed`, a thread ends the future, and has it next."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        super().__init__()
+        self._acquire, self._release = self.acquire, self.release
+        self._ender_came = threading.Event()
+        self._ender = threading.Thread(target=end)
+        self.acquire, self.release = self._let_end, self._let_go  # type: ignore[method-assign]
+
+    def _let_end(self) -> bool:
+        self._acquire()
+        self._ender.start()
+        return self._ender_came.wait(10)
+
+    def _let_go(self) -> None:
+        self._release()
+        self._ender.join(10)
+
+    def __enter__(self) -> bool:
+        if threading.current_thread() is self._ender:
+            self._ender_came.set()
+        return super().__enter__()
+
+
+def _fulfil_one_of(future: Future) -> None:
+    fulfil_all([future], [1])
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda future: future.fulfil(1),
+        _fulfil_one_of,
+        lambda future: future.fulfil_from(b"", lambda _: 1),
+        lambda future: future.fulfil_stored(Mock()),
+        lambda future: future.fail(ValueError()),
+        lambda future: future.mark_cancelled(),
+    ],
+)
+def test_a_future_that_ends_while_it_is_looked_at_is_told_of_once(end: Callable[[Future], None]) -> None:
+    future, last = Future(Mock()), Future(Mock())
+    future._condition = Contended(lambda: end(future))
+    future._watched = True
+    ended = concurrent.futures.as_completed([future, last])
+    assert next(ended) is future
+    last.fulfil(2)
+    assert list(ended) == [last]
