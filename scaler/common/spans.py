@@ -1,7 +1,12 @@
-"""Queues of spans: rows waiting for a place, by priority, fair among clients, without a cost per row."""
+"""Queues of spans: rows waiting for a place, by priority, fair among clients, without a cost per row.
 
+The spans of a client are linked in their order, and each batch knows its own by row: to take one out costs little.
+"""
+
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Generic, Protocol, TypeVar
 
 
@@ -15,6 +20,72 @@ class Owned(Protocol):
 
 
 B = TypeVar("B", bound=Owned)
+_LO = attrgetter("lo")
+
+
+class _Span(Generic[B]):
+    """Rows [lo, hi) of a batch, and the spans before and behind them."""
+
+    __slots__ = ("after", "batch", "before", "hi", "lo")
+
+    batch: B
+    lo: int
+    hi: int
+    before: "_Span[B]"
+    after: "_Span[B]"
+
+
+class _Line(Generic[B]):
+    """The spans of one client in their order; no row of a batch is in two of them."""
+
+    __slots__ = ("end", "of")
+
+    def __init__(self) -> None:
+        #: closes the ring: behind it comes the first, before it the last
+        self.end: _Span[B] = _Span()
+        self.end.before = self.end.after = self.end
+        #: the spans of each batch by their rows, ascending; no empty lists
+        self.of: dict[B, list[_Span[B]]] = {}
+
+    def insert(self, before: _Span[B], batch: B, lo: int, hi: int) -> None:
+        """Put rows behind a span, or behind `end`: before all others."""
+        span: _Span[B] = _Span()
+        span.batch, span.lo, span.hi = batch, lo, hi
+        after = before.after
+        span.before, span.after = before, after
+        before.after = after.before = span
+        known = self.of.get(batch)
+        if known is None:
+            self.of[batch] = [span]
+        elif known[-1].lo < lo:
+            known.append(span)
+        else:
+            insort(known, span, key=_LO)
+
+    def remove(self, span: _Span[B]) -> None:
+        """Take a span out."""
+        span.before.after, span.after.before = span.after, span.before
+        known = self.of[span.batch]
+        if len(known) == 1:
+            del self.of[span.batch]
+        else:
+            del known[0 if known[0] is span else bisect_left(known, span.lo, key=_LO)]
+
+    def clear(self) -> int:
+        """Take all out; the rows that were here."""
+        rows = 0
+        for spans in self.of.values():
+            for span in spans:
+                rows += span.hi - span.lo
+                del span.before, span.after  # else they would wait for the garbage collector
+        del self.end.before, self.end.after
+        return rows
+
+    def __iter__(self) -> Iterator[tuple[B, int, int]]:
+        span = self.end.after
+        while span is not self.end:
+            yield span.batch, span.lo, span.hi
+            span = span.after
 
 
 class SpanQueue(Generic[B]):
@@ -23,115 +94,119 @@ class SpanQueue(Generic[B]):
     __slots__ = ("_clients", "_turns", "rows")
 
     def __init__(self) -> None:
-        self._clients: dict[int, deque[tuple[B, int, int]]] = {}
+        self._clients: dict[int, _Line[B]] = {}
         #: whose turn it is, first to last; exactly the keys of `_clients`
         self._turns: deque[int] = deque()
-        #: rows queued, counting those taken out of their batch since
+        #: rows queued
         self.rows = 0
 
-    def _of(self, client: int) -> deque[tuple[B, int, int]]:
-        queue = self._clients.get(client)
-        if queue is None:
-            queue = self._clients[client] = deque()
+    def _of(self, client: int) -> _Line[B]:
+        line = self._clients.get(client)
+        if line is None:
+            line = self._clients[client] = _Line()
             self._turns.append(client)
-        return queue
+        return line
+
+    def _settle(self, client: int) -> None:
+        """A client without rows has no turn."""
+        if not self._clients[client].of:
+            del self._clients[client]
+            self._turns.remove(client)
 
     def copy(self) -> "SpanQueue[B]":
         """Another queue of the same spans."""
         made: SpanQueue[B] = SpanQueue()
-        made._clients = {client: spans.copy() for client, spans in self._clients.items()}
+        for client, line in self._clients.items():
+            copied = made._clients[client] = _Line()
+            for span in line:
+                copied.insert(copied.end.before, *span)
         made._turns, made.rows = self._turns.copy(), self.rows
         return made
 
     @property
     def head(self) -> B:
         """The batch whose rows are taken next. Raises IndexError when empty."""
-        return self._clients[self._turns[0]][0][0]
+        return self._clients[self._turns[0]].end.after.batch
 
     def append(self, batch: B, lo: int, hi: int) -> None:
         """Queue rows behind the others of their client."""
-        queue = self._of(batch.client)
-        if queue:
-            last, first, end = queue[-1]
-            if last is batch and end == lo:
-                lo = first
-                queue.pop()
-                self.rows -= end - first
-        queue.append((batch, lo, hi))
+        line = self._of(batch.client)
+        last = line.end.before
+        if last is not line.end and last.batch is batch and last.hi == lo:
+            last.hi = hi
+        else:
+            line.insert(last, batch, lo, hi)
         self.rows += hi - lo
 
     def prepend(self, batch: B, lo: int, hi: int) -> None:
         """Queue rows before the others of their client: they had a place and lost it."""
-        self._of(batch.client).appendleft((batch, lo, hi))
+        line = self._of(batch.client)
+        line.insert(line.end, batch, lo, hi)
         self.rows += hi - lo
 
     def take(self, rows: int) -> tuple[B, int, int]:
         """Take at most `rows` rows of one batch, from the client whose turn it is. Raises IndexError when empty."""
         turns = self._turns
         client = turns[0]
-        queue = self._clients[client]
-        batch, lo, hi = queue[0]
+        line = self._clients[client]
+        span = line.end.after
+        batch, lo, hi = span.batch, span.lo, span.hi
         if hi - lo > rows:
-            queue[0] = (batch, lo + rows, hi)
-            hi = lo + rows
+            hi = span.lo = lo + rows
         else:
-            queue.popleft()
-            if not queue:
-                del self._clients[client]
-                turns.popleft()
-                self.rows -= hi - lo
-                return batch, lo, hi
-        if len(turns) > 1:
-            turns.rotate(-1)
+            line.remove(span)
         self.rows -= hi - lo
+        if not line.of:
+            del self._clients[client]
+            turns.popleft()
+        elif len(turns) > 1:
+            turns.rotate(-1)
         return batch, lo, hi
 
     def take_last(self, rows: int) -> tuple[B, int, int]:
         """Take at most `rows` rows of one batch from the far end. Raises IndexError when empty."""
         client = self._turns[-1]
-        queue = self._clients[client]
-        batch, lo, hi = queue[-1]
+        line = self._clients[client]
+        span = line.end.before
+        batch, lo, hi = span.batch, span.lo, span.hi
         if hi - lo > rows:
-            queue[-1] = (batch, lo, hi - rows)
-            lo = hi - rows
+            lo = span.hi = hi - rows
         else:
-            queue.pop()
-            if not queue:
-                del self._clients[client]
-                self._turns.pop()
+            line.remove(span)
         self.rows -= hi - lo
+        self._settle(client)
         return batch, lo, hi
 
     def drop_client(self, client: int) -> None:
         """Forget all rows of a client."""
-        queue = self._clients.pop(client, None)
-        if queue is not None:
+        line = self._clients.pop(client, None)
+        if line is not None:
             self._turns.remove(client)
-            self.rows -= sum(hi - lo for _, lo, hi in queue)
+            self.rows -= line.clear()
 
     def remove(self, batch: B, lo: int, hi: int) -> list[tuple[int, int]]:
-        """Take out the rows [lo, hi) of a batch; the parts that were here. Costs a look at the client's spans."""
-        queue = self._clients.get(batch.client)
-        if queue is None:
+        """Take out the rows [lo, hi) of a batch; the parts that were here, ascending."""
+        line = self._clients.get(batch.client)
+        known = line.of.get(batch) if line is not None else None
+        if line is None or known is None:
             return []
         found: list[tuple[int, int]] = []
-        kept: deque[tuple[B, int, int]] = deque()
-        for span in queue:
-            other, a, b = span
-            if other is not batch or b <= lo or hi <= a:
-                kept.append(span)
+        first = max(0, bisect_right(known, lo, key=_LO) - 1)
+        for span in known[first : bisect_left(known, hi, first, key=_LO)]:
+            a, b = span.lo, span.hi
+            if b <= lo:
                 continue
             found.append((max(a, lo), min(b, hi)))
             if a < lo:
-                kept.append((batch, a, lo))
-            if hi < b:
-                kept.append((batch, hi, b))
+                span.hi = lo
+                if hi < b:
+                    line.insert(span, batch, hi, b)
+            elif hi < b:
+                span.lo = hi
+            else:
+                line.remove(span)
         self.rows -= sum(b - a for a, b in found)
-        if kept:
-            self._clients[batch.client] = kept
-        else:
-            del self._clients[batch.client]
-            self._turns.remove(batch.client)
+        self._settle(batch.client)
         return found
 
     def of_client(self, client: int) -> Iterable[tuple[B, int, int]]:
@@ -139,8 +214,8 @@ class SpanQueue(Generic[B]):
         return self._clients.get(client, ())
 
     def __iter__(self) -> Iterator[tuple[B, int, int]]:
-        for queue in self._clients.values():
-            yield from queue
+        for line in self._clients.values():
+            yield from line
 
 
 def runs_of(rows: list[int]) -> Iterator[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """Queues of spans, case by case."""
 
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -61,3 +62,45 @@ def test_a_client_that_is_gone_has_no_rows_and_no_turn() -> None:
     assert made.take(9) == (OTHER, 0, 1)
     with pytest.raises(IndexError):
         made.take(1)
+
+
+def calls_to_remove_one(others: int) -> int:
+    """Calls of functions for a row that is taken out of the middle of a line of many spans."""
+    made, total = (
+        queue(*[(Batch(1), 0, 1) for _ in range(others)], *[(A, row, row + 1) for row in range(0, others, 2)]),
+        0,
+    )
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal total
+        total += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        made.remove(A, others // 2, others // 2 + 1)
+    finally:
+        sys.setprofile(None)
+    return total
+
+
+def test_a_row_is_taken_out_of_many_spans_at_the_price_of_few() -> None:
+    assert calls_to_remove_one(1_000) == calls_to_remove_one(20)
+
+
+def test_the_middle_of_a_span_is_taken_out_again_and_again() -> None:
+    made = queue((B, 0, 1), (A, 0, 8), (OTHER, 0, 1))
+    assert [made.remove(A, row, row + 1) for row in (6, 2, 4)] == [[(6, 7)], [(2, 3)], [(4, 5)]]
+    assert list(made.of_client(1)) == [(B, 0, 1), (A, 0, 2), (A, 3, 4), (A, 5, 6), (A, 7, 8)]
+    assert made.remove(A, 0, 8) == [(0, 2), (3, 4), (5, 6), (7, 8)]
+    assert list(made) == [(B, 0, 1), (OTHER, 0, 1)]
+    assert made.rows == 2
+
+
+def test_a_copy_has_the_same_spans_and_turns_and_its_own_rows() -> None:
+    made = queue((A, 2, 4), (OTHER, 0, 3))
+    made.prepend(A, 0, 2)
+    made.take(1)
+    copied = made.copy()
+    assert list(copied) == list(made) == [(A, 1, 2), (A, 2, 4), (OTHER, 0, 3)]
+    assert copied.take(9) == (OTHER, 0, 3)
+    assert (made.rows, copied.rows) == (6, 3)
