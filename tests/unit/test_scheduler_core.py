@@ -1,5 +1,7 @@
 """What the scheduler's core does, case by case; agents and clients are played by the test."""
 
+import sys
+
 import pytest
 from simulator.scripted import FakeScheduler, graph, hello, result, spans, task
 
@@ -561,6 +563,30 @@ def test_the_value_of_a_plain_pending_row_goes_to_the_rows_that_need_it() -> Non
     assert given.dependencies[0] >> 63
     fake.report(agent, client, result(20, 0, 1))
     assert set(fake.core.state.clients[client].values.objects) == {1}
+
+
+def calls_for_a_link(links: int) -> int:
+    """Calls of functions when a row comes that needs the last one of a chain of so many, each a batch of its own."""
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, task(10, 1), *[dependent(batch + 1, batch) for batch in range(10, 10 + links)])
+    total = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal total
+        total += event in ("call", "c_call")
+
+    said = [ev.Received(client, dependent(11 + links, 10 + links))]
+    sys.setprofile(note)
+    try:
+        fake.core.handle(said, fake.now)
+    finally:
+        sys.setprofile(None)
+    return total
+
+
+def test_the_next_link_of_a_long_chain_of_futures_costs_what_that_of_a_short_one_does() -> None:
+    assert calls_for_a_link(500) == calls_for_a_link(20)
 
 
 def test_a_row_of_a_graph_can_be_an_argument_of_a_plain_row_too() -> None:

@@ -37,6 +37,11 @@ def _lose_a_row(state: ClusterState) -> None:
     client.batches[30].left -= 1
 
 
+def _mix_up_batches(state: ClusterState) -> None:
+    (client,) = state.clients.values()
+    client.batch_ids.reverse()
+
+
 def _forget_a_queued_row(state: ClusterState) -> None:
     (client,) = state.clients.values()
     lo, hi = client.batches[30].spans_in(1)[0]
@@ -92,6 +97,7 @@ def _begin_nowhere(state: ClusterState) -> None:
         (_count_wrongly, "slots outstanding"),
         (_count_wide_rows_wrongly, "rows that take several slots"),
         (_lose_a_row, "rows left"),
+        (_mix_up_batches, "are not in order"),
         (_forget_a_queued_row, "queued are"),
         (_wait_for_nothing, "waits for nothing"),
         (_forget_a_reference, "references"),

@@ -1,5 +1,6 @@
 """What clients bring: batches of rows, and objects that they were asked for or send by themselves."""
 
+from bisect import insort
 from itertools import accumulate
 
 from scaler.errors import ProtocolError
@@ -115,6 +116,7 @@ def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
     if task.sizes:
         batch.offsets = u64(accumulate(task.sizes, initial=0))
     client.batches[batch.id] = batch
+    insort(client.batch_ids, batch.id)
     if batch.keeps:
         client.graphs.setdefault(task.graph, GraphBatches()).known += 1
     client.outstanding += rows

@@ -4,6 +4,7 @@ A row's entry in `missing` counts what it waits for. A value that is not made ye
 `waiters`; one that the client has to send in its `awaited`; one that was lost in its `remaking`.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from scaler.protocol.messages import Frame, u32
@@ -94,11 +95,11 @@ def _await_value(
 
 
 def _batch_of(client: ClientRecord, row_id: int) -> Batch | None:
-    """The live batch that a row id belongs to. Rare: a future used as an argument while it is pending."""
-    best = max((first for first in client.batches if first <= row_id), default=None)
-    if best is None:
+    """The live batch that a row id belongs to: a future was used as an argument while it is pending."""
+    at = bisect_right(client.batch_ids, row_id)
+    if not at:
         return None
-    batch = client.batches[best]
+    batch = client.batches[client.batch_ids[at - 1]]
     return batch if row_id < batch.id + batch.rows else None
 
 

@@ -4,6 +4,8 @@ A row that needs a lost object waits until the object is there again. To compute
 *done* back to *waiting*; when it ends again, nothing is said to the client, but those who wait for the value go on.
 """
 
+from bisect import insort
+
 from scaler.protocol.failures import result_lost, runs_only_once
 from scaler.protocol.messages import ERROR, STORED, VALUES_EACH, Frame
 from scaler.protocol.results import SpanResult, stored_sizes
@@ -68,7 +70,9 @@ def remake(state: ClusterState, move: Remake, may_rerun: bool) -> list[Move]:
         failures = dependencies.fail_all(waiting, runs_only_once(batch.function.name, value).encode())
         return [Reread(client, value), *failures]
     client.remembered.pop(batch.id, None)
-    client.batches[batch.id] = batch
+    if batch.id not in client.batches:
+        client.batches[batch.id] = batch
+        insort(client.batch_ids, batch.id)
     record = lineage_of(batch)
     record.recomputing.add(row)
     if value in client.values.required_zones:

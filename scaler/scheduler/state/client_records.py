@@ -116,6 +116,8 @@ class ClientRecord:
     session: int = 0
     #: id -> batch with rows that have not ended
     batches: dict[int, Batch] = field(default_factory=dict)
+    #: the keys of `batches`, ascending
+    batch_ids: list[int] = field(default_factory=list)
     #: id -> batch whose rows have all ended, kept since what they made may be lost
     remembered: dict[int, Batch] = field(default_factory=dict)
     #: name -> what is known of the function

@@ -182,6 +182,7 @@ def forget_client(state: ClusterState, client: ClientRecord) -> None:
     for batch in client.batches.values():
         _leave_agents(state, batch)
     client.batches.clear()
+    client.batch_ids.clear()
     client.outstanding = 0
     for function in client.functions.values():
         function.cancelled += function.outstanding
