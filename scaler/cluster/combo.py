@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import threading
 import weakref
 
@@ -183,6 +184,7 @@ class SchedulerClusterCombo:
                 "log": of_log,
                 "environment": self.security.to_env(),
                 "authkey": bytes(current_process().authkey).hex(),
+                "arguments": [each for each in sys.argv if isinstance(each, str)],  # type: ignore[redundant-expr]
             }
         )
         self._address = Address.parse(answer["address"])

@@ -76,7 +76,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
     context = {
         "address": server.address.for_client().url, "security": security.to_env(),
         "limit": config.max_message_bytes, "preload": agent_config.preload,
-        "authkey": bytes.fromhex(options["authkey"]),
+        "authkey": bytes.fromhex(options["authkey"]), "arguments": options["arguments"],
         **store_context(store, limits, workers),
     }  # fmt: skip
 

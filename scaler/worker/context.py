@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -82,11 +83,12 @@ def uninstall() -> None:
 
 
 def set_surroundings(surroundings: Mapping[str, Any]) -> None:
-    """Keep what the agent said about the cluster, and be what it says: a local cluster's worker opens its program's
-    `multiprocessing.Manager`s, as a child of the program would.
+    """Keep what the agent said about the cluster, and be what it says: a local cluster's worker has its program's
+    `sys.argv` and opens its `multiprocessing.Manager`s, as a child of the program would.
     """
     global _surroundings
     _surroundings = surroundings
+    sys.argv[:] = surroundings.get("arguments", sys.argv)
     authkey = surroundings.get("authkey")
     if authkey is not None:
         import multiprocessing  # here, as programs that only connect do without

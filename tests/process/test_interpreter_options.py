@@ -14,7 +14,7 @@ import scaler
 def settings():
     import sys
 
-    return sys.flags[:], sys.warnoptions, sys._xoptions
+    return sys.flags[:], sys.warnoptions, sys._xoptions, sys.argv
 
 if __name__ == "__main__":
     with scaler.SchedulerClusterCombo(n_workers=1) as cluster, scaler.Client(cluster.address) as client:
@@ -44,6 +44,10 @@ def run(tmp_path, traces):
 )
 def test_workers_have_the_options_of_the_interpreter_that_runs_the_program(run, options):
     assert run(*options) == "49\n"
+
+
+def test_workers_have_the_arguments_of_the_program_as_they_are_when_its_cluster_starts(run):
+    assert run(more="sys.argv[1:] = ['--verbose', 'Nürnberg', '\\udcff']") == "49\n"
 
 
 @pytest.mark.parametrize("options", [[], ["-P"]], ids=str)
