@@ -80,6 +80,8 @@ class RowRunner:
         self._last = 0
         #: rows were recalled that have not been read yet
         self._recalls: list[Recall] = []
+        #: the row that runs, (dispatch, row), if the agent was told that it waits for others: nothing comes behind it
+        self._waiting: tuple[int, int] | None = None
         #: the agent wants this worker to end after what it has
         self._quitting = False
         #: called before results are sent
@@ -142,6 +144,10 @@ class RowRunner:
                 run = assignment.run
                 returned.append(ReturnedSpan(run.dispatch, run.client, run.batch, lo, hi))
                 excess -= hi - lo
+        if not token:
+            if not returned and running == self._waiting:
+                return
+            self._waiting = running
         self._send(Returned(token, returned, running))
 
     def publish(self, keys: list[Key]) -> None:

@@ -56,6 +56,39 @@ def test_a_map_inside_a_map(start_cluster, connect, n_workers):
     assert sums == [sum(x * x for x in range(n)) for n in range(40)]
 
 
+def process_of(_):
+    return os.getpid()
+
+
+def one_after_the_other(client, n):
+    """How many of these ran where this runs."""
+    futures = [client.submit(process_of, x) for x in range(n)]
+    return [future.result() for future in futures].count(os.getpid())
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_a_task_that_reads_many_short_ones_has_others_run_most_of_them(start_cluster, connect, n_workers):
+    """Claimed one by one each of them takes a round trip, which is more than it takes to run."""
+    client = connect(start_cluster(n_workers))
+    tasks = [client.submit(one_after_the_other, client, 500) for _ in range(3)]
+    assert sum(task.result(40) for task in tasks) < 3 * 500 / 2
+
+
+@both
+def test_rows_that_a_task_claims_have_their_own_arguments(start_cluster, connect, n_workers, serializer):
+    client = connect(start_cluster(n_workers))
+    assert client.submit(differing, client).result(40) == [[n, {"n": n}] for n in range(40)]
+
+
+def differing(client):
+    futures = [client.submit(pair, n, n=n) if n % 3 else client.submit(pair, n) for n in range(40)]
+    return [future.result() for future in futures]
+
+
+def pair(number, **named):
+    return [number, named or {"n": number}]
+
+
 def in_completion_order(client, n):
     futures = [client.submit(square, x) for x in range(n)]
     return sorted(future.result() for future in concurrent.futures.as_completed(futures, timeout=30))

@@ -178,6 +178,18 @@ def test_rows_behind_one_that_takes_longer_than_expected_are_taken_back() -> Non
     assert fake.running(1)
 
 
+def test_nothing_is_handed_out_behind_a_row_that_gives_it_back_each_time_it_waits() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 200)
+    fake.give_back(0, 0)
+    assert fake.running(0) == [(10, 0, 1)]
+    fake.give(20, 0, 200)
+    assert fake.running(0) == [(10, 0, 1)]
+    fake.finish(0)
+    assert len(fake.runs[0]) == 2, "with the next row all is as usual"
+
+
 def test_a_row_that_a_worker_may_keep_for_others_is_not_taken_for_one_that_runs() -> None:
     fake = FakeAgent(1)
     learnt(fake, us=100)

@@ -421,6 +421,22 @@ def test_a_waiting_task_gives_back_the_rows_behind_it(agent: Agent) -> None:
     assert agent.outcomes() == {0: 0}
 
 
+def test_a_task_that_waits_again_says_nothing_unless_it_has_rows_to_give_back(agent: Agent) -> None:
+    def wait_often() -> None:
+        for _ in range(3):
+            context.give_back_unbegun()
+        agent.hand_out(2, b"", range(3, 5), arguments=[(i,) for i in range(5)])  # on its way meanwhile
+        context.give_back_unbegun()
+
+    in_row(agent, 0, wait_often)
+    agent.hand_out(1, b"", range(1), arguments=[(0,)])
+    agent.run()
+    assert agent.returned() == [
+        wm.Returned(0, [], (1, 0)),
+        wm.Returned(0, [wm.ReturnedSpan(2, CLIENT, BATCH, 3, 5)], (1, 0)),
+    ]
+
+
 def test_a_long_row_is_not_charged_to_the_short_ones_before_it(agent: Agent) -> None:
     ticks = iter(range(0, 10**15, 1000))
     clock = agent.runner._clock = agent.runner._ledger._clock = lambda: next(ticks)

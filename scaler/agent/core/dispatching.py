@@ -58,7 +58,7 @@ def feed(state: HostState, out: Outgoing) -> None:
     if idle and ready.local:
         stealing.steal(state, out, idle - state.waiting.stolen)
     for worker in fed:
-        if worker.state is BUSY and now < worker.due:
+        if worker.state is BUSY and now < worker.due and not worker.gives_back:
             found = ready.of(worker.slot)
             if found is not None and _may_follow(state, worker, found[0].head):
                 _dispatch(state, out, worker, len(fed))
@@ -123,7 +123,7 @@ def _feed_by_slots(state: HostState, out: Outgoing, fed: list[WorkerRecord]) -> 
     if ready.local and min(idle, free) > state.waiting.stolen:
         stealing.steal(state, out, min(idle, free) - state.waiting.stolen)
     for worker in fed if free >= 0 else ():
-        if worker.state is BUSY and state.now < worker.due and worker.slots == 1:
+        if worker.state is BUSY and state.now < worker.due and worker.slots == 1 and not worker.gives_back:
             found = ready.within(worker.slot, 1, pool.target)
             if found is not None and found[0] is not ready.wide and _may_follow(state, worker, found[0].head):
                 _dispatch(state, out, worker, len(fed), free=1)
@@ -222,7 +222,7 @@ def _hand_over(
         wear_out(state, worker)
     if worker.state is IDLE:
         worker.note_heard(state.now)
-        worker.has_waited = False
+        worker.has_waited = worker.gives_back = False
         worker_moves.move(state, worker, BUSY)
     out.add(ToWorker(worker.slot, _run_message(state, out, worker, number, origin, lo, hi)))
 

@@ -136,6 +136,8 @@ def take_returned(state: HostState, out: Outgoing, worker: WorkerRecord, message
             withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
     for number in [number for number, dispatch in worker.dispatches.items() if not dispatch.left]:
         dispatch_moves.close_dispatch(state, worker, number)
+    if not message.token and worker.dispatches:
+        worker.gives_back = True
     if message.token and message.token == worker.recalling:
         worker.recalling = 0
         begun = message.running[0] if message.running is not None else 0

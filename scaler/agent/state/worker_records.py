@@ -119,6 +119,8 @@ class WorkerRecord:
     blocked: bool = False
     #: its task has waited for other tasks, and others may have been begun in its slots meanwhile
     has_waited: bool = False
+    #: its task waits for others now and then, and gives back each time what is behind it
+    gives_back: bool = False
     #: token of the last `Recall` that it was sent and has not answered; 0: of none
     recalling: int = 0
     #: rows that it was allowed to keep then

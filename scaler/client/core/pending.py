@@ -10,6 +10,8 @@ from scaler.protocol.messages import Task
 
 #: batches that have ended and are not looked for: as many as are pending, and so many more, before they are left out
 FEW = 1_000
+#: rows, or batches, that are worth a worker of their own
+MANY = 32
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -90,6 +92,17 @@ class PendingBatches:
             return next(iter(by_id.values())).task.rows == 1
         except (StopIteration, RuntimeError):  # it ended just now
             return False
+
+    @property
+    def are_many(self) -> bool:
+        """Many rows are under way, or many batches. May be asked by any thread, as a guess."""
+        by_id = self.by_id
+        if len(by_id) >= MANY:
+            return True
+        try:
+            return any(pending.done.count(0) >= MANY for pending in by_id.values())
+        except RuntimeError:  # it changes just now
+            return True
 
     @property
     def oldest(self) -> int:

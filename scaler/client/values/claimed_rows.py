@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from scaler.client.core import events as ev
@@ -27,6 +29,8 @@ class ClaimedRows:
         self._codec = codec
         self._arguments = arguments
         self._stored_results = stored_results
+        #: the batch that a row was claimed of last, and what it has for its other rows
+        self._last: tuple[int, list[Any]] = 0, []
 
     def call_of(self, claimed: ev.ClaimGranted) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a row, its dependencies among them. Raises what keeps it from them."""
@@ -52,14 +56,22 @@ class ClaimedRows:
         """The argument tuple (form TOGETHER) or payload (form EACH) of a row."""
         task, row = claimed.task, claimed.row
         if task.form == TOGETHER:
-            items = (
-                pickling.loads(task.bodies[-1])
-                if task.objects
-                else self._stored_results.value_of(task.arguments, f"the arguments of {task.name}")
-            )
-            return ((items[row],) if task.flags & SPREAD else items[row]), b""
-        start = sum(task.sizes[:row])
-        return (), bytes(memoryview(task.bodies[0])[start : start + task.sizes[row]])
+            if task.objects:
+                items = self._opened(task, lambda: list(pickling.loads(task.bodies[-1])))
+                item, items[row] = items[row], None  # it is claimed once
+            else:
+                item = self._stored_results.value_of(task.arguments, f"the arguments of {task.name}")[row]
+            return ((item,) if task.flags & SPREAD else item), b""
+        ends = self._opened(task, lambda: list(accumulate(task.sizes)))
+        return (), bytes(memoryview(task.bodies[0])[ends[row] - task.sizes[row] : ends[row]])
+
+    def _opened(self, task: Task, open_: Callable[[], list[Any]]) -> list[Any]:
+        """What a batch has for each of its rows; opened once, as a task claims one after the other."""
+        batch, opened = self._last
+        if batch != task.batch:
+            opened = open_()
+            self._last = task.batch, opened
+        return opened
 
     def _value_of(self, need: Any) -> Any:
         """The value of what a row needs."""

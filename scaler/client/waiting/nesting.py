@@ -30,6 +30,9 @@ from scaler.worker.context import TaskContext
 
 #: rows run inside each other's waits, at most; beyond, a waiting worker gives its slot away
 MAX_DEPTH = 24
+#: after so many waits of a task, each for a claim of a row that took less than so many seconds, it gives its slot away,
+#: too, if there are more rows to wait for: others are handed many of them at once
+FEW_CLAIMS, SHORT = 8, 0.001
 
 
 class NestedWaits:
@@ -51,6 +54,8 @@ class NestedWaits:
         self._claims = claims
         self._claimed_rows = claimed_rows
         self._resolver = resolver
+        #: by depth: the task that has last waited there, and how many claims of short rows it has waited for in a row
+        self._short_claims: dict[int, tuple[int, int]] = {}
         #: the calling thread may be going to block: it is not the I/O thread any more, if it was
         self.step_aside = io_thread.step_aside
 
@@ -63,15 +68,19 @@ class NestedWaits:
         deadline = None if timeout is None else time.monotonic() + timeout
         context.give_back_unbegun()
         claim = self._claims.open(token)
-        claim.is_refused = task.depth >= MAX_DEPTH
+        claim.is_refused = task.depth >= MAX_DEPTH or self._claims_cost_more(task)
         is_blocked = False
+        claims, ran = 0, 0.0
         try:
             while not is_done() and self._liveness.failure is None:
                 if claim.granted:
+                    begun = time.monotonic()
                     self._run_claimed(claim.granted.pop(0), task)
+                    ran += time.monotonic() - begun
                     continue
                 if not claim.is_asked and not claim.is_refused:
                     claim.is_asked = True
+                    claims += 1
                     self._driver.tell(ev.Claim(token))
                 if claim.is_refused and not claim.is_asked and not is_blocked:
                     is_blocked = True
@@ -87,7 +96,18 @@ class NestedWaits:
                 self._claimed_rows.resubmit(claimed)
             if is_blocked:
                 context.unblocked()
+            elif claims:
+                _, before = self._short_claims_of(task)
+                self._short_claims[task.depth] = task.row, before + claims if ran < claims * SHORT else 0
         return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def _claims_cost_more(self, task: TaskContext) -> bool:
+        """Claiming row after row takes longer than running them, and there are many."""
+        return self._short_claims_of(task)[1] >= FEW_CLAIMS and self._driver.session.pending.are_many
+
+    def _short_claims_of(self, task: TaskContext) -> tuple[int, int]:
+        known = self._short_claims.get(task.depth)
+        return known if known is not None and known[0] == task.row else (task.row, 0)
 
     def lend_slot(self) -> Callable[[], None]:
         """A thread that a task has started is going to wait: its worker's slot is another worker's until what this
