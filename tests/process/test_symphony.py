@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import threading
@@ -29,9 +28,10 @@ class Symphony:
         self.environment = environment(PYTHONPATH=path, SOAMAPI_DIRECTORY=str(directory))
         daemons.start_scheduler("--retries-on-loss", "1")
 
-    def start(self, service="ScalerService", concurrency=2, **more):
+    def start(self, service="ScalerService", concurrency=2, through=(), **more):
         arguments = (self.daemons.address, service, "--base-concurrency", str(concurrency))
-        return self.daemons.run("scaler_symphony_cluster", "symphony", *arguments, env={**self.environment, **more})
+        env = {**self.environment, **more}
+        return self.daemons.run("scaler_symphony_cluster", "symphony", *arguments, env=env, through=through)
 
 
 @pytest.fixture
@@ -185,12 +185,7 @@ def _nap(x):
 
 def test_more_workers_than_a_process_may_have_descriptors_are_let_in(symphony):
     """By default: the session process asks for more."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (24, before[1]))
-    try:
-        symphony.start(concurrency=20)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    symphony.start(concurrency=20, through=("sh", "-c", 'ulimit -Sn 24; exec "$@"', "sh"))
     client = symphony.daemons.client()
     futures = [client.submit(_nap, x) for x in range(60)]
     assert [future.result(40) for future in futures] == list(range(60))

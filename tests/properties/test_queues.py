@@ -197,7 +197,7 @@ class PriorityQueues(RuleBasedStateMachine):
         self._left(*[(batch, a, b) for a, b in found])
         self.ready.remove(batch, lo, lo + n)  # type: ignore[arg-type]
 
-    @precondition(lambda self: self.ready.in_order())
+    @precondition(lambda self: self.ready)
     @rule(data=st.data())
     def rotate(self, data: st.DataObject) -> None:
         before = [key for key, _ in self.ready.in_order()]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +100,17 @@ class Daemons:
         self.scheduler: Program
         self.address = "tcp://127.0.0.1:0"
 
-    def run(self, name: str, module: str, *arguments: str, env: dict[str, str] | None = None) -> Program:
-        """Start a program of the engine, and look no further."""
+    def run(
+        self,
+        name: str,
+        module: str,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        through: Sequence[str] = (),
+    ) -> Program:
+        """Start a program of the engine, `through` a command that runs what comes behind it; look no further."""
         output = self._directory / f"{len(self._programs)}_{name}.log"
-        made = Program([*program(name, module), *arguments], output, env=env)
+        made = Program([*through, *program(name, module), *arguments], output, env=env)
         self._programs.append(made)
         return made
 
