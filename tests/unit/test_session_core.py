@@ -213,6 +213,15 @@ def test_a_cancellation_names_only_rows_that_have_not_ended() -> None:
     assert session.do(ev.Cancel([Token()], False)) == []
 
 
+def test_the_scheduler_can_see_to_others_between_parts_of_a_large_cancellation() -> None:
+    session = Session()
+    tokens = session.submit(task(10, 50_000))
+    effects = session.do(ev.Cancel(tokens[::2], False))
+    named = [list(effect.message.spans) for effect in effects]
+    assert max(map(len, named)) <= 10_000
+    assert [span for part in named for span in part] == [(0, 10, row, row + 1) for row in range(0, 50_000, 2)]
+
+
 def test_cancelling_many_rows_one_by_one_looks_at_each_a_few_times() -> None:
     """As `asyncio.run` has them cancelled after Ctrl-C."""
     rows, looked = 4000, 0

@@ -61,6 +61,9 @@ from scaler.protocol.messages import (
     u64,
 )
 
+#: spans of rows that one message asks to have cancelled, at most
+SPANS = 10_000
+
 
 class SessionCore:
     """One client's session. Not thread-safe."""
@@ -196,7 +199,7 @@ class SessionCore:
         if not spans:
             return []
         self._unanswered.add_cancel(event, self.pending)
-        return [Transmit(TaskCancel(spans, event.force))] if not self._is_silenced else []
+        return [] if self._is_silenced else [Transmit(TaskCancel(part, event.force)) for part in _parts_of(spans)]
 
     def _claim(self, event: Claim) -> list[Effect]:
         rows = [(pending, row) for pending, row in self.pending.rows_of([event.token]) if _may_claim(pending.task)]
@@ -286,6 +289,14 @@ def _needs(tasks: Iterable[Task]) -> set[int]:
 def _may_claim(task: Task) -> bool:
     """Rows of it can run inside of a task that waits for them."""
     return task.form != GRAPH and not task.flags & FRESH
+
+
+def _parts_of(spans: Spans) -> list[Spans]:
+    """The same spans in messages between which the scheduler can see to others."""
+    return [
+        Spans(spans.clients[at : at + SPANS], spans.batches[at : at + SPANS], spans.spans[2 * at : 2 * (at + SPANS)])
+        for at in range(0, len(spans.batches), SPANS)
+    ]
 
 
 def _spans_of_rows(rows: Iterable[tuple[PendingBatch, int]]) -> Spans:
