@@ -44,6 +44,7 @@ from scaler.agent.state.worker_records import STARTING
 from scaler.agent.usage import Usage
 from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
 from scaler.common.exits import describe_exit
+from scaler.common.long_lived import HeapTrim
 from scaler.common.loop import Loop
 from scaler.common.process_limits import words_of
 from scaler.protocol.codes import STDOUT, Leaving
@@ -106,6 +107,7 @@ class AgentShell:
         self._print_output = print_output
         self._workers: dict[int, WorkerProcess] = {}
         self._usage = Usage()
+        self._heap = HeapTrim()
         self._measuring = Measuring()
         self._announced: set[int] = set()
         #: for the core, besides what comes from elsewhere
@@ -209,6 +211,7 @@ class AgentShell:
             events += self._store.gather()
         if now >= self._usage.due and self._workers:
             events += self._store.mend(self._state.objects.index)
+            self._heap.look(self._usage.is_busy, now)
             pids = self._pids
             events.append(self._usage.sample(pids, self._begun(pids), now, self._store.directory.path))
         if self._measuring.due is not None and now >= self._measuring.due:

@@ -6,13 +6,18 @@ keeps up to 16 MB free at its end from then on; up to 64 MB after larger ones. A
 for a moment kept 30 MB more ever after. So it is told how much: more than what passes all the time (a batch of rows, a
 chunk of an object), for which memory would be taken anew each time otherwise. Few of its threads do anything at once,
 so there are few arenas.
+
+What is freed in the middle of an arena stays there all the same: of results that wait to be read, and go in another
+order than they came, an agent kept 200 MB. So it gives that back when there is nothing to do for a moment.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import sys
+import threading
 
 #: objects made and not gone since the collector last looked at young ones, at which it does: tables let go of their own
 COLLECT_AFTER = 50_000
@@ -20,6 +25,8 @@ COLLECT_AFTER = 50_000
 KEEP_BYTES = 5 << 20
 #: arenas of a process
 ARENAS = 2
+#: seconds without anything to do after which memory that is free is given back, and from one time to the next at least
+PAUSE, TRIM_SECONDS = 2.0, 30.0
 
 #: as malloc.h has them
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -40,3 +47,24 @@ def collect_rarely() -> None:
     """Let the collector pass over all that is there, and look rarely. To be called when all is loaded."""
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER)
+
+
+class HeapTrim:
+    """Gives back what is free in the middle of the heap, in a pause after something was done. One thread calls it."""
+
+    def __init__(self) -> None:
+        #: when to do so, seconds; None: nothing was done since
+        self._due: float | None = None
+        self._last = -TRIM_SECONDS
+
+    def look(self, is_busy: bool, now: float) -> None:
+        """Whether there is something to do. Does not block: a thread of its own takes the few ms that it takes."""
+        if is_busy:
+            self._due = max(now + PAUSE, self._last + TRIM_SECONDS)
+        if self._due is None or now < self._due:
+            return
+        self._due, self._last = None, now
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            with contextlib.suppress(RuntimeError):  # there can be no more threads
+                threading.Thread(target=trim, args=(0,), name="scaler-heap", daemon=True).start()
