@@ -338,7 +338,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             return
         if not self._watched:
             self._state = FINISHED
-        if self._watched:
+        else:
             self.end_watched()
 
     def profile(self, duration_us: int, peak_memory: int, cpu_time_us: int) -> None:
@@ -425,9 +425,7 @@ def fulfil_all(futures: Iterable[Future], values: Iterable[Any]) -> None:
         future._result = value
         if not future._watched:
             future._state = FINISHED
-        elif future._state in _ENDED:
-            continue
-        if future._watched:
+        elif future._state not in _ENDED:
             future.end_watched()
 
 

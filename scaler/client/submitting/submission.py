@@ -41,8 +41,9 @@ class Submission:
 
     def submit(self, template: TaskTemplate, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Future:
         """Queue a call; its future. Blocks and raises like `Client.submit`."""
-        if self._liveness.failure is not None:
-            self._liveness.check()
+        liveness = self._liveness
+        if liveness.failure is not None:
+            liveness.check()
         future = Future(self._owner)
         if not kwargs and self.is_pickling:
             for value in args:
@@ -51,8 +52,8 @@ class Submission:
                     break
             else:
                 self._queue((template, args, future))
-                if self._liveness.failure is not None:  # since it was looked at above
-                    self._liveness.check()
+                if liveness.failure is not None:  # since it was looked at above
+                    liveness.check()
                 return future
         self._submit_by_itself(template, args, kwargs or {}, future)
         return future
