@@ -62,9 +62,8 @@ class FutureOwner(Protocol):
 class StoredValue(Protocol):
     """A value in a store, which is kept there for as long as this lives."""
 
-    @property
-    def lock(self) -> AbstractContextManager[Any]:
-        """Held while the value is loaded."""
+    def held(self, timeout: float | None) -> AbstractContextManager[float | None]:
+        """Nobody else loads the value meanwhile; what is left of a limit in seconds. Blocks; raises TimeoutError."""
 
     def load(self, timeout: float | None = None) -> Any:
         """The value, a new one each time. Blocks; raises TimeoutError, and why it can't be had."""
@@ -184,11 +183,11 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         stored = self._unread
         if stored is None:
             return
-        with stored.lock:
+        with stored.held(timeout) as left:
             if self._unread is None:
                 return  # another thread was faster
             try:
-                self._result = stored.load(timeout)
+                self._result = stored.load(left)
             except Exception as error:
                 if timeout is not None and isinstance(error, TimeoutError):
                     raise
@@ -218,9 +217,9 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             timeout = self._wait_within(timeout)
         stored = self._stored
         if stored is not None and self._exception is None:
-            with stored.lock:
+            with stored.held(timeout) as left:
                 try:
-                    return stored.load(timeout)
+                    return stored.load(left)
                 except ObjectLost:
                     if self._unread is not None:
                         raise

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -16,6 +17,7 @@ import pytest
 
 from scaler.client.callbacks import callbacks_collected
 from scaler.client.future import Future, fulfil_all
+from scaler.client.values.stored_results import StoredResult
 from scaler.common.interrupts import LOOK, wait_in_steps
 from scaler.executor.map_results import in_order
 
@@ -170,7 +172,7 @@ def test_what_is_left_of_a_limit_is_what_loading_the_value_may_take(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("scaler.client.future.time.monotonic", lambda: now[0])
-    stored, owner = Mock(lock=nullcontext()), Mock()
+    stored, owner = Mock(held=nullcontext), Mock()
     future = Future(owner)
 
     def wait(future: Future, timeout: float) -> None:
@@ -180,6 +182,31 @@ def test_what_is_left_of_a_limit_is_what_loading_the_value_may_take(
     owner.wait = wait
     ask(future, 5.0)
     stored.load.assert_called_once_with(2.0)
+
+
+@pytest.mark.parametrize("ask", [Future.result, Future.exception, Future.fresh_result])
+def test_a_limit_holds_while_another_thread_loads_the_value(ask: Callable[[Future, float], Any]) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def read(*_: object) -> bytes:
+        begun.set()
+        assert may_end.wait(30)
+        return b""
+
+    results: Any = SimpleNamespace(read=read, unpack=lambda _: "value", forget=lambda _: None)
+    future = Future(Mock())
+    future.fulfil_stored(StoredResult(results, 1, 10, "f"))
+    other = threading.Thread(target=future.result)
+    other.start()
+    try:
+        assert begun.wait(30)
+        for limit in (0, 0.01):
+            with pytest.raises(TimeoutError):
+                ask(future, limit)
+    finally:
+        may_end.set()
+        other.join()
+    assert future.result(0) == "value"
 
 
 def test_a_wait_with_a_limit_ends_there() -> None:

@@ -1,6 +1,6 @@
 """A client is asked for the value of a row that it has the future of: it gives what came to it, and asks nobody."""
 
-import threading
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,8 +20,7 @@ ROW = 5
 class Stored:
     """A result in a store that nobody can reach any more; whoever reads it would wait for ever."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+    held = contextlib.nullcontext
 
     def load(self, timeout: float | None = None) -> Any:
         raise AssertionError("the scheduler, which asks for it, would be asked for it")

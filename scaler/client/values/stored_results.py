@@ -8,10 +8,11 @@ it.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from scaler.client.io.driver import SessionDriver
@@ -30,7 +31,7 @@ ALONE_TIMEOUT = 1.0
 class StoredResult:
     """One result in a store. Any thread."""
 
-    __slots__ = ("__weakref__", "_bytes", "_results", "id", "is_loaded", "lock", "name", "size")
+    __slots__ = ("__weakref__", "_bytes", "_lock", "_results", "id", "is_loaded", "name", "size")
 
     def __init__(self, results: StoredResults, row_id: int, size: int, name: str) -> None:
         self._results = results
@@ -39,12 +40,22 @@ class StoredResult:
         self.size = size
         #: of the task
         self.name = name
-        #: held while the value is loaded
-        self.lock = threading.RLock()
+        self._lock = threading.RLock()
         #: somebody has had the value
         self.is_loaded = False
         #: what was fetched and not loaded
         self._bytes: StoredObject | None = None
+
+    @contextlib.contextmanager
+    def held(self, timeout: float | None) -> Iterator[float | None]:
+        """Nobody else loads the value meanwhile; what is left of a limit in seconds. Raises TimeoutError."""
+        begun = time.monotonic()
+        if not self._lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
+            raise TimeoutError
+        try:
+            yield None if timeout is None else max(0.0, begun + timeout - time.monotonic())
+        finally:
+            self._lock.release()
 
     def fetch(self, timeout: float | None = None) -> None:
         """Get the bytes here: the scheduler may be gone when the value is loaded. Blocks; raises like `load`."""
