@@ -13,6 +13,9 @@ from scaler.errors import CycleError
 from scaler.graph.nodes import Alias, Call, Constant, Key, Node
 from scaler.serialize.entry import call_node
 
+#: what may have become of a key
+LET_GO = "if it is a future's, hold that until the graph is computed"
+
 
 @record
 class NeededCalls:
@@ -36,7 +39,10 @@ class NeededCalls:
 
 
 def depth_first(nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> list[Key]:
-    """Return the keys that are needed, each right after the dependencies that were still missing."""
+    """Return the keys that are needed, each right after the dependencies that were still missing.
+
+    Raises KeyError for one that is not there, with a note that says who needs it; CycleError.
+    """
     #: False: what it depends on is being looked at
     done: dict[Key, bool] = {}
     sequence: list[Key] = []
@@ -50,7 +56,11 @@ def depth_first(nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> list[Key]:
             for needed in rest:
                 state = done.get(needed)
                 if state is None:
-                    dependencies = nodes[needed].dependencies
+                    try:
+                        dependencies = nodes[needed].dependencies
+                    except KeyError as error:
+                        error.add_note(f"{key!s:.200} needs this key, which the graph does not have: {LET_GO}")
+                        raise
                     if dependencies:
                         done[needed] = False
                         stack.append((needed, iter(dependencies)))

@@ -218,8 +218,10 @@ def test_a_long_cycle_is_named_in_short():
 def test_a_missing_key_is_named(order):
     with pytest.raises(KeyError, match="nowhere"):
         plan(from_tuples({"a": 1}), ["a", "nowhere"], order)
-    with pytest.raises(KeyError, match="nowhere"):
+    with pytest.raises(KeyError, match="nowhere") as caught:
         plan({"a": Call(inc, ("nowhere",))}, ["a"], order)
+    (note,) = caught.value.__notes__
+    assert note.startswith("a needs this key, which the graph does not have")
 
 
 def test_a_large_constant_is_shared_and_copied_into_no_row():
