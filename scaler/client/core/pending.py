@@ -11,7 +11,7 @@ from scaler.protocol.messages import Task
 #: batches that have ended and are not looked for: as many as are pending, and so many more, before they are left out
 FEW = 1_000
 #: rows, or batches, that are worth a worker of their own
-MANY = 32
+MANY = 256
 
 
 @dataclass(slots=True, eq=False, repr=False)
