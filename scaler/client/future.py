@@ -383,10 +383,12 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         """It has its outcome: end, and tell those who wait."""
         if "_condition" not in self.__dict__:
             self._state = FINISHED
-        if "_condition" not in self.__dict__:
             self._open_gates()
             return
         with self._condition:
+            if self._state in _ENDED:  # another thread was faster: that of clear(), say
+                self._stored = self._unread = None
+                return
             self._state = FINISHED
             for waiter in self._waiters:
                 if self._exception is None:

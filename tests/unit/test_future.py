@@ -94,6 +94,44 @@ def test_a_future_ends_once_whatever_comes_late(ends: Callable[[Future], None], 
     called.assert_called_once_with(future)
 
 
+class Overtaken(threading.Condition):
+    """Another thread, which ends the future too, has it first."""
+
+    def __init__(self, first: Callable[[], None]) -> None:
+        super().__init__()
+        self._first = [first]
+
+    def __enter__(self) -> bool:
+        if self._first:
+            self._first.pop()()
+        return super().__enter__()
+
+
+@pytest.mark.parametrize("first", [lambda future: future.fail(KeyError(1)), lambda future: future.mark_cancelled()])
+@pytest.mark.parametrize(
+    "second",
+    [
+        lambda future: fulfil_all([future], [1]),
+        lambda future: future.fulfil(1),
+        lambda future: future.fulfil_stored(Mock(defer=lambda callback: callback())),
+        lambda future: future.mark_cancelled(),
+    ],
+)
+def test_a_future_that_two_threads_end_at_once_ends_once(
+    first: Callable[[Future], None], second: Callable[[Future], None]
+) -> None:
+    """As when results are on their way in the I/O thread while another one calls clear()."""
+    future, called = Future(Mock()), Mock()
+    future.add_done_callback(called)
+    future._condition = Overtaken(lambda: first(future))
+    ended = concurrent.futures.as_completed([future], timeout=10)
+    second(future)
+    assert list(ended) == [future]
+    called.assert_called_once_with(future)
+    with pytest.raises((KeyError, CancelledError)):
+        future.result(0)
+
+
 class Frozen(Exception):
     """Takes no notes, as frozen dataclasses do not."""
 
