@@ -52,25 +52,8 @@ def test_hosts_come_with_work_and_go_without_and_a_killed_provisioner_is_replace
     assert "ended" in repr(cluster)
 
 
-def test_a_program_that_is_killed_leaves_nothing_behind(scripts, fake):
-    program = scripts.start(
-        """
-        import time, scaler
-        cluster = scaler.Cluster("slurm", minimum=1, maximum=2, interval=0.2, list_interval=0.3)
-        cluster.wait_for_workers(1, 30)
-        print("pids", cluster._scheduler.process.pid, cluster._provisioner.process.pid, flush=True)
-        time.sleep(600)
-        """,
-        PATH=fake.path,
-    )
-    pids = [int(pid) for pid in program.says(r"pids (\d+) (\d+)").groups()]
-    assert len(fake.running()) == 1
-    program.process.kill()
-    until(lambda: not fake.running() and not any(map(is_alive, pids)), "the end of all")
-
-
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
-def test_a_closed_terminal_ends_the_program_and_its_jobs(scripts, fake, number):
+def start_with_cluster(scripts, fake):
+    """A program that has a cluster with a host, and the processes that it has started for that."""
     program = scripts.start(
         """
         import resource, time, scaler
@@ -82,7 +65,19 @@ def test_a_closed_terminal_ends_the_program_and_its_jobs(scripts, fake, number):
         """,
         PATH=fake.path,
     )
-    pids = [int(pid) for pid in program.says(r"pids (\d+) (\d+)").groups()]
+    return program, [int(pid) for pid in program.says(r"pids (\d+) (\d+)").groups()]
+
+
+def test_a_program_that_is_killed_leaves_nothing_behind(scripts, fake):
+    program, pids = start_with_cluster(scripts, fake)
+    assert len(fake.running()) == 1
+    program.process.kill()
+    until(lambda: not fake.running() and not any(map(is_alive, pids)), "the end of all")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
+def test_a_closed_terminal_ends_the_program_and_its_jobs(scripts, fake, number):
+    program, pids = start_with_cluster(scripts, fake)
     for pid in (*pids, program.process.pid):  # a terminal tells all of them
         os.kill(pid, number)
     until(lambda: not fake.running() and not any(map(is_alive, pids)), "the end of all")

@@ -440,12 +440,18 @@ def test_a_job_that_can_not_be_read_waits_until_it_can(jobs):
     assert again.state()["state"] == "done"
 
 
-def test_nothing_is_written_behind_a_copy_of_what_can_not_be_read():
+def ended_jobs(count):
+    """Jobs of one row each, which have ended and are on small segments of paper."""
     jobs = Jobs(Paper(most=1900))
-    for number in range(3):
+    for number in range(count):
         jobs.submit(*part(1), name=f"job-{number}", token=number + 1)
         jobs.core_says(results(0, b"%d" % number), FIRST + number)
         jobs.sync()
+    return jobs
+
+
+def test_nothing_is_written_behind_a_copy_of_what_can_not_be_read():
+    jobs = ended_jobs(3)
     jobs.told()
     jobs.paper.unreadable = "Input/output error"
     for number in (0, 1):
@@ -479,11 +485,7 @@ def test_what_a_deleted_job_took_is_given_back(jobs):
 
 
 def test_segments_are_given_back_though_others_live_in_them_wherever_that_is_cut_short():
-    jobs = Jobs(Paper(most=1900))
-    for number in range(6):
-        jobs.submit(*part(1), name=f"job-{number}", token=number + 1)
-        jobs.core_says(results(0, b"%d" % number), FIRST + number)
-        jobs.sync()
+    jobs = ended_jobs(6)
     seen = 0
     for number in (0, 1, 2, 4, 5):
         jobs.ask("delete", f"job-{number}")
