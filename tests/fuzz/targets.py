@@ -13,7 +13,7 @@ from simulator.hostile_messages import Hostile
 from simulator.scripted import FakeAgent, FakeScheduler, graph, task
 
 from fuzz.chance import Chosen, Over
-from scaler.agent.state.validate import validate
+from scaler.agent.state import validate as of_agent
 from scaler.client.core import events as ce
 from scaler.client.core.session import SessionCore
 from scaler.common.findings import Finding
@@ -25,7 +25,7 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Initiator, State
 from scaler.protocol.messages import PROTOCOL_VERSION
-from scaler.scheduler.state.validate import quick, thorough
+from scaler.scheduler.state import validate as of_scheduler
 from scaler.transport.framing import Decoder
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import MalformedMessage, from_worker, read_by_agent
@@ -166,10 +166,10 @@ def scheduler(data: bytes) -> None:
                 fake.wait(chosen.choice((0.01, 1.0)))
                 fake.say(decent, m.Heartbeat(fake.now, 2))
                 fake.say(other, m.Heartbeat(fake.now))
-            holds(quick(state))
+            holds(of_scheduler.quick(state))
     except Over:
         pass
-    holds(thorough(state))
+    holds(of_scheduler.thorough(state))
     fake.lose(hostile)
     agents = [decent, fake.agent(8)]
     batches = state.clients[other].batches
@@ -180,7 +180,7 @@ def scheduler(data: bytes) -> None:
         for agent in agents:
             fake.end_all(agent, other, m.VALUES_EACH)
     assert not left, f"batches {left} have not ended"
-    holds(quick(state), thorough(state))
+    holds(of_scheduler.quick(state), of_scheduler.thorough(state))
 
 
 #: what a scheduler says to an agent, which believes it what is still needed, and to a client
@@ -247,9 +247,10 @@ def agent(data: bytes) -> None:
             for ending in fake.killed:
                 fake.dies(ending)
             fake.killed.clear()
-            holds(validate(fake.core.state))
+            holds(of_agent.quick(fake.core.state))
     except Over:
         pass
+    holds(of_agent.thorough(fake.core.state))
 
 
 class _Token:
