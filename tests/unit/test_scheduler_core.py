@@ -699,6 +699,18 @@ def test_an_object_that_its_batch_does_not_need_is_not_kept() -> None:
     assert validate(fake.core.state) == []
 
 
+def test_an_object_that_rows_wait_for_may_come_with_a_batch() -> None:
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, dependent(10, 30))
+    assert fake.core.state.clients[client].values.awaited.keys() == {30}
+    fake.say(client, with_objects(task(20, 1, function=30), 30))
+    assert validate(fake.core.state) == []
+    fake.end_all(fake.agents[0], client)
+    assert sorted(batch for batch, *_ in fake.ends(client)) == [10, 20]
+    assert validate(fake.core.state) == []
+
+
 # ---- taking rows back ------------------------------------------------------------------------------------------------
 def test_a_queued_row_is_cancelled_at_once() -> None:
     fake = FakeScheduler()

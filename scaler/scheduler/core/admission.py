@@ -1,6 +1,7 @@
 """What clients bring: batches of rows, and objects that they were asked for or send by themselves."""
 
 from bisect import insort
+from collections.abc import Iterator
 from itertools import accumulate
 
 from scaler.errors import ProtocolError
@@ -23,7 +24,8 @@ def admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
     """Take a client's batch; one that is known already is ignored. Rows whose values are all there can go."""
     if task.batch in client.batches:
         return []
-    moves = _admit(state, client, task)
+    moves = take_awaited(state, client, task)
+    moves += _admit(state, client, task)
     drop_unneeded(state, client, task)
     return moves
 
@@ -45,8 +47,7 @@ def _admit(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
 def enter(state: ClusterState, client: ClientRecord, task: Task) -> tuple[Batch, list[Fail]]:
     """A new batch with what came with it, all of its rows waiting; why they fail, if they can't run."""
     objects = client.values.objects
-    payloads = task.bodies[1:] if task.sizes else task.bodies
-    for object_id, payload in zip(task.objects, payloads, strict=True):
+    for object_id, payload in _payloads(task):
         if object_id not in objects:
             objects[object_id] = ObjectRecord(payload)
     batch = _new_batch(state, client, task)
@@ -63,6 +64,20 @@ def enter(state: ClusterState, client: ClientRecord, task: Task) -> tuple[Batch,
     if batch.keeps:
         client.values.batch_of_row.update(dict.fromkeys(range(batch.id, batch.id + batch.rows), batch))
     return batch, []
+
+
+def take_awaited(state: ClusterState, client: ClientRecord, task: Task) -> list[Move]:
+    """Objects that come with a batch and that rows of others wait for are an answer to these."""
+    moves: list[Move] = []
+    if not client.values.awaited.keys().isdisjoint(task.objects):
+        for object_id, payload in _payloads(task):
+            if object_id in client.values.awaited:
+                moves += take_object(state, client, object_id, payload)
+    return moves
+
+
+def _payloads(task: Task) -> Iterator[tuple[int, Frame]]:
+    return zip(task.objects, task.bodies[1:] if task.sizes else task.bodies, strict=True)
 
 
 def drop_unneeded(state: ClusterState, client: ClientRecord, task: Task) -> None:

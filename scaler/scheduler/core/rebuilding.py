@@ -110,6 +110,7 @@ class Rebuilding:
         state, client = self._state, self._client
         if task.batch in client.batches:
             return []
+        moves = admission.take_awaited(state, client, task)
         batch, failures = admission.enter(state, client, task)
         for lo, hi in zip(task.ended[::2], task.ended[1::2], strict=True):
             transitions.end(state, batch, lo, hi, Cause.RETURNED)
@@ -122,13 +123,13 @@ class Rebuilding:
         held = self._rows.pop(batch.id, [])
         if batch.keeps or task.retries:
             batch.kept_at.update(agent.number for _, _, agent in held)
-        moves: list[Move] = []
         if task.dependencies:
             there = bytearray(batch.rows)
             self._find_needs(task)
             for lo, hi, _ in held:
                 there[lo:hi] = b"\x01" * (min(hi, batch.rows) - lo)
-            moves, more = dependencies.await_needs(state, client, batch, there)
+            asks, more = dependencies.await_needs(state, client, batch, there)
+            moves += asks
             failures += more
             for row in self._restored:
                 lineage.retain_needs(client, batch, row, self._maker_of)
