@@ -70,6 +70,8 @@ class Paper:
     def read(self, segment: int, offset: int, size: int) -> bytes:
         if self.unreadable:
             raise JournalError(self.unreadable)
+        if segment not in self.segments:
+            raise JournalError(f"segment {segment} can't be read: No such file or directory")
         return bytes(self.segments[segment][offset : offset + size])
 
     def remove(self, segment: int) -> None:

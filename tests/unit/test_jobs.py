@@ -38,7 +38,7 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.jobs import job_table, keeper
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
-from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, UNCERTAIN
+from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, SCARCE, UNCERTAIN
 from scaler.scheduler.jobs.reading import MOST_WAITING
 
 _BOTH = ("work", "gone")
@@ -469,6 +469,44 @@ def test_nothing_is_written_behind_a_copy_of_what_can_not_be_read():
     again = Jobs(Paper(jobs.paper.segments, most=1900))
     again.ask("ordered", "job-2")
     assert bytes(again.last().bodies[0]) == b"2"
+
+
+def test_a_job_that_could_not_be_read_is_read_from_where_it_is_copied_to_meanwhile():
+    jobs = Jobs(Paper(most=1900))
+    for token, name in enumerate(("stays", "b", "c", "d"), 1):
+        jobs.submit(*part(), name=name, token=token)
+    jobs.sync()
+    paper = Paper(jobs.paper.segments, most=1900)
+    paper.unreadable = "Input/output error"
+    again = Jobs(paper)
+    paper.unreadable = ""
+    for name in ("b", "c", "d"):
+        again.ask("delete", name)
+        again.sync()
+    again.sync()
+    assert paper.removed
+    again.go_on(keeper.AGAIN)
+    assert len(again.tell_of(Task)) == 1
+
+
+def test_a_value_is_read_from_where_it_is_copied_to_while_it_is_asked_for():
+    """Where room is scarce, what is waste is given back before anything else is done."""
+    jobs = Jobs(Paper(most=6000))
+    for token, (name, size) in enumerate([("stays", 1), ("waste", 3000), ("later", 3000)], 1):
+        jobs.submit(*part(2), name=name, token=token)
+        jobs.core_says(results(0, bytes(size)), FIRST - 1 + token)
+        jobs.sync()
+    jobs.paper.room = SCARCE / 2
+    jobs.keeper.gather()
+    jobs.ask("delete", "waste")
+    while not jobs.paper.removed:
+        jobs.core_says(ObjectRequest(u32([FIRST]), u64([10])))
+        jobs.go_on(GATHER)
+        jobs.paper.sync(1)
+        jobs.keeper.gather()
+        jobs.go_on()
+    told = [each for each in jobs.tell_of(ObjectAnnounce) if each.ids[0] == 10]
+    assert {(each.kinds[0], bytes(each.bodies[0])) for each in told} == {(INLINE, b"\0")}
 
 
 # ---- giving back -----------------------------------------------------------------------------------------------------

@@ -88,6 +88,11 @@ def welcome(table: JobTable, job: Job, number: int) -> None:
         each.heard = 0  # of messages of another session
     table.by_client[number] = job
     write_agents(table, job)
+    load(table, job)
+
+
+def load(table: JobTable, job: Job) -> None:
+    """Have the core told what was submitted, as soon as that is read from where it is now."""
     parts = [written.where for written in job.records if written.kind == Kind.PART]
     parts = parts[: len(parts) - len(job.unsaid)]
     if parts:
@@ -320,10 +325,14 @@ def provide(table: JobTable, job: Job, value: int, limit: int) -> None:
             filing.provide(table, job, lo, value, limit, partial(say_value, table, job, value))
             return
         if hi > lo and job.index.is_ended(lo):
-            span = job.index.span_at(job.index.number_of(lo))
-            table.then(partial(table.want, ev.Fetch(job.core.number, value, span, lo - span.lo)))
+            table.then(partial(_fetch, table, job, value, lo))
             return
     _say_none(table, job, value)
+
+
+def _fetch(table: JobTable, job: Job, value: int, row: int) -> None:
+    span = job.index.span_at(job.index.number_of(row))  # not before: it may have been moved since it was asked for
+    table.want(ev.Fetch(job.core.number, value, span, row - span.lo))
 
 
 def say_value(table: JobTable, job: Job, value: int, kind: int, payload: bytes) -> None:

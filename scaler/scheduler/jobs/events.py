@@ -85,6 +85,13 @@ class OnDisk:
 
 
 @record
+class MayBeRead:
+    """What was submitted of a job could not be read a while ago; perhaps by now, and from elsewhere."""
+
+    job: int
+
+
+@record
 class Loaded:
     """What was submitted of a job, as it asked for it: the messages of each part."""
 
@@ -120,8 +127,9 @@ class Listed:
 
 
 Event = (
-    Submitted | Asked | Gone | Welcomed | Heard | Forgotten | Doubted | OnDisk | Loaded | Fetched | FileRead | Listed
-)
+    Submitted | Asked | Gone | Welcomed | Heard | Forgotten | Doubted | OnDisk | MayBeRead | Loaded | Fetched | FileRead
+    | Listed
+)  # fmt: skip
 
 
 @record

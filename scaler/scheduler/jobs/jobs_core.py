@@ -108,6 +108,7 @@ class JobsCore:
             ev.Forgotten: self._forgotten,
             ev.Doubted: self._doubted,
             ev.OnDisk: self._on_disk,
+            ev.MayBeRead: self._may_be_read,
             ev.Loaded: self._loaded,
             ev.Fetched: self._fetched,
             ev.FileRead: self._file_read,
@@ -387,6 +388,11 @@ class JobsCore:
         job = self._table.jobs.get(event.job)
         if job is not None:
             at_core.welcome(self._table, job, event.number)
+
+    def _may_be_read(self, event: ev.MayBeRead) -> None:
+        job = self._table.jobs.get(event.job)
+        if job is not None and job.core.number and not job.core.is_told:
+            at_core.load(self._table, job)
 
     def _loaded(self, event: ev.Loaded) -> None:
         job = self._table.jobs.get(event.job)

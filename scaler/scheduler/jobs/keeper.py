@@ -107,8 +107,8 @@ class JobKeeper:
         #: reason
         self._held: deque[ev.Write | ev.Copy] = deque()
         self._trouble: str | None = None
-        #: job -> its parts, which can't be read
-        self._unread: dict[int, ev.Load] = {}
+        #: jobs whose parts can't be read; a dict serves as an ordered set
+        self._unread: dict[int, None] = {}
         #: when all that is tried again, seconds; None: all can be read
         self._again: float | None = None
         self._now = 0.0
@@ -200,7 +200,7 @@ class JobKeeper:
         wishes: list[ResidentWish] = []
         self._now = now
         if self._again is not None and now >= self._again:
-            wishes += self._read_again()
+            self._read_again()
         if not self._has_begun:
             self._has_begun = True
             wishes += self._carry_out(self._core.begin())
@@ -260,22 +260,24 @@ class JobKeeper:
 
     def _load(self, wanted: ev.Load) -> list[ResidentWish]:
         """Read what was submitted of a job, or try it again later; what is said of that."""
-        is_first = self._unread.pop(wanted.job, None) is None
         try:
             parts = [self._part(place) for place in wanted.places]
         except (ScalerError, Damaged) as error:
-            self._unread[wanted.job], self._again = wanted, self._now + AGAIN
+            is_first = wanted.job not in self._unread
+            self._unread[wanted.job], self._again = None, self._now + AGAIN
             words = f"Journal: job {self._core.name_of(wanted.job)!r} waits until it can be read: {error}"
             return [ev.Log("ERROR", words)] if is_first else []
+        self._unread.pop(wanted.job, None)
         self._tell(ev.Loaded(wanted.job, parts))
         return []
 
-    def _read_again(self) -> list[ResidentWish]:
+    def _read_again(self) -> None:
         self._again = None
         if self._trouble is not None:
             self._write_held()
-        self._unread = {job: wanted for job, wanted in self._unread.items() if self._core.name_of(job)}
-        return [wish for wanted in list(self._unread.values()) for wish in self._load(wanted)]
+        self._unread = {job: None for job in self._unread if self._core.name_of(job)}
+        for job in self._unread:  # where its parts are the core knows: they may have been copied elsewhere since
+            self._tell(ev.MayBeRead(job))
 
     def _whole(self, answer: ev.Answer) -> JobAnswer:
         """An answer with what it has of segments; if they can't be read, it says that instead."""
