@@ -730,6 +730,15 @@ def test_a_job_is_cancelled_and_stays_so(jobs):
     assert "takes no more rows" in again.last().error
 
 
+def test_a_job_without_rows_ends_when_it_is_on_disk_and_not_before(jobs):
+    """It was over before it was a client of the core, and stayed one for ever."""
+    jobs.submit(part()[0], joins=True)
+    assert jobs.state()["state"] == "running"
+    jobs.sync()
+    assert jobs.state()["state"] == "done"
+    assert [said.number for said in jobs.said if type(said.message) is DisconnectRequest] == [FIRST]
+
+
 def test_more_of_a_job_that_has_ended_is_said_to_the_core_without_reading_what_is_not_on_disk(jobs):
     jobs.submit(*part(1), joins=True)
     jobs.sync()

@@ -149,6 +149,8 @@ class Job:
     counts: tuple[int, int, int] = (0, 0, 0)
     records: list[Written] = field(default_factory=list)
     unsynced: deque[Unsynced] = field(default_factory=deque)
+    #: records of the journal up to that of its last part, counted from its opening
+    parted: int = 0
     #: parts that came last and were not said to the core yet
     unsaid: list[Sequence[Message]] = field(default_factory=list)
     core: AtCore = field(default_factory=AtCore)

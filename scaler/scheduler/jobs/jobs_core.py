@@ -306,6 +306,7 @@ class JobsCore:
         )
         counts = to_json(counts=list(message.counts))
         self._table.write(job, Kind.PART, about, counts, *message.bodies[1:])
+        job.parted = self._table.written
         if job.core.is_told:
             at_core.say_new_part(self._table, job, inner)
         else:
@@ -420,7 +421,8 @@ class JobsCore:
         self._end(job, f"the scheduler could not run it: {event.reason}")
 
     def _end_if_over(self, job: Job) -> None:
-        if not job.has_ended and job.is_over and job.shown == job.index.spans:
+        is_on_disk = job.shown == job.index.spans and job.parted <= self._table.synced
+        if is_on_disk and job.is_over and not job.has_ended:
             at_core.leave(self._table, job)
             self._end(job, "")
 
@@ -435,11 +437,12 @@ class JobsCore:
     # ---- the disk --------------------------------------------------------------------------------------------------
     def _on_disk(self, event: ev.OnDisk) -> None:
         table = self._table
+        before = table.synced
         table.note_synced(event.records)
         table.refusal, table.room = event.trouble, event.room
         for job in table.by_client.values():
-            if job.unsynced:
-                self._table.touched[job] = None
+            if job.unsynced or job.parted > before:
+                table.touched[job] = None
 
     def _see_to_the_disk(self) -> None:
         """Say what is the matter with it, once, and look again whether it has room."""
