@@ -671,17 +671,23 @@ def test_old_jobs_are_deleted_and_a_quota_holds():
         ([replace(part(3)[1], ended=u32([0, 1]))], "what only schedulers and agents say"),
         ([Task(0, 80, 1 << 24, TOGETHER, 0, 1, 2, "f", spans=u32([0, 1 << 24]))], "without their arguments"),
         ([TaskCancel(Spans())], "a TaskCancel is no part of a job"),
-        ([*part(3, 12)], "rows that are there already"),
         ([*part(3, 40), *part(3, 41)], "rows that are there already"),
     ],
 )
-def test_a_part_that_makes_no_sense_is_refused(jobs, inner, why):
+@pytest.mark.parametrize("name", ["work", "new"])
+def test_a_part_that_makes_no_sense_is_refused(jobs, inner, why, name):
     jobs.submit(*part(), is_last=False)
     jobs.sync()
     said = len(jobs.said)
-    jobs.submit(*inner, key="1")
+    jobs.submit(*inner, key="1", name=name)
     assert why in jobs.last().error
-    assert len(jobs.said) == said
+    assert (len(jobs.said), jobs.keeper.jobs) == (said, 1)
+
+
+def test_a_part_with_rows_of_another_one_is_refused(jobs):
+    jobs.submit(*part(), is_last=False)
+    jobs.submit(*part(3, 12), key="1")
+    assert "rows that are there already" in jobs.last().error
 
 
 def test_a_part_that_is_no_message_is_refused(jobs):

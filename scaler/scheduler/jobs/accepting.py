@@ -39,9 +39,10 @@ def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence
     if quotas.results is not None and message.key and table.file_bytes > quotas.results:
         return f"large results take more than the {quotas.results:,} bytes that they may (results_quota): delete jobs"
     job = table.by_name.get(message.name)
-    if job is None:
-        return "" if len(table.jobs) < MOST_JOBS else f"there are {MOST_JOBS:,} jobs: delete some"
-    return clash(job, message) or ("" if _is_there(job, message) else _misfit(job, inner))
+    if job is None and len(table.jobs) >= MOST_JOBS:
+        return f"there are {MOST_JOBS:,} jobs: delete some"
+    is_repeated = job is not None and _is_there(job, message)
+    return clash(job, message) or ("" if is_repeated else _misfit(job, inner))
 
 
 def clash(job: Job | None, message: JobSubmit) -> str:
@@ -62,8 +63,8 @@ def _is_there(job: Job, message: JobSubmit) -> bool:
     return message.key in job.parts or not message.key
 
 
-def _misfit(job: Job, inner: Sequence[Message]) -> str:
-    """What is wrong with the messages of a part; empty: nothing."""
+def _misfit(job: Job | None, inner: Sequence[Message]) -> str:
+    """What is wrong with the messages of a part, of a new job or of this one; empty: nothing."""
     taken: list[tuple[int, int]] = []
     for message in inner:
         if type(message) is ObjectAnnounce:
@@ -79,7 +80,8 @@ def _misfit(job: Job, inner: Sequence[Message]) -> str:
             except ProtocolError as problem:
                 return f"a part of a job has {problem}"
             start, end = message.batch, message.batch + message.rows
-            if not job.is_free(start, end) or any(lo < end and start < hi for lo, hi in taken):
+            is_free = job is None or job.is_free(start, end)
+            if not is_free or any(lo < end and start < hi for lo, hi in taken):
                 return "a part of a job has rows that are there already"
             taken.append((start, end))
         else:
