@@ -15,6 +15,7 @@ from scaler.protocol.codec import encode
 from scaler.protocol.messages import (
     EACH,
     INLINE,
+    INLINE_VALUES,
     VALUES_EACH,
     JobAnswer,
     JobQuestion,
@@ -187,7 +188,7 @@ class Jobs:
 def part(rows: int = 3, first: int = 10) -> list[Message]:
     """A function, and rows that call it."""
     function = ObjectAnnounce(u64([first - 1]), u8([INLINE]), [b"function"])
-    task = Task(0, first, rows, EACH, 0, first - 1, 0, "f", spans=u32([0, rows]), sizes=u32([1] * rows))
+    task = Task(0, first, rows, EACH, INLINE_VALUES, first - 1, 0, "f", spans=u32([0, rows]), sizes=u32([1] * rows))
     task.bodies = [b"x" * rows]
     return [function, task]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeAgent, FakeScheduler, ended, graph, task
+from simulator.scripted import FakeAgent, FakeScheduler, ended, graph, result, task
 from support import until
 from support.made_up_jobs import FIRST, Jobs, Paper, part, results
 from support.runner import ARGUMENTS, BATCH, FUNCTION, Agent
@@ -29,7 +29,10 @@ from scaler.protocol.messages import (
     GRAPH,
     INLINE,
     INLINE_VALUES,
+    KEEP,
     PROFILE,
+    STORED,
+    VALUES_EACH,
     WANTED_ALONE,
     ClientReturn,
     JobAnswer,
@@ -156,7 +159,7 @@ def test_a_part_of_a_job_that_is_deleted_before_it_is_on_disk_is_not_said(jobs):
 def test_of_a_graph_files_have_what_no_other_row_needs(jobs):
     function, _ = part()
     graph = Task(
-        0, 10, 3, GRAPH, 0, 9, 0, "f", spans=u32([0, 3]), uses=u32([1, 0, 0]), wanted=u8([1, 1, 0]),
+        0, 10, 3, GRAPH, INLINE_VALUES, 9, 0, "f", spans=u32([0, 3]), uses=u32([1, 0, 0]), wanted=u8([1, 1, 0]),
         dependency_counts=u32([0, 0, 0]),
     )  # fmt: skip
     jobs.submit(function, graph)
@@ -625,6 +628,22 @@ def test_a_scheduler_passes_on_what_stands_for_files_of_durable_jobs_alone():
     assert fake.ends(client) == []
     assert agent not in fake.core.state.agents
     assert "results in files, of rows of no durable job" in fake.log[-1]
+
+
+def test_an_agent_that_leaves_a_wanted_value_of_a_durable_job_in_a_store_is_not_believed():
+    fake = FakeScheduler(3)
+    client, (agent,) = fake.client(), fake.agents
+    fake.say(client, replace(graph(10, [[], [0]], [1]), flags=KEEP | INLINE_VALUES))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    assert fake.core.state.agents.keys() == {agent}
+    fake.report(agent, client, result(10, 1, 2, STORED))
+    assert not fake.core.state.agents
+    assert "results in a store, of rows of a durable job that are wanted" in fake.log[-1]
+    assert not fake.ends(client)
+    again = fake.agent(2)
+    fake.end_all(again, client, VALUES_EACH)
+    fake.end_all(again, client, VALUES_EACH)
+    assert fake.ends(client) == [(10, 1, 2, VALUES_EACH)]
 
 
 def test_a_value_in_a_file_that_another_row_needs_is_asked_of_its_job():

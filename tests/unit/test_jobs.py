@@ -15,6 +15,7 @@ from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
     INLINE,
+    INLINE_VALUES,
     PLACE,
     STORED_OBJECT,
     TOGETHER,
@@ -662,6 +663,10 @@ def test_old_jobs_are_deleted_and_a_quota_holds():
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------
+def without_arguments(rows: int) -> Task:
+    return Task(0, 80, rows, TOGETHER, INLINE_VALUES, 1, 2, "f", spans=u32([0, rows]))
+
+
 @pytest.mark.parametrize(
     ("inner", "why"),
     [
@@ -669,7 +674,8 @@ def test_old_jobs_are_deleted_and_a_quota_holds():
         ([Heartbeat(1.0)], "a Heartbeat is no part of a job"),
         ([replace(part(3)[1], batch=2**64 - 9)], "ids that are none"),
         ([replace(part(3)[1], ended=u32([0, 1]))], "what only schedulers and agents say"),
-        ([Task(0, 80, 1 << 24, TOGETHER, 0, 1, 2, "f", spans=u32([0, 1 << 24]))], "without their arguments"),
+        ([without_arguments(1 << 24)], "without their arguments"),
+        ([replace(part(3)[1], flags=0)], "may be left in stores"),
         ([TaskCancel(Spans())], "a TaskCancel is no part of a job"),
         ([*part(3, 40), *part(3, 41)], "rows that are there already"),
     ],

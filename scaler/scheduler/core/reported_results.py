@@ -41,11 +41,11 @@ def take(
     took: dict[Batch, tuple[int, int]] = {}
     for told in spans:
         batch = client.batches.get(told.batch)
-        if told.outcome == FILED and batch is not None and not batch.task.flags & INLINE_VALUES:
-            raise ProtocolError("results in files, of rows of no durable job")
         if batch is None or told.hi > batch.rows:
             _release_unwanted(out, agent, client, told, ())
             continue
+        if told.outcome in (STORED, FILED):
+            _check_where(batch, told)
         if batch.are_in(told.lo, told.hi, place):
             parts = [told]
         elif batch.has_come_back:  # another scheduler has heard of some of these
@@ -78,6 +78,16 @@ def take(
                 yield finishing.finish(state, out, batch, span, agent)
     for batch, (rows, us) in took.items():
         placement.learn_duration(agent, batch.function.learn(rows, us))
+
+
+def _check_where(batch: Batch, span: SpanResult) -> None:
+    """Raise ProtocolError for values that are where those of such rows are not put."""
+    wanted = batch.task.wanted
+    if not batch.task.flags & INLINE_VALUES:
+        if span.outcome == FILED:
+            raise ProtocolError("results in files, of rows of no durable job")
+    elif span.outcome == STORED and (not wanted or any(wanted[span.lo : span.hi])):
+        raise ProtocolError("results in a store, of rows of a durable job that are wanted")
 
 
 def without_late(

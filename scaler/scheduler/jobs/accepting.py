@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from scaler.errors import ProtocolError
-from scaler.protocol.messages import INLINE, MOST_IDS, JobSubmit, Message, ObjectAnnounce, Task
+from scaler.protocol.messages import INLINE, INLINE_VALUES, MOST_IDS, JobSubmit, Message, ObjectAnnounce, Task
 from scaler.scheduler.core import batch_cost
 from scaler.scheduler.jobs.job import Job
 from scaler.scheduler.jobs.job_table import NO_ROOM, JobTable
@@ -73,6 +73,8 @@ def _misfit(job: Job | None, inner: Sequence[Message]) -> str:
         elif type(message) is Task:
             if message.ended or message.stored or message.results or message.spans.tolist() != [0, message.rows]:
                 return "a part of a job says of rows what only schedulers and agents say"
+            if not message.flags & INLINE_VALUES:
+                return "a part of a job has rows whose values may be left in stores, which do not last"
             if message.batch + message.rows >= MOST_IDS:
                 return "a part of a job has rows with ids that are none"
             try:
