@@ -649,7 +649,9 @@ def with_objects(made: Task, *ids: int) -> Task:
     [
         (graph(11, [[]], [0]), "ids that rows have"),
         (graph(9, [[], []], [1]), "ids that rows have"),
-        (with_objects(task(20, 1), 11), "ids that rows have"),
+        (with_objects(task(20, 1), 11), "a row that has not ended"),
+        (with_objects(task(20, 1), 15), "a row that has not ended"),
+        (announced(15), "a row that has not ended"),
         (with_objects(task(20, 2), 21), "an object that has the id of a row"),
         (with_objects(task(20, 1), 1 << 63), "ids that are none"),
         (task((1 << 63) - 1, 2), "ids that are none"),
@@ -663,7 +665,7 @@ def test_a_client_that_gives_an_id_twice_or_one_that_is_none_loses_its_session(
     fake = FakeScheduler(1)
     client, other = fake.client(), fake.client()
     for number in (client, other):
-        fake.say(number, graph(10, [[], [0], [1]], [2]))
+        fake.say(number, graph(10, [[], [0], [1]], [2]), task(14, 2))
     fake.say(client, message)
     (gone,) = [effect for effect in fake.effects if isinstance(effect, ev.Forget)]
     assert gone.number == client

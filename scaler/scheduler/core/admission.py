@@ -95,6 +95,8 @@ def check_ids(client: ClientRecord, task: Task) -> None:
         raise ProtocolError("a Task with ids that are none")
     if any(object_id in rows for object_id in task.objects):
         raise ProtocolError("a Task with an object that has the id of a row")
+    if any(dependencies.is_to_end(client, object_id) for object_id in task.objects):
+        raise ProtocolError("a Task with an object that has the id of a row that has not ended")
     kept = client.values.batch_of_row.keys()
     if not kept or task.batch in client.batches:
         return

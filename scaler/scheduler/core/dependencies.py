@@ -81,7 +81,7 @@ def _await_value(
         elif batch.reserves(value):
             del values.failed[value]
         return record
-    source = values.batch_of_row.get(value) or _batch_of(client, value)
+    source = _batch_of(client, value)
     if source is not None and source.place[value - source.id] != DONE:
         source.waiters.setdefault(value - source.id, []).append((batch, row))
     else:
@@ -95,12 +95,20 @@ def _await_value(
 
 
 def _batch_of(client: ClientRecord, row_id: int) -> Batch | None:
-    """The live batch that a row id belongs to: a future was used as an argument while it is pending."""
+    """The batch of a row whose value others may need, or a live one: a future was used while it is pending."""
+    kept = client.values.batch_of_row.get(row_id)
     at = bisect_right(client.batch_ids, row_id)
-    if not at:
-        return None
+    if kept is not None or not at:
+        return kept
     batch = client.batches[client.batch_ids[at - 1]]
     return batch if row_id < batch.id + batch.rows else None
+
+
+def is_to_end(client: ClientRecord, value: int) -> bool:
+    """It is the value of a row that has not ended, so nobody has it."""
+    batch = _batch_of(client, value)
+    row = value - batch.id if batch is not None else 0
+    return batch is not None and batch.place[row] != DONE and not batch.is_recomputing(row, row + 1)
 
 
 def await_lost(client: ClientRecord, batch: Batch, row: int, value: int) -> list[Move]:
@@ -146,7 +154,7 @@ def forget_waiting(client: ClientRecord, batch: Batch, lo: int, hi: int) -> None
             continue
         stop_waiting(client, batch, row)
         for value in set(batch.needs[row]):
-            source = values.batch_of_row.get(value) or _batch_of(client, value)
+            source = _batch_of(client, value)
             if source is not None and value - source.id in source.waiters:
                 _leave_out(source.waiters, value - source.id, batch, row)
             if value in values.awaited:

@@ -15,11 +15,10 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.scheduler.core import admission, lifetimes, reachability, recomputing, retrying, withdrawing
+from scaler.scheduler.core import admission, dependencies, lifetimes, reachability, recomputing, retrying, withdrawing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
 from scaler.scheduler.state.agent_records import AgentRecord
-from scaler.scheduler.state.batch_records import DONE
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 
@@ -48,9 +47,7 @@ def _check_ids(client: ClientRecord, message: ObjectAnnounce) -> None:
     for object_id in message.ids:
         if object_id >= MOST_IDS:
             raise ProtocolError("an object with an id that is none")
-        batch = client.values.batch_of_row.get(object_id)
-        row = object_id - batch.id if batch is not None else 0
-        if batch is not None and batch.place[row] != DONE and not batch.is_recomputing(row, row + 1):
+        if dependencies.is_to_end(client, object_id):
             raise ProtocolError("an object with the id of a row that has not ended")
 
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from scaler.common.findings import Finding
-from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch, not_ended
+from scaler.scheduler.state.batch_records import AGENT, DONE, QUEUED, WAITING, Batch
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.flavours import LOOKS
@@ -171,9 +171,6 @@ def _references(client: ClientRecord) -> Iterator[Finding]:
         for row, wanted in enumerate(batch.needs or ()):
             if batch.place[row] != DONE:
                 needed.update(values.object_id_of(value) for value in wanted)
-        for row, waiting in batch.waiters.items() if not batch.keeps else ():
-            # they come to need an object when that row has ended, and its value was sent; there may be one of that id
-            needed[batch.id + row] -= len(not_ended(waiting))
     if values.batch_of_row.keys() != kept:
         yield Finding(f"client {client.number} keeps rows that are of no batch, or lacks some")
     for object_id, item in values.objects.items():
