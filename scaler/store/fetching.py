@@ -244,8 +244,8 @@ class Fetching:
         Raises ValueError if nobody asked for it there.
         """
         self._answered(address, key, index, now)
-        fetch = self._fetches.get(key)
-        if fetch is None or fetch.have[index]:
+        fetch = self._wanting(key, index)
+        if fetch is None:
             return False
         if size != fetch.size or fetch.tag not in (None, tag):
             self._give_back(key, index)
@@ -265,8 +265,8 @@ class Fetching:
     def elsewhere(self, address: str, key: Key, index: int, other: str, now: float, *, usable: bool = True) -> None:
         """Another store has this chunk; it is not asked unless it is `usable`. Raises ValueError if nobody asked."""
         self._answered(address, key, index, now)
-        fetch = self._fetches.get(key)
-        if fetch is None or fetch.have[index]:
+        fetch = self._wanting(key, index)
+        if fetch is None:
             return
         part = fetch.parts.get(other)
         if part is None:
@@ -402,10 +402,15 @@ class Fetching:
             if key in line.users:
                 line.hungry[key] = None
 
+    def _wanting(self, key: Key, index: int) -> _Fetch | None:
+        """The fetch that lacks a chunk; it may have been asked for by an earlier one, when the object was larger."""
+        fetch = self._fetches.get(key)
+        return fetch if fetch is not None and index < len(fetch.have) and not fetch.have[index] else None
+
     def _give_back(self, key: Key, index: int) -> None:
         """A chunk has to be asked for again."""
-        fetch = self._fetches.get(key)
-        if fetch is not None and not fetch.have[index]:
+        fetch = self._wanting(key, index)
+        if fetch is not None:
             fetch.pool.appendleft(index)
             self._feed(fetch)
 
