@@ -6,23 +6,27 @@ import os
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
+#: seconds over which a share is measured, at least: in less than that a tick more or less is all that is seen
+_LEAST = 0.1
 
 
 class ProcessUse:
     """Looks at one process now and then."""
 
-    __slots__ = ("_looked", "_pid", "_ticks")
+    __slots__ = ("_looked", "_pid", "_share", "_ticks")
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         #: when it was looked at last, seconds, and the clock ticks that it had used by then; None before the first look
         self._looked = 0.0
         self._ticks: int | None = None
+        #: thousandths of a processor, as measured last
+        self._share = 0
 
     def look(self, now: float) -> tuple[int, int]:
         """Thousandths of a processor since the last look, 0 at the first; and bytes of resident memory.
 
-        0 if it is gone. `now` in seconds.
+        0 if it is gone. `now` in seconds; who looks again at once is told the same share.
         """
         try:
             with open(f"/proc/{self._pid}/stat", "rb") as file:
@@ -32,7 +36,9 @@ class ProcessUse:
         except (OSError, ValueError, IndexError):
             return 0, 0
         before, since = self._ticks, now - self._looked
-        self._ticks, self._looked = ticks, now
-        if before is None or since <= 0:
-            return 0, memory
-        return max(0, round(1000 * (ticks - before) / _TICKS / since)), memory
+        if before is None:
+            self._ticks, self._looked = ticks, now
+        elif since >= _LEAST:
+            self._ticks, self._looked = ticks, now
+            self._share = max(0, round(1000 * (ticks - before) / _TICKS / since))
+        return self._share, memory

@@ -167,3 +167,14 @@ def test_the_share_of_a_processor_is_that_since_the_last_look() -> None:
     while time.process_time() - began < 0.05:  # the system counts in ticks of 10 ms
         sum(range(10_000))
     assert use.look(1.0)[0] > 0
+
+
+def test_who_looks_twice_at_once_is_told_the_same_share() -> None:
+    use = ProcessUse(os.getpid())
+    use.look(0.0)
+    began = time.process_time()
+    while time.process_time() - began < 0.05:
+        sum(range(10_000))
+    share = use.look(1.0)[0]
+    assert use.look(1.01)[0] == share  # of which the system's ticks would say 0, or a whole processor
+    assert use.look(2.0)[0] < share
