@@ -106,6 +106,16 @@ def test_beside_the_table_no_title_stands_alone() -> None:
     assert len(stacked(blocks, 20, 40)) == 11
 
 
+def test_what_a_batch_system_says_at_length_leaves_room_for_how_many_hosts_there_are() -> None:
+    words = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
+    hosts = Block("hosts", (("slurm", "3 of 7, 4 pending since 3m00s, 1 draining"), ("", words)))
+    wide, narrow = ([plain_text(line) for line in stacked([hosts], columns, 9)] for columns in (50, 24))
+    assert wide[1].split(maxsplit=1) == ["slurm", "3 of 7, 4 pending since 3m00s, 1+"]
+    assert wide[2] == words[:49] + "+"
+    assert narrow[1].split(maxsplit=1) == ["slurm", "3 of 7, 4 pendi+"]
+    assert narrow[2] == words[:23] + "+"
+
+
 def test_the_documents_screen_is_there_field_by_field(snapshot: Snapshot) -> None:
     drawn = screen(Looking(), seen(snapshot))
     titles = [part.strip() for part in drawn[0].split(" | ")]
@@ -153,6 +163,17 @@ def test_a_scheduler_that_is_gone_is_said_with_the_time_and_the_last_figures_sta
     (line,) = [line for line in drawn if "no scheduler since" in line]
     assert re.match(r"no scheduler since \d\d:\d\d:\d\d \(it closed\) +$", line)
     assert any(line.startswith("Total 32 worker(s)") for line in drawn)
+
+
+def test_a_filter_of_any_length_hides_no_scheduler_that_is_gone(snapshot: Snapshot) -> None:
+    looking = Looking(text="n" * 200, is_typing=True)
+    (line,) = [line for line in screen(looking, seen(snapshot, False, "it closed"), 60, 15) if "filter" in line]
+    assert re.match(r"no scheduler since \d\d:\d\d:\d\d  filter: n+\+$", line)
+
+
+def test_before_the_first_snapshot_it_says_whether_there_is_a_connection() -> None:
+    drawn = [screen(Looking(), Seen(None, there, NOW, "" if there else "it closed")) for there in (True, False)]
+    assert ["connected to" in "".join(each) for each in drawn] == [True, False]
 
 
 # ---- keys ----------------------------------------------------------------------------------------------------------

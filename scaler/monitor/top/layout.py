@@ -89,12 +89,15 @@ def stacked(blocks: Sequence[Block], columns: int, height: int) -> list[Line]:
     lines: list[Line] = []
     for block, length in zip(blocks, lengths, strict=True):
         shown = block.lines[:length]
-        values = max([0, *(width(value) for _, value in shown)])
+        # a name has a third of the room at least; what has none is a sentence, and has all of it
+        values = min(columns * 2 // 3, max([0, *(width(value) for name, value in shown if name)]))
         names = max(1, columns - values - 1)
         lines += [[("", PLAIN)]] if lines else []
         lines.append([(padded(block.title, columns, left=True), TITLE)])
         lines += [
             [(padded(ending(name, names), names, left=True), PLAIN), (" " + padded(value, values), HEAD)]
+            if name
+            else [(padded(value, columns, left=True), PLAIN)]
             for name, value in shown
         ]
     return [fitted(line, columns) for line in lines[:height]]

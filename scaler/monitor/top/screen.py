@@ -55,7 +55,7 @@ def draw(
     out.append([("-" * columns, RULE)])
     out += _shortcuts(looking, columns, 1 if lines < 24 else 2)
     out.append(_status(looking, seen, now))
-    out.append(_total(looking, snapshot, address, columns))
+    out.append(_total(looking, seen, address, columns))
     room = lines - len(out) - views
     if looking.is_help:
         body = help_page(looking.table)
@@ -106,20 +106,23 @@ def _shortcuts(looking: Looking, columns: int, most: int) -> list[Line]:
 
 
 def _status(looking: Looking, seen: Seen, now: float) -> Line:
-    """What has to be said: nothing, most of the time."""
+    """What has to be said: nothing, most of the time. However long the filter is, a scheduler that is gone is said."""
     line: Line = []
     if not seen.is_connected:
         line.append((f"no scheduler since {moment(seen.since, now)}", ALERT))
-        line.append((f" ({inert(seen.reason)})" if seen.reason else "", DIM))
     if looking.is_typing or looking.text:
-        line.insert(0, (f"filter: {inert(looking.text)}", TITLE))
-        line.insert(1, ("_  (Enter: done, Esc: all)  " if looking.is_typing else "  (Esc: all)  ", DIM))
+        line += [("  ", PLAIN)] if line else []
+        line.append((f"filter: {inert(looking.text)}", TITLE))
+        line.append(("_  (Enter: done, Esc: all)" if looking.is_typing else "  (Esc: all)", DIM))
+    elif not seen.is_connected and seen.reason:
+        line.append((f" ({inert(seen.reason)})", DIM))
     return line
 
 
-def _total(looking: Looking, snapshot: Snapshot | None, address: str, columns: int) -> Line:
+def _total(looking: Looking, seen: Seen, address: str, columns: int) -> Line:
+    snapshot = seen.snapshot
     if snapshot is None:
-        return [(f"connected to {inert(address)}", DIM)]
+        return [(f"{'connected to' if seen.is_connected else 'looking for'} {inert(address)}", DIM)]
     table = looking.table
     total = table.length(snapshot)
     what = f"Total {count(total)} {table.name.removesuffix('s')}(s)"
