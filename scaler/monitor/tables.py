@@ -62,7 +62,7 @@ AGENTS = Table(
         plain("pid", "i", "agents.pids", str, "its process", room=7, rank=8),
         told("agt_cpu", "C", "agents.cpus", share, "use of processors by the agent", room=7, rank=5),
         told("agt_rss", "M", "agents.memory", size, "memory of the agent", room=7, rank=6),
-        told("host_cpu", "c", "agents.host_cpus", share, "use of processors by all of the host", room=8),
+        told("host_cpu", "c", "agents.host_cpus", share, "what is used of all the host's processors", room=8),
         plain("workers", "w", "agents.workers", count, "workers at work", room=7),
         told("free", "f", "agents.free", count, "workers that could begin a row at once"),
         plain("rows", "r", "agents.rows", count, "rows sent to it that have not come back", room=6),

@@ -24,6 +24,7 @@ from scaler.monitor.formats import moment
 from scaler.monitor.history import SERIES
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.totals import totals_of
+from scaler.protocol.codes import MAX_NAME
 
 HOSTILE = "<script>document.title='owned'</script>\"'><img src=x onerror=alert(1)>"
 
@@ -170,7 +171,19 @@ def test_a_wrong_query_is_not_said():
     query = {"part": [b"-3"], "client": [b"9" * 50], "theme": [b"<b>"], "sort": [b"\xff" * 500], "up": [b"maybe"]}
     view = View.of("workers", query)
     assert (view.part, view.client, view.theme, view.is_upwards) == (1, 0, "light", False)
-    assert len(view.sort) <= 100
+    assert len(view.sort) <= MAX_NAME
+
+
+def test_the_link_of_a_function_with_a_long_name_finds_that_one_alone(snapshot):
+    long = ["m" * (MAX_NAME - 1) + last for last in "ab"]
+    functions = replace(snapshot.functions, names=(*long, *snapshot.functions.names[2:]))
+    names = (long[0], *snapshot.view.worker_names[1:])
+    now = replace(snapshot, view=replace(snapshot.view, functions=functions, worker_names=names))
+    link = content.FUNCTIONS.more(now, totals_of(now), [0])["function_link"][0]
+    view = View.of(
+        "workers", {name: [text.encode() for text in texts] for name, texts in parse_qs(urlsplit(link).query).items()}
+    )
+    assert tables.FUNCTIONS.sorted(now, text=view.find) == [0]
 
 
 def test_every_worker_is_in_one_cell_of_the_picture():
@@ -188,6 +201,12 @@ def test_every_worker_is_in_one_cell_of_the_picture():
             assert values[0] == pytest.approx(np.mean(snapshot.workers.cpus[: grid.each]) / 10, abs=0.51)
         for by in heat.FIGURES:
             assert len(heat.values_of(snapshot, by, grid.each)) == cells
+
+
+def test_a_worker_with_many_threads_is_shown_with_all_that_it_uses(snapshot):
+    cpus = type(snapshot.workers.cpus)("I", [16_000] * len(snapshot.workers))
+    busy = replace(snapshot, workers=replace(snapshot.workers, cpus=cpus))
+    assert set(heat.values_of(busy, "cpu", 1).tolist()) == {1600}
 
 
 def empty():

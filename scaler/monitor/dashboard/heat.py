@@ -81,6 +81,6 @@ def values_of(snapshot: Snapshot, by: str, each: int) -> NDArray[np.generic]:
         firsts = np.arange(0, len(values), each)
         sizes = np.diff(np.append(firsts, len(values)))
         values = np.add.reduceat(values, firsts) / sizes
-    if by == "cpu":
-        return np.minimum(np.rint(values), 255).astype(np.uint8)
+    if by == "cpu":  # of a worker with many threads it is many processors
+        return np.minimum(np.rint(values), 65535).astype(np.uint16)
     return np.rint(values).astype(np.uint32) if by == "rss" else np.round(values, 1).astype(np.float32)

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
+from scaler.protocol.codes import MAX_NAME
+
 #: rows of a table that are on a page: more would be neither read nor sent
 PART_ROWS = 50
-#: characters of a text in a query, at most
-_LONGEST = 100
+#: characters of a text in a query, at most: a link has a whole name
+_LONGEST = MAX_NAME
 
 
 @dataclass(frozen=True)

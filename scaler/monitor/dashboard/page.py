@@ -12,6 +12,7 @@ from html import escape
 from scaler.monitor.dashboard.heat import FIGURES
 from scaler.monitor.dashboard.layout import Card, Column, View
 from scaler.monitor.dashboard.pages import PAGES, Page
+from scaler.protocol.codes import MAX_NAME
 
 #: scripts and styles of this server alone; Bokeh gives its elements styles of their own
 POLICY = (
@@ -58,7 +59,7 @@ def html(
         '<section class="plots">', *(f'<div class="card plot" id="{name}"></div>' for name in shown), "</section>",
         *([_heat(view)] if page.heat else []),
         _listing(page.listing.card, view),
-        '</main><footer>Updated <span id="clock">–</span>, once a second. ',
+        '</main><footer>Updated <span id="clock">–</span>. ',
         f"{_LEGENDS[page.path]}</footer></body></html>",
     ]  # fmt: skip
     return "\n".join(parts)
@@ -112,7 +113,7 @@ def _listing(card: Card, view: View) -> str:
     return (
         f'<section class="card listing"><div class="tools"><h2>{escape(card.title)}</h2><span id="note"></span>'
         f'<form method="get" action="{View(view.page).link()}">{hidden}<label>find '
-        f'<input name="find" type="search" value="{escape(view.find)}" maxlength="100"></label></form>'
+        f'<input name="find" type="search" value="{escape(view.find)}" maxlength="{MAX_NAME}"></label></form>'
         f'{_chosen(view)}{_key(card)}<span id="parts"></span></div>'
         f'<div class="scroll"><table class="long" data-source="{card.name}" data-columns="{_columns(card)}" '
         f'data-empty="{escape(_empty(card, view))}"><thead><tr>{heads}</tr></thead><tbody></tbody></table></div>'
