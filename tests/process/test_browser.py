@@ -1,6 +1,8 @@
 """The dashboard in a real Chromium, under a real cluster."""
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -116,3 +118,25 @@ def test_a_page_shows_the_terminals_cells_and_outlives_the_scheduler(daemons, tm
         number = shows(driver)
         until(lambda: shows(driver) != number, "snapshots of the new scheduler", 40.0)
         assert complaints(driver) == []
+
+
+#: pixels of what a page has beyond its width, and of the shown part of the first name of a card
+BEYOND = "const r = document.documentElement; return r.scrollWidth - r.clientWidth"
+NAMED = "return document.querySelector('[data-source=hosts] td').clientWidth"
+
+
+def test_what_is_long_stays_within_its_page():
+    command = [sys.executable, "-m", "support.synthetic_dashboard", "2", "2", "0"]
+    running = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
+    try:
+        url = running.stdout.readline().split()[-1]
+        with browser(700, 600) as driver:
+            driver.get(url)
+            for page in ("agents", "functions?find=" + 200 * "m"):
+                driver.get(url.partition("?")[0] + page)
+                shows(driver)
+                assert driver.execute_script(BEYOND) == 0, page
+                assert page != "agents" or driver.execute_script(NAMED) > 20  # "slurm", beside how many there are
+    finally:
+        running.terminate()
+        running.wait()

@@ -19,6 +19,8 @@ from scaler.monitor.synthetic import SyntheticCluster
 
 #: what the first workers have printed
 PRINTING = 100
+#: what a batch system says of the hosts that it is asked for
+WORDS = "sbatch: error: Batch job submission failed: Requested node configuration is not available"
 LINES = LastOutput((("stdout", "part 17: 48,210 rows"), ("stderr", "<script>alert(1)</script> is no price")))
 
 
@@ -28,14 +30,14 @@ def watch_of(agents: int, workers: int, names: tuple[str, ...] = ()) -> Callable
     @contextlib.contextmanager
     def watch(config: DashboardConfig, on_change: Callable[[Seen], None]) -> Iterator[None]:
         ended = threading.Event()
-        cluster = SyntheticCluster(agents, workers)
+        cluster = SyntheticCluster(agents, workers, fleet=True)
         first = cluster.snapshot()
         places = (place_of(first.worker_id(at)) for at in range(min(len(first.workers), PRINTING)))
         printed = {place: LINES for place in places if place is not None}
 
         def next_one() -> Seen:
             snapshot = cluster.snapshot()
-            view = snapshot.view
+            view = replace(snapshot.view, fleets=replace(snapshot.view.fleets, lines=(WORDS,)))
             if names:
                 functions = replace(view.functions, names=(*names, *view.functions.names[len(names) :]))
                 others = tuple(names[at % len(names)] for at in range(len(view.worker_names)))
