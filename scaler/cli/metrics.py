@@ -18,14 +18,14 @@ def run(config: MetricsConfig) -> int:
     """Prints or serves; returns the exit code. Raises `ScalerError`."""
     from scaler.monitor import Watcher  # `-h` and mistakes are answered without loading the engine
     from scaler.monitor.formats import inert
-    from scaler.monitor.metrics import exposition
+    from scaler.monitor.metrics import Exposition, exposition
     from scaler.monitor.metrics_server import serve
     from scaler.transport import known_security
 
     security = known_security(config.key_file)
     with closing(Watcher(config.monitor, config.interval, security=security, name="scaler metrics")) as watcher:
         if config.port is not None:
-            return serve(config, lambda: exposition(watcher.seen), lambda text: print(text, flush=True))
+            return serve(config, Exposition(lambda: watcher.seen).text, lambda text: print(text, flush=True))
         seen = watcher.wait(0, _PATIENCE)
         if seen is None or seen.snapshot is None:
             raise ScalerError(f"the scheduler at {watcher.address} showed nothing within {_PATIENCE:g} s")

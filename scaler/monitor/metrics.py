@@ -6,14 +6,16 @@ Workers have no labels, nor have rows: what is shown grows with agents, at most 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.totals import Totals, totals_of
 from scaler.monitor.watcher import Seen
 from scaler.protocol.codes import AgentFlag
+from scaler.protocol.messages import FunctionColumns
 
 #: functions that have their own name: those that take most time
 FUNCTIONS = 20
@@ -21,6 +23,10 @@ FUNCTIONS = 20
 AGENTS = 1000
 #: providers of hosts that have their own name
 PROVIDERS = 8
+#: functions of clients that are gone that have their own name
+GONE = 256
+#: what is counted of functions, and never falls
+_COUNTED = ("total_us", "done", "failed", "cancelled")
 OTHER = "other"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -42,18 +48,60 @@ class Metric:
         return "\n".join(lines) + "\n"
 
 
-def exposition(seen: Seen) -> str:
+class Departed:
+    """What functions did whose clients are gone, as far as it was told before: a snapshot has no place for it.
+
+    Several clients may have functions of one name. If what is counted of them fell when one of the clients goes, it
+    would look like a counter that begins anew, and what is left like rows that have ended just now.
+    """
+
+    def __init__(self) -> None:
+        #: for each of `_COUNTED` what it is by name
+        self.counts: dict[str, Counter[str]] = {column: Counter() for column in _COUNTED}
+        #: the scheduler that was told of last, and its functions
+        self._epoch, self._told = 0, FunctionColumns()
+
+    def see(self, snapshot: Snapshot) -> None:
+        """This is about to be told. Counters begin anew with another scheduler."""
+        before, self._told = self._told, snapshot.functions
+        if snapshot.scheduler.epoch != self._epoch:
+            self._epoch, before = snapshot.scheduler.epoch, FunctionColumns()
+            self.counts = {column: Counter() for column in _COUNTED}
+        here, known = {0, *snapshot.clients.numbers}, self.counts["done"]
+        for at, client in enumerate(before.clients):
+            if client not in here:
+                name = before.names[at] if before.names[at] in known or len(known) < GONE else OTHER
+                for column, counts in self.counts.items():
+                    counts[name] += getattr(before, column)[at]
+
+
+class Exposition:
+    """What one server tells whoever asks. Any thread may ask."""
+
+    def __init__(self, see: Callable[[], Seen]) -> None:
+        """`see` gives what is known now."""
+        self._see, self._departed, self._lock = see, Departed(), threading.Lock()
+
+    def text(self) -> str:
+        """All that is known now, as text."""
+        with self._lock:
+            return exposition(self._see(), self._departed)
+
+
+def exposition(seen: Seen, departed: Departed | None = None) -> str:
     """All that is known now, as text. Without a scheduler it says so and nothing else: old figures would mislead."""
     metrics = [_one("scaler_up", "Whether there is a scheduler: 1 or 0.", int(seen.is_connected))]
     if seen.is_connected and seen.snapshot is not None:
-        metrics += metrics_of(seen.snapshot, totals_of(seen.snapshot))
+        metrics += metrics_of(seen.snapshot, totals_of(seen.snapshot), departed)
     return "".join(metric.text() for metric in metrics)
 
 
-def metrics_of(snapshot: Snapshot, totals: Totals) -> list[Metric]:
-    """All metrics of a snapshot."""
+def metrics_of(snapshot: Snapshot, totals: Totals, departed: Departed | None = None) -> list[Metric]:
+    """All metrics of a snapshot, and of what `departed` remembers of those before."""
+    departed = departed or Departed()
+    departed.see(snapshot)
     return [*_scheduler(snapshot), *_rows(snapshot), *_workers(snapshot, totals), *_agents(snapshot, totals),
-            *_objects(snapshot), *_functions(snapshot)]  # fmt: skip
+            *_objects(snapshot), *_functions(snapshot, departed.counts)]  # fmt: skip
 
 
 def _scheduler(snapshot: Snapshot) -> Iterable[Metric]:
@@ -140,25 +188,28 @@ def _objects(snapshot: Snapshot) -> Iterable[Metric]:
     yield _one("scaler_objects_fetched_bytes", text, objects.fetched)
 
 
-def _functions(snapshot: Snapshot) -> Iterable[Metric]:
+def _functions(snapshot: Snapshot, departed: Mapping[str, Counter[str]]) -> Iterable[Metric]:
     functions = snapshot.functions
     names = [name if client else OTHER for name, client in zip(functions.names, functions.clients, strict=True)]
-    named = _largest(names, functions.total_us, FUNCTIONS)
-
-    def by_function(column: Iterable[float]) -> dict[str, float]:
-        return _summed(names, column, named)
+    counted = {
+        column: ([*names, *counts], [*getattr(functions, column), *counts.values()])
+        for column, counts in departed.items()
+    }
+    named = _largest(*counted["total_us"], FUNCTIONS)
 
     yield _by(
         "function", "scaler_function_seconds_total", "Time that rows of a function took together.",
-        {name: value / 1e6 for name, value in by_function(functions.total_us).items()}, "counter",
+        {name: value / 1e6 for name, value in _summed(*counted["total_us"], named).items()}, "counter",
     )  # fmt: skip
     ended = Metric("scaler_function_rows_ended_total", "counter", "Rows of a function that have ended.")
-    for outcome, column in (("done", functions.done), ("failed", functions.failed), ("cancelled", functions.cancelled)):
-        ended.samples += [({"function": n, "outcome": outcome}, v) for n, v in by_function(column).items()]
+    for outcome in ("done", "failed", "cancelled"):
+        summed = _summed(*counted[outcome], named)
+        ended.samples += [({"function": name, "outcome": outcome}, value) for name, value in summed.items()]
     yield ended
     open_rows = Metric("scaler_function_rows", "gauge", "Rows of a function that no agent has, or that agents have.")
     for state, column in (("waiting", functions.waiting), ("running", functions.running)):
-        open_rows.samples += [({"function": n, "state": state}, v) for n, v in by_function(column).items()]
+        summed = _summed(names, column, named)
+        open_rows.samples += [({"function": name, "state": state}, value) for name, value in summed.items()]
     yield open_rows
     for name, words, column in (("median", "Half", functions.p50_us), ("p95", "95 of 100", functions.p95_us)):
         longest: dict[str, float] = {}

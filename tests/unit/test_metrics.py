@@ -4,7 +4,8 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import replace
+from array import array
+from dataclasses import fields, replace
 from math import isnan
 from pathlib import Path
 
@@ -13,7 +14,17 @@ import yaml
 
 from scaler.monitor import Seen, Snapshot
 from scaler.monitor.history import History
-from scaler.monitor.metrics import AGENTS, FUNCTIONS, OTHER, PROVIDERS, exposition, metrics_of
+from scaler.monitor.metrics import (
+    AGENTS,
+    FUNCTIONS,
+    GONE,
+    OTHER,
+    PROVIDERS,
+    Departed,
+    Exposition,
+    exposition,
+    metrics_of,
+)
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.monitor.totals import totals_of
 from scaler.protocol.messages import FleetColumns, u32
@@ -61,6 +72,52 @@ def test_sums_are_those_of_the_snapshot():
     assert stored == sum(snapshot.agents.stored) == found["scaler_objects_stored_bytes"]
     seconds = sum(value for name, value in found.items() if name.startswith("scaler_function_seconds_total"))
     assert seconds == pytest.approx(sum(snapshot.functions.total_us) / 1e6)
+
+
+def left(snapshot: Snapshot, client: int, epoch: int | None = None) -> Snapshot:
+    """The same without a client, at this or another scheduler."""
+    view = snapshot.view
+    of, numbers = view.functions, [number for number in view.clients.numbers if number != client]
+    rows = [at for at, each in enumerate(of.clients) if each != client]
+    columns = {}
+    for item in fields(of):
+        column = getattr(of, item.name)
+        kept = [column[at] for at in rows]
+        columns[item.name] = array(column.typecode, kept) if isinstance(column, array) else tuple(kept)
+    clients = replace(view.clients, numbers=u32(numbers))
+    scheduler = replace(view.scheduler, epoch=epoch or view.scheduler.epoch)
+    return replace(snapshot, view=replace(view, clients=clients, functions=replace(of, **columns), scheduler=scheduler))
+
+
+def test_what_is_counted_of_a_function_stays_when_one_of_its_clients_goes():
+    now = SyntheticCluster(2, 4, clients=2, functions=4).snapshot()
+    now = replace(now, view=replace(now.view, functions=replace(now.functions, names=("f",) * 4)))
+    known = [Seen(now, True, 0.0, "")]
+    told = Exposition(lambda: known[0])
+
+    def counters(text: str = "") -> dict[str, float]:
+        found = values(text or told.text())
+        return {name: value for name, value in found.items() if re.match("scaler_function.*_total", name)}
+
+    first = counters()
+    assert len(first) == 4
+    known[0] = Seen(left(now, 1), True, 0.0, "")
+    assert counters() == first
+    assert counters() == first  # and is not counted twice
+    known[0] = Seen(left(left(now, 1), 2), True, 0.0, "")
+    assert counters() == first
+    known[0] = Seen(left(now, 1, epoch=5), True, 0.0, "")
+    assert counters() == counters(exposition(known[0])) != first  # another scheduler's begin anew
+
+
+def test_clients_that_come_and_go_leave_no_more_names_than_are_kept():
+    now, departed = SyntheticCluster(1, 1, clients=1, functions=1).snapshot(), Departed()
+    for client in range(1, GONE + 20):
+        functions = replace(now.functions, clients=u32([client]), names=(f"f{client}",))
+        clients = replace(now.clients, numbers=u32([client]))
+        departed.see(replace(now, view=replace(now.view, functions=functions, clients=clients)))
+    assert len(departed.counts["done"]) == GONE + 1
+    assert departed.counts["done"][OTHER] == 18 * now.functions.done[0]
 
 
 def test_labels_are_bounded_however_many_agents_and_functions_there_are():

@@ -26,7 +26,7 @@ from scaler.monitor.dashboard.layout import View
 from scaler.monitor.dashboard.live import LivePage, Sight
 from scaler.monitor.dashboard.pages import PAGES, Page
 from scaler.monitor.listening import listener, names_of, tls_of
-from scaler.monitor.metrics import exposition
+from scaler.monitor.metrics import Exposition
 from scaler.monitor.output import place_of
 from scaler.monitor.watcher import Seen, Watcher
 from scaler.transport import known_security
@@ -45,17 +45,14 @@ class Board:
         #: told which workers' pages are open, by agent and slot
         self.look_at: Callable[[set[tuple[int, int]]], object] = lambda workers: None
         self._pages: dict[int, LivePage] = {}
+        #: what is seen, for Prometheus
+        self.metrics = Exposition(lambda: self.sight.seen or Seen(None, False, 0.0, "")).text
 
     def see(self, seen: Seen) -> None:
         """The cluster, or that there is none."""
         self.sight.see(seen)
         for page in self._pages.values():
             page.come()
-
-    def metrics(self) -> str:
-        """What is seen, for Prometheus."""
-        seen = self.sight.seen
-        return exposition(seen if seen is not None else Seen(None, False, 0.0, ""))
 
     def application(self, page: Page) -> PageApplication:
         """Bokeh's application of one page."""
