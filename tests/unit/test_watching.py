@@ -1,10 +1,13 @@
 """The scheduler's core and monitors: who is shown what, when, and what agents are told."""
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from simulator.scripted import FakeScheduler, hello, task
 
+from scaler.errors import ProtocolError
 from scaler.monitor.synthetic import SyntheticCluster
 from scaler.protocol.codec import decode_view, encode_view
 from scaler.protocol.codes import AgentFlag
@@ -251,3 +254,12 @@ def test_monitors_that_come_and_go_are_no_lines_that_others_are_lost_among() -> 
     levels = {effect.level for effect in fake.effects if isinstance(effect, se.Log)}
     assert levels == {"DEBUG"}
     assert [text.split()[0] for text in fake.log] == ["agent", "monitor", "monitor"]
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0, 1e20])
+def test_a_view_whose_times_no_calendar_has_is_refused(wrong: float) -> None:
+    view = SyntheticCluster(1, 1).snapshot().view
+    for name in ("time", "uptime"):
+        frame = encode_view(replace(view, scheduler=replace(view.scheduler, **{name: wrong})))
+        with pytest.raises(ProtocolError, match="times that a calendar has"):
+            decode_view(frame)

@@ -10,6 +10,9 @@ from scaler.common.records import record
 from scaler.protocol.messages.columns import column, u8, u32, u64
 from scaler.protocol.messages.message import Part, require
 
+#: seconds; in the year 5138
+_NEVER = 1e11
+
 
 @record
 class SchedulerView(Part):
@@ -46,6 +49,7 @@ class SchedulerView(Part):
         """Raise `Malformed` when the columns contradict each other."""
         require(len(self.sent_types) == len(self.sent_counts), "a count for each type of message sent")
         require(len(self.received_types) == len(self.received_counts), "a count for each type of message received")
+        require(0 <= self.time < _NEVER and 0 <= self.uptime < _NEVER, "times that a calendar has")
 
 
 @record
