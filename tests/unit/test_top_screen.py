@@ -18,6 +18,7 @@ from scaler.monitor.top.layout import plain_text, stacked
 from scaler.monitor.top.looking import QUIT, Looking
 from scaler.monitor.top.screen import draw
 from scaler.protocol.codes import WorkerFlag
+from scaler.protocol.messages import u64
 
 NOW = 1_700_000_000.0
 SIZES = [(60, 15), (61, 16), (79, 23), (80, 24), (100, 30), (120, 40), (250, 80), (400, 20), (60, 120)]
@@ -144,6 +145,15 @@ def test_the_documents_screen_is_there_field_by_field(snapshot: Snapshot) -> Non
     assert [title for title in beside if "_" in title and " " not in title] == [
         "client_manager", "func_to_num_tasks", "object_id_to_tasks"
     ]  # fmt: skip
+
+
+def test_messages_received_are_not_left_out_for_more_of_those_that_were_sent(snapshot: Snapshot) -> None:
+    types = tuple(f"Message{number}" for number in range(20))
+    scheduler = dataclasses.replace(snapshot.scheduler, sent_types=types, sent_counts=u64([9] * 20))
+    many = dataclasses.replace(snapshot, view=dataclasses.replace(snapshot.view, scheduler=scheduler))
+    for columns, lines in ((120, 24), (100, 30)):
+        titles = [part.strip() for part in screen(Looking(), seen(many), columns, lines)[0].split(" | ")]
+        assert titles == ["scheduler", "task_manager", "scheduler_sent", "scheduler_received"]
 
 
 def test_eighty_columns_have_room_for_all_that_the_documents_show_of_workers(snapshot: Snapshot) -> None:

@@ -59,19 +59,25 @@ def block_lines(block: Block, height: int) -> list[Line]:
     ]
 
 
-def side_by_side(blocks: Sequence[Block], columns: int, height: int) -> list[Line]:
-    """Blocks beside each other, the first ones that fit, with lines between them."""
+def side_by_side(blocks: Sequence[Block], columns: int, height: int, whole: int) -> list[Line]:
+    """Blocks beside each other, the first ones that fit, with lines between them.
+
+    The first `whole` are shown with all that they have; others are cut to so many lines where one of those behind them
+    would have no room.
+    """
     shown: list[list[Line]] = []
-    left = columns
-    for block in blocks:
+    left = columns + len(BETWEEN)
+    cut = [block_lines(Block(block.title, block.lines[:height]), height) for block in blocks]
+    for number, block in enumerate(blocks):
+        behind = 0 if number < whole else sum(_width(lines) + len(BETWEEN) for lines in cut[number + 1 :])
         lines = block_lines(block, height)
-        if _width(lines) + (len(BETWEEN) if shown else 0) > left and len(block.lines) > height:
-            lines = block_lines(Block(block.title, block.lines[:height]), height)
-        needed = _width(lines) + (len(BETWEEN) if shown else 0)
-        if needed > left:
+        least, most = _width(cut[number]) + len(BETWEEN), _width(lines) + len(BETWEEN)
+        if most > left or least + behind <= left < most + behind:
+            lines, most = cut[number], least
+        if most > left:
             break
         shown.append(lines)
-        left -= needed
+        left -= most
     tall = max([len(lines) for lines in shown], default=0)
     filled = [_filled(lines, tall) for lines in shown]
     return [

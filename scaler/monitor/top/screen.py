@@ -89,7 +89,8 @@ def _blocks(snapshot: Snapshot | None, columns: int, lines: int) -> list[Line]:
     """A third of the screen at most."""
     if snapshot is None:
         return []
-    return side_by_side(blocks(snapshot), columns, 3 if lines < 20 else 6 if lines < 30 else lines // 3)
+    height = 3 if lines < 20 else 6 if lines < 30 else lines // 3
+    return side_by_side(blocks(snapshot), columns, height, whole=2)  # the table of messages has them all
 
 
 def _shortcuts(looking: Looking, columns: int, most: int) -> list[Line]:
