@@ -61,12 +61,12 @@ def _workers_matching(snapshot: Snapshot, text: str) -> list[int]:
     A host, a function or an id that is there as it stands means that alone. Names of hosts and functions are looked at
     once each, not once a worker.
     """
-    if "|" in text:
-        return [row for row in range(len(snapshot.workers)) if text in inert(_worker(snapshot, row)).casefold()]
     agents, functions = snapshot.agents, snapshot.workers.functions
     names_there = [name.casefold() for name in snapshot.view.worker_names]
     hosts = [name.casefold() for name in agents.names]
     is_exact = text in names_there or text in hosts
+    if "|" in text and not is_exact:
+        return [row for row in range(len(snapshot.workers)) if text in inert(_worker(snapshot, row)).casefold()]
     known = [text == name if is_exact else text in name for name in names_there]
     #: for each worker 1 if it is meant
     meant = bytearray(len(snapshot.workers))

@@ -1,6 +1,7 @@
 """What screens show of a snapshot: the documents' figures, rows in order, rows that match, and names made harmless."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -101,6 +102,15 @@ def test_a_worker_is_found_by_process_host_function_and_id(snapshot: Snapshot) -
         assert worker_at(snapshot, name) == row
         assert row in WORKERS.sorted(snapshot, text=name)
     assert worker_at(snapshot, "77.1") is worker_at(snapshot, "2.77") is None
+
+
+def test_a_function_with_a_bar_in_its_name_is_found_by_it(snapshot: Snapshot) -> None:
+    old, new = snapshot.function_of(0), "load|clean"
+    names = tuple(new if name == old else name for name in snapshot.view.worker_names)
+    named = replace(snapshot, view=replace(snapshot.view, worker_names=names))
+    expected = [row for row in range(len(named.workers)) if named.function_of(row) == new]
+    assert sorted(WORKERS.sorted(named, text=new)) == expected != []
+    assert WORKERS.sorted(named, text=WORKERS.rows(named, [5])[0][0]) == [5]  # all that the first column shows
 
 
 def test_rows_of_what_is_chosen_are_those_of_all(snapshot: Snapshot) -> None:
