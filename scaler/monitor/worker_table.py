@@ -58,8 +58,8 @@ def _through(table: bytes) -> Callable[[Snapshot], bytes]:
 def _workers_matching(snapshot: Snapshot, text: str) -> list[int]:
     """By host, function, process and id, or all that the first column shows, with a bar between.
 
-    A host, a function or an id that is there as it stands means that alone. Names of hosts and functions are looked at
-    once each, not once a worker.
+    A host, a function, an agent ("3.") or an id that is there as it stands means that alone. Names of hosts and
+    functions are looked at once each, not once a worker.
     """
     agents, functions = snapshot.agents, snapshot.workers.functions
     names_there = [name.casefold() for name in snapshot.view.worker_names]
@@ -70,8 +70,8 @@ def _workers_matching(snapshot: Snapshot, text: str) -> list[int]:
     known = [text == name if is_exact else text in name for name in names_there]
     #: for each worker 1 if it is meant
     meant = bytearray(len(snapshot.workers))
-    if text.replace(".", "", 1).isdigit() and not is_exact:
-        _mark_numbers(snapshot, text, meant)
+    if text.replace(".", "", 1).isdigit() and not is_exact and _mark_numbers(snapshot, text, meant):
+        return list(compress(range(len(meant)), meant))
     at = named = 0
     for name, workers, names in zip(hosts, agents.worker_counts, agents.name_counts, strict=True):
         if text == name if is_exact else text in name:
@@ -84,8 +84,8 @@ def _workers_matching(snapshot: Snapshot, text: str) -> list[int]:
     return list(compress(range(len(meant)), meant))
 
 
-def _mark_numbers(snapshot: Snapshot, text: str, meant: bytearray) -> None:
-    """Those whose process has these digits, and those whose id begins with them."""
+def _mark_numbers(snapshot: Snapshot, text: str, meant: bytearray) -> bool:
+    """Those whose process has these digits, and those whose id begins with them; whether an agent is named ("3.")."""
     meant[:] = bytes([text in pid for pid in map(str, snapshot.workers.pids)])
     number, dot, slot = text.partition(".")
     at = 0
@@ -96,6 +96,7 @@ def _mark_numbers(snapshot: Snapshot, text: str, meant: bytearray) -> None:
             for row, each in enumerate(slots, at):
                 meant[row] |= each == slot if is_exact else each.startswith(slot)
         at += workers
+    return bool(dot) and any(meant)
 
 
 WORKERS = Table(

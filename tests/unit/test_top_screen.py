@@ -297,6 +297,15 @@ def test_behind_a_host_and_a_function_are_their_workers(snapshot: Snapshot) -> N
     assert press(looking, snapshot, "enter").table.name == "functions"
 
 
+def test_of_several_agents_on_one_host_the_chosen_ones_workers_are_shown(snapshot: Snapshot) -> None:
+    agents = dataclasses.replace(snapshot.agents, names=("here",) * len(snapshot.agents))
+    same = dataclasses.replace(snapshot, view=dataclasses.replace(snapshot.view, agents=agents))
+    looking = press(Looking(), same, "2")
+    agent = looking.order(same)[0]
+    press(looking, same, "enter")
+    assert {same.agent_of_worker[row] for row in looking.order(same)} == {agent}
+
+
 def test_the_help_has_each_column_and_scrolls_where_it_has_no_room(snapshot: Snapshot) -> None:
     drawn = "\n".join(screen(press(Looking(), snapshot, "?"), seen(snapshot)))
     assert all(column.help in drawn for column in WORKERS.columns)

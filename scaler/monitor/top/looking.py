@@ -153,7 +153,8 @@ class Looking:
         if self.table is WORKERS:
             self.worker = snapshot.worker_id(row)
         elif self.table.name == "agents":
-            self.show(0, snapshot.agents.names[row])
+            name, number = snapshot.agents.names[row], snapshot.agents.numbers[row]
+            self.show(0, name if snapshot.agents.names.count(name) == 1 else f"{number}.")
         elif self.table.name == "functions" and snapshot.functions.clients[row]:  # not all others together
             self.show(0, snapshot.functions.names[row])
 

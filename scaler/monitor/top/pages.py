@@ -13,7 +13,7 @@ _KEYS = (
     ("1 to 6, Tab", "another table"),
     ("arrows, pages", "another row; also Home and End"),
     ("Enter", "a worker's page"),
-    ("", "of a host or a function: its workers"),
+    ("", "of an agent or a function: its workers"),
     ("/", "show only rows whose names hold a text"),
     ("Esc", "back, or show all rows"),
     ("Q, Ctrl-C", "quit"),
