@@ -28,14 +28,18 @@ class Measuring:
 
     def every(self, interval: float, pids: Mapping[int, int], now: float) -> None:
         """Measure every so many seconds from now on; 0: never again. `pids` are of the workers, by slot."""
-        begins, self._interval = not self._interval, interval
+        before, self._interval = self._interval, interval
         if not interval:
             self.due = None
             self._processes.clear()
-        elif begins:
-            self.due = now + FIRST
+            return
+        if not before:
             for pid in (os.getpid(), *pids.values()):
                 self._use_of(pid, now)
+        if self.due is None:
+            self.due = now + FIRST
+        elif interval < before:  # who looks more often than others do does not wait for those
+            self.due = min(self.due, now + FIRST)
 
     def measure(self, pids: Mapping[int, int], begun: Mapping[int, tuple[int, int]], now: float) -> Measured:
         """Measure now; `pids` of the workers and what they have begun, by slot."""

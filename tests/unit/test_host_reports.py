@@ -160,6 +160,16 @@ def test_measuring_begins_with_a_look_and_ends_when_it_is_told() -> None:
     assert measuring.due is None
 
 
+def test_who_looks_more_often_does_not_wait_for_what_was_due_before() -> None:
+    measuring = Measuring()
+    measuring.every(3600.0, {}, 10.0)
+    measuring.measure({}, {}, 10.2)
+    measuring.every(1.0, {}, 20.0)
+    assert measuring.due == 20.0 + FIRST
+    measuring.every(5.0, {}, 20.1)  # who looks less often changes nothing of that
+    assert measuring.due == 20.0 + FIRST
+
+
 def test_the_share_of_a_processor_is_that_since_the_last_look() -> None:
     use = ProcessUse(os.getpid())
     assert use.look(0.0)[0] == 0

@@ -97,6 +97,24 @@ def test_an_agent_that_does_not_report_delays_the_first_snapshot_for_a_bounded_t
     assert list(wish.view.agents.flags) == [0]
 
 
+def test_who_watches_more_closely_than_others_is_shown_nothing_old() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    fake.say(monitor_of(fake), Watch(60_000))
+    fake.say(agent, report(1))
+    fake.wait(30)
+    closer = monitor_of(fake)
+    fake.say(closer, Watch(1000))
+    assert fake.heard(agent, Watch)[-1] == Watch(1000)
+    assert not published(fake)  # the agent reports at once
+    fake.say(agent, report(0))
+    (wish,) = published(fake)
+    assert wish.monitors == [closer]
+    assert list(wish.view.agents.report_ages) == [0]
+    fake.say(monitor_of(fake), Watch(30_000))
+    assert published(fake)  # and who does not need more than what is told anyway waits for nobody
+
+
 def test_the_next_snapshot_comes_when_the_last_was_taken_and_its_time_has_come() -> None:
     fake = FakeScheduler()
     monitor = monitor_of(fake)

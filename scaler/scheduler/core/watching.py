@@ -40,7 +40,7 @@ def ask_agents(state: ClusterState, out: Outgoing) -> None:
     watching = state.watching
     if interval == watching.interval:
         return
-    if not watching.interval:
+    if interval and (not watching.interval or interval < watching.interval):  # they have told nothing, or that is old
         watching.awaited = set(state.agents)
         watching.waits_until = state.now + PATIENCE
     watching.interval = interval

@@ -43,8 +43,8 @@ class Watching:
     interval: int = 0
     #: snapshots that were made
     made: int = 0
-    #: numbers of the agents that were there when somebody began to watch, and have not reported: the first snapshot
-    #: waits for them
+    #: numbers of the agents that were there when somebody began to watch, or to watch more closely, and have not
+    #: reported since: the first snapshot waits for them
     awaited: set[int] = field(default_factory=set)
     #: but not for longer than this, seconds
     waits_until: float = 0.0
