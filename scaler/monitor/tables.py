@@ -67,7 +67,7 @@ AGENTS = Table(
         told("free", "f", "agents.free", count, "workers that could begin a row at once"),
         plain("rows", "r", "agents.rows", count, "rows sent to it that have not come back", room=6),
         told("queued", "dq", "agents.queued", count, "rows there that no worker has", room=6),
-        plain("stored", "s", "agents.stored", size, "objects in its store", room=7, rank=1),
+        told("stored", "s", "agents.stored", size, "objects in its store", room=7, rank=1),
         told("spilled", "p", "agents.spilled", size, "those of them on disk", room=7, rank=3),
         told("fetched", "t", "agents.fetched", size, "what ever came from other hosts", room=7, rank=4),
         told("lag", "l", "agents.lags", duration, "between scheduler and agent, there and back", room=5, rank=2),

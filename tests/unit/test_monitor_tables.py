@@ -9,8 +9,9 @@ from scaler.monitor import formats
 from scaler.monitor.blocks import blocks, panel, tasks
 from scaler.monitor.snapshot import Snapshot
 from scaler.monitor.synthetic import SyntheticCluster
-from scaler.monitor.tables import TABLES, WORKERS, Column, Table, worker_at
+from scaler.monitor.tables import AGENTS, TABLES, WORKERS, Column, Table, worker_at
 from scaler.protocol.codes import AgentFlag
+from scaler.protocol.messages import u8
 
 HOSTILE = [
     "\x1b[2J\x1b]0;owned\x07",
@@ -102,6 +103,14 @@ def test_a_worker_is_found_by_process_host_function_and_id(snapshot: Snapshot) -
         assert worker_at(snapshot, name) == row
         assert row in WORKERS.sorted(snapshot, text=name)
     assert worker_at(snapshot, "77.1") is worker_at(snapshot, "2.77") is None
+
+
+def test_of_an_agent_that_has_not_reported_nothing_is_shown_that_only_it_knows(snapshot: Snapshot) -> None:
+    agents = replace(snapshot.agents, flags=u8([0] * len(snapshot.agents)))
+    silent = replace(snapshot, view=replace(snapshot.view, agents=agents))
+    cells = dict(zip([column.name for column in AGENTS.columns], AGENTS.rows(silent, [0])[0], strict=True))
+    untold = {name for name, cell in cells.items() if cell == formats.UNKNOWN} - {"left"}
+    assert untold == {"agt_cpu", "agt_rss", "host_cpu", "free", "queued", "stored", "spilled", "fetched", "lag"}
 
 
 def test_a_function_with_a_bar_in_its_name_is_found_by_it(snapshot: Snapshot) -> None:
