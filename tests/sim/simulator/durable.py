@@ -18,9 +18,9 @@ from scaler.protocol.messages import (
     Message,
 )
 from scaler.scheduler.jobs.jobs_core import JobTerms
-from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.residents import Reply, ResidentWish
 from simulator import segments
+from simulator.bad_reads import BadReads, SparedKeeper
 from simulator.checks import require
 from simulator.durable_job import DurableJob
 from simulator.shared_files import SimFiles
@@ -53,6 +53,7 @@ class SimJournal:
         self._trouble: str | None = None
         #: as of the real one: nothing while somebody else has filled the disk
         self.room = math.inf
+        self.bad_reads = BadReads(world)
         self._is_writing = False
         self._is_open = True
 
@@ -78,6 +79,7 @@ class SimJournal:
         if not self._is_open:
             return
         self._is_writing = False
+        self.bad_reads.strike()
         if self._world.random.random() < FILLED:
             self.room = 0.0
             self._world.after(self._world.random.uniform(0.0, 10.0), self._make_room)
@@ -108,6 +110,7 @@ class SimJournal:
 
     def read(self, segment: int, offset: int, size: int) -> bytes:
         """As the real one; only what is on disk can be read."""
+        self.bad_reads.check()
         data = bytes(self._disk.segments[segment][offset : offset + size])
         require(len(data) == size, f"{size} bytes at {offset} of segment {segment} are not on disk")
         return data
@@ -136,7 +139,7 @@ class SimJournal:
                 break
 
 
-class SimKeeper(JobKeeper):
+class SimKeeper(SparedKeeper):
     """The real one; answers for users of this run go to them."""
 
     def __init__(self, cluster: Any, server: Any) -> None:
@@ -144,7 +147,8 @@ class SimKeeper(JobKeeper):
         self._server = server
         self.journal = SimJournal(cluster.world, cluster.disk, lambda: server.post(TICK))
         self.files = SimFiles(cluster.world, cluster.shared, lambda: server.post(TICK))
-        super().__init__(self.journal, JobTerms(1.0, 0.0), self.files if cluster.shares_files else None)
+        files = self.files if cluster.shares_files else None
+        super().__init__(self.journal.bad_reads, self.journal, JobTerms(1.0, 0.0), files)
 
     def handle(self, now: float) -> list[ResidentWish]:
         """As the real one, with what is on disk by now."""
@@ -210,7 +214,7 @@ class DurableUser:
         asked = self._to_say[0]
         self._said_to = None
         if answer.error:
-            if "can't be written" in answer.error:
+            if "can't be written" in answer.error or "can't be read" in answer.error:
                 return
             if isinstance(asked, JobQuestion) and asked.kind == "delete" and "there is no job" in answer.error:
                 self.is_done = True  # it was deleted, and the scheduler died before it could say so

@@ -20,7 +20,7 @@ SLACK = 30.0
 #: seconds until something is asked again that was refused for now
 PAUSE = 0.3
 #: what a scheduler may say that can't do anything about jobs for now
-FOR_NOW = ("can't be written", "durable jobs are not kept yet: ", "can't be said for now")
+FOR_NOW = ("can't be written", "can't be read", "durable jobs are not kept yet: ", "can't be said for now")
 
 Question = JobSubmit | JobQuestion
 

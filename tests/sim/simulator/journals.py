@@ -27,6 +27,7 @@ from scaler.scheduler.copies import events as ev
 from scaler.scheduler.copies.follower import Follower
 from scaler.scheduler.copies.opening import Opening
 from scaler.scheduler.jobs_opener import Opened
+from simulator.bad_reads import BadReads
 from simulator.world import Killed, World
 
 #: bytes of a segment, of a piece that is sent along, and of those that are on their way, so that there are several
@@ -121,7 +122,7 @@ class Journals:
 class SimWriter:
     """Like `Writer`, with a thread that works in virtual time."""
 
-    def __init__(self, server: Any, journals: Journals, directory: Directory) -> None:
+    def __init__(self, server: Any, journals: Journals, directory: Directory, bad_reads: BadReads) -> None:
         self._server = server
         self._world: World = server.world
         self._journals = journals
@@ -131,6 +132,7 @@ class SimWriter:
         self._trouble: str | None = None
         #: as of the real one
         self.room = math.inf
+        self._bad_reads = bad_reads
         self._is_busy = False
         self._is_open = True
         self._wakeup = server.loop.new_wakeup()
@@ -161,6 +163,7 @@ class SimWriter:
     def _write(self) -> None:
         if not self._is_open or self._waits_while_stopped(self._write):
             return
+        self._bad_reads.strike()
         if self._world.random.random() < FILLED:
             self.room = 0.0
             self._world.after(self._world.random.uniform(0.0, 10.0), self._make_room)
@@ -248,17 +251,23 @@ class SimJournal(Journal):
         super().__init__(path, self._new_writer, lambda: server.world.random.getrandbits(63))
         self._server = server
         self._journals = journals
+        self.bad_reads = BadReads(server.world)
         server.opened.append(self)
         journals.opened.append(self)
 
     def _new_writer(self, directory: Directory) -> SimWriter:
-        return SimWriter(self._server, self._journals, directory)
+        return SimWriter(self._server, self._journals, directory, self.bad_reads)
 
     def replay(self, take: Callable[[Record, Place], None]) -> tuple[Layout, Damage | None]:
         """As the real one, with shorter segments."""
         layout, damage = super().replay(take)
         layout.most = SEGMENT
         return layout, damage
+
+    def read(self, segment: int, offset: int, size: int) -> bytes:
+        """As the real one, unless the disk does not let it."""
+        self.bad_reads.check()
+        return super().read(segment, offset, size)
 
     def kill(self) -> None:
         """Its process is killed."""

@@ -25,6 +25,7 @@ from scaler.scheduler.jobs.keeper import JobKeeper
 from scaler.scheduler.pairing import AboutJournals
 from scaler.scheduler.state.cluster_facts import Fact, PeerLeft
 from scaler.scheduler.succession import KeepJobs, StepDown, Succession, Tell
+from simulator.bad_reads import SparedKeeper
 from simulator.checks import check_scheduler, require
 from simulator.explained import check_explanations
 from simulator.hosts import Host
@@ -213,7 +214,8 @@ class Server(Process):
                 return None
             wakeup = self.loop.new_wakeup()
             files = None if self._files is None else self._files(self.site, lambda: self.loop.ring(wakeup), wakeup)
-            self.keeper = JobKeeper(journal, JobTerms(1.0, 0.0), files, lambda: not journal.has_partner)
+            bad_reads = journal._journal.bad_reads  # type: ignore[attr-defined]
+            self.keeper = SparedKeeper(bad_reads, journal, JobTerms(1.0, 0.0), files, lambda: not journal.has_partner)
         except BaseException:
             opening.discard()
             raise
