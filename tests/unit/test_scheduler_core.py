@@ -22,6 +22,7 @@ from scaler.protocol.messages import (
     DisconnectResponse,
     Heartbeat,
     ObjectAnnounce,
+    ObjectMissing,
     ObjectRelease,
     ObjectRequest,
     ShutdownResponse,
@@ -784,6 +785,43 @@ def test_a_claim_asked_of_an_agent_that_is_lost_is_granted_here() -> None:
     fake.lose(agent)
     (answer,) = fake.heard(client, TaskClaimResponse)
     assert list(answer.granted) == [(client, 10, 0, 1)]
+
+
+def test_a_claim_is_granted_here_though_an_agent_had_answered_another_one_of_its_batch_before_it_was_lost() -> None:
+    """The task would wait for the answer for ever, and keep the only worker that is left."""
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 2))
+    for row in (0, 1):
+        fake.claim(client, (10, row, row + 1))
+    fake.say(agent, TaskClaimResponse(spans(Spans, client, (10, 0, 1)), Spans()))
+    fake.heard(client)
+    fake.lose(agent)
+    (answer,) = fake.heard(client, TaskClaimResponse)
+    assert list(answer.granted) == [(client, 10, 1, 2)]
+
+
+def test_rows_are_cancelled_here_though_an_agent_had_said_of_others_that_they_run_before_it_was_lost() -> None:
+    fake = FakeScheduler(5)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 5))
+    fake.cancel(client, (10, 0, 5))
+    fake.say(agent, spans(TaskRunning, client, (10, 1, 2), (10, 3, 4)))
+    fake.lose(agent)
+    assert sorted(fake.ends(client)) == [(10, row, row + 1, CANCELLED) for row in (0, 2, 4)]
+    assert fake.core.state.queues.rows == 2
+
+
+def test_a_row_that_comes_back_for_want_of_objects_while_its_cancellation_was_on_the_way_is_cancelled() -> None:
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    fake.cancel(client, (10, 0, 1))
+    fake.say(agent, ObjectMissing(rows=spans(Spans, client, (10, 0, 1))))
+    assert fake.ends(client) == [(10, 0, 1, CANCELLED)]
 
 
 def test_rows_that_wait_for_a_claimed_one_get_its_value_from_the_client() -> None:

@@ -571,6 +571,7 @@ class SchedulerCore:
     def _object_missing(self, agent: AgentRecord, message: ObjectMissing) -> None:
         for moves in stored_objects.take_missing(self.state, self._out, agent, message):
             self._run(moves)
+        self._answer_withdrawals(agent)
 
     def _object_response(self, agent: AgentRecord, message: ObjectResponse) -> None:
         tries = self._limits.retries_on_loss

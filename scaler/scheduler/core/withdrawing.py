@@ -18,6 +18,8 @@ from scaler.scheduler.state.cluster import ClusterState
 
 #: the spans of a batch that each of some agents has
 Elsewhere = dict[int, list[tuple[int, int]]]
+#: by client and batch the spans that an agent has answered for
+Answered = dict[tuple[int, int], list[tuple[int, int]]]
 
 
 def spans_at(state: ClusterState, agent: AgentRecord, spans: Spans) -> Iterator[tuple[ClientRecord, Batch, int, int]]:
@@ -117,15 +119,13 @@ def forward_begun(state: ClusterState, out: Outgoing, agent: AgentRecord, messag
 
 def take_running(state: ClusterState, out: Outgoing, agent: AgentRecord, message: TaskRunning) -> None:
     """Rows that were to be cancelled run: nobody waits for them to come back any more."""
+    answered: Answered = {}
     for client, batch, lo, hi in spans_at(state, agent, message):
-        agent.withdrawals = [
-            asked
-            for asked in agent.withdrawals
-            if asked.kind == "claim" or asked.batch is not batch or asked.hi <= lo or hi <= asked.lo
-        ]
+        answered.setdefault((client.number, batch.id), []).append((lo, hi))
         running = TaskRunning()
         running.add(client.number, batch.id, lo, hi)
         out.send(client.number, running)
+    _settle(agent, answered, are_claims=False)
 
 
 def take_claim_response(
@@ -148,15 +148,35 @@ def take_claim_response(
         claimer = state.clients.get(number)
         if claimer is not None:
             refused.setdefault(claimer, Spans()).add(number, batch_id, lo, hi)
-    answered = {(number, batch_id) for number, batch_id, _, _ in (*message.granted, *message.refused)}
-    agent.withdrawals = [
-        asked
-        for asked in agent.withdrawals
-        if asked.kind != "claim" or (asked.batch.client, asked.batch.id) not in answered
-    ]
+    answered: Answered = {}
+    for number, batch_id, lo, hi in (*message.granted, *message.refused):
+        answered.setdefault((number, batch_id), []).append((lo, hi))
+    _settle(agent, answered, are_claims=True)
     for client in {**granted, **refused}:
         out.send(client.number, TaskClaimResponse(granted.get(client, Spans()), refused.get(client, Spans())))
     return moves
+
+
+def _settle(agent: AgentRecord, answered: Answered, are_claims: bool) -> None:
+    """An agent has said what becomes of these rows; of others it may still say so, or be lost before."""
+    for spans in answered.values():
+        spans.sort()
+    left: list[Withdrawal] = []
+    for asked in agent.withdrawals:
+        spans = answered.get((asked.batch.client, asked.batch.id), [])
+        if not spans or (asked.kind == "claim") is not are_claims:
+            left.append(asked)
+            continue
+        lo = asked.lo
+        for a, b in spans:
+            if a >= asked.hi:
+                break
+            if lo < a:
+                left.append(asked._replace(lo=lo, hi=a))
+            lo = max(lo, b)
+        if lo < asked.hi:
+            left.append(asked._replace(lo=lo))
+    agent.withdrawals = left
 
 
 def answer_for(state: ClusterState, out: Outgoing, agent: AgentRecord) -> list[Move]:
