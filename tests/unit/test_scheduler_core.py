@@ -1,6 +1,7 @@
 """What the scheduler's core does, case by case; agents and clients are played by the test."""
 
 import sys
+from collections.abc import Iterator
 
 import pytest
 from simulator.scripted import FakeScheduler, graph, hello, result, spans, task
@@ -866,6 +867,24 @@ def test_a_client_that_leaves_takes_everything_along() -> None:
     assert fake.core.state.clients == {}
     assert fake.core.state.agents[agent].holdings.keys == set()
     assert any(isinstance(effect, ev.Forget) for effect in fake.effects)
+
+
+def test_a_client_that_leaves_costs_nothing_for_what_others_have() -> None:
+    """Of 8,000 clients with a function at each of 50 agents each took 65 ms to leave."""
+
+    class Unlisted(set[tuple[int, int]]):
+        def __iter__(self) -> Iterator[tuple[int, int]]:
+            raise AssertionError("all that the agent has is looked through")
+
+    fake = FakeScheduler(2)
+    (agent,) = fake.agents
+    clients = [fake.client(), fake.client()]
+    for client in clients:
+        fake.say(client, task(10, 1))
+    holdings = fake.core.state.agents[agent].holdings
+    holdings.keys = Unlisted(holdings.keys)
+    fake.say(clients[0], DisconnectRequest())
+    assert (len(holdings.keys), (clients[1], 1) in holdings.keys) == (1, True)
 
 
 def test_an_agent_that_has_only_durations_of_a_client_is_told_of_its_departure() -> None:

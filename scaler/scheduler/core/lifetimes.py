@@ -114,6 +114,15 @@ def release_at(state: ClusterState, agent: AgentRecord, client: int, object_id: 
     state.touched.setdefault(agent)
 
 
+def forget_holders(state: ClusterState, client: ClientRecord) -> None:
+    """All agents drop what they have of a client, as they are told: none counts as having any of its objects."""
+    for object_id, item in client.values.objects.items():
+        for number in item.holders:
+            agent = state.agents.get(number)
+            if agent is not None:
+                agent.holdings.keys.discard((client.number, object_id))
+
+
 def release_held(state: ClusterState, client: ClientRecord, object_id: int) -> None:
     """The client doesn't hold an object any more."""
     item = client.values.objects.get(object_id)

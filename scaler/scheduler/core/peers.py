@@ -5,6 +5,7 @@ from scaler.protocol.messages import AgentsInUse, ClientDeparture, Hello, u32
 from scaler.scheduler.core import (
     draining,
     late_rows,
+    lifetimes,
     placement,
     reading,
     retrying,
@@ -126,8 +127,8 @@ def forget_work(state: ClusterState, out: Outgoing, client: ClientRecord, stays:
         agent = state.agents.get(number)
         if agent is not None:
             withdrawing.forget_client(agent, client.number)
-            agent.holdings.keys = {key for key in agent.holdings.keys if key[0] != client.number}
             out.send(number, ClientDeparture(client.number, stays=stays))
+    lifetimes.forget_holders(state, client)
     client.remembered.clear()
     client.graphs.clear()
     client.values.clear()
