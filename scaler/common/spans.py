@@ -11,11 +11,16 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Owned(Protocol):
-    """What a span is of: a batch that knows its client."""
+    """What a span is of: a batch, or a part of one."""
 
     @property
     def client(self) -> int:
         """The client's number."""
+        ...
+
+    @property
+    def id(self) -> int:
+        """The batch's, by which its client knows it."""
         ...
 
 
@@ -44,8 +49,8 @@ class _Line(Generic[B]):
         #: closes the ring: behind it comes the first, before it the last
         self.end: _Span[B] = _Span()
         self.end.before = self.end.after = self.end
-        #: the spans of each batch by their rows, ascending; no empty lists
-        self.of: dict[B, list[_Span[B]]] = {}
+        #: the spans of each batch, by its id, and by their rows, ascending; no empty lists
+        self.of: dict[int, list[_Span[B]]] = {}
 
     def insert(self, before: _Span[B], batch: B, lo: int, hi: int) -> None:
         """Put rows behind a span, or behind `end`: before all others."""
@@ -54,9 +59,9 @@ class _Line(Generic[B]):
         after = before.after
         span.before, span.after = before, after
         before.after = after.before = span
-        known = self.of.get(batch)
+        known = self.of.get(batch.id)
         if known is None:
-            self.of[batch] = [span]
+            self.of[batch.id] = [span]
         elif known[-1].lo < lo:
             known.append(span)
         else:
@@ -65,9 +70,9 @@ class _Line(Generic[B]):
     def remove(self, span: _Span[B]) -> None:
         """Take a span out."""
         span.before.after, span.after.before = span.after, span.before
-        known = self.of[span.batch]
+        known = self.of[span.batch.id]
         if len(known) == 1:
-            del self.of[span.batch]
+            del self.of[span.batch.id]
         else:
             del known[0 if known[0] is span else bisect_left(known, span.lo, key=_LO)]
 
@@ -184,9 +189,9 @@ class SpanQueue(Generic[B]):
             self._turns.remove(client)
             self.rows -= line.clear()
 
-    def remove(self, batch: B, lo: int, hi: int) -> list[tuple[int, int]]:
+    def remove(self, client: int, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
         """Take out the rows [lo, hi) of a batch; the parts that were here, ascending."""
-        line = self._clients.get(batch.client)
+        line = self._clients.get(client)
         known = line.of.get(batch) if line is not None else None
         if line is None or known is None:
             return []
@@ -200,13 +205,13 @@ class SpanQueue(Generic[B]):
             if a < lo:
                 span.hi = lo
                 if hi < b:
-                    line.insert(span, batch, hi, b)
+                    line.insert(span, span.batch, hi, b)
             elif hi < b:
                 span.lo = hi
             else:
                 line.remove(span)
         self.rows -= sum(b - a for a, b in found)
-        self._settle(batch.client)
+        self._settle(client)
         return found
 
     def of_client(self, client: int) -> Iterable[tuple[B, int, int]]:

@@ -99,10 +99,12 @@ class SpanQueues(RuleBasedStateMachine):
         self.queue: SpanQueue[Batch] = SpanQueue()
         self.model = Rows()
         self.spare: list[tuple[Batch, int, int]] = []
+        self.next_id = 1
 
     @rule(target=batches, client=st.integers(1, 3))
     def batch(self, client: int) -> Batch:
-        return Batch(client, 0, 0)
+        self.next_id += 1
+        return Batch(client, self.next_id, 0)
 
     @rule(batch=batches, n=st.integers(1, 6))
     def append(self, batch: Batch, n: int) -> None:
@@ -128,7 +130,7 @@ class SpanQueues(RuleBasedStateMachine):
 
     @rule(batch=batches, lo=st.integers(0, 12), n=st.integers(1, 12))
     def remove(self, batch: Batch, lo: int, n: int) -> None:
-        found = self.queue.remove(batch, lo, lo + n)
+        found = self.queue.remove(batch.client, batch.id, lo, lo + n)
         rows = [row for a, b in found for row in range(a, b)]
         assert len(set(rows)) == len(rows)
         assert set(rows) == self.model.remove(batch, lo, lo + n)

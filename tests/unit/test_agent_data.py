@@ -230,6 +230,15 @@ def test_rows_whose_objects_nobody_has_go_back_at_once() -> None:
     assert not fake.core.state.queued
 
 
+def test_what_many_rows_lack_is_named_once_in_each_message() -> None:
+    fake = FakeAgent(1)
+    for batch in (30, 40):
+        fake.give_dependents(batch, [[5], [6, 5], [7]])
+        (message,) = fake.heard(ObjectMissing)
+        assert sorted(message.objects) == [(C, 5), (C, 6), (C, 7)]
+        assert sum(hi - lo for _, _, lo, hi in message.rows) == 3
+
+
 def test_a_row_whose_input_is_more_than_the_store_ever_has_goes_back_at_once_with_the_reason() -> None:
     fake = FakeAgent(1, store=64 * MB)
     knows_neighbour(fake)

@@ -13,9 +13,10 @@ class Batch:
     """As much of a batch as the queue looks at."""
 
     client: int
+    id: int
 
 
-A, B, OTHER = Batch(1), Batch(1), Batch(2)
+A, B, OTHER = Batch(1, 10), Batch(1, 20), Batch(2, 10)
 
 
 def queue(*spans: tuple[Batch, int, int]) -> SpanQueue[Batch]:
@@ -51,7 +52,7 @@ def test_rows_that_come_back_go_first() -> None:
 
 def test_rows_are_taken_out_of_the_middle() -> None:
     made = queue((A, 0, 5), (B, 0, 3), (A, 7, 9))
-    assert made.remove(A, 2, 8) == [(2, 5), (7, 8)]
+    assert made.remove(A.client, A.id, 2, 8) == [(2, 5), (7, 8)]
     assert list(made) == [(A, 0, 2), (B, 0, 3), (A, 8, 9)]
     assert made.rows == 6
 
@@ -67,7 +68,7 @@ def test_a_client_that_is_gone_has_no_rows_and_no_turn() -> None:
 def calls_to_remove_one(others: int) -> int:
     """Calls of functions for a row that is taken out of the middle of a line of many spans."""
     made, total = (
-        queue(*[(Batch(1), 0, 1) for _ in range(others)], *[(A, row, row + 1) for row in range(0, others, 2)]),
+        queue(*[(Batch(1, 100 + n), 0, 1) for n in range(others)], *[(A, row, row + 1) for row in range(0, others, 2)]),
         0,
     )
 
@@ -77,7 +78,7 @@ def calls_to_remove_one(others: int) -> int:
 
     sys.setprofile(note)
     try:
-        made.remove(A, others // 2, others // 2 + 1)
+        made.remove(A.client, A.id, others // 2, others // 2 + 1)
     finally:
         sys.setprofile(None)
     return total
@@ -89,9 +90,9 @@ def test_a_row_is_taken_out_of_many_spans_at_the_price_of_few() -> None:
 
 def test_the_middle_of_a_span_is_taken_out_again_and_again() -> None:
     made = queue((B, 0, 1), (A, 0, 8), (OTHER, 0, 1))
-    assert [made.remove(A, row, row + 1) for row in (6, 2, 4)] == [[(6, 7)], [(2, 3)], [(4, 5)]]
+    assert [made.remove(A.client, A.id, row, row + 1) for row in (6, 2, 4)] == [[(6, 7)], [(2, 3)], [(4, 5)]]
     assert list(made.of_client(1)) == [(B, 0, 1), (A, 0, 2), (A, 3, 4), (A, 5, 6), (A, 7, 8)]
-    assert made.remove(A, 0, 8) == [(0, 2), (3, 4), (5, 6), (7, 8)]
+    assert made.remove(A.client, A.id, 0, 8) == [(0, 2), (3, 4), (5, 6), (7, 8)]
     assert list(made) == [(B, 0, 1), (OTHER, 0, 1)]
     assert made.rows == 2
 

@@ -19,7 +19,7 @@ from scaler.worker_protocol.messages import Publish
 class Outgoing:
     """Effects in order. The scheduler hears everything in the order in which it was said here."""
 
-    __slots__ = ("_effects", "_open", "_publish", "_results", "_unsettled")
+    __slots__ = ("_effects", "_missing", "_open", "_publish", "_results", "_unsettled")
 
     def __init__(self, unsettled: UnsettledResults | None = None) -> None:
         """`unsettled` keeps what is said of rows that ended; None: nobody will ask for that."""
@@ -28,6 +28,8 @@ class Outgoing:
         self._results: dict[int, ResultBuilder] = {}
         #: a message about objects that more can be added to
         self._open: Message | None = None
+        #: the objects in it, if it says that they are missing
+        self._missing: set[Key] = set()
         #: objects that workers shall write, by slot
         self._publish: dict[int, list[Key]] = {}
 
@@ -92,9 +94,10 @@ class Outgoing:
         message = self._open
         if not isinstance(message, ObjectMissing) or message.refusal:
             self._reopen(message := ObjectMissing())
-        known = set(message.objects)
+            self._missing.clear()
         for key in keys:
-            if key not in known:
+            if key not in self._missing:
+                self._missing.add(key)
                 message.objects.add(*key)
         message.rows.add(client, batch, lo, hi)
 

@@ -82,10 +82,7 @@ class RowQueue:
         """Take out rows of a batch; the spans that were here."""
         found: list[tuple[int, int]] = []
         for key in list(self._order):
-            queue = self._queues[key]
-            of_client = queue.of_client(client)
-            for origin in dict.fromkeys(origin for origin, _, _ in of_client if origin.task.batch == batch):
-                found += queue.remove(origin, lo, hi)
+            found += self._queues[key].remove(client, batch, lo, hi)
             self._settle(key)
         self.rows -= sum(b - a for a, b in found)
         return found

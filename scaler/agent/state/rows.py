@@ -31,13 +31,16 @@ class RowRange:
     stored: frozenset[int] = NOTHING
     #: slots of the host that each row takes while it runs: so many workers have one row together
     slots: int = field(init=False)
+    #: of the batch
+    id: int = field(init=False)
     #: (client, batch), and (client, name of the function): what estimates are made for
     key: Key = field(init=False)
     function: tuple[int, str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.slots = self.task.threads or 1
-        self.key = self.client, self.task.batch
+        self.id = self.task.batch
+        self.key = self.client, self.id
         self.function = self.client, self.task.name
 
     @property

@@ -89,11 +89,11 @@ class ReadyQueues:
         """Take out rows; the spans that were here."""
         if self._held and batch.client in self._held:
             held = self._held[batch.client].get(batch.queue_class)
-            return [] if held is None else held.remove(batch, lo, hi)
+            return [] if held is None else held.remove(batch.client, batch.id, lo, hi)
         queue = self._queues.get(batch.queue_class)
-        found = [] if queue is None else queue.remove(batch, lo, hi)
+        found = [] if queue is None else queue.remove(batch.client, batch.id, lo, hi)
         for key in self._aside.get(batch.queue_class, ()) if self._aside else ():
-            found += self._queues[key].remove(batch, lo, hi)
+            found += self._queues[key].remove(batch.client, batch.id, lo, hi)
         return found
 
     def set_aside(self, key: QueueKey, grade: int) -> None:
