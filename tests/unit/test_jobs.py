@@ -14,8 +14,10 @@ from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    GRAPH,
     INLINE,
     INLINE_VALUES,
+    KEEP,
     PLACE,
     STORED_OBJECT,
     TOGETHER,
@@ -37,7 +39,7 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.scheduler.jobs import job_table, keeper
+from scaler.scheduler.jobs import at_core, job_table, keeper
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
 from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, SCARCE, UNCERTAIN
 from scaler.scheduler.jobs.reading import MOST_WAITING
@@ -402,6 +404,53 @@ def test_a_record_that_is_none_ends_what_is_believed(sample):
             bad = b"".join(records.pack(records.Record(kind, 1, frames, 1)))
             jobs = Jobs(Paper({1: data + bad}))
             assert _values(jobs) == [b"a", b"b", b"c", b"d", b"e"] or kind == 7  # which deletes it
+
+
+def test_a_segment_that_was_copied_behind_many_results_is_put_before_them_once(monkeypatch):
+    """With the parts of a job behind what it has made, each part had all results looked at again."""
+    parts, rows = 12, 5
+    jobs = Jobs()
+    for number in range(parts):
+        jobs.submit(*part(rows, 10 + 100 * number), key=str(number), is_last=number == parts - 1)
+    jobs.sync()
+    jobs.keeper._core._table.layout.turn_over()
+    for number in reversed(range(parts)):
+        for row in range(rows):
+            jobs.core_says(results(row, b"%d" % row, batch=10 + 100 * number))
+            jobs.sync()
+    there = {number: bytes(data) for number, data in jobs.paper.segments.items()}
+    assert sorted(there) == [1, 2]
+    there[3] = bytes(records.segment_header(3)) + there.pop(1)[records.SEGMENT_HEADER :]
+    restore, looks = at_core.restore_results, []
+    monkeypatch.setattr(at_core, "restore_results", lambda *about: looks.append(1) or restore(*about))
+    again = Jobs(Paper(there))
+    again.ask("ordered")
+    assert bytes(again.last().bodies[0]) == b"01234" * parts
+    assert len(looks) <= 2 * parts * rows
+
+
+def test_rows_of_a_graph_are_found_among_those_that_are_wanted(jobs):
+    """Of a batch of 4,000 wanted rows each result had all of them looked through: 0.6 s."""
+
+    class Unlisted(list):
+        def __iter__(self):
+            raise AssertionError("all rows that are wanted are looked through")
+
+    function, task = part(6)
+    task.form, task.sizes, task.bodies, task.flags = GRAPH, u32(), [], KEEP
+    task.dependency_counts, task.uses, task.wanted = u32([0] * 6), u32([0] * 6), u8([1, 0, 1, 1, 0, 0])
+    jobs.submit(function, task)
+    (job,) = jobs.keeper._core._table.jobs.values()
+    job.batches[10].wanted = Unlisted(job.batches[10].wanted)
+    jobs.core_says(results(1, b"b", b"c"))
+    jobs.core_says(results(5, b"f"))
+    jobs.core_says(results(3, b"d"))
+    jobs.sync()
+    jobs.core_says(results(0, b"a"))
+    jobs.sync()
+    jobs.ask("ordered")
+    assert bytes(jobs.last().bodies[0]) == b"acd"
+    assert jobs.state()["state"] == "done"
 
 
 # ---- a disk that can't be read ---------------------------------------------------------------------------------------

@@ -247,10 +247,10 @@ def gather(table: JobTable, job: Job, message: TaskResult) -> None:
 def _gather_rows(job: Job, batch: Batch, span: SpanResult) -> None:
     """Take those that are wanted and have not ended. ProtocolError for a list of values that is none; none is taken."""
     if batch.wanted is not None:
-        wanted = {row: batch.first + i for i, row in enumerate(batch.wanted)}
         for single in rows_of(span):
-            if single.lo in wanted:
-                _gather_span(job, wanted[single.lo], single)
+            lo, hi = batch.job_rows(single.lo, single.hi)
+            if lo < hi:
+                _gather_span(job, lo, single)
         return
     first = batch.first + span.lo
     if not job.index.has_ended(first, first + span.hi - span.lo):
@@ -291,15 +291,16 @@ def write_results(table: JobTable, job: Job) -> None:
     table.mark(job, core.heard, written.size)
 
 
-def restore_results(job: Job, record: Record, place: Place, message: Message) -> bool:
-    """Results that a journal holds; False if their batches are not there.
+def restore_results(job: Job, record: Record, place: Place, message: Message) -> int | None:
+    """Results that a journal holds; the id of a batch of theirs that is not there, None if all are.
 
     Raises ValueError for what are no results, IndexError for rows that a batch does not have.
     """
     if type(message) is not TaskResult:
         raise ValueError("no TaskResult")
-    if not job.batches.keys() >= set(message.batches):
-        return False
+    for batch_id in message.batches:
+        if batch_id not in job.batches:
+            return batch_id
     frames = record.frames
     body = place.offset + RECORD_HEADER + 4 * (1 + len(frames)) + len(frames[0])
     for span in spans_of(message):
@@ -311,7 +312,7 @@ def restore_results(job: Job, record: Record, place: Place, message: Message) ->
             job.index.add(lo, span, place, body)
             filing.note(job, lo, span)
         body += len(span.body)
-    return True
+    return None
 
 
 def provide(table: JobTable, job: Job, value: int, limit: int) -> None:

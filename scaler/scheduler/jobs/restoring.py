@@ -7,9 +7,10 @@ part its first row, a state its turn; what comes before what it belongs to is pu
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from scaler.common.records import record
 from scaler.journal.layout import Place
@@ -20,6 +21,10 @@ from scaler.scheduler.jobs import at_core
 from scaler.scheduler.jobs.job import Job, Written
 from scaler.scheduler.jobs.job_records import Kind, from_json
 from scaler.scheduler.jobs.job_table import JobTable
+
+#: what a record waits for of its job: that it is opened, so many rows, or a batch
+_Awaited = tuple[str, int]
+_OPENED: Final[_Awaited] = "opened", 0
 
 
 @record
@@ -37,8 +42,8 @@ class Restoring:
     def __init__(self, table: JobTable) -> None:
         self._table = table
         self._deleted: set[int] = set()
-        #: job -> what came too early
-        self._early: dict[int, list[_Early]] = {}
+        #: job -> what came too early, by what that waits for
+        self._early: dict[int, dict[_Awaited, list[_Early]]] = {}
         #: job -> segments that have something of it, besides the record that says that it is deleted
         self._segments: dict[int, set[int]] = {}
 
@@ -54,17 +59,31 @@ class Restoring:
             self._segments.setdefault(number, set()).add(place.segment)
             if number in self._deleted:
                 return
-            if record.kind == Kind.OPENED:
-                self._open(record, place)
-            elif number in table.jobs and self._restore(table.jobs[number], record, place, inner):
-                if record.kind == Kind.PART:
-                    self._retry(number)
-            else:
-                frames = tuple(bytes(frame) for frame in record.frames)
-                early = _Early(record._replace(frames=frames), place, inner)
-                self._early.setdefault(number, []).append(early)
+            todo = deque([_Early(record, place, inner)])
+            while todo:
+                todo.extend(self._put_in_its_place(number, todo.popleft()))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise Damaged(f"a record of a job is not what it should be ({type(error).__name__})") from None
+
+    def _put_in_its_place(self, number: int, each: _Early) -> list[_Early]:
+        """Take a record of a job, or put it aside; what has waited for it."""
+        record, job = each.record, self._table.jobs.get(number)
+        if record.kind == Kind.OPENED:
+            self._open(record, each.place)
+            return self._take_early(number, [_OPENED])
+        awaited = _OPENED if job is None else self._restore(job, record, each.place, each.inner)
+        if awaited is not None:
+            frames = tuple(bytes(frame) for frame in record.frames)
+            early = self._early.setdefault(number, {}).setdefault(awaited, [])
+            early.append(_Early(record._replace(frames=frames), each.place, each.inner))
+        elif record.kind == Kind.PART and number in self._early and job is not None:
+            batches = from_json(record.frames[0])["batches"]
+            return self._take_early(number, [("rows", job.index.rows), *(("batch", batch[0]) for batch in batches)])
+        return []
+
+    def _take_early(self, number: int, awaited: list[_Awaited]) -> list[_Early]:
+        early = self._early.get(number, {})
+        return [each for what in awaited for each in early.pop(what, ())]
 
     def _open(self, record: Record, place: Place) -> None:
         table, said = self._table, from_json(record.frames[0])
@@ -74,12 +93,6 @@ class Restoring:
         job.identity = said.get("results", "") if is_identity(said.get("results", "")) else ""
         table.jobs[job.number] = table.by_name[job.name] = job
         table.keep(job, record.kind, place, size_of(record.frames))
-        self._retry(job.number)
-
-    def _retry(self, number: int) -> None:
-        """Something is there that others may have waited for."""
-        for early in self._early.pop(number, ()):
-            self.take(early.record, early.place, early.inner)
 
     def _delete(self, number: int, record: Record, place: Place) -> None:
         table = self._table
@@ -103,18 +116,19 @@ class Restoring:
         self._segments.clear()
         self._early.clear()
 
-    def _restore(self, job: Job, record: Record, place: Place, inner: Sequence[Message]) -> bool:
-        """Take a record of a job that is open; False if something that it belongs to is missing."""
+    def _restore(self, job: Job, record: Record, place: Place, inner: Sequence[Message]) -> _Awaited | None:
+        """Take a record of a job that is open; what it has to wait for, if that is missing."""
         kind, first_span = record.kind, job.index.spans
         is_news = True
         if kind == Kind.PART:
             said = from_json(record.frames[0])
             if said["key"] not in job.parts and said["first"] != job.index.rows:
-                return False
+                return "rows", said["first"]
             is_news = said["key"] not in job.parts and _add_part(job, said)
         elif kind == Kind.RESULTS:
-            if not at_core.restore_results(job, record, place, inner[0]):
-                return False
+            missing = at_core.restore_results(job, record, place, inner[0])
+            if missing is not None:
+                return "batch", missing
             is_news = job.index.spans > first_span
         elif kind == Kind.STATE:
             is_news = _take_state(job, from_json(record.frames[0]))
@@ -125,7 +139,7 @@ class Restoring:
         if is_news:
             written = self._table.keep(job, kind, place, size_of(record.frames))
             written.first_span, written.spans = first_span, job.index.spans - first_span
-        return True
+        return None
 
 
 def _add_part(job: Job, said: dict[str, Any]) -> bool:
