@@ -1,6 +1,7 @@
 """Durable jobs: what counts is on disk, and what was written becomes the same jobs again, wherever it was cut."""
 
 import json
+import sys
 from dataclasses import replace
 from random import Random
 
@@ -451,6 +452,32 @@ def test_rows_of_a_graph_are_found_among_those_that_are_wanted(jobs):
     jobs.ask("ordered")
     assert bytes(jobs.last().bodies[0]) == b"acd"
     assert jobs.state()["state"] == "done"
+
+
+def calls_to_take_a_result(others: int) -> int:
+    """Calls of functions for a result and what follows until it is on disk, while so many other jobs are open."""
+    jobs, total = Jobs(), 0
+    for number in range(others + 1):
+        jobs.submit(*part(), name=f"job-{number}", token=number + 1)
+    jobs.sync()
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal total
+        total += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        jobs.core_says(results(0, b"a"))
+        jobs.sync()
+    finally:
+        sys.setprofile(None)
+    assert jobs.state("job-0")["done"] == 1
+    return total
+
+
+def test_a_result_costs_the_same_however_many_jobs_are_open():
+    """1.6 ms with 8,000, which were looked through several times in each step."""
+    assert calls_to_take_a_result(300) == calls_to_take_a_result(10)
 
 
 # ---- a disk that can't be read ---------------------------------------------------------------------------------------

@@ -240,7 +240,10 @@ def gather(table: JobTable, job: Job, message: TaskResult) -> None:
             for row in range(span.lo, span.hi):
                 _gather_rows(job, batch, SpanResult(span.batch, row, row + 1, ERROR, 0, 0, u32([len(record)]), record))
     core = job.core
-    if core.gathered is not None and (core.gathered.size > GATHERED_BYTES or len(core.rows) > GATHERED_SPANS):
+    if core.gathered is None:
+        return
+    table.gathering[job] = None
+    if core.gathered.size > GATHERED_BYTES or len(core.rows) > GATHERED_SPANS:
         write_results(table, job)
 
 
@@ -275,6 +278,7 @@ def write_results(table: JobTable, job: Job) -> None:
     if core.gathered is None or not table.has_room(core.gathered.size):
         return
     message, core.gathered = core.gathered.build(), None
+    table.gathering.pop(job, None)
     rows, core.rows = core.rows, []
     frames = table.encode(message)
     written = table.write(job, Kind.RESULTS, *frames)
@@ -366,6 +370,8 @@ def settle(table: JobTable, job: Job) -> None:
     while job.unsynced and job.unsynced[0].number <= table.synced:
         done = job.unsynced.popleft()
         job.shown, job.counts, core.settled = done.spans, done.counts, max(core.settled, done.heard)
+    if not job.unsynced and job.parted <= table.synced:
+        table.unsettled.pop(job, None)
     if not (job.unsynced or core.gathered is not None):
         core.settled = core.heard
     if not core.number:

@@ -40,6 +40,10 @@ class JobTable:
     effects: list[ev.Effect] = field(default_factory=list)
     #: jobs of which something was heard in this step
     touched: dict[Job, None] = field(default_factory=dict)
+    #: jobs that may have gathered results which are not written, and those with parts or results that are not on disk;
+    #: there may be many others. Dicts serve as ordered sets
+    gathering: dict[Job, None] = field(default_factory=dict)
+    unsettled: dict[Job, None] = field(default_factory=dict)
     #: the number of the next job
     next_number: int = 1
     #: records that were written, and those of them that are on disk
@@ -150,6 +154,7 @@ class JobTable:
     def mark(self, job: Job, heard: int, size: int) -> None:
         """Results of a job were written last: its spans may be shown once they are on disk."""
         job.unsynced.append(Unsynced(self.written, job.index.spans, job.index.counts, heard, size))
+        self.unsettled[job] = None
 
     def forget(self, job: Job) -> None:
         """A job is deleted: the record that says so stays as long as there are others of it elsewhere."""

@@ -197,11 +197,7 @@ class JobsCore:
         due = [each.deadline for each in self._waiting] + [each.deadline for each in self._uncertain]
         if table.is_short or table.wants_room:
             due.append(self._next_look)
-        if (
-            not table.is_short
-            and table.synced == table.written
-            and any(job.core.gathered is not None for job in table.by_client.values())
-        ):
+        if not table.is_short and table.synced == table.written and table.gathering:
             due.append(self._next_write)
         if table.identity:
             due.append(self._next_sweep)
@@ -211,13 +207,17 @@ class JobsCore:
 
     def _write_results(self) -> None:
         table = self._table
-        before = table.written
-        for job in table.by_client.values():
-            at_core.write_results(table, job)
+        before, left = table.written, 0
+        for job in list(table.gathering):
+            if job.core.number:
+                at_core.write_results(table, job)
+            if job.core.number and job.core.gathered is not None:
+                left = max(left, job.core.gathered.size)
+            else:  # or it has left the core
+                table.gathering.pop(job, None)
         if table.written > before:
             self._next_write = self._now + GATHER
-        left = [job.core.gathered.size for job in table.by_client.values() if job.core.gathered is not None]
-        table.is_short = max(left, default=0) > table.room
+        table.is_short = left > table.room
 
     def _reclaim(self) -> None:
         if self._table.synced == self._table.written:
@@ -307,6 +307,7 @@ class JobsCore:
         counts = to_json(counts=list(message.counts))
         self._table.write(job, Kind.PART, about, counts, *message.bodies[1:])
         job.parted = self._table.written
+        self._table.unsettled[job] = None
         if job.core.is_told:
             at_core.say_new_part(self._table, job, inner)
         else:
@@ -437,12 +438,13 @@ class JobsCore:
     # ---- the disk --------------------------------------------------------------------------------------------------
     def _on_disk(self, event: ev.OnDisk) -> None:
         table = self._table
-        before = table.synced
         table.note_synced(event.records)
         table.refusal, table.room = event.trouble, event.room
-        for job in table.by_client.values():
-            if job.unsynced or job.parted > before:
+        for job in list(table.unsettled):
+            if job.number in table.jobs:
                 table.touched[job] = None
+            else:
+                del table.unsettled[job]
 
     def _see_to_the_disk(self) -> None:
         """Say what is the matter with it, once, and look again whether it has room."""
