@@ -25,9 +25,9 @@ class Batch:
     rows: int = 0
 
     @property
-    def queue_class(self) -> tuple[int, tuple[str, ...]]:
+    def queue_class(self) -> tuple[int, tuple[tuple[str, ...], int]]:
         """Which queue of ready rows is theirs."""
-        return -self.priority, self.capabilities
+        return -self.priority, (self.capabilities, 1)
 
     @property
     def task(self) -> Any:
@@ -210,6 +210,26 @@ class PriorityQueues(RuleBasedStateMachine):
         assert [key for key in after if key != served] == before
         assert all(urgency > served[0] for urgency, _ in after[after.index(served) + 1 :])
 
+    @precondition(lambda self: self.ready)
+    @rule(data=st.data())
+    def leave_out(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from([key for key, _ in self.ready.in_order()]))
+        self.ready.leave_out(key)
+        assert key not in [key for key, _ in self.ready.in_order()]
+
+    @rule(gpu=st.booleans())
+    def bring_back(self, gpu: bool) -> None:
+        self.ready.bring_back(frozenset(["gpu"] if gpu else []))
+        assert all(key[1][0] and not gpu for key in self.ready.unmet)
+
+    @rule(client=st.integers(1, 2))
+    def hold_for_a_moment(self, client: int) -> None:
+        self.ready.hold(client)
+        held = sum(other.client == client for other, _ in self.model)
+        assert self.ready.rows == len(self.model)
+        assert sum(queue.rows for _, queue in self.ready.in_order()) <= len(self.model) - held
+        self.ready.release(client)
+
     @rule(client=st.integers(1, 2))
     def drop(self, client: int) -> None:
         self.rows.drop_client(client)
@@ -222,7 +242,8 @@ class PriorityQueues(RuleBasedStateMachine):
         if self.model:
             assert self.rows.head.priority == max(batch.priority for batch, _ in self.model)  # type: ignore[attr-defined]
         classes = [key for key, queue in self.ready.in_order()]
-        assert sorted(classes) == sorted({(-batch.priority, batch.capabilities) for batch, _ in self.model})
+        unmet = list(self.ready.unmet)
+        assert sorted(classes + unmet) == sorted({batch.queue_class for batch, _ in self.model})
         assert [urgency for urgency, _ in classes] == sorted(urgency for urgency, _ in classes)
 
 

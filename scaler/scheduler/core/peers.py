@@ -103,10 +103,11 @@ def settle_lost_agent(state: ClusterState, out: Outgoing, agent: AgentRecord, re
 
 
 def _name_stranded(state: ClusterState, out: Outgoing) -> None:
-    """Say which rows wait for what no agent has any more."""
+    """Say which rows wait for what no agent has any more; of those that did so before it was said."""
+    unmet = state.queues.unmet
     for key, queue in state.queues.items():
         demand = key[1]
-        if demand != ANYTHING and queue.rows and not placement.can_ever_run(state, demand):
+        if key not in unmet and demand != ANYTHING and queue.rows and not placement.can_ever_run(state, demand):
             functions = list(dict.fromkeys(batch.function for batch, _, _ in queue))
             for function in functions:
                 function.unmet.discard(demand)

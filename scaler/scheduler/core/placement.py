@@ -72,6 +72,7 @@ def add(state: ClusterState, agent: AgentRecord) -> None:
     if flavour is None:
         flavour = state.flavours[agent.capabilities] = Flavour(agent.capabilities)
         state.matching.clear()
+        state.queues.bring_back(agent.capabilities)
     flavour.add(agent)
 
 
@@ -234,6 +235,9 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         if others >= MOST_LEFT:
             continue
         flavours, queued = _flavours_for(state, demand), queue.rows
+        if not flavours and len(key) == 2:
+            queues.leave_out(key)
+            continue
         # a more urgent one has found all that it looked at to have enough that is as urgent
         ways = _URGENT_WAYS if -key[0] > state.lowest_priority and not others else _ORDINARY_WAYS
         aside = 0

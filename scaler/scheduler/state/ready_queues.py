@@ -4,11 +4,11 @@ Queues of the same priority take turns, so that none waits for ever: say, rows t
 take one.
 
 Rows that no agent has walltime enough for are set aside, in queues by how long they take, so that they are in nobody's
-way: of the next rows of their class some may fit.
+way: of the next rows of their class some may fit. Queues for what no agent has have no turn until one comes with it.
 """
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, KeysView
 from operator import itemgetter
 
 from scaler.common.spans import SpanQueue
@@ -25,7 +25,7 @@ _URGENCY = itemgetter(0)
 class ReadyQueues:
     """All queues; empty ones go away. Rows of clients that are held have queues of their own, which have no turn."""
 
-    __slots__ = ("_aside", "_demands", "_held", "_order", "_queues")
+    __slots__ = ("_aside", "_demands", "_held", "_order", "_queues", "_unmet")
 
     def __init__(self) -> None:
         self._queues: dict[QueueKey, SpanQueue[Batch]] = {}
@@ -37,6 +37,8 @@ class ReadyQueues:
         self._aside: dict[QueueClass, dict[QueueKey, None]] = {}
         #: number of a client whose rows are to wait -> the queues of its rows
         self._held: dict[int, dict[QueueClass, SpanQueue[Batch]]] = {}
+        #: queues for what no agent has, with rows; none of them is in `_queues`
+        self._unmet: dict[QueueKey, SpanQueue[Batch]] = {}
 
     def __bool__(self) -> bool:
         """There are rows that agents may be given."""
@@ -46,7 +48,7 @@ class ReadyQueues:
         return False
 
     def copy(self) -> "ReadyQueues":
-        """The same queues, to be emptied apart from these; without those of clients that are held."""
+        """The same queues, to be emptied apart from these; without those that have no turn."""
         made = ReadyQueues()
         made._queues = {key: queue.copy() for key, queue in self._queues.items()}
         made._order, made._demands = self._order.copy(), self._demands.copy()
@@ -54,11 +56,11 @@ class ReadyQueues:
         return made
 
     def items(self) -> list[tuple[QueueKey, SpanQueue[Batch]]]:
-        """Each queue with its class, highest priority first, empty ones too; then those of clients that are held."""
-        held: list[tuple[QueueKey, SpanQueue[Batch]]] = []
+        """Each queue with its class, highest priority first, empty ones too; then those that have no turn."""
+        others = [*self._unmet.items()]
         for queues in self._held.values():
-            held += queues.items()
-        return [*((key, self._queues[key]) for key in self._order), *held]
+            others += queues.items()
+        return [*((key, self._queues[key]) for key in self._order), *others]
 
     @property
     def rows(self) -> int:
@@ -72,7 +74,10 @@ class ReadyQueues:
         return self._queues.get(key) or self._new(key)
 
     def _new(self, key: QueueKey) -> SpanQueue[Batch]:
-        queue = self._queues[key] = SpanQueue()
+        return self._unmet[key] if key in self._unmet else self._take_in(key, SpanQueue())
+
+    def _take_in(self, key: QueueKey, queue: SpanQueue[Batch]) -> SpanQueue[Batch]:
+        self._queues[key] = queue
         insort(self._order, key, key=_URGENCY)
         self._demands[key[1]] = self._demands.get(key[1], 0) + 1
         return queue
@@ -90,8 +95,10 @@ class ReadyQueues:
         if self._held and batch.client in self._held:
             held = self._held[batch.client].get(batch.queue_class)
             return [] if held is None else held.remove(batch.client, batch.id, lo, hi)
-        queue = self._queues.get(batch.queue_class)
+        queue = self._queues.get(batch.queue_class) or self._unmet.get(batch.queue_class)
         found = [] if queue is None else queue.remove(batch.client, batch.id, lo, hi)
+        if self._unmet:
+            self._forget_unmet(batch.queue_class)
         for key in self._aside.get(batch.queue_class, ()) if self._aside else ():
             found += self._queues[key].remove(batch.client, batch.id, lo, hi)
         return found
@@ -114,14 +121,17 @@ class ReadyQueues:
             return
         for queue in self._queues.values():
             queue.drop_client(client)
+        for key in [*self._unmet]:
+            self._unmet[key].drop_client(client)
+            self._forget_unmet(key)
 
     def hold(self, client: int) -> None:
         """No agent is given rows of a client until `release`."""
         held: dict[QueueClass, SpanQueue[Batch]] = {}
-        for queue in self._queues.values():
+        for queue in (*self._queues.values(), *self._unmet.values()):
             for batch, lo, hi in queue.of_client(client):
                 held.setdefault(batch.queue_class, SpanQueue()).append(batch, lo, hi)
-            queue.drop_client(client)
+        self.drop_client(client)
         self._held[client] = held
 
     def release(self, client: int) -> None:
@@ -129,6 +139,25 @@ class ReadyQueues:
         for queue in self._held.pop(client, {}).values():
             for batch, lo, hi in queue:
                 self.append(batch, lo, hi)
+
+    def leave_out(self, key: QueueKey) -> None:
+        """No agent has what the rows of a class ask for: they have no turn until `bring_back`."""
+        self._unmet[key] = self._queues[key]
+        self._drop(key)
+
+    def bring_back(self, capabilities: frozenset[str]) -> None:
+        """Rows that ask for no more than this have their turn again."""
+        for key in [key for key in self._unmet if capabilities.issuperset(key[1][0])]:
+            self._take_in(key, self._unmet.pop(key))
+
+    @property
+    def unmet(self) -> KeysView[QueueKey]:
+        """For what no agent has, as was said."""
+        return self._unmet.keys()
+
+    def _forget_unmet(self, key: QueueKey) -> None:
+        if key in self._unmet and not self._unmet[key].rows:
+            del self._unmet[key]
 
     @property
     def demands(self) -> int:

@@ -80,6 +80,9 @@ def _tallies(client: ClientRecord) -> Iterator[Finding]:
 
 
 def _idle(state: ClusterState) -> Iterator[Finding]:
+    for key in state.queues.unmet:
+        if any(agent.capabilities.issuperset(key[1][0]) for agent in state.agents.values()):
+            yield Finding(f"rows that ask for {key[1][0]} have no turn, and an agent has that")
     if not state.hands_out:
         return
     for key, queue in state.queues.in_order():
