@@ -23,6 +23,7 @@ from scaler.protocol.messages import (
     DisconnectResponse,
     Heartbeat,
     ObjectAnnounce,
+    ObjectGone,
     ObjectMissing,
     ObjectRelease,
     ObjectRequest,
@@ -589,6 +590,34 @@ def calls_for_a_link(links: int) -> int:
 
 def test_the_next_link_of_a_long_chain_of_futures_costs_what_that_of_a_short_one_does() -> None:
     assert calls_for_a_link(500) == calls_for_a_link(20)
+
+
+def calls_for_a_loss(rows: int) -> int:
+    """Calls of functions when a value is lost, while so many rows are queued that need none."""
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    fake.report(agent, client, result(10, 0, 1, STORED))
+    fake.say(client, task(20, rows))
+    total = 0
+
+    def note(frame: object, event: str, argument: object) -> None:
+        nonlocal total
+        total += event in ("call", "c_call")
+
+    said = [ev.Received(agent, ObjectGone(u32([client]), u64([10])))]
+    sys.setprofile(note)
+    try:
+        fake.core.handle(said, fake.now)
+    finally:
+        sys.setprofile(None)
+    return total
+
+
+def test_a_loss_costs_nothing_for_rows_that_need_no_values() -> None:
+    """A million queued rows of a map took 0.4 s with each value that was lost."""
+    assert calls_for_a_loss(9_000) == calls_for_a_loss(3_000)
 
 
 def calls_for_a_task_among(unmet: int) -> int:

@@ -30,7 +30,10 @@ def lose_copies(state: ClusterState, number: int, keys: list[tuple[int, int]], w
             affected[client] = None
     moves: list[Move] = []
     for client in affected:
+        lost_values = client.values.lost
         for batch in client.batches.values():
+            if batch.needs is None and lost_values.isdisjoint((batch.task.function, batch.task.arguments)):
+                continue  # however many rows it has: they need nothing else
             for lo, hi in batch.spans_in(QUEUED):
                 for row in range(lo, hi):
                     lost = lineage.lost_needs(client, batch, row)
