@@ -1,7 +1,9 @@
 """Durable jobs with a made-up core and a made-up disk."""
 
+import errno
 import json
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +50,7 @@ class Paper:
         self.trouble: str | None = None
         self.unreadable = ""
         self.removed: list[int] = []
+        self.is_stuck = False
         self.room = math.inf
         self.looks = 0
 
@@ -76,6 +79,8 @@ class Paper:
         return bytes(self.segments[segment][offset : offset + size])
 
     def remove(self, segment: int) -> None:
+        if self.is_stuck:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
         self.removed.append(segment)
         self.segments.pop(segment, None)
 

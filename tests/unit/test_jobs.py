@@ -454,6 +454,23 @@ def test_rows_of_a_graph_are_found_among_those_that_are_wanted(jobs):
     assert jobs.state()["state"] == "done"
 
 
+def test_a_segment_that_can_not_be_removed_is_tried_again(jobs):
+    jobs.submit(*part())
+    jobs.sync()
+    jobs.told()
+    jobs.paper.is_stuck = True
+    jobs.ask("delete")
+    jobs.sync()
+    assert jobs.last().error == ""
+    told = ["Journal: segment 1, which nobody needs, can't be removed: Read-only file system; it is tried again"]
+    assert jobs.told() == told
+    jobs.go_on(keeper.AGAIN)
+    assert (jobs.paper.removed, jobs.told()) == ([], [])
+    jobs.paper.is_stuck = False
+    jobs.go_on(keeper.AGAIN)
+    assert (jobs.paper.removed, jobs.keeper.wake) == ([1], None)
+
+
 def calls_to_take_a_result(others: int) -> int:
     """Calls of functions for a result and what follows until it is on disk, while so many other jobs are open."""
     jobs, total = Jobs(), 0

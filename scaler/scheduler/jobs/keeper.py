@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from scaler.errors import ProtocolError, ScalerError
-from scaler.journal.directory import Damage, JournalError
+from scaler.journal.directory import Damage, JournalError, refusal
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import RECORD_HEADER, Damaged, Frame, Record, pack, read
 from scaler.journal.writer import ENDING
@@ -22,7 +22,7 @@ from scaler.scheduler.jobs.job_records import Kind
 from scaler.scheduler.jobs.jobs_core import JobsCore, JobTerms
 from scaler.scheduler.residents import Reply, ResidentWish
 
-#: seconds between two tries to read what was written of jobs
+#: seconds between two tries to read what was written of jobs, or to remove what nobody needs
 AGAIN = 5.0
 #: seconds that files of large results are waited for in the end
 FILES_ENDING = 1.0
@@ -109,7 +109,10 @@ class JobKeeper:
         self._trouble: str | None = None
         #: jobs whose parts can't be read; a dict serves as an ordered set
         self._unread: dict[int, None] = {}
-        #: when all that is tried again, seconds; None: all can be read
+        #: segments that nobody needs, in order; and what the log has said last of why the first can't be removed
+        self._needless: deque[int] = deque()
+        self._told_left = ""
+        #: when all that is tried again, seconds; None: all can be read, and removed
         self._again: float | None = None
         self._now = 0.0
         self._has_begun = False
@@ -200,7 +203,7 @@ class JobKeeper:
         wishes: list[ResidentWish] = []
         self._now = now
         if self._again is not None and now >= self._again:
-            self._read_again()
+            wishes += self._try_again()
         if not self._has_begun:
             self._has_begun = True
             wishes += self._carry_out(self._core.begin())
@@ -220,7 +223,8 @@ class JobKeeper:
                 if self._trouble is None:
                     self._write_held()
             elif isinstance(effect, ev.Remove):
-                self._journal.remove(effect.segment)
+                self._needless.append(effect.segment)
+                wishes += self._remove_needless()
             elif isinstance(effect, ev.MeasureRoom):
                 self._journal.measure_room()
             elif isinstance(effect, ev.Load):
@@ -239,7 +243,7 @@ class JobKeeper:
                 wishes.append(effect)
         return wishes
 
-    # ---- a disk that can't be read -----------------------------------------------------------------------------------
+    # ---- a disk that can't be read, or changed -----------------------------------------------------------------------
     def _write_held(self) -> None:
         """Write what is held up to the copy of a record that can't be read: what is behind a gap would be lost."""
         before, self._trouble = self._trouble, None
@@ -271,13 +275,30 @@ class JobKeeper:
         self._tell(ev.Loaded(wanted.job, parts))
         return []
 
-    def _read_again(self) -> None:
+    def _try_again(self) -> list[ResidentWish]:
         self._again = None
         if self._trouble is not None:
             self._write_held()
         self._unread = {job: None for job in self._unread if self._core.name_of(job)}
         for job in self._unread:  # where its parts are the core knows: they may have been copied elsewhere since
             self._tell(ev.MayBeRead(job))
+        return self._remove_needless()
+
+    def _remove_needless(self) -> list[ResidentWish]:
+        """Remove segments, in order: one that says that a job is deleted goes after those that have something of it."""
+        try:
+            while self._needless:
+                self._journal.remove(self._needless[0])
+                self._needless.popleft()
+            self._told_left = ""
+        except (OSError, ScalerError) as error:
+            why, before = refusal(error), self._told_left
+            self._told_left, self._again = why, self._now + AGAIN
+            words = (
+                f"Journal: segment {self._needless[0]}, which nobody needs, can't be removed: {why}; it is tried again"
+            )
+            return [ev.Log("WARNING", words)] if why != before else []
+        return []
 
     def _whole(self, answer: ev.Answer) -> JobAnswer:
         """An answer with what it has of segments; if they can't be read, it says that instead."""

@@ -1,4 +1,4 @@
-"""Disks that can be written but not read for a while: what is to be copied, said or answered of a journal waits."""
+"""Disks that can be written and nothing else for a while: what is to be copied, said, answered or removed waits."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ class BadReads:
             self._until = self._world.now + self._world.slow.uniform(0.0, LONGEST)
 
     def check(self) -> None:
-        """Something is read. Raises `JournalError`."""
+        """Something is read, or a segment removed. Raises `JournalError`."""
         if self._world.now < self._until and not self.is_spared:
             raise JournalError("the journal can't be read: Input/output error")
 

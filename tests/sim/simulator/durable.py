@@ -116,7 +116,8 @@ class SimJournal:
         return data
 
     def remove(self, segment: int) -> None:
-        """As the real one."""
+        """As the real one, unless the disk does not let it."""
+        self.bad_reads.check()
         self._disk.segments.pop(segment, None)
 
     def measure_room(self) -> None:

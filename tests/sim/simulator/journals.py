@@ -269,6 +269,11 @@ class SimJournal(Journal):
         self.bad_reads.check()
         return super().read(segment, offset, size)
 
+    def remove(self, segment: int) -> None:
+        """As the real one, unless the disk does not let it."""
+        self.bad_reads.check()
+        super().remove(segment)
+
     def kill(self) -> None:
         """Its process is killed."""
         if isinstance(self._writer, SimWriter):
