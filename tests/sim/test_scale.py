@@ -17,10 +17,16 @@ WORKERS = 4
 MANY = 10_000
 
 
-def cluster(agents: int) -> tuple[FakeScheduler, int]:
-    """A scheduler with that many agents, and a client whose function is known to take a second."""
+def cluster(agents: int, are_alike: bool) -> tuple[FakeScheduler, int]:
+    """A scheduler with that many agents, and a client whose function is known to take a second.
+
+    Unless they `are_alike` each agent has a capability of its own, as where rows may ask for a certain host.
+    """
     fake = FakeScheduler()
-    fake.core.handle([ev.Joined(n, hello("agent", f"agent-{n}", WORKERS)) for n in range(1, agents + 1)], 0.0)
+    names = {n: f"agent-{n}" for n in range(1, agents + 1)}
+    fake.core.handle(
+        [ev.Joined(n, hello("agent", name, WORKERS, () if are_alike else (name,))) for n, name in names.items()], 0.0
+    )
     fake._last = agents
     client = fake.client()
     fake.say(client, task(10, 1))
@@ -50,9 +56,9 @@ def answers(client: int, effects: list[ev.Effect]) -> list[ev.Received]:
 Meter = Callable[[Callable[[], list[ev.Effect]]], list[ev.Effect]]
 
 
-def lone_tasks(agents: int, meter: Meter, count: int) -> int:
+def lone_tasks(agents: int, meter: Meter, count: int, are_alike: bool = True) -> int:
     """One at a time, in a cluster with nothing else to do; the number of tasks."""
-    fake, client = cluster(agents)
+    fake, client = cluster(agents, are_alike)
     for n in range(count):
         events: list[ev.Event] = [ev.Received(client, task(100 + n, 1))]
         while events:
@@ -61,9 +67,9 @@ def lone_tasks(agents: int, meter: Meter, count: int) -> int:
     return count
 
 
-def busy_cluster(agents: int, meter: Meter, count: int) -> int:
+def busy_cluster(agents: int, meter: Meter, count: int, are_alike: bool = True) -> int:
     """Every agent has all it may have, rows are queued, results come one by one in any order; the number of results."""
-    fake, client = cluster(agents)
+    fake, client = cluster(agents, are_alike)
     rows = 8 * WORKERS * agents + count
     under_way = list(answers(client, fake.core.handle([ev.Received(client, task(100, rows))], 0.0)))
     random = Random(0)
@@ -75,9 +81,9 @@ def busy_cluster(agents: int, meter: Meter, count: int) -> int:
     return count
 
 
-def heartbeats(agents: int, meter: Meter, count: int) -> int:
+def heartbeats(agents: int, meter: Meter, count: int, are_alike: bool = True) -> int:
     """Each agent says that it is there; the number of heartbeats."""
-    fake, _ = cluster(agents)
+    fake, _ = cluster(agents, are_alike)
     for n in range(count):
         meter(lambda n=n: fake.core.handle([ev.Received(n % agents + 1, Heartbeat(0.0, WORKERS))], 0.0))  # type: ignore[misc]
     return count
@@ -86,7 +92,7 @@ def heartbeats(agents: int, meter: Meter, count: int) -> int:
 SCENES = [lone_tasks, busy_cluster, heartbeats]
 
 
-def calls(scene: Callable[[int, Meter, int], int], agents: int) -> float:
+def calls(scene: Callable[[int, Meter, int, bool], int], agents: int, are_alike: bool) -> float:
     """Python and C function calls, and generator steps, in the core for each task."""
     total = 0
 
@@ -101,7 +107,7 @@ def calls(scene: Callable[[int, Meter, int], int], agents: int) -> float:
         finally:
             sys.setprofile(None)
 
-    count = scene(agents, meter, 60)
+    count = scene(agents, meter, 60, are_alike)
     return total / count
 
 
@@ -125,11 +131,12 @@ def seconds(scene: Callable[[int, Meter, int], int], agents: int) -> float:
     return spent / count
 
 
+@pytest.mark.parametrize("are_alike", [True, False])
 @pytest.mark.parametrize("scene", SCENES)
 def test_what_the_scheduler_does_for_a_task_does_not_grow_with_the_cluster(
-    scene: Callable[[int, Meter, int], int],
+    scene: Callable[[int, Meter, int, bool], int], are_alike: bool
 ) -> None:
-    few, many = calls(scene, 10), calls(scene, 2_000)
+    few, many = calls(scene, 10 if are_alike else 100, are_alike), calls(scene, 2_000, are_alike)
     assert few > 0
     assert many <= 1.2 * few
 

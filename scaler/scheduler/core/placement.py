@@ -70,7 +70,7 @@ def add(state: ClusterState, agent: AgentRecord) -> None:
     agent.load.window = window(agent.load.workers, None)
     flavour = state.flavours.get(agent.capabilities)
     if flavour is None:
-        flavour = state.flavours[agent.capabilities] = Flavour(agent.capabilities)
+        flavour = state.flavours[agent.capabilities] = Flavour(agent.capabilities, state.standing)
         state.matching.clear()
         state.queues.bring_back(agent.capabilities)
     flavour.add(agent)
@@ -210,11 +210,19 @@ def _flavours_for(state: ClusterState, demand: Demand) -> list[Flavour]:
     return flavours
 
 
+def _roomy(state: ClusterState, demand: Demand, flavours: list[Flavour]) -> list[Flavour]:
+    """Of the flavours for a demand those that may have room: where they are many it is not looked at each."""
+    capabilities, slots = demand
+    if slots > 1 or len(flavours) <= len(state.standing.roomy):
+        return flavours
+    return [flavour for flavour in state.standing.roomy if flavour.capabilities.issuperset(capabilities)]
+
+
 def wider_of(state: ClusterState, flavour: Flavour, slots: int) -> Flavour:
     """Those agents of a flavour that have so many slots: looked for when such rows first come, then kept."""
     wider = flavour.wider.get(slots)
     if wider is None:
-        wider = flavour.wider[slots] = Flavour(flavour.capabilities, slots)
+        wider = flavour.wider[slots] = Flavour(flavour.capabilities, slots=slots)
         for agent in state.agents.values():
             if agent.capabilities == flavour.capabilities and agent.load.slots >= slots:
                 wider.add(agent)
@@ -243,9 +251,9 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         aside = 0
         while True:
             passed: list[AgentRecord] = []
-            before = queue.rows
+            before, roomy = queue.rows, _roomy(state, demand, flavours)
             for choose_next in ways:
-                for flavour in flavours:
+                for flavour in flavours if choose_next is _next_urgent else roomy:
                     while queue.rows:
                         agent, rows = choose_next(queue, flavour)
                         if agent is None:
@@ -267,7 +275,7 @@ def share_out(state: ClusterState) -> Iterator[Give]:
             may_set_aside = passed and len(key) == 2 and aside < MOST_ASIDE
             if not may_set_aside:
                 if queue.rows == queued and queue.head.function.duration_us is None:
-                    yield from _one_of_unknown_duration(state, queue, flavours)
+                    yield from _one_of_unknown_duration(state, queue, roomy)
                 if not passed or len(key) == 2 or queue.rows in (before, 0):
                     break
                 continue  # those that were passed over may have time for the rows that are next now

@@ -16,7 +16,7 @@ from scaler.scheduler.state import transitions
 from scaler.scheduler.state.agent_records import AgentRecord, Load
 from scaler.scheduler.state.batch_records import Batch
 from scaler.scheduler.state.cluster import ClusterState
-from scaler.scheduler.state.flavours import Flavour
+from scaler.scheduler.state.flavours import Flavour, Standing
 
 #: all fields, as their classes take them: `copy` takes three times as long
 _OF_AGENT = attrgetter(*[item.name for item in fields(AgentRecord)])
@@ -50,18 +50,21 @@ def _copied(state: ClusterState, agents: dict[int, AgentRecord]) -> ClusterState
     """As much of the state as placement reads and changes, with these agents; all sorted where they belong."""
     made = copy(state)
     made.agents, made.queues, made.matching = agents, state.queues.copy(), {}
-    made.flavours = {key: _copied_flavour(flavour, agents) for key, flavour in state.flavours.items()}
+    made.standing = Standing()
+    made.flavours = {key: _copied_flavour(flavour, agents, made.standing) for key, flavour in state.flavours.items()}
+    made.standing.roomy = {made.flavours[flavour.capabilities]: None for flavour in state.standing.roomy}
     made.unsorted = {agents[agent.number]: None for agent in state.unsorted}
     placement.sort_agents(made)
     return made
 
 
-def _copied_flavour(flavour: Flavour, agents: dict[int, AgentRecord]) -> Flavour:
+def _copied_flavour(flavour: Flavour, agents: dict[int, AgentRecord], standing: Standing) -> Flavour:
     made = copy(flavour)
+    made.standing = standing
     for item in fields(Flavour):
         value = getattr(flavour, item.name)
         if item.name == "wider":
-            made.wider = {slots: _copied_flavour(wider, agents) for slots, wider in value.items()}
+            made.wider = {slots: _copied_flavour(wider, agents, Standing()) for slots, wider in value.items()}
         elif isinstance(value, dict):
             setattr(made, item.name, {agents[agent.number]: None for agent in value})
     return made

@@ -11,7 +11,7 @@ from scaler.scheduler.state.batch_records import Batch, Demand
 from scaler.scheduler.state.client_records import ClientRecord
 from scaler.scheduler.state.cluster_facts import Fact
 from scaler.scheduler.state.departures import Departure
-from scaler.scheduler.state.flavours import Flavour
+from scaler.scheduler.state.flavours import Flavour, Standing
 from scaler.scheduler.state.fleet_records import FleetRecord
 from scaler.scheduler.state.monitor_records import MonitorRecord, Watching
 from scaler.scheduler.state.ready_queues import ReadyQueues
@@ -82,6 +82,8 @@ class ClusterState:
     standalone: StandaloneStore = field(default_factory=StandaloneStore)
     #: agents by their capabilities; written by placement alone
     flavours: dict[frozenset[str], Flavour] = field(default_factory=dict)
+    #: which of these have room, and which have rows to give back
+    standing: Standing = field(default_factory=Standing)
     #: what rows ask for -> the flavours that have it, as far as asked for since a flavour was added
     matching: dict[Demand, list[Flavour]] = field(default_factory=dict)
     #: steps in which agents of some capabilities idled while others had rows: whose turn it is to be looked at for them

@@ -11,10 +11,22 @@ LOOKS = 8
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Standing:
+    """Where among all flavours something is to be had: there may be one for each host."""
+
+    #: those with shallow or open agents, and so all with idle ones
+    roomy: dict[Flavour, None] = field(default_factory=dict)
+    #: those with surplus
+    rich: dict[Flavour, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Flavour:
     """The agents with these capabilities. An agent without room for more objects is in none of the sets."""
 
     capabilities: frozenset[str]
+    #: it is kept where it belongs in this; a wider one is for its own
+    standing: Standing = field(default_factory=Standing)
     #: its agents have so many slots at least: it is for rows that take so many
     slots: int = 1
     #: how many agents it has
@@ -71,15 +83,28 @@ class Flavour:
             self.surplus.setdefault(agent)
         else:
             self.surplus.pop(agent, None)
+        self._stand()
         if self.wider:
             for flavour in self.wider.values():
                 if load.slots >= flavour.slots:
                     flavour.sort(agent)
 
+    def _stand(self) -> None:
+        standing = self.standing
+        if self.shallow or self.open:
+            standing.roomy[self] = None
+        else:
+            standing.roomy.pop(self, None)
+        if self.surplus:
+            standing.rich[self] = None
+        else:
+            standing.rich.pop(self, None)
+
     def remove(self, agent: AgentRecord) -> None:
         """Take an agent out of all sets."""
         for members in (self.idle, self.shallow, self.open, self.busy, self.surplus):
             members.pop(agent, None)
+        self._stand()
         if self.wider:
             for flavour in self.wider.values():
                 flavour.remove(agent)

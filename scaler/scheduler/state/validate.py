@@ -68,6 +68,15 @@ def quick(state: ClusterState) -> Iterator[Finding]:
         if agent in state.touched or agent in state.unsorted:
             yield Finding(f"agent {number}: something was left for after the step")
     yield from _idle(state)
+    for flavour in state.flavours.values():
+        if (flavour in state.standing.roomy) != bool(flavour.shallow or flavour.open):
+            yield Finding(f"agents with {set(flavour.capabilities)} have room, and don't count as such, or the reverse")
+        if (flavour in state.standing.rich) != bool(flavour.surplus):
+            yield Finding(
+                f"agents with {set(flavour.capabilities)} have rows to give back, and don't count so, or the reverse"
+            )
+    if len(state.standing.roomy.keys() | state.standing.rich.keys()) > len(state.flavours):
+        yield Finding("agents that are gone count as having room, or rows to give back")
     if state.workers != sum(agent.load.workers for agent in state.agents.values()):
         yield Finding(f"{state.workers} workers in the cluster, and another number at its agents")
 
