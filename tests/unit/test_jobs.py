@@ -438,7 +438,7 @@ def test_rows_of_a_graph_are_found_among_those_that_are_wanted(jobs):
             raise AssertionError("all rows that are wanted are looked through")
 
     function, task = part(6)
-    task.form, task.sizes, task.bodies, task.flags = GRAPH, u32(), [], KEEP
+    task.form, task.sizes, task.bodies, task.flags = GRAPH, u32(), [], KEEP | INLINE_VALUES
     task.dependency_counts, task.uses, task.wanted = u32([0] * 6), u32([0] * 6), u8([1, 0, 1, 1, 0, 0])
     jobs.submit(function, task)
     (job,) = jobs.keeper._core._table.jobs.values()
