@@ -8,8 +8,9 @@ from typing import NamedTuple
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import INLINE, INLINE_VALUES, MOST_IDS, JobSubmit, Message, ObjectAnnounce, Task
 from scaler.scheduler.core import batch_cost
+from scaler.scheduler.jobs.disk import NO_ROOM
 from scaler.scheduler.jobs.job import Job
-from scaler.scheduler.jobs.job_table import NO_ROOM, JobTable
+from scaler.scheduler.jobs.job_table import JobTable
 
 #: jobs at a time
 MOST_JOBS = 100_000
@@ -26,15 +27,15 @@ class Quotas(NamedTuple):
 
 def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence[Message]) -> str:
     """Why a part of a job is not taken; empty if it is. If for lack of room, that is noted."""
-    trouble = table.trouble
-    if trouble is None and not table.has_room(sum(map(len, message.bodies))):
-        table.wants_room = True
+    trouble = table.disk.trouble
+    if trouble is None and not table.disk.has_room(sum(map(len, message.bodies))):
+        table.disk.wants_room = True
         trouble = NO_ROOM
     if trouble is not None:
         return f"the journal can't be written: {trouble}; nothing is accepted until it can"
     if message.key and message.token in table.gone:
         return f"job {message.name!r} was deleted: submit it anew"
-    if quotas.journal is not None and message.key and sum(table.live.values()) > quotas.journal:
+    if quotas.journal is not None and message.key and table.segments.needed > quotas.journal:
         return f"durable jobs take more than the {quotas.journal:,} bytes that they may (journal_quota): delete some"
     if quotas.results is not None and message.key and table.file_bytes > quotas.results:
         return f"large results take more than the {quotas.results:,} bytes that they may (results_quota): delete jobs"

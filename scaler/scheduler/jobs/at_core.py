@@ -127,7 +127,7 @@ def say_new_part(table: JobTable, job: Job, messages: Iterable[Message]) -> None
     Otherwise another scheduler might find files of rows that its journal does not have, and take them for needless.
     """
     if table.results:
-        table.then(partial(_say_synced, table, job, messages))
+        table.disk.then(partial(_say_synced, table, job, messages))
     else:
         say_part(table, job, messages)
 
@@ -275,7 +275,7 @@ def _gather_span(job: Job, first: int, span: SpanResult) -> None:
 def write_results(table: JobTable, job: Job) -> None:
     """Write how rows ended that has been gathered, if the disk has room for it."""
     core = job.core
-    if core.gathered is None or not table.has_room(core.gathered.size):
+    if core.gathered is None or not table.disk.has_room(core.gathered.size):
         return
     message, core.gathered = core.gathered.build(), None
     table.gathering.pop(job, None)
@@ -330,7 +330,7 @@ def provide(table: JobTable, job: Job, value: int, limit: int) -> None:
             filing.provide(table, job, lo, value, limit, partial(say_value, table, job, value))
             return
         if hi > lo and job.index.is_ended(lo):
-            table.then(partial(_fetch, table, job, value, lo))
+            table.disk.then(partial(_fetch, table, job, value, lo))
             return
     _say_none(table, job, value)
 
@@ -367,10 +367,10 @@ def value_in(span: SpanResult, row: int) -> tuple[int, bytes]:
 def settle(table: JobTable, job: Job) -> None:
     """Tell the core what it need not say again, and whether its results have to wait."""
     core = job.core
-    while job.unsynced and job.unsynced[0].number <= table.synced:
+    while job.unsynced and job.unsynced[0].number <= table.disk.synced:
         done = job.unsynced.popleft()
         job.shown, job.counts, core.settled = done.spans, done.counts, max(core.settled, done.heard)
-    if not job.unsynced and job.parted <= table.synced:
+    if not job.unsynced and job.parted <= table.disk.synced:
         table.unsettled.pop(job, None)
     if not (job.unsynced or core.gathered is not None):
         core.settled = core.heard

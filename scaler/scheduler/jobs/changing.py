@@ -15,11 +15,11 @@ def change(table: JobTable, monitor: int, question: JobQuestion) -> None:
     job = None if is_gone else reading.meant(table, monitor, question)
     if job is None and not is_gone:
         return
-    if table.refusal is not None:
-        reading.refuse(table, monitor, question.number, f"the journal can't be written: {table.refusal}")
+    if table.disk.refusal is not None:
+        reading.refuse(table, monitor, question.number, f"the journal can't be written: {table.disk.refusal}")
         return
     if job is None:  # asked again, maybe of another scheduler, as it could not be said that it is deleted
-        table.then(partial(reading.accept, table, monitor, question.number, 0, question.token))
+        table.disk.then(partial(reading.accept, table, monitor, question.number, 0, question.token))
         return
     table.touched[job] = None
     if question.kind == "delete":
@@ -30,12 +30,12 @@ def change(table: JobTable, monitor: int, question: JobQuestion) -> None:
         table.write_state(job)
         if job.core.number:
             at_core.say_cancel(table, job)
-    table.then(partial(reading.state_of, table, monitor, question.number, job))
+    table.disk.then(partial(reading.state_of, table, monitor, question.number, job))
 
 
 def delete_old(table: JobTable, wall: float, age: float) -> None:
     """Delete the jobs that ended more than `age` seconds before `wall`."""
-    if table.refusal is not None:
+    if table.disk.refusal is not None:
         return
     for job in [job for job in table.jobs.values() if job.ended is not None and job.ended < wall - age]:
         table.tell("INFO", f"job {job.name!r} ended {age:g} s ago, and is deleted")

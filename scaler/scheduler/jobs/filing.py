@@ -89,19 +89,19 @@ def answer(table: JobTable, monitor: int, question: JobQuestion) -> None:
     if file is None or job.index.number_of(row) >= job.shown:
         reading.refuse(table, monitor, number, f"row {row:,} of job {job.name!r} has no result in a file")
         return
-    if table.reads_of[monitor] >= MOST_READ:
+    if table.reads.of[monitor] >= MOST_READ:
         reading.refuse(table, monitor, number, "too many files are read: ask again")
         return
-    table.reads_of[monitor] += 1
+    table.reads.of[monitor] += 1
     size = max(0, min(question.limit, file.size - question.offset))
 
     def said(data: bytes) -> JobAnswer:
         return JobAnswer(number, next=question.offset + len(data), token=job.token, bodies=[data])
 
     def done(data: bytes, trouble: str) -> None:
-        table.reads_of[monitor] -= 1
-        if not table.reads_of[monitor]:
-            del table.reads_of[monitor]
+        table.reads.of[monitor] -= 1
+        if not table.reads.of[monitor]:
+            del table.reads.of[monitor]
         if trouble:
             reading.refuse(table, monitor, number, f"job {job.name!r}, row {row:,}: {trouble}")
         else:
@@ -124,7 +124,7 @@ def provide(table: JobTable, job: Job, row: int, value: int, limit: int, say: Ca
         else:
             say(INLINE, data)
 
-    table.then(partial(_read, table, job, file, 0, file.size, True, done))
+    table.disk.then(partial(_read, table, job, file, 0, file.size, True, done))
 
 
 def _read(
@@ -136,6 +136,4 @@ def _read(
     is_whole: bool,
     done: Callable[[bytes, str], None],
 ) -> None:
-    table.next_read += 1
-    table.reads[table.next_read] = done
-    table.want(ev.ReadFile(table.next_read, job.identity, job.number, file, offset, size, is_whole))
+    table.want(ev.ReadFile(table.reads.begin(done), job.identity, job.number, file, offset, size, is_whole))

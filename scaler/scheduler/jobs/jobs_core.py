@@ -171,16 +171,16 @@ class JobsCore:
                 at_core.say(table, job, Heartbeat(now))
                 self._table.touched[job] = None
             self._delete_old()
-        if table.room < SCARCE:
+        if table.disk.room < SCARCE:
             self._reclaim()  # before more is written
-        if table.synced == table.written and now >= self._next_write:
+        if table.disk.has_all and now >= self._next_write:
             self._write_results()
         for job in list(table.touched):
             if job.number in table.jobs:
                 at_core.settle(table, job)
                 self._end_if_over(job)
         table.touched.clear()
-        self._run_synced()
+        table.disk.run_synced()
         self._reclaim()
         if table.identity:
             self._sweep()
@@ -195,9 +195,9 @@ class JobsCore:
         """When something is due though nothing happened, seconds; after the last step."""
         table = self._table
         due = [each.deadline for each in self._waiting] + [each.deadline for each in self._uncertain]
-        if table.is_short or table.wants_room:
+        if table.disk.is_short or table.disk.wants_room:
             due.append(self._next_look)
-        if not table.is_short and table.synced == table.written and table.gathering:
+        if not table.disk.is_short and table.disk.has_all and table.gathering:
             due.append(self._next_write)
         if table.identity:
             due.append(self._next_sweep)
@@ -207,7 +207,7 @@ class JobsCore:
 
     def _write_results(self) -> None:
         table = self._table
-        before, left = table.written, 0
+        before, left = table.disk.written, 0
         for job in list(table.gathering):
             if job.core.number:
                 at_core.write_results(table, job)
@@ -215,12 +215,12 @@ class JobsCore:
                 left = max(left, job.core.gathered.size)
             else:  # or it has left the core
                 table.gathering.pop(job, None)
-        if table.written > before:
+        if table.disk.written > before:
             self._next_write = self._now + GATHER
-        table.is_short = left > table.room
+        table.disk.is_short = left > table.disk.room
 
     def _reclaim(self) -> None:
-        if self._table.synced == self._table.written:
+        if self._table.disk.has_all:
             self._reclaiming.step(self._table)
 
     def _take_effects(self) -> list[ev.Effect]:
@@ -248,7 +248,7 @@ class JobsCore:
             reading.refuse(table, event.monitor, message.number, refusal)
             return
         if message.token in table.gone:  # there is nothing to complete
-            table.then(partial(reading.accept, table, event.monitor, message.number, 0, message.token))
+            table.disk.then(partial(reading.accept, table, event.monitor, message.number, 0, message.token))
             return
         job = table.by_name.get(message.name) or self._open(message)
         if message.token != job.token:
@@ -262,7 +262,7 @@ class JobsCore:
             table.write_state(job)
         self._table.touched[job] = None
         first, _ = job.parts.get(message.key, (0, 0))
-        table.then(partial(reading.accept, table, event.monitor, message.number, first, job.token))
+        table.disk.then(partial(reading.accept, table, event.monitor, message.number, first, job.token))
 
     def _open(self, message: JobSubmit) -> Job:
         table = self._table
@@ -306,7 +306,7 @@ class JobsCore:
         )
         counts = to_json(counts=list(message.counts))
         self._table.write(job, Kind.PART, about, counts, *message.bodies[1:])
-        job.parted = self._table.written
+        job.parted = self._table.disk.written
         self._table.unsettled[job] = None
         if job.core.is_told:
             at_core.say_new_part(self._table, job, inner)
@@ -365,7 +365,7 @@ class JobsCore:
         elif question.kind == "file":
             filing.answer(self._table, event.monitor, question)
         elif question.kind == "note":
-            self._table.then(lambda: reading.note(self._table, event.monitor, question))
+            self._table.disk.then(lambda: reading.note(self._table, event.monitor, question))
         elif not reading.answer(self._table, event.monitor, question, is_late=False) and self._may_wait(
             event.monitor, question.number
         ):
@@ -422,7 +422,7 @@ class JobsCore:
         self._end(job, f"the scheduler could not run it: {event.reason}")
 
     def _end_if_over(self, job: Job) -> None:
-        is_on_disk = job.shown == job.index.spans and job.parted <= self._table.synced
+        is_on_disk = job.shown == job.index.spans and job.parted <= self._table.disk.synced
         if is_on_disk and job.is_over and not job.has_ended:
             at_core.leave(self._table, job)
             self._end(job, "")
@@ -438,8 +438,8 @@ class JobsCore:
     # ---- the disk --------------------------------------------------------------------------------------------------
     def _on_disk(self, event: ev.OnDisk) -> None:
         table = self._table
-        table.note_synced(event.records)
-        table.refusal, table.room = event.trouble, event.room
+        table.disk.note_synced(event.records)
+        table.disk.refusal, table.disk.room = event.trouble, event.room
         for job in list(table.unsettled):
             if job.number in table.jobs:
                 table.touched[job] = None
@@ -448,21 +448,19 @@ class JobsCore:
 
     def _see_to_the_disk(self) -> None:
         """Say what is the matter with it, once, and look again whether it has room."""
-        table = self._table
-        if table.trouble != self._told_trouble:
-            self._told_trouble = table.trouble
-            if table.trouble is None:
+        table, disk = self._table, self._table.disk
+        if disk.trouble != self._told_trouble:
+            self._told_trouble = disk.trouble
+            if disk.trouble is None:
                 table.tell("INFO", "Journal: it is written again")
             else:
-                table.tell("ERROR", f"Journal: it can't be written: {table.trouble}; durable jobs wait until it can")
-        if (table.is_short or table.wants_room) and self._now >= self._next_look:
-            self._next_look, table.wants_room = self._now + LOOK, False
+                table.tell("ERROR", f"Journal: it can't be written: {disk.trouble}; durable jobs wait until it can")
+        if (disk.is_short or disk.wants_room) and self._now >= self._next_look:
+            self._next_look, disk.wants_room = self._now + LOOK, False
             table.want(ev.MeasureRoom())
 
     def _file_read(self, event: ev.FileRead) -> None:
-        done = self._table.reads.pop(event.number, None)
-        if done is not None:
-            done(event.data, event.trouble)
+        self._table.reads.end(event.number, event.data, event.trouble)
 
     def _listed(self, event: ev.Listed) -> None:
         filing.sweep(self._table, event.identity, event.names)
@@ -477,8 +475,3 @@ class JobsCore:
             self._next_sweep = self._now + filing.SWEEP
             for identity in sorted({table.identity, *(job.identity for job in table.jobs.values())} - {""}):
                 table.want(ev.ListFiles(identity))
-
-    def _run_synced(self) -> None:
-        table = self._table
-        while table.when_synced and table.when_synced[0][0] <= table.synced:
-            table.when_synced.popleft()[1]()

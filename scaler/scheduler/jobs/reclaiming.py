@@ -49,7 +49,7 @@ class Reclaiming:
                 continue
             place = table.layout.take_bytes(written.size)
             table.effects.append(ev.Copy(written.where, place, written.size))
-            table.count(written.size)
+            table.disk.count(written.size)
             self.copied.append((job, written, place))
             size += written.size
         if not self.left and not self.copied:
@@ -57,9 +57,12 @@ class Reclaiming:
             self.segment = 0
 
     def _choose(self, table: JobTable) -> bool:
-        wasteful = [segment for segment, length in table.lengths.items() if _is_wasteful(table, segment, length)]
-        segment = min(wasteful, key=table.live.__getitem__, default=0)
-        if not segment or (table.live[segment] > LITTLE and table.live[segment] + SPARE > table.room):
+        live = table.segments.live
+        wasteful = [
+            segment for segment, length in table.segments.lengths.items() if _is_wasteful(table, segment, length)
+        ]
+        segment = min(wasteful, key=live.__getitem__, default=0)
+        if not segment or (live[segment] > LITTLE and live[segment] + SPARE > table.disk.room):
             return False
         if segment == table.layout.segment:
             table.layout.turn_over()
@@ -69,8 +72,8 @@ class Reclaiming:
         )
         self.left.extend(
             (None, tomb)
-            for number, tomb in table.tombs.items()
-            if tomb.where.segment == segment and table.deleted[number]
+            for number, tomb in table.segments.tombs.items()
+            if tomb.where.segment == segment and table.segments.deleted[number]
         )
         return True
 
@@ -78,26 +81,28 @@ class Reclaiming:
 def _is_wasteful(table: JobTable, segment: int, length: int) -> bool:
     """Most of a segment is waste, and somebody minds it."""
     taken = length - SEGMENT_HEADER
-    waste = taken - table.live[segment]
-    is_minded = segment != table.layout.segment or waste >= LITTLE or not table.live[segment]
+    needed = table.segments.live[segment]
+    waste = taken - needed
+    is_minded = segment != table.layout.segment or waste >= LITTLE or not needed
     return 2 * waste > taken and is_minded
 
 
 def _settle(table: JobTable, job: Job | None, written: Written, place: Place) -> None:
     """A record is at its new place, and can be read there."""
-    table.live[written.where.segment] -= written.size
-    if _is_needed(table, job, written):
-        table.live[place.segment] += written.size
-    table.lengths[place.segment] = max(table.lengths.get(place.segment, 0), place.offset + written.size)
+    table.segments.let_go(written)
     if job is not None:
         job.index.move(written.first_span, written.spans, place.segment, place.offset - written.where.offset)
     written.where = place
+    if _is_needed(table, job, written):
+        table.segments.need(written)
+    else:
+        table.segments.reach(place, written.size)
 
 
 def _is_needed(table: JobTable, job: Job | None, written: Written) -> bool:
     """Nothing has happened since that makes a record superfluous."""
     if job is None:
-        return any(tomb is written for tomb in table.tombs.values())
+        return any(tomb is written for tomb in table.segments.tombs.values())
     if job.number not in table.jobs:
         return False
     return written.kind not in LAST_ONLY or any(each is written for each in job.records)

@@ -41,7 +41,8 @@ class Restoring:
 
     def __init__(self, table: JobTable) -> None:
         self._table = table
-        self._deleted: set[int] = set()
+        #: job that is deleted -> the record that says so
+        self._tombs: dict[int, Written] = {}
         #: job -> what came too early, by what that waits for
         self._early: dict[int, dict[_Awaited, list[_Early]]] = {}
         #: job -> segments that have something of it, besides the record that says that it is deleted
@@ -50,14 +51,14 @@ class Restoring:
     def take(self, record: Record, place: Place, inner: Sequence[Message]) -> None:
         """Take a record; `inner` has the `TaskResult` of results. Raises `Damaged` for one that can't be."""
         table, number = self._table, record.owner
-        table.lengths[place.segment] = place.offset + size_of(record.frames)
+        table.segments.reach(place, size_of(record.frames))
         table.next_number = max(table.next_number, number + 1)
         try:
             if record.kind == Kind.DELETED:
                 self._delete(number, record, place)
                 return
             self._segments.setdefault(number, set()).add(place.segment)
-            if number in self._deleted:
+            if number in self._tombs:
                 return
             todo = deque([_Early(record, place, inner)])
             while todo:
@@ -97,22 +98,20 @@ class Restoring:
     def _delete(self, number: int, record: Record, place: Place) -> None:
         table = self._table
         self._early.pop(number, None)
-        if number in self._deleted:
+        if number in self._tombs:
             return  # a copy
-        self._deleted.add(number)
         if number in table.jobs:
             job = table.jobs[number]
             table.drop(job)
-            table.then(partial(table.remove_files, job))
-        table.tombs[number] = Written(record.kind, place, size_of(record.frames))
+            table.disk.then(partial(table.remove_files, job))
+        self._tombs[number] = Written(record.kind, place, size_of(record.frames))
 
     def finish(self) -> None:
         """All is read: records that say that a job is deleted are needed where there is something of that job."""
-        table = self._table
-        for number, tomb in list(table.tombs.items()):
-            table.live[tomb.where.segment] += tomb.size
-            table.deleted[number] = self._segments.get(number, set()) - {tomb.where.segment}
-            table.lay_to_rest(number)
+        for number, tomb in self._tombs.items():
+            self._table.segments.need(tomb)
+            self._table.segments.bury(number, tomb, self._segments.get(number, ()))
+        self._tombs.clear()
         self._segments.clear()
         self._early.clear()
 
