@@ -210,6 +210,28 @@ def test_at_the_end_all_jobs_are_cancelled_until_none_is_listed():
     assert fleet.core.is_over
 
 
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_end_waits_for_jobs_that_may_turn_up(is_new):
+    fleet = Fleet(is_new, minimum=1, settle_time=2.0)
+    if is_new:
+        assert fleet.step() == [ev.Submit(1, 1)]
+        fleet.step(ev.SubmitFailed(1, "sbatch did not answer within 20 s"))
+    fleet.step(ev.End())
+    assert not fleet.core.is_over
+    fleet.jobs = {"1_0": (1, JobState.RUNNING)}
+    assert ev.Cancel(("1_0",)) in fleet.step()
+    fleet.jobs = {"1_0": (1, JobState.ENDED)}
+    for _ in range(8):
+        fleet.step()
+    assert fleet.core.is_over
+
+
+def test_the_end_of_one_that_has_asked_for_nothing_waits_for_nobody():
+    fleet = Fleet()
+    fleet.core.handle([ev.End()], 0.0)
+    assert fleet.core.is_over
+
+
 # ---- what hosts are asked for with -----------------------------------------------------------------------------------
 def test_agents_are_told_what_they_have_to_know():
     config = ProvisionConfig(

@@ -69,7 +69,7 @@ class FleetCore:
         #: lists that were asked for before this may miss jobs of a failed request; how many that are later are needed
         #: until it is known which those are, as one may leave some out
         self._doubted_until = 0.0 if is_new else now + 2 * limits.settle_time
-        self._lists_needed = 1 if is_new else Limits.MISSED_LISTS
+        self._lists_needed = 0 if is_new else Limits.MISSED_LISTS
         self._trouble = ""
 
     # ---- the door --------------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ class FleetCore:
 
     @property
     def is_over(self) -> bool:
-        """It was to end, and as far as is known no job is left."""
-        return self._is_ending and self._under_way is None and not self.jobs.by_id
+        """It was to end, and no job is left, nor can one turn up."""
+        return self._is_ending and self._under_way is None and not self.is_in_doubt and not self.jobs.by_id
 
     @property
     def is_in_doubt(self) -> bool:
@@ -148,6 +148,8 @@ class FleetCore:
                 self.limits = replace(self.limits, minimum=event.minimum, maximum=event.maximum)
                 self.wanted = self._wanted.bounded(self.limits)
             case End():
+                if self.is_in_doubt and not self._is_ending:
+                    effects.append(Log("INFO", "looks for jobs that are not known yet, as these have to end, too"))
                 self._is_ending = True
                 self.wanted = 0
 

@@ -1,0 +1,47 @@
+"""Provisioners that do not know all of their jobs: none is left in the queue, and what is wrong is said."""
+
+import os
+import signal
+
+import pytest
+from support import until
+from support.fake_slurm import FakeSlurm
+
+from scaler import Cluster
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    made = FakeSlurm(tmp_path)
+    monkeypatch.setenv("PATH", made.path)
+    yield made
+    made.close()
+
+
+def test_the_end_of_a_cluster_whose_provisioner_has_just_died_is_that_of_its_jobs(fake):
+    with Cluster("slurm", minimum=2, maximum=2, interval=0.2, list_interval=0.2, settle_time=0.1) as cluster:
+        until(lambda: len(fake.running()) == 2, "two jobs", 40)
+        provisioner = cluster._provisioner.process
+        os.kill(provisioner.pid, signal.SIGKILL)
+        provisioner.wait()
+    assert fake.running() == {}
+
+
+def provide(daemons, tmp_path, options=""):
+    daemons.start_scheduler()
+    config = tmp_path / "provision.toml"
+    text = f'address = "{daemons.address}"\nprovider = "slurm"\ntag = "work"\nminimum = 1\ninterval = 0.2\n'
+    config.write_text(f"{text}list_interval = 0.2\nsettle_time = 0.1\n[options]\n{options}")
+    return daemons.run("scaler_provision", "provision", str(config))
+
+
+def test_a_request_without_an_answer_at_the_end_leaves_no_job(daemons, fake, tmp_path):
+    sbatch = fake.bin / "sbatch"
+    sbatch.rename(fake.bin / "sbatch.real")
+    sbatch.write_text(f"#!/bin/sh\n'{fake.bin}/sbatch.real' \"$@\"\ntouch '{tmp_path}/taken'\nexec sleep 60\n")
+    sbatch.chmod(0o755)
+    program = provide(daemons, tmp_path, "timeout = 2.0\n")
+    until(lambda: (tmp_path / "taken").exists(), "a job", 40)
+    program.signal(signal.SIGTERM)
+    assert program.ends(20) == 0, program.text
+    assert fake.running() == {}
