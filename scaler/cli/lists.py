@@ -42,10 +42,12 @@ def _whole(found: dict[str, Any]) -> str:
         lines["pair"] = f"with the scheduler at {inert(scheduler['partner'])}; {agents} agents that both count"
     if scheduler["trouble"]:
         lines["trouble"] = f"nothing is handed out: {inert(scheduler['trouble'])}"
+    hosts = list[str]()
     for fleet in found["hosts"]:
         wanted = ", ".join(f"{count(fleet[what])} {what}" for what in ("desired", "pending", "running", "draining"))
-        words = "".join(f"\n{'':10}{inert(line)}" for line in fleet["lines"])
-        lines[f"hosts of {inert(fleet['provider'])}"] = f": {wanted}{words}"
+        hosts += [f"of {inert(fleet['provider'])}: {wanted}", *(f"  {inert(line)}" for line in fleet["lines"])]
+    if hosts:
+        lines["hosts"] = f"\n{'':10}".join(hosts)
     return "\n".join(f"{padded(name, 10, left=True)}{line}" for name, line in lines.items())
 
 

@@ -109,8 +109,10 @@ class Provisioner:
 
     def _left(self) -> str:
         """Jobs that have not ended, and what may be the cause."""
-        ids = ", ".join(sorted(self._core.jobs.by_id)[:20]) or "perhaps those of a request without an answer"
-        return ids if self._errands.asked is None else f"{ids}; {_slowness(*self._errands.asked)}"
+        ids = ", ".join(sorted(self._core.jobs.by_id)[:20]) or "perhaps some that are not known"
+        asked = self._errands.asked
+        words = self._core.status(time.monotonic()).lines if asked is None else (_slowness(*asked),)
+        return "; ".join([ids, *words])
 
     # ---- what comes ------------------------------------------------------------------------------------------------
     def _gather(self, timeout: float) -> list[ev.Event]:
@@ -193,7 +195,6 @@ class Provisioner:
         asked = self._errands.asked
         if asked is not None and asked != self._slow and now - asked[1] > PATIENCE:
             self._slow = asked
-            logger.warning("%s", _slowness(*asked))
             self._inbox.put(ev.ListFailed(_slowness(*asked)))
 
     # ---- what others are told --------------------------------------------------------------------------------------

@@ -45,3 +45,24 @@ def test_a_request_without_an_answer_at_the_end_leaves_no_job(daemons, fake, tmp
     program.signal(signal.SIGTERM)
     assert program.ends(20) == 0, program.text
     assert fake.running() == {}
+
+
+def test_a_system_that_does_not_list_its_jobs_is_told_of_in_the_log_and_where_the_hosts_are(daemons, fake, tmp_path):
+    squeue = fake.bin / "squeue"
+    squeue.rename(fake.bin / "squeue.real")
+    squeue.write_text(
+        f"#!/bin/sh\n[ $1 = --version ] || [ ! -e '{tmp_path}/down' ] && exec '{fake.bin}/squeue.real' \"$@\"\n"
+        "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1\n"
+    )
+    squeue.chmod(0o755)
+    (tmp_path / "down").touch()
+    program = provide(daemons, tmp_path)
+    program.says("WARNING.*squeue: slurm_load_jobs error: Unable to contact slurm controller")
+    status = daemons.run("scaler", "main", "status", daemons.address)
+    assert status.ends(10) == 0
+    assert "hosts     of slurm work: 1 desired, 0 pending" in status.text
+    assert "\n            squeue: slurm_load_jobs error" in status.text
+    program.signal(signal.SIGTERM)
+    program.says("looks for jobs that are not known yet")
+    (tmp_path / "down").unlink()
+    assert program.ends(20) == 0, program.text

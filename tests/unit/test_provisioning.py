@@ -232,6 +232,12 @@ def test_the_end_of_one_that_has_asked_for_nothing_waits_for_nobody():
     assert fleet.core.is_over
 
 
+def test_a_list_that_failed_is_told_once_as_long_as_it_fails_in_the_same_way():
+    fleet = Fleet()
+    failed = ev.ListFailed("squeue: no controller")
+    assert [fleet.core.handle([failed], second) for second in (0.0, 1.0)] == [[ev.Log("WARNING", failed.reason)], []]
+
+
 # ---- what hosts are asked for with -----------------------------------------------------------------------------------
 def test_agents_are_told_what_they_have_to_know():
     config = ProvisionConfig(

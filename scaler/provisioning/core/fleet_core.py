@@ -134,6 +134,8 @@ class FleetCore:
             case Listed():
                 self._take_list(event, effects, now)
             case ListFailed():
+                if event.reason != self._trouble:
+                    effects.append(Log("WARNING", event.reason))
                 self._trouble = event.reason
             case Submitted():
                 self._under_way = None
