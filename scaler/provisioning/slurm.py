@@ -1,13 +1,17 @@
 """Hosts from Slurm, by its own commands: `sbatch` of a job array for each request, `squeue`, `scancel`.
 
 The script is made from a template that users can see (`scaler provision --print`) and replace by a file of their own.
+Slurm's commands have variables for nearly all of their options. Those of `squeue` and `scancel` would hide jobs of this
+cluster, so they do not count. Those of `sbatch` count where the script says nothing; Slurm itself lets them go before
+the script, and jobs of another name or number would not be known again.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scaler.provisioning.asking import job_environment
@@ -33,6 +37,11 @@ _STATES = {
     **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED"), JobState.PENDING),
     **dict.fromkeys(("RUNNING", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"), JobState.RUNNING),
 }
+#: variables SBATCH_... of options of sbatch that have another name than these; those of others have theirs
+_VARIABLES = {
+    "array": ("ARRAY_INX",), "time": ("TIMELIMIT",), "no-requeue": ("REQUEUE",), "requeue": ("NO_REQUEUE",),
+    "mem": ("MEM_PER_NODE", "MEM_PER_CPU", "MEM_PER_GPU"),
+}  # fmt: skip
 _OPTIONS: dict[str, tuple[type, Any]] = {
     "partition": (str, ""), "account": (str, ""), "qos": (str, ""), "constraint": (str, ""), "memory": (str, ""),
     "directives": (list, []), "log": (str, "/dev/null"), "template": (str, ""), "timeout": (float, 20.0),
@@ -55,13 +64,14 @@ class SlurmProvider:
 
     def script(self, n: int, template: HostTemplate) -> str:
         """The batch script of a request for `n` hosts. Raises `OptionError` for a name that a template can't have."""
+        log = self._options["log"]
         return filled(
             self._template,
             name=template.job_name,
             n=n,
             last=n - 1,
             workers=template.workers,
-            log=self._options["log"],
+            log=log if len(log.split()) == 1 else f'"{log}"',
             command=shlex.join(template.command),
             directives="\n".join(f"#SBATCH {line}" for line in self._directives(template)),
         )
@@ -79,7 +89,7 @@ class SlurmProvider:
     def submit(self, n: int, template: HostTemplate) -> list[str]:
         """One array of `n` jobs."""
         script = self.script(n, template)
-        out = self._run(["sbatch", "--parsable"], script, job_environment(template))
+        out = self._run(["sbatch", "--parsable"], script, unsaid(script, job_environment(template)))
         array = out.strip().splitlines()[-1].partition(";")[0] if out.strip() else ""
         if not array.isdigit():
             raise ProviderError(f"sbatch said no number of a job, but {out.strip()[:200]!r}")
@@ -122,4 +132,21 @@ class SlurmProvider:
         return f"# sbatch --parsable, with this as its input:\n{self.script(n, template)}"
 
     def _run(self, command: Sequence[str], text: str = "", environment: dict[str, str] | None = None) -> str:
+        if environment is None:
+            hiding = ("SQUEUE_", "SCANCEL_")
+            environment = {name: value for name, value in os.environ.items() if not name.startswith(hiding)}
         return ask(command, "Slurm", self._options["timeout"], text, environment)
+
+
+def unsaid(script: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables without those of sbatch for what the script says, and the one that has it wait for its jobs.
+
+    >>> unsaid("#SBATCH --time=5:00\\n", {"SBATCH_TIMELIMIT": "1", "SBATCH_ACCOUNT": "lab", "SBATCH_WAIT": "1"})
+    {'SBATCH_ACCOUNT': 'lab'}
+    """
+    said = {"WAIT"}
+    for line in re.findall(r"(?m)^#SBATCH\s(.*)", script):
+        for option in re.findall(r"(?:^|\s)--([a-z-]+)", line):
+            said.update(_VARIABLES.get(option, (option.upper().replace("-", "_"),)))
+    dropped = {f"SBATCH_{name}" for name in said}
+    return {name: value for name, value in environment.items() if name not in dropped}

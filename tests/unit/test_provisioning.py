@@ -4,6 +4,7 @@ import pytest
 
 from scaler.common import hugepages
 from scaler.config import OptionError, ProvisionConfig
+from scaler.provisioning import slurm
 from scaler.provisioning.asking import job_environment, limits_of, template_of
 from scaler.provisioning.core import FleetCore, Limits
 from scaler.provisioning.core import events as ev
@@ -281,6 +282,30 @@ def test_the_slurm_script_asks_for_what_the_template_and_the_options_say(tmp_pat
     own.write_text("#!/bin/sh\nexec $command --job $wrong\n")
     with pytest.raises(OptionError, match="template has a name that is not known"):
         make_provider("slurm", {"template": str(own)}).script(1, HostTemplate("work", 1, ("agent",)))
+
+
+def test_variables_of_the_user_make_slurm_hide_no_job_and_contradict_no_script(monkeypatch):
+    seen = {}
+
+    def ask(command, title, timeout, text="", environment=None):
+        seen[command[0]] = set(environment)
+        return "7\n" if command[0] == "sbatch" else ""
+
+    for name in ("SBATCH_JOB_NAME", "SBATCH_ARRAY_INX", "SBATCH_WAIT", "SBATCH_REQUEUE", "SBATCH_TIMELIMIT",
+                 "SBATCH_PARTITION", "SBATCH_GRES", "SBATCH_ACCOUNT", "SQUEUE_PARTITION", "SCANCEL_STATE"):  # fmt: skip
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setattr(slurm, "ask", ask)
+    provider = make_provider("slurm", {"partition": "debug", "directives": ["--gres=gpu:1"]})
+    provider.submit(2, HostTemplate("x", 1, ("scaler_cluster",), 60.0))
+    provider.list("x")
+    provider.cancel(["7_0"])
+    assert {name for name in seen["sbatch"] if name.startswith("SBATCH_")} == {"SBATCH_ACCOUNT"}
+    assert not any(name.startswith(("SQUEUE_", "SCANCEL_")) for name in seen["squeue"] | seen["scancel"])
+
+
+def test_a_log_of_slurm_may_have_blanks_in_its_name():
+    text = make_provider("slurm", {"log": "/my logs/%j"}).preview(1, HostTemplate("x", 1, ("scaler_cluster",)))
+    assert '#SBATCH --output="/my logs/%j"\n' in text
 
 
 def test_a_wrong_name_or_option_is_told_with_what_there_is():
