@@ -624,6 +624,8 @@ def check(config: Config) -> None:
         expected = (int, float) if setting.kind is float else setting.kind
         if not isinstance(value, expected) or (isinstance(value, bool) and setting.kind is not bool):
             raise OptionError(setting.name, f"must be of type {setting.kind.__name__}, not {value!r}")
+        if isinstance(value, tuple) and not all(isinstance(each, str) for each in value):
+            raise OptionError(setting.name, f"must be a list of texts, not {list(value)!r}")
         if setting.choices and value not in setting.choices:
             raise OptionError(setting.name, f"must be one of {', '.join(setting.choices)}, not {value!r}")
         minimum = setting.option.minimum

@@ -25,6 +25,7 @@ from scaler.config import (
     DashboardConfig,
     MetricsConfig,
     SchedulerConfig,
+    Setting,
     SymphonyConfig,
     TopConfig,
     settings,
@@ -39,6 +40,13 @@ SECTIONS: dict[str, type[Config]] = {
     "ui": DashboardConfig,
     "metrics": MetricsConfig,
 }
+
+
+#: what values of an option may be in a file, and how that is said; what is in lists is looked at elsewhere
+_TAKEN: dict[type, tuple[type, ...]] = {
+    bool: (bool, str), int: (int, str), float: (int, float, str), str: (str, int, float), tuple: (list, str),
+}  # fmt: skip
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", tuple: "a list of texts"}
 
 
 class FileError(Exception):
@@ -76,7 +84,17 @@ def read_section(path: Path | None, section: str, must_exist: bool) -> dict[str,
         else:
             common[name] = value
     _refuse_unknown(path, "", common, sorted({name for names in known.values() for name in names}))
-    return {name: value for name, value in common.items() if name in known[section]} | own.get(section, {})
+    values = {name: value for name, value in common.items() if name in known[section]} | own.get(section, {})
+    for setting in settings(SECTIONS[section]):
+        if setting.name in values:
+            _refuse_kind(path, setting, values[setting.name])
+    return values
+
+
+def _refuse_kind(path: Path, setting: Setting, value: object) -> None:
+    """Click reads texts, and numbers as if they were; what else TOML has is a traceback there, or another number."""
+    if not isinstance(value, _TAKEN[setting.kind]) or (isinstance(value, bool) and setting.kind is not bool):
+        raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not {value!r}")
 
 
 def _refuse_unknown(path: Path, where: str, values: object, known: list[str]) -> dict[str, Any]:

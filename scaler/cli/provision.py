@@ -52,6 +52,7 @@ def command(config: Path, is_print: bool, keep: bool) -> int:
 
     from scaler.provisioning.asking import template_of
     from scaler.provisioning.core import events as ev
+    from scaler.provisioning.provider import ProviderError
     from scaler.provisioning.provisioner import Provisioner
     from scaler.provisioning.registry import make_provider
     from scaler.transport import Address, security_of
@@ -70,6 +71,8 @@ def command(config: Path, is_print: bool, keep: bool) -> int:
         provisioner = Provisioner(wanted, provider, security)
     except OptionError as error:
         raise click.UsageError(f"{config}: {error}") from error
+    except ImportError as error:  # what a provider needs is not installed
+        raise ProviderError(str(error)) from error
     import logging
 
     logging.getLogger("scaler.provision").info("hosts of %s, tag %s", provider.describe(), wanted.tag)

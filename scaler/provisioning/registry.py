@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any
@@ -71,4 +72,8 @@ def take(options: dict[str, Any], known: Mapping[str, tuple[type, Any]], provide
             value, (int, float) if kind is float else kind
         ):
             raise OptionError(name, f"must be of type {kind.__name__}, not {value!r}")
+        if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+            raise OptionError(name, f"must be a list of texts, not {value!r}")
+        if name == "timeout" and isinstance(value, int | float) and not 0 < value < math.inf:
+            raise OptionError(name, f"must be a number of seconds above 0, not {value!r}")
     return {name: options.get(name, default) for name, (_, default) in known.items()}

@@ -38,7 +38,7 @@ def checked(options: dict[str, Any]) -> dict[str, Any]:
 
 def hosts_of(options: dict[str, Any]) -> list[str]:
     """The hosts that the options name, each once. Raises `OptionError`."""
-    hosts = [str(host) for host in options["hosts"]]
+    hosts = list(options["hosts"])
     if options["hosts_file"]:
         try:
             hosts += hosts_in(Path(options["hosts_file"]).read_text(encoding="utf-8"))
@@ -49,6 +49,8 @@ def hosts_of(options: dict[str, Any]) -> list[str]:
     for host in hosts:
         if host.startswith("-"):
             raise OptionError("hosts", f"has {host!r}, which ssh would take for an option")
+        if not host:
+            raise OptionError("hosts", "has an empty name")
     return list(dict.fromkeys(hosts))
 
 

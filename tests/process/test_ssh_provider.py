@@ -219,6 +219,8 @@ def test_hosts_that_were_killed_there_are_cleaned_up_later(far):
     [
         ({}, "hosts has to name hosts"),
         ({"hosts": ["-oProxyCommand=x"]}, "would take for an option"),
+        ({"hosts": ["a", ""]}, "has an empty name"),
+        ({"hosts": ["a"], "ssh_options": [22]}, r"ssh_options must be a list of texts, not \[22\]"),
         ({"hosts_file": "/no/file"}, "hosts_file cannot be read"),
         ({"hosts_file": sys.executable}, "hosts_file cannot be read: .*decode"),
         ({"host": ["x"]}, "is no option of the provider 'ssh'"),

@@ -147,6 +147,32 @@ def test_manifests_are_of_hosts_that_can_be(complaint, option, value):
     assert f"Invalid value for '{option}'" in said
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("capabilities = [1]", "capabilities must be a list of texts, not [1]"),
+        ("agent_options = [1]", "agent_options must be a list of texts, not [1]"),
+        ("[options]\ndirectives = [1]", "directives must be a list of texts, not [1]"),
+        ("[options]\ntimeout = -1", "timeout must be a number of seconds above 0, not -1"),
+        ("[options]\ntimeout = nan", "timeout must be a number of seconds above 0, not nan"),
+    ],
+)
+def test_a_mistake_about_hosts_is_one_line(complaint, tmp_path, content, text):
+    config = tmp_path / "provision.toml"
+    config.write_text(f'address = "tcp://head:2345"\nprovider = "slurm"\n{content}\n')
+    assert text in complaint(provision.command, "scaler_provision", "--print", str(config))
+
+
+def test_what_a_provider_needs_and_is_not_there_is_one_line(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "kr8s", None)
+    config = tmp_path / "provision.toml"
+    config.write_text('address = "tcp://head:2345"\nprovider = "kubernetes"\n[options]\nimage = "x"\n')
+    assert call(provision.command, "scaler_provision", [str(config)]) == 1
+    assert capsys.readouterr().err == (
+        "scaler_provision: hosts from Kubernetes need kr8s: pip install 'scaler[kubernetes]'\n"
+    )
+
+
 def test_what_hosts_would_be_asked_for_with_is_written_or_one_line_says_why_not(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("SCALER_KEY", "insecure")
     config = tmp_path / "provision.toml"
@@ -196,7 +222,14 @@ def test_a_mistake_is_one_line(complaint, arguments, text):
         ("workers = \n", "cannot read the configuration file"),
         ("[cluster]\nworkers = 0\n", "workers must be at least 1, not 0 (from the configuration file)"),
         ('[cluster]\nworkers = "many"\n', "'many' is not a valid integer"),
-        ("[cluster]\ncapabilities = 3\n", "--capabilities"),
+        ("[cluster]\nworkers = [1]\n", "workers must be a whole number, not [1]"),
+        ("[cluster]\nworkers = 8.5\n", "workers must be a whole number, not 8.5"),
+        ("[cluster]\nworkers = true\n", "workers must be a whole number, not True"),
+        ("heartbeat_interval = 2026-01-01\n", "heartbeat_interval must be a number, not"),
+        ("[cluster]\ninsecure = 3\n", "insecure must be true or false, not 3"),
+        ("log_level = ['INFO']\n", "log_level must be a text, not ['INFO']"),
+        ("[cluster]\nlog_path = {a = 1}\n", "log_path must be a text, not {'a': 1}"),
+        ("[cluster]\ncapabilities = 3\n", "capabilities must be a list of texts, not 3"),
         ("[cluster]\ncapabilities = [3]\n", "--capabilities"),
     ],
 )
