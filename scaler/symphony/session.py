@@ -66,10 +66,12 @@ class Session:
         answer: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         pause = FIRST_PAUSE
         while not self._is_closed.is_set():
+            number = 0  # of the session that it is sent in: by the time that it fails there may be another one
             try:
                 with self._lock:
                     if self._session is None:
                         self._open()
+                    number = self._number
                     attributes = self._soamapi.TaskSubmissionAttributes()
                     attributes.set_task_input(self._message(payload))
                     task = self._session.send_task_input(attributes)
@@ -78,7 +80,7 @@ class Session:
                 return answer.get()
             except Exception as error:  # the task was not sent: nothing is lost
                 self._complain(error)
-                self.ended(self._number, f"the session ended: {_words(error)}")
+                self.ended(number, f"the session ended: {_words(error)}")
             self._is_closed.wait(pause)
             pause = min(2 * pause, LAST_PAUSE)
         return frames.LOST, b"the session is being closed"
