@@ -26,12 +26,13 @@ IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
 
 
 def clean_up() -> None:
-    """Remove what others of this user left here that were killed."""
+    """Remove what others of this user left that were killed on this host; other hosts may share the directory."""
     root = tempfile.gettempdir()
     for name in os.listdir(root):
-        pid = name[len(PREFIX) :].partition("-")[0]
+        pid, _, host = name[len(PREFIX) :].rpartition("-")[0].partition("-")
+        is_of_this_host = name.startswith(PREFIX) and host == os.uname().nodename
         path = os.path.join(root, name)
-        if name.startswith(PREFIX) and pid.isdigit() and not os.path.exists("/proc/" + pid):
+        if is_of_this_host and pid.isdigit() and not os.path.exists("/proc/" + pid):
             with contextlib.suppress(OSError):
                 if os.lstat(path).st_uid == os.getuid():
                     shutil.rmtree(path)
@@ -63,7 +64,7 @@ def run(told: dict[str, Any]) -> int:
         name = os.path.basename(told["command"][0])
         sys.stderr.write(f"there is no {name} on {host} for {sys.executable}: name the Python that has it\n")
         return 127
-    directory = tempfile.mkdtemp(prefix=PREFIX + str(os.getpid()) + "-")
+    directory = tempfile.mkdtemp(prefix=PREFIX + str(os.getpid()) + "-" + host + "-")
     try:
         environment = dict(told["defaults"], **os.environ)
         environment.update(told["environment"])

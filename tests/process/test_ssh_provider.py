@@ -202,15 +202,17 @@ def test_a_host_that_no_thread_can_be_had_for_is_free_again(far, monkeypatch):
 
 
 def test_hosts_that_were_killed_there_are_cleaned_up_later(far):
-    left = far / "tmp" / "scaler-ssh-999999999-x"
+    host = os.uname().nodename
+    left = far / "tmp" / f"scaler-ssh-999999999-{host}-x"
     left.mkdir()
-    other = far / "tmp" / f"scaler-ssh-{os.getpid()}-y"
-    other.mkdir()
+    others = [f"{os.getpid()}-{host}-y", f"999999999-{host}-2-y", "999999999-another-y"]  # such as share the directory
+    for name in others:
+        (far / "tmp" / f"scaler-ssh-{name}").mkdir()
     provider = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable})
     provider.submit(1, template(far))
     until(lambda: up(far))
     assert not left.exists()
-    assert other.exists()
+    assert all((far / "tmp" / f"scaler-ssh-{name}").exists() for name in others)
     provider.close()
 
 
