@@ -555,6 +555,8 @@ class ProvisionConfig:
         check(self)
         if self.minimum > self.maximum:
             raise OptionError("minimum", f"must not be more than maximum ({self.maximum}), not {self.minimum}")
+        if self.exclusive and not self.capabilities:
+            raise OptionError("exclusive", "is for hosts with capabilities, and none are named: no task would get one")
         if not re.fullmatch(r"[a-z0-9-]{1,40}", self.tag):
             raise OptionError("tag", f"must be 1 to 40 of the characters a-z, 0-9 and -, not {self.tag!r}")
         for name in ("walltime", "drain_time", "guess", "interval", "list_interval"):

@@ -19,12 +19,13 @@ import subprocess
 import threading
 import time
 import weakref
+from dataclasses import replace
 from typing import Any
 
 from scaler import defaults
 from scaler.cluster.spawning import spawn
 from scaler.common import at_exit, dashboards
-from scaler.config import OptionError, ProvisionConfig, SchedulerConfig, plain_values, settings
+from scaler.config import OptionError, ProvisionConfig, SchedulerConfig, from_plain_values, plain_values, settings
 from scaler.errors import AddressInUse, ConnectionFailed, ConnectionTimeout, ScalerError
 from scaler.monitor.watcher import Watcher
 from scaler.provisioning.provider import ProviderError
@@ -137,13 +138,15 @@ class Cluster:
         #: what all jobs of this cluster begin with in their names
         self.tag = tag or f"scaler-{secrets.token_hex(4)}"
         self._is_new = tag is None
-        config = ProvisionConfig("tcp://127.0.0.1:1", provider, tag=self.tag, **of_config)  # mistakes are told at once
+        of_config.update(provider=provider, tag=self.tag)
+        # mistakes are told at once
+        config = from_plain_values(ProvisionConfig, {"address": "tcp://127.0.0.1:1", **of_config})
         try:
             if address is None:
                 address = self._start_scheduler(provider, host, log_level)
             #: where clients connect
             self.address = Address.parse(address).url
-            self._config = ProvisionConfig(self.address, provider, tag=self.tag, **of_config)
+            self._config = replace(config, address=self.address)
             self._limits = (config.minimum, config.maximum)
             self._provisioner = self._start_provisioner(self._is_new)
         except BaseException:

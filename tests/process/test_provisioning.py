@@ -170,3 +170,9 @@ def test_a_program_of_agents_that_is_not_there_is_told():
         until(lambda: cluster.status.get("lines"))
         with pytest.raises(TimeoutError, match="there is no program /no/agent here"):
             cluster.wait_for_workers(1, 0.1)
+
+
+def test_capabilities_of_hosts_may_be_a_list():
+    options = {"capabilities": ["gpu"], "agent_options": ["--drain-grace", "1"]}
+    with Cluster("local", maximum=1, **options, **QUICK) as cluster, Client(cluster) as client:
+        assert client.with_options(capabilities=["gpu"]).submit(pow, 2, 3).result(30) == 8

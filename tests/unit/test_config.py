@@ -150,6 +150,7 @@ def test_manifests_are_of_hosts_that_can_be(complaint, option, value):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
+        ("exclusive = true", "exclusive is for hosts with capabilities, and none are named"),
         ("capabilities = [1]", "capabilities must be a list of texts, not [1]"),
         ("agent_options = [1]", "agent_options must be a list of texts, not [1]"),
         ("[options]\ndirectives = [1]", "directives must be a list of texts, not [1]"),
