@@ -257,7 +257,10 @@ class Cluster:
     def _start_provisioner(self, is_new: bool) -> _Child:
         minimum, maximum = self._limits
         config = {**plain_values(self._config), "minimum": minimum, "maximum": maximum}
-        options = {"config": config, "options": self._options, "security": self.security.to_env(), "is_new": is_new}
+        options = {
+            "config": config, "options": self._options, "security": self.security.to_env(), "is_new": is_new,
+            "origin": self.security.origin,
+        }  # fmt: skip
         return _Child("scaler.provisioning.process", options)
 
     def _replace_provisioner(self, dead: _Child) -> None:

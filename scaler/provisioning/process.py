@@ -6,7 +6,7 @@ import json
 import signal
 import socket
 import threading
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from scaler.common import log_lines
 from scaler.config import ProvisionConfig, from_plain_values
@@ -37,6 +37,8 @@ def _serve(program: socket.socket) -> None:
         log_lines.set_up(config.log_level)
         security = Security.from_env(options["security"])
         assert security is not None
+        # jobs are told the name of the key's file, if it has one: others see the environment of jobs in some systems
+        security = replace(security, origin=options["origin"])
         provider = make_provider(config.provider, options["options"])
         described = provider.describe()
     except Exception as error:

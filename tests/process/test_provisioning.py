@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from support import until
@@ -11,6 +12,7 @@ from support.fake_slurm import FakeSlurm
 
 from scaler import Client, Cluster, Executor
 from scaler.provisioning.provider import ProviderError
+from scaler.transport import load_or_create
 
 QUICK = {"idle_time": 1.0, "interval": 0.2, "drain_time": 2.0}
 
@@ -176,3 +178,13 @@ def test_capabilities_of_hosts_may_be_a_list():
     options = {"capabilities": ["gpu"], "agent_options": ["--drain-grace", "1"]}
     with Cluster("local", maximum=1, **options, **QUICK) as cluster, Client(cluster) as client:
         assert client.with_options(capabilities=["gpu"]).submit(pow, 2, 3).result(30) == 8
+
+
+def test_jobs_of_a_cluster_are_told_where_the_key_is_and_not_what_it_is(fake, tmp_path):
+    security = load_or_create(tmp_path / "key")
+    with Cluster("slurm", minimum=1, maximum=1, security=security, interval=0.2, list_interval=0.3) as cluster:
+        cluster.wait_for_workers(1, 30)
+        (pid,) = fake.running().values()
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    assert f"SCALER_KEY_FILE={tmp_path}/key".encode() in environment
+    assert not [each for each in environment if security.secret in each]
