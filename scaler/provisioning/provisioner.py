@@ -92,7 +92,7 @@ class Provisioner:
             if ev.End() in events and self._end_by is None:
                 if self._config.keep:
                     logger.info("jobs are kept as they are")
-                    return 0
+                    return int(self._is_abandoned)
                 self._end_by = now + END_TIMEOUT
             for effect in self._core.handle(events, now):
                 self._carry_out(effect)
@@ -148,7 +148,8 @@ class Provisioner:
         if self._end_by is not None:
             return
         if self._unseen_since is not None and now - self._unseen_since > self._config.orphan_timeout:
-            logger.error("no scheduler for %g s (orphan_timeout): all jobs are cancelled", now - self._unseen_since)
+            fate = "hosts end by themselves" if self._config.keep else "all jobs are cancelled"
+            logger.error("no scheduler for %g s (orphan_timeout): %s", round(now - self._unseen_since), fate)
             self._is_abandoned = True
             self.tell(ev.End())
             self._unseen_since = None

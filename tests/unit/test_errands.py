@@ -101,6 +101,18 @@ def test_jobs_of_others_in_a_list_are_left_alone_and_those_that_were_asked_for_a
     ]
 
 
+@pytest.mark.parametrize(("keep", "fate"), [(True, "hosts end by themselves"), (False, "all jobs are cancelled")])
+def test_without_a_scheduler_it_ends_and_says_what_becomes_of_the_jobs(keep, fate, caplog):
+    class Empty:
+        def list(self, tag):
+            return []
+
+    config = ProvisionConfig("tcp://127.0.0.1:1", "ours", insecure=True, orphan_timeout=1.0, keep=keep)
+    with caplog.at_level(logging.ERROR, "scaler.provision"):
+        assert Provisioner(config, Empty(), Security.none(), is_new=True).run() == 1
+    assert [record.getMessage() for record in caplog.records] == [f"no scheduler for 1 s (orphan_timeout): {fate}"]
+
+
 def test_a_provider_that_does_not_answer_is_told_of_and_so_is_it_at_the_end(monkeypatch, caplog):
     monkeypatch.setattr(provisioners, "PATIENCE", 0.0)
     monkeypatch.setattr(provisioners, "END_TIMEOUT", 0.2)
