@@ -55,7 +55,7 @@ def main(set_up: Callable[[str, str], None]) -> None:
 def _supervise(told: dict[str, Any]) -> NoReturn:
     """Have a session process until the agent has ended, or there can be none."""
     workers = socket.socket(fileno=told["descriptor"])
-    door = socket.create_server(("", 0))
+    door = _side_door()
     place = f"{told['host']}:{door.getsockname()[1]}"
     options, is_first = SessionOptions(**told["session"]), True
     while True:
@@ -79,6 +79,13 @@ def _supervise(told: dict[str, Any]) -> NoReturn:
         )
         if select.select([0], [], [], PAUSE)[0]:
             sys.exit(0)
+
+
+def _side_door() -> socket.socket:
+    """Listens at all addresses of this host, those of IPv6 as well: containers come by the one to the scheduler."""
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return socket.create_server(("", 0))
 
 
 def _agent_ended(pid: int) -> bool:

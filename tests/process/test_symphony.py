@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -162,6 +163,14 @@ def test_base_concurrency_holds_and_tasks_that_wait_for_tasks_go_above_it(sympho
     assert client.submit(nested_graph, 2).result(60) == 2
     program.signal(signal.SIGKILL)
     program.process.wait()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6 here")
+def test_tasks_that_wait_are_heard_by_ipv6(daemons, tmp_path):
+    daemons.address = "tcp://[::1]:0"
+    symphony = Symphony(daemons, tmp_path)
+    symphony.start(concurrency=1)
+    assert daemons.client().submit(nested_graph, 2).result(30) == 2
 
 
 def test_what_is_missing_is_said_in_one_line(symphony):
