@@ -37,6 +37,8 @@ REST, LONGEST_REST = 30.0, 600.0
 REMEMBERED = 60.0
 #: seconds after `connect_timeout` in which Python has to have begun there: login shells and file systems may hang
 START = 60.0
+#: what ssh itself exits with; other codes are those of what it ran
+SSH_FAILED = 255
 Jobs = list[Job]
 
 
@@ -58,6 +60,9 @@ class _Started:
     is_cancelled: bool = False
     #: it was ended as nothing had begun there for so many seconds
     hung: float = 0.0
+    #: when the agent began, seconds; and the last line that it has printed
+    began: float | None = None
+    last_line: str = ""
     #: when it ended, seconds
     ended: float | None = None
     #: of what is above
@@ -85,7 +90,7 @@ class SshProvider:
         """Start connections to hosts that are not in use; fewer than `n` if there are not so many. Does not wait."""
         now = time.monotonic()
         used = {job.host for job in self._jobs.values() if job.ended is None}
-        resting = [host for host, failed in self._failed.items() if now < _again_at(*failed)]
+        resting = [host for host, failed in self._failed.items() if now < _again_at(*failed) and host not in used]
         free = [host for host in self._hosts if host not in used and host not in resting]
         free.sort(key=lambda host: self._failed.get(host, (0.0, 0))[0])
         if not free:
@@ -172,13 +177,17 @@ class SshProvider:
                 _close_input(job.process)
                 _wait(job.process, self._options["grace"] + 5)
         words = next((line.strip() for line in reversed(lines) if line.strip()), f"exit code {code}")
+        if job.began is not None and code != SSH_FAILED:
+            words = job.last_line or f"exit code {code}"
         if job.hung:
             words = f"nothing began there within {job.hung:g} s: its login shell, or a file system, may hang"
         with job.lock:
             job.ended, job.state = time.monotonic(), JobState.ENDED
+            before = self._failed.pop(job.host, (0.0, 0))[1]
             if code and not job.is_cancelled:
                 job.reason = words
-                self._failed[job.host] = job.ended, self._failed.get(job.host, (0.0, 0))[1] + 1
+                is_new = job.began is not None and job.ended - job.began > LONGEST_REST
+                self._failed[job.host] = job.ended, 1 if is_new else before + 1
                 logger.warning("ssh: %s: %s", job.host, words)
 
     def _serve(self, job: _Started, text: str, complaints: IO[bytes]) -> int:
@@ -186,7 +195,7 @@ class SshProvider:
         with self._room:
             is_near = self._connect(job, text, complaints)
         if is_near and job.process is not None and job.process.stdout is not None:
-            self._keep_log(job.host, job.process.stdout)
+            self._keep_log(job, job.process.stdout)
         return job.process.wait() if job.process is not None else 0
 
     def _connect(self, job: _Started, text: str, complaints: IO[bytes]) -> bool:
@@ -211,8 +220,7 @@ class SshProvider:
             for line in process.stdout:  # what a login shell says comes first
                 if line.startswith(b"near "):
                     with job.lock:
-                        job.state = JobState.RUNNING
-                    self._failed.pop(job.host, None)
+                        job.state, job.began = JobState.RUNNING, time.monotonic()
                     return not job.hung
             return False
         finally:
@@ -225,12 +233,13 @@ class SshProvider:
                 job.hung = patience
                 _kill(process)
 
-    def _keep_log(self, host: str, lines: IO[bytes]) -> None:
+    def _keep_log(self, job: _Started, lines: IO[bytes]) -> None:
         """Read what the agent says, to its end; with the option `log` it is kept, each line with the host's name."""
         path = self._options["log"]
         with open(path or os.devnull, "ab", buffering=0) as log:
             for line in lines:
-                log.write(host.encode() + b": " + line)
+                log.write(job.host.encode() + b": " + line)
+                job.last_line = line[-300:].decode(errors="replace").strip() or job.last_line
 
 
 def _again_at(failed: float, times: int) -> float:

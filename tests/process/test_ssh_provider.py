@@ -201,6 +201,21 @@ def test_a_host_that_no_thread_can_be_had_for_is_free_again(far, monkeypatch):
     provider.close()
 
 
+def test_an_agent_that_ends_at_once_is_told_in_its_words_and_left_alone_for_longer_each_time(far, monkeypatch):
+    (far / "scaler_cluster").write_text("#!/bin/sh\necho began\necho 'preload failed: no module x' >&2\nexit 1\n")
+    provider = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable})
+    for request in (1, 2):
+        with monkeypatch.context() as patch:
+            patch.setattr(ssh, "REST", 0.0)
+            provider.submit(1, template(far, request=request))
+        until(lambda: all(job.state is JobState.ENDED for job in provider.list("lab")))
+        assert provider.list("lab")[-1].reason == "preload failed: no module x"
+        assert provider._failed["alpha1"][1] == request
+        with pytest.raises(ProviderError, match=r"no host is free: 0 of 1 are in use, .* lately: alpha1"):
+            provider.submit(1, template(far, request=9))
+    provider.close()
+
+
 def test_hosts_that_were_killed_there_are_cleaned_up_later(far):
     host = os.uname().nodename
     left = far / "tmp" / f"scaler-ssh-999999999-{host}-x"
