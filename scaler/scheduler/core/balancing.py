@@ -36,8 +36,8 @@ Requests = list[tuple[AgentRecord, BalanceRequest]]
 def begin_recalls(state: ClusterState) -> Requests:
     """Agents to ask for rows, and for which: each agent once until it has answered."""
     asks: Requests = []
-    roomy, rich = state.standing.roomy, state.standing.rich
-    for flavour in roomy if len(roomy) < len(rich) else rich:
+    idle, rich = state.standing.idle, state.standing.rich
+    for flavour in idle if len(idle) < len(rich) else rich:
         if not (flavour.idle and flavour.surplus):
             continue  # nor has any of the wider ones both
         _begin(flavour, asks)
@@ -45,7 +45,7 @@ def begin_recalls(state: ClusterState) -> Requests:
             for wider in flavour.wider.values():
                 if wider.idle and wider.surplus:
                     _begin(wider, asks)
-    if len(state.flavours) > 1 and roomy and rich:
+    if len(state.flavours) > 1 and idle and rich:
         _begin_elsewhere(state, asks)
     return asks
 
@@ -88,15 +88,12 @@ def _begin_elsewhere(state: ClusterState, asks: Requests) -> None:
 
     All have their turn: where there are many flavours, each step begins with others.
     """
-    roomy = [flavour for flavour in state.standing.roomy if flavour.idle]
-    if not roomy:
-        return
     busy = list(state.standing.rich)
-    widths = sorted({slots for flavour in busy for slots, wider in flavour.wider.items() if wider.surplus})
-    idle: list[Flavour] = []
-    for flavour in roomy:
-        idle.append(flavour)
-        idle += [wider for slots in widths if (wider := placement.wider_of(state, flavour, slots)).idle]
+    wide = [flavour for flavour in busy if flavour.wider]
+    widths = sorted({slots for flavour in wide for slots, wider in flavour.wider.items() if wider.surplus})
+    idle = list(state.standing.idle)
+    for slots in widths:
+        idle += [wider for flavour in state.standing.idle if (wider := placement.wider_of(state, flavour, slots)).idle]
     asked = Counter(agent.load.recalling for agent, _ in asks)
     turn = state.recall_turn = state.recall_turn + 1
     for flavour in _some_from(turn, idle, MOST_IDLE):

@@ -17,7 +17,7 @@ that is about to go gets none at all; but if one of its tasks waits for others, 
 it gets them, or it could never go.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import frexp
 from typing import NamedTuple
@@ -146,7 +146,11 @@ def choose_for_all(state: ClusterState, batch: Batch) -> AgentRecord | None:
     """An agent that has nothing else to do for as many workers as a new batch has rows, if no rows are queued."""
     if state.queues or not state.hands_out:
         return None
-    for flavour in _flavours_for(state, batch.queue_class[1]):
+    demand, idle = batch.queue_class[1], state.standing.idle
+    flavours: Iterable[Flavour] = _flavours_for(state, demand)
+    if demand[1] == 1 and len(idle) < len(state.matching[demand]):
+        flavours = (flavour for flavour in idle if flavour.capabilities.issuperset(demand[0]))
+    for flavour in flavours:
         for agent in flavour.idle:
             if state.limited and not agent.has_time_for(batch.function.duration_us, state.now):
                 return None
@@ -210,12 +214,12 @@ def _flavours_for(state: ClusterState, demand: Demand) -> list[Flavour]:
     return flavours
 
 
-def _roomy(state: ClusterState, demand: Demand, flavours: list[Flavour]) -> list[Flavour]:
-    """Of the flavours for a demand those that may have room: where they are many it is not looked at each."""
+def _those_in(some: dict[Flavour, None], demand: Demand, flavours: list[Flavour]) -> list[Flavour]:
+    """The flavours for a demand, or of them those that are among `some`, if that takes fewer looks."""
     capabilities, slots = demand
-    if slots > 1 or len(flavours) <= len(state.standing.roomy):
+    if slots > 1 or len(flavours) <= len(some):
         return flavours
-    return [flavour for flavour in state.standing.roomy if flavour.capabilities.issuperset(capabilities)]
+    return [flavour for flavour in some if flavour.capabilities.issuperset(capabilities)]
 
 
 def wider_of(state: ClusterState, flavour: Flavour, slots: int) -> Flavour:
@@ -251,7 +255,7 @@ def share_out(state: ClusterState) -> Iterator[Give]:
         aside = 0
         while True:
             passed: list[AgentRecord] = []
-            before, roomy = queue.rows, _roomy(state, demand, flavours)
+            before, roomy = queue.rows, _those_in(state.standing.roomy, demand, flavours)
             for choose_next in ways:
                 for flavour in flavours if choose_next is _next_urgent else roomy:
                     while queue.rows:

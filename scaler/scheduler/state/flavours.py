@@ -14,6 +14,8 @@ LOOKS = 8
 class Standing:
     """Where among all flavours something is to be had: there may be one for each host."""
 
+    #: those with idle agents
+    idle: dict[Flavour, None] = field(default_factory=dict)
     #: those with shallow or open agents, and so all with idle ones
     roomy: dict[Flavour, None] = field(default_factory=dict)
     #: those with surplus
@@ -91,6 +93,10 @@ class Flavour:
 
     def _stand(self) -> None:
         standing = self.standing
+        if self.idle:
+            standing.idle[self] = None
+        else:
+            standing.idle.pop(self, None)
         if self.shallow or self.open:
             standing.roomy[self] = None
         else:

@@ -69,6 +69,8 @@ def quick(state: ClusterState) -> Iterator[Finding]:
             yield Finding(f"agent {number}: something was left for after the step")
     yield from _idle(state)
     for flavour in state.flavours.values():
+        if (flavour in state.standing.idle) != bool(flavour.idle):
+            yield Finding(f"agents with {set(flavour.capabilities)} idle, and don't count as such, or the reverse")
         if (flavour in state.standing.roomy) != bool(flavour.shallow or flavour.open):
             yield Finding(f"agents with {set(flavour.capabilities)} have room, and don't count as such, or the reverse")
         if (flavour in state.standing.rich) != bool(flavour.surplus):
