@@ -303,6 +303,9 @@ class Acceptor:
         if session is not None and session.role != hello.role:
             self._refuse(connection, "this session belongs to somebody else", last=True)
             return ()
+        if self._by_connection.get(connection, session) is not session:  # which would be here until its time-out
+            self._refuse(connection, "this connection has another session", last=True)
+            return ()
         if session is not None and hello.epoch and hello.epoch not in self._epochs:
             self.refuse(connection, LEFT)
             return (Lost(session.number, LEFT),)

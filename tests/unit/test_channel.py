@@ -95,6 +95,16 @@ def test_a_second_hello_from_another_connection_goes_on_where_it_was() -> None:
     assert list(these.disconnect(4)) == [Lost(1, "its connection closed")]
 
 
+def test_a_connection_has_one_session() -> None:
+    """Others that began over it were here until their time-out, as many as somebody liked."""
+    these = sessions()
+    meet(these, 3, session=1)
+    said, (refused,) = meet(these, 3, session=2)
+    assert (said, type(refused.message), refused.last) == ([], Refused, True)
+    assert list(these.disconnect(3)) == [Lost(1, "its connection closed")]
+    assert these.numbers_of("client") == {1}
+
+
 def test_who_has_no_session_is_told_to_say_hello() -> None:
     _, (refused,) = arrive(sessions(), 9, 1, Heartbeat(0.0))
     assert isinstance(refused.message, Refused)

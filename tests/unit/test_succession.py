@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import count
 
 import pytest
 
@@ -554,9 +555,12 @@ def test_who_was_at_one_that_stepped_down_and_leads_again_keeps_its_number(pair:
     def made(first: int) -> Acceptor:
         return Acceptor(Terms(pair.a.epoch, PROTOCOL_VERSION, True, 1.0, 10.0, 10.0, 1 << 20), first_number=first)
 
+    connections = count(1)
+
     def come(acceptor: Acceptor, said: Hello) -> int:
-        assert Pairing(pair.a, acceptor).admits(1, said, pair.now)
-        (joined,) = acceptor.receive(1, Envelope(0, 0, said), 0)
+        connection = next(connections)
+        assert Pairing(pair.a, acceptor).admits(connection, said, pair.now)
+        (joined,) = acceptor.receive(connection, Envelope(0, 0, said), 0)
         assert isinstance(joined, Joined)
         return joined.number
 
