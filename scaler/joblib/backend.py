@@ -101,6 +101,12 @@ class ScalerBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         self.parallel = parallel
         return n_jobs
 
+    def start_call(self) -> None:
+        """Forget the batches that joblib had cut for a call that was aborted: they would come first in this one."""
+        left = getattr(self.parallel, "_ready_batches", None)
+        while left is not None and not left.empty():
+            left.get_nowait()
+
     def submit(self, batch: Callable[[], Any], callback: Report | None = None) -> concurrent.futures.Future[list[Any]]:
         """Send a batch; `callback` is called with its future when it has ended, on a thread of its own.
 

@@ -148,6 +148,25 @@ def test_an_error_ends_the_calls_that_run(in_use, client):
     assert client.submit(square, 3).result(timeout=20) == 9
 
 
+def test_a_call_has_no_results_of_the_aborted_one_before_it(client):
+    class Patient(ScalerBackend):
+        """Has its second batch wait for the error of the first, when there is a third that joblib has made already."""
+
+        def compute_batch_size(self):
+            if self.parallel.n_dispatched_tasks == 1 and not isinstance(self.parallel.n_tasks, int):
+                until(lambda: self.parallel._aborting)
+            return 1
+
+    parallel = Parallel(n_jobs=3, backend=Patient(client=client))
+    with pytest.raises(LookupError):
+        parallel(delayed(fail_at_seven)(n) for n in (7, 8, 9))
+    assert parallel([delayed(square)(n) for n in range(3)]) == [0, 1, 4]
+    with parallel:  # joblib does not configure the backend between these
+        with pytest.raises(LookupError):
+            parallel(delayed(fail_at_seven)(n) for n in (7, 8, 9))
+        assert parallel([delayed(square)(n) for n in range(3)]) == [0, 1, 4]
+
+
 def test_an_array_of_all_calls_is_stored_once(in_use, client):
     table = numpy.arange(1_000_000)
     before = sum(1 for entry in remembered_entries(client) if entry.sent is not None)
