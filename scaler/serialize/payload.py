@@ -14,7 +14,6 @@ import functools
 import io
 import pickle
 import sys
-import typing
 from enum import EnumType
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
@@ -23,7 +22,7 @@ from weakref import WeakSet
 import cloudpickle
 
 from scaler.errors import SerializationError
-from scaler.serialize import array_files, dispatchers, enums, mapped_files
+from scaler.serialize import array_files, dispatchers, enums, mapped_files, typing_names
 from scaler.serialize.importable import can_be_imported, is_importable
 
 PROTOCOL = 5
@@ -83,8 +82,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             _travel_by_value_if_made_by_hand(obj.__name__)
         elif isinstance(obj, LruCache) and not is_importable(obj.__module__):
             return _cached, (obj.__wrapped__, obj.cache_parameters())
-        elif isinstance(obj, typing.NewType) and not is_importable(obj.__module__):
-            return typing.NewType, (obj.__name__, obj.__supertype__)
+        elif isinstance(obj, typing_names.KINDS):
+            return typing_names.reduced(obj)
         elif type(obj) is functools.singledispatchmethod:
             return dispatchers.reduced_method(obj)
         elif type(obj) is functools.cached_property:  # before Python 3.12 it has a lock

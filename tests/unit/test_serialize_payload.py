@@ -100,13 +100,40 @@ def test_a_prefix_stands_before_the_pickle():
         ("@functools.cache\ndef value(x): return x + 1", "value(1), value.cache_info().misses", "(2, 1)"),
         ("@functools.cache\ndef value(x): return x < 2 or value(x - 1) + value(x - 2)", "value(60) > 1", "True"),
         ("Id = typing.NewType('Id', int)\ndef value(x: Id): return x", "value(Id := 1)", "1"),
+        ("Id = typing.NewType('Id', int)\nvalue = [Id]", "value[0].__module__, value[0](3)", "('__main__', 3)"),
         ("T = typing.TypeVar('T')\nvalue = [T]", "value[0].__name__", "T"),
+        ("P = typing.ParamSpec('P')\ndef value(f, *a: P.args): return f(*a)", "value(len, 'ab')", "2"),
+        (
+            "P = typing.ParamSpec('P')\nclass C(typing.Generic[P]): pass\nvalue = C()",
+            "type(value).__parameters__",
+            "(~P,)",
+        ),
+        ("Ts = typing.TypeVarTuple('Ts')\nvalue = typing.Tuple[typing.Unpack[Ts]]", "value.__parameters__", "(Ts,)"),
         ("T = typing.TypeVar('T')\nclass C(typing.Generic[T]): pass\nvalue = C[int]", "value.__args__[0]()", "0"),
         ("def f(): pass\nvalue = functools.partial(f)", "value()", "None"),
         ("def value():\n  return g()\ndef g(): return 2", "value()", "2"),
     ],
 )
 def test_what_main_defines_travels_by_value(code, expression, result):
+    assert elsewhere(from_main(code), expression) == result
+
+
+@pytest.mark.parametrize("made", ["NewType('made', int)", "ParamSpec('made', bound=int)", "TypeVarTuple('made')"])
+def test_a_named_type_of_main_comes_back_as_itself(made):
+    value = from_main(f"value = typing.{made}")
+    assert payload.loads(value) is payload.loads(value)
+    assert payload.loads(payload.dumps(payload.loads(value))) is payload.loads(value)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python has no such syntax yet")
+@pytest.mark.parametrize(
+    ("code", "expression", "result"),
+    [
+        ("type Alias[T] = list[T]\ndef value(x: Alias[int]): return x", "value(1)", "1"),
+        ("def value[**P, *Ts](f: typing.Callable[P, int], *a: P.args): return f(*a)", "value(len, 'ab')", "2"),
+    ],
+)
+def test_types_in_brackets_travel_by_value(code, expression, result):
     assert elsewhere(from_main(code), expression) == result
 
 
