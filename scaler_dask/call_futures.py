@@ -19,6 +19,7 @@ from scaler_dask.keyed_future import Future, registered
 from scaler_dask.plugins import Plugins
 from scaler_dask.registry import Registry
 from scaler_dask.sources import TaskValue
+from scaler_dask.worker_functions import awaited
 
 
 class CallFutures:
@@ -51,6 +52,7 @@ def _submit(
     kwargs: dict[str, Any],
     found: FoundFutures | None,
 ) -> EngineFuture:
+    function = awaited(function)
     wrap = plugins.wrap
     if wrap is not None:
         function = wrap(function)

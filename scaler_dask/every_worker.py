@@ -36,7 +36,7 @@ def run_on_each(
     `on_error`: "raise", or "return" exceptions in the values' places, or "ignore" them.
     """
     kwargs = kwargs or {}
-    call = partial(function, *args, **kwargs)
+    call = partial(worker_functions.awaited(function), *args, **kwargs)
     if "dask_worker" not in kwargs and _takes_worker(function):
         call = partial(worker_functions.with_worker, call)
     values = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import pickle
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from scaler.extension import forget_run, run_once
+from scaler.extension import forget_run, name_of, run_once
 
 #: seconds for which a worker that was visited keeps still, so that the next visit comes to another one
 _REST = 0.02
@@ -30,6 +31,24 @@ def fail(error: BaseException) -> Any:
 def finalize(function: Callable[..., Any], extra: Iterable[Any], parts: Any) -> Any:
     """Make the value of a collection from those of its keys."""
     return function(parts, *extra)
+
+
+def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, or if it is an `async def`, one whose value is what that comes to."""
+    return _AwaitedFunction(function) if inspect.iscoroutinefunction(function) else function
+
+
+class _AwaitedFunction:
+    """Runs an `async def` in an event loop of its own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__name__ = name_of(function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import asyncio  # here, as workers do without
+
+        return asyncio.run(self._function(*args, **kwargs))
 
 
 class PreparedFunction:

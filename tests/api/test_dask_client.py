@@ -154,6 +154,21 @@ def test_map_zips_its_iterables_and_gives_a_future_for_each_call(client):
     assert client.map(inc, []) == []
 
 
+def test_the_value_of_an_async_function_is_what_it_comes_to(client):
+    async def doubled(value, more=0):
+        await asyncio.sleep(0)
+        return 2 * value + more
+
+    async def named(dask_worker):
+        return dask_worker.name
+
+    assert client.submit(doubled, client.submit(doubled, 1)).result() == 4
+    assert client.gather(client.map(doubled, [1, 2], more=5)) == [7, 9]
+    assert client.submit(functools.partial(doubled, more=1), 3).key.startswith("doubled-")
+    assert set(client.run(doubled, 4).values()) == {8}
+    assert all(worker == name for worker, name in client.run(named).items())
+
+
 def test_gather_keeps_the_shape_of_what_it_is_given(client):
     a, b = client.map(inc, [0, 1])
     assert client.gather(a) == 1
