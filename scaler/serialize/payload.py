@@ -22,7 +22,7 @@ from weakref import WeakSet
 import cloudpickle
 
 from scaler.errors import SerializationError
-from scaler.serialize import array_files, dispatchers, enums, mapped_files, typing_names
+from scaler.serialize import array_files, by_value, dispatchers, enums, mapped_files, typing_names
 from scaler.serialize.importable import can_be_imported, is_importable
 
 PROTOCOL = 5
@@ -94,7 +94,11 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             _refuse_connection(obj)
         elif (opened := array_files.reduced(obj)) is not NotImplemented:
             return opened
+        elif (name := by_value.name_of_sentinel(obj)) is not None:
+            return name
         reduced = super().reducer_override(obj)
+        if isinstance(obj, FunctionType) and reduced is not NotImplemented:
+            by_value.add_globals_of_class_bodies(obj, reduced)
         if reduced is not NotImplemented and dispatchers.is_dispatcher(obj):
             return dispatchers.reduced(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
@@ -117,16 +121,18 @@ def _refuse_connection(obj: Any) -> None:
 
 
 def _with_slots(kind: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What cloudpickle makes a class of on arrival, which has its slots then.
+    """What cloudpickle makes a class of on arrival, which has its qualified name and its slots then.
 
-    By itself it only gives the class their names, and instances a `__dict__`: those could not come back. Metaclasses
-    in C have their own way with slots (msgspec's refuses them).
+    By itself it only gives the class the names of these, and instances a `__dict__`: those could not come back.
+    Metaclasses in C have their own way with slots (msgspec's refuses them).
     """
-    slots, new = vars(kind).get("__slots__"), type(kind).__new__
-    if not slots or not (new is type.__new__ or type(new) is FunctionType):
-        return arguments
     metaclass, name, bases, namespace, *others = arguments
-    return metaclass, name, bases, {**namespace, "__slots__": slots}, *others
+    if kind.__qualname__ != name:
+        namespace = {**namespace, "__qualname__": kind.__qualname__}
+    slots, new = vars(kind).get("__slots__"), type(kind).__new__
+    if slots and (new is type.__new__ or type(new) is FunctionType):
+        namespace = {**namespace, "__slots__": slots}
+    return metaclass, name, bases, namespace, *others
 
 
 #: classes that went by value from here to others, and those that came by value from others

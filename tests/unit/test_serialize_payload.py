@@ -111,11 +111,56 @@ def test_a_prefix_stands_before_the_pickle():
         ("Ts = typing.TypeVarTuple('Ts')\nvalue = typing.Tuple[typing.Unpack[Ts]]", "value.__parameters__", "(Ts,)"),
         ("T = typing.TypeVar('T')\nclass C(typing.Generic[T]): pass\nvalue = C[int]", "value.__args__[0]()", "0"),
         ("def f(): pass\nvalue = functools.partial(f)", "value()", "None"),
+        ("class C:\n  class D: pass\nvalue = C.D", "value.__qualname__", "C.D"),
+        ("n = 3\ndef value():\n  class C: m = n\n  return C.m", "value()", "3"),
+        (
+            "n = 3\nclass C:\n  def m(self):\n    class D:\n      class E: o = [n] * 2\n    return D.E.o\nvalue = C()",
+            "value.m()",
+            "[3, 3]",
+        ),
+        ("m = open(0)\ndef value():\n  class C:\n    m = 4\n    n = m\n  return C.n", "value()", "4"),
         ("def value():\n  return g()\ndef g(): return 2", "value()", "2"),
     ],
 )
 def test_what_main_defines_travels_by_value(code, expression, result):
     assert elsewhere(from_main(code), expression) == result
+
+
+DATACLASS = """
+@dataclasses.dataclass
+class C:
+    a: int
+    b: list = dataclasses.field(default_factory=list)
+    c: dataclasses.InitVar[int] = 3
+value = C, dataclasses
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("[each.default is value[1].MISSING for each in value[1].fields(value[0])]", "[True, True]"),
+        ("value[1].make_dataclass('D', [('d', int, 4)], bases=value[:1])(1)", "D(a=1, b=[], d=4)"),
+        ("value[1].replace(value[0](1), a=2, c=5)", "C(a=2, b=[])"),
+    ],
+)
+def test_a_dataclass_that_travels_by_value_is_one_to_its_module(expression, result):
+    assert elsewhere(from_main(DATACLASS), expression) == result
+
+
+def test_an_object_without_state_is_the_one_of_its_module(monkeypatch):
+    class Unset:
+        """Of a module that can be imported, as far as pickling can tell."""
+
+    Unset.__module__, Unset.__qualname__ = pathlib.__name__, "Unset"
+    unset = Unset()
+    monkeypatch.setattr(pathlib, "Unset", Unset, raising=False)
+    other = payload.loads(payload.dumps(lambda: unset))
+    assert other() is not unset
+    monkeypatch.setattr(pathlib, "unset", unset, raising=False)
+    assert payload.loads(payload.dumps(lambda: unset))() is unset
+    unset.state = 1
+    assert payload.loads(payload.dumps(lambda: unset))() is not unset
 
 
 @pytest.mark.parametrize("made", ["NewType('made', int)", "ParamSpec('made', bound=int)", "TypeVarTuple('made')"])

@@ -1,0 +1,60 @@
+"""Functions and classes that travel by value: what `cloudpickle` leaves out, or copies though it has to be itself."""
+
+from __future__ import annotations
+
+import copyreg
+import dis
+import inspect
+import sys
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from scaler.serialize.importable import is_importable
+
+_READS = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+
+
+def add_globals_of_class_bodies(function: FunctionType, reduced: Any) -> None:
+    """Add to a function's reduction the globals that only bodies of classes inside of it read.
+
+    `cloudpickle` looks for the instructions of functions: `class C: size = SIZE` has another one.
+    """
+    carried, scope = reduced[2][1]["__globals__"], function.__globals__
+    for name in _names_in_class_bodies(function.__code__):
+        if name in scope and not name.startswith("__"):  # those that a body begins with
+            carried.setdefault(name, scope[name])
+
+
+def _names_in_class_bodies(code: CodeType) -> Iterator[str]:
+    """The names that bodies of classes in this code read before they bind them."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            if not inner.co_flags & inspect.CO_OPTIMIZED:
+                bound: set[str] = set()
+                for step in dis.get_instructions(inner):
+                    if step.opname == "STORE_NAME":
+                        bound.add(step.argval)
+                    elif step.opname in _READS and step.argval not in bound:
+                        yield step.argval
+            yield from _names_in_class_bodies(inner)
+
+
+def name_of_sentinel(obj: Any) -> str | None:
+    """The name by which an object without any state is known in the module of its class, if others can import that.
+
+    Whoever has such an object, `dataclasses.MISSING` say, asks whether it is that very one: a dataclass that travels by
+    value, whose fields have it, was taken for one with defaults.
+    """
+    kind: Any = type(obj)
+    if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__getstate__ is not object.__getstate__:
+        return None
+    if not is_importable(kind.__module__):
+        return None
+    try:
+        make, *rest = object.__reduce_ex__(obj, 4)
+    except Exception:  # it can't be pickled
+        return None
+    if make is not copyreg.__newobj__ or rest != [(kind,), None, None, None]:  # type: ignore[attr-defined]
+        return None
+    return next((name for name, value in list(vars(sys.modules[kind.__module__]).items()) if value is obj), None)
