@@ -99,9 +99,11 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and reduced is not NotImplemented:
             by_value.add_globals_of_class_bodies(obj, reduced)
+            by_value.make_anew_there(reduced[2][1]["__globals__"])
         if reduced is not NotImplemented and dispatchers.is_dispatcher(obj):
             return dispatchers.reduced(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
+            by_value.make_anew_there(reduced[2][0])
             if obj not in _foreign:
                 _own.add(obj)
             if isinstance(obj, EnumType):

@@ -112,6 +112,18 @@ def test_a_prefix_stands_before_the_pickle():
         ("T = typing.TypeVar('T')\nclass C(typing.Generic[T]): pass\nvalue = C[int]", "value.__args__[0]()", "0"),
         ("def f(): pass\nvalue = functools.partial(f)", "value()", "None"),
         ("class C:\n  class D: pass\nvalue = C.D", "value.__qualname__", "C.D"),
+        ("import threading\nown = threading.local()\nown.a = 1\ndef value(): return vars(own)", "value()", "{}"),
+        ("import threading\nclass value: own = threading.local()", "value.own.__dict__", "{}"),
+        (
+            "import contextvars\nown = contextvars.ContextVar('own', default=5)\ndef value(): return own.get()",
+            "value()",
+            "5",
+        ),
+        (
+            "import contextvars\nown = contextvars.ContextVar('own')\nown.set(3)\ndef value(): return own.get(4)",
+            "value()",
+            "4",
+        ),
         ("n = 3\ndef value():\n  class C: m = n\n  return C.m", "value()", "3"),
         (
             "n = 3\nclass C:\n  def m(self):\n    class D:\n      class E: o = [n] * 2\n    return D.E.o\nvalue = C()",
@@ -458,6 +470,7 @@ def deep():
     [
         (threading.Lock(), "an object of type _thread.lock cannot be pickled: TypeError"),
         ([threading.Lock()], "an object of type list cannot be pickled"),
+        (threading.local(), "an object of type _thread._local cannot be pickled"),
         (Refuses(), "LookupError: not me"),
         (deep(), "recursion"),
         ((n for n in ()), "generator"),
