@@ -132,7 +132,9 @@ def _with_slots(kind: type, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     if kind.__qualname__ != name:
         namespace = {**namespace, "__qualname__": kind.__qualname__}
     slots, new = vars(kind).get("__slots__"), type(kind).__new__
-    if slots and (new is type.__new__ or type(new) is FunctionType):
+    if kind.__bases__ == (tuple,):
+        slots = None  # typing.NamedTuple sees to its own, and a tuple can have none
+    if slots is not None and (new is type.__new__ or type(new) is FunctionType):
         namespace = {**namespace, "__slots__": slots}
     return metaclass, name, bases, namespace, *others
 

@@ -300,6 +300,12 @@ sys.stdout.buffer.write(payload.dumps([first, payload.dumps(C)]))
             "1",
         ),
         ("class M(type): pass\nclass C(metaclass=M):\n  __slots__ = ('a',)\nvalue = C()\nvalue.a = 1", "value.a", "1"),
+        (
+            "class B:\n  __slots__ = ()\nclass C(B):\n  __slots__ = ('a', '__weakref__')\nvalue = C()\nvalue.a = 1",
+            "value.a",
+            "1",
+        ),
+        ("class B(typing.NamedTuple): a: int\nclass C(B):\n  __slots__ = ()\nvalue = C(1)", "value.a", "1"),
         ("import abc\nclass C(abc.ABC):\n  __slots__ = ('a',)\nvalue = C()\nvalue.a = 1", "value.a", "1"),
     ],
 )
