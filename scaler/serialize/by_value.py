@@ -73,21 +73,31 @@ def _names_in_class_bodies(code: CodeType) -> Iterator[str]:
             yield from _names_in_class_bodies(inner)
 
 
-def name_of_sentinel(obj: Any) -> str | None:
-    """The name by which an object without any state is known in the module of its class, if others can import that.
+def reduced_sentinel(obj: Any) -> Any:
+    """An object without any state that is known by a name in the module of its class, if others can import that.
+
+    It arrives as what has the name there. NotImplemented for all others.
 
     Whoever has such an object, `dataclasses.MISSING` say, asks whether it is that very one: a dataclass that travels by
     value, whose fields have it, was taken for one with defaults.
     """
     kind: Any = type(obj)
     if kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__getstate__ is not object.__getstate__:
-        return None
+        return NotImplemented
     if not is_importable(kind.__module__):
-        return None
+        return NotImplemented
     try:
         make, *rest = object.__reduce_ex__(obj, 4)
     except Exception:  # it can't be pickled
-        return None
+        return NotImplemented
     if make is not copyreg.__newobj__ or rest != [(kind,), None, None, None]:  # type: ignore[attr-defined]
-        return None
-    return next((name for name, value in list(vars(sys.modules[kind.__module__]).items()) if value is obj), None)
+        return NotImplemented
+    for name, value in list(vars(sys.modules[kind.__module__]).items()):
+        if value is obj:
+            return _sentinel, (kind, name)
+    return NotImplemented
+
+
+def _sentinel(kind: Any, name: str) -> Any:
+    found = getattr(sys.modules[kind.__module__], name, None)
+    return found if type(found) is kind else kind.__new__(kind)  # the program may have put another one there

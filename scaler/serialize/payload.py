@@ -94,8 +94,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             _refuse_connection(obj)
         elif (opened := array_files.reduced(obj)) is not NotImplemented:
             return opened
-        elif (name := by_value.name_of_sentinel(obj)) is not None:
-            return name
+        elif (sentinel := by_value.reduced_sentinel(obj)) is not NotImplemented:
+            return sentinel
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and reduced is not NotImplemented:
             by_value.add_globals_of_class_bodies(obj, reduced)

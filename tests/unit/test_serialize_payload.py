@@ -171,6 +171,10 @@ def test_an_object_without_state_is_the_one_of_its_module(monkeypatch):
     assert other() is not unset
     monkeypatch.setattr(pathlib, "unset", unset, raising=False)
     assert payload.loads(payload.dumps(lambda: unset))() is unset
+    pickled = payload.dumps(lambda: unset)
+    monkeypatch.setattr(pathlib, "unset", None)  # it has another value where it is unpickled
+    assert type(payload.loads(pickled)()) is Unset
+    monkeypatch.setattr(pathlib, "unset", unset)
     unset.state = 1
     assert payload.loads(payload.dumps(lambda: unset))() is not unset
 
