@@ -2,7 +2,7 @@
 
 It travels as text, so it imports the standard library alone, and runs on any Python 3.7 or newer. Standard input brings
 it, then a line of JSON, then nothing until its end: of the connection, or of the program at the near side, however that
-came about. `near` is said on standard output when the agent has begun.
+came about. `near` is said on standard output when the agent begins.
 """
 
 from __future__ import annotations
@@ -48,11 +48,15 @@ def program(name: str) -> str | None:
 
 
 def begin_as_usual() -> None:
-    """In the child: heed signals as any program, and be told to end when this process is killed."""
+    """In the child: heed signals as any program, and be told to end when this process is killed.
+
+    That it is near is said here, since what it says itself comes after that.
+    """
     for number in IGNORED:
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    os.write(1, f"near {os.uname().nodename} {os.getpid()}\n".encode())
 
 
 def run(told: dict[str, Any]) -> int:
@@ -73,12 +77,14 @@ def run(told: dict[str, Any]) -> int:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
             environment[variable] = path
-        agent = subprocess.Popen(
-            [found, *told["command"][1:]], stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment,
-            start_new_session=True, preexec_fn=begin_as_usual,
-        )  # fmt: skip
-        sys.stdout.write(f"near {host} {agent.pid}\n")
-        sys.stdout.flush()
+        try:
+            agent = subprocess.Popen(
+                [found, *told["command"][1:]], stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=environment,
+                start_new_session=True, preexec_fn=begin_as_usual,
+            )  # fmt: skip
+        except OSError as error:
+            sys.stdout.write(f"{found} can't be run: {error.strerror}\n")
+            return 126
         threading.Thread(target=end_after_input, args=(agent, told["grace"], told["walltime"]), daemon=True).start()
         code = agent.wait()
         return code if code >= 0 else 128 - code

@@ -216,6 +216,15 @@ def test_an_agent_that_ends_at_once_is_told_in_its_words_and_left_alone_for_long
     provider.close()
 
 
+def test_an_agent_that_is_no_program_is_told_of(far):
+    (far / "scaler_cluster").write_text("no program\n")
+    provider = make_provider("ssh", {"hosts": ["alpha1"], "python": sys.executable})
+    provider.submit(1, template(far))
+    (job,) = until(lambda: [job for job in provider.list("lab") if job.state is JobState.ENDED])
+    assert job.reason.endswith("/scaler_cluster can't be run: Exec format error")
+    provider.close()
+
+
 def test_hosts_that_were_killed_there_are_cleaned_up_later(far):
     host = os.uname().nodename
     left = far / "tmp" / f"scaler-ssh-999999999-{host}-x"

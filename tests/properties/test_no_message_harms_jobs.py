@@ -57,13 +57,15 @@ class Peer:
         server.peers.append(self)
         self.connect()
 
-    def connect(self) -> None:
-        """Say Hello, as somebody new."""
+    def connect(self, number: int = 0) -> None:
+        """Say Hello, as somebody new; or as the one that had this number at the scheduler before."""
         self.connection, self.seq = self.server.new_connection(self), 0
         name = f"{self.role}-{self.connection}"
         about = ("here", "/store") if self.role == "agent" else ("", "")
         made = hello(self.role, name, self.workers, (), *about)
         made.session = 1_000 + self.connection
+        if number:
+            made.number, made.epoch = number, 1
         self.server.receive(self.connection, Envelope(0, 0, made))
 
     def say(self, message: m.Message) -> None:
@@ -170,7 +172,7 @@ def end_all(server: Server, agent: Peer, random: Random) -> None:
 
 def harm(seed: int) -> None:
     """Anything is said for a while, the scheduler is killed now and then; then the decent job has to end."""
-    random = Random(seed)
+    random, apart = Random(seed), Random(seed)
     server = Server()
     hostile, decent = Peer(server, "agent", 2), Peer(server, "agent", 2)
     client, attacker, user = Peer(server, "client"), Peer(server, "monitor"), Peer(server, "monitor")
@@ -200,7 +202,11 @@ def harm(seed: int) -> None:
         elif act < 9:
             server.wait(random.choice([0.001, GATHER, 1.0]), is_synced=random.random() < 0.7)
         elif random.random() < 0.3:
+            had = hostile.number
             server.start()
+            if had and apart.random() < 0.5:
+                hostile.connect(had)
+                hostile.say(Hostile(apart, peers, (*IDS, TOKEN)).message(m.Inventory))
             for peer in (decent, user):
                 peer.connect()
             submit()
