@@ -27,24 +27,19 @@ class SpanResult(NamedTuple):
     processor_time: int = 0
 
 
-def spans_of(message: TaskResult) -> Iterator[SpanResult]:
+def spans_of(message: TaskResult) -> list[SpanResult]:
     """The spans of a result message, each with its part of the payload."""
-    sizes, pairs = message.sizes, message.spans
+    sizes, pairs, peaks, processor_times = message.sizes, message.spans, message.peaks, message.processor_times
     body = message.bodies[0] if message.bodies else b""
     if len(message.batches) == 1:
-        yield SpanResult(
-            message.batches[0],
-            pairs[0],
-            pairs[1],
-            message.outcomes[0],
-            message.durations[0],
-            message.peaks[0] if message.peaks else 0,
-            sizes,
-            body,
-            message.processor_times[0] if message.peaks else 0,
-        )
-        return
-    peaks, processor_times = message.peaks, message.processor_times
+        peak, processor_time = (peaks[0], processor_times[0]) if peaks else (0, 0)
+        return [
+            SpanResult(
+                message.batches[0], pairs[0], pairs[1], message.outcomes[0], message.durations[0], peak, sizes, body,
+                processor_time,
+            )
+        ]  # fmt: skip
+    found: list[SpanResult] = []
     view = memoryview(body)
     at = offset = 0
     for i, batch in enumerate(message.batches):
@@ -55,8 +50,9 @@ def spans_of(message: TaskResult) -> Iterator[SpanResult]:
         end = offset + (part[0] if count == 1 else sum(part))
         peak, processor_time = (peaks[i], processor_times[i]) if peaks else (0, 0)
         duration, piece = message.durations[i], view[offset:end]
-        yield SpanResult(batch, lo, hi, outcome, duration, peak, part, piece, processor_time)
+        found.append(SpanResult(batch, lo, hi, outcome, duration, peak, part, piece, processor_time))
         offset = end
+    return found
 
 
 def values_of(span: SpanResult) -> Iterator[Frame]:

@@ -139,14 +139,18 @@ def forward(
     if len(spans) > 1 and _overlap(spans):
         return False
     out.send(client.number, message)
-    took: dict[Batch, tuple[int, int]] = {}
+    learning, rows, us = ended[0][0] if ended else None, 0, 0
     for batch, span in ended:
         finishing.finish_forwarded(state, batch, span.lo, span.hi)
-        rows, us = took.get(batch, (0, 0))
-        took[batch] = rows + span.hi - span.lo, us + span.duration
-        batch.function.durations.add(span.hi - span.lo, span.duration)
-    for batch, (rows, us) in took.items():
-        placement.learn_duration(agent, batch.function.learn(rows, us))
+        count, duration = span.hi - span.lo, span.duration
+        batch.function.durations.add(count, duration)
+        if batch is not learning and learning is not None:
+            placement.learn_duration(agent, learning.function.learn(rows, us))
+            learning, rows, us = batch, 0, 0
+        rows += count
+        us += duration
+    if learning is not None:
+        placement.learn_duration(agent, learning.function.learn(rows, us))
     return True
 
 

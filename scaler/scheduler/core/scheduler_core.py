@@ -522,7 +522,7 @@ class SchedulerCore:
         client = self.state.clients.get(message.client)
         if client is None:
             return  # it left while this was on the way; its rows are accounted for
-        spans = list(spans_of(message))
+        spans = spans_of(message)
         self._out.note_results(client, agent)
         if agent.number in self.state.returning.late:
             spans = reported_results.without_late(self.state, self._out, agent, client, spans)

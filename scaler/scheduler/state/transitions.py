@@ -88,6 +88,8 @@ TRANSITIONS: dict[tuple[str, str], tuple[Cause, ...]] = {
 }
 
 _PLACED = int(Cause.PLACED)
+#: of rows that have ended as they should
+_FINISHING = (Cause.FINISHED, Cause.RETURNED)
 _KINDS = ("waiting", "queued", "done", "agent")
 _AT_AGENT = 3
 
@@ -166,7 +168,7 @@ def end(state: ClusterState, batch: Batch, lo: int, hi: int, cause: int) -> None
     rows, function = hi - lo, batch.function
     batch.left -= rows
     state.clients[batch.client].outstanding -= rows
-    if cause in (Cause.FINISHED, Cause.RETURNED):
+    if cause in _FINISHING:
         function.finished += rows
     elif cause == Cause.FAILED:
         function.failed += rows
