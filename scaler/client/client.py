@@ -27,7 +27,7 @@ from scaler.compatibility.signatures import WithOriginals, takes_in_order
 from scaler.defaults import RECONNECT
 from scaler.graph import Node, Order, from_tuples
 from scaler.protocol.messages import PROFILE, STREAM
-from scaler.serialize.call import AnySerializer, key_of
+from scaler.serialize.call import AnySerializer, check_serializer, key_of
 from scaler.transport import Security
 from scaler.worker import context
 
@@ -74,6 +74,7 @@ class Client:
         **originals: Unpack[ClientArguments],
     ) -> None:
         advance.dismiss()
+        check_serializer(serializer)
         reconnect = reconnect_of(originals, reconnect)
         target, security = target_of(address, security)
         task = context.current()
@@ -302,13 +303,13 @@ class Client:
             self._options.changed(priority, retries, timeout, capabilities, pass_warnings, threads, fresh_worker),
         )
 
-    def cancel(self, futures: Iterable[Future], force: bool = False) -> int:
+    def cancel(self, futures: Iterable[Future] | Future, force: bool = False) -> int:
         """Cancel many futures in one exchange; how many of them are cancelled. Blocks until the scheduler has answered.
 
         Tasks that run are cancelled only with `force`, by ending their workers; fresh ones take their place. Raises
         `ClientClosed`, and ValueError for a future of another client.
         """
-        return self._parts.owner.cancel(futures, force)
+        return self._parts.owner.cancel([futures] if isinstance(futures, Future) else futures, force)
 
     def clear(self) -> None:
         """Cancel everything that is under way and forget all objects and functions at the cluster."""

@@ -29,6 +29,14 @@ from scaler.serialize.serializer import Serializer
 AnySerializer = Serializer | type[Serializer]
 
 
+def check_serializer(serializer: object) -> None:
+    """Raise TypeError for what is neither None nor a serializer."""
+    missing = [name for name in ("serialize", "deserialize") if not callable(getattr(serializer, name, None))]
+    if serializer is not None and missing:
+        wanted = "serializer must have the methods serialize and deserialize"
+        raise TypeError(f"{wanted}; {serializer!r} has no {missing[0]}")
+
+
 def key_of(serializer: AnySerializer | None) -> Any:
     """What stands for a serializer in a dict: of an instance there is another one for each time that it was pickled.
 

@@ -96,6 +96,12 @@ def test_what_is_no_address(address):
         Client(address)
 
 
+@pytest.mark.parametrize("serializer", [3, object, "pickle"])
+def test_what_is_no_serializer(serializer):
+    with pytest.raises(TypeError, match=r"serializer must have the methods serialize and deserialize; .* has no "):
+        Client("tcp://127.0.0.1:1", serializer=serializer)
+
+
 def test_no_address_at_all():
     with pytest.raises(ValueError, match="SCALER_ADDRESS"):
         Client()

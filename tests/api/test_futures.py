@@ -387,7 +387,8 @@ def test_a_callback_may_wait_for_whatever_comes_after_it(client, kind):
     first.add_done_callback(waits)
     assert ended.result(30) == 4
     assert client.submit(double, 5).result(20) == 10
-    client.cancel([other], force=True)
+    client.cancel(other, force=True)  # one alone, as under other clients
+    assert other.cancelled()
 
 
 def test_a_callback_may_wait_for_what_came_together_with_its_future(client):
