@@ -24,9 +24,9 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def _heed_interrupts() -> None:
-    """In the child: a shell that runs the tests in the background has made them, and it, ignore Ctrl-C and Ctrl-\\."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    """In the child: a shell that runs the tests in the background, or nohup, has made them, and it, ignore these."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Program:
