@@ -73,7 +73,9 @@ def _lend(agent: AgentRecord, client: ClientRecord, task: Task, object_id: int, 
         if client.values.objects[object_id].is_stored:
             stored[object_id] = None
         return
-    item = client.values.objects[object_id]
+    item = client.values.objects.get(object_id)
+    if item is None:
+        return  # its client has said of a graph that fewer rows need the value than do: the agent says that it lacks it
     agent.holdings.keys.add(key)
     item.holders.add(agent.number)
     if item.is_stored:
