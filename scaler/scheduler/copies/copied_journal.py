@@ -16,6 +16,7 @@ from scaler.journal.history import Copy
 from scaler.journal.journal import Journal
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import Frame, Record
+from scaler.journal.removal import Removal
 from scaler.journal.writer import ENDING
 from scaler.protocol.messages import JournalState, JournalSynced
 from scaler.scheduler.copies import events as ev
@@ -45,10 +46,9 @@ class CopiedJournal:
         self._is_open = self._is_closed = False
         #: what the log has said last of why it can't be sent along
         self._complained = ""
-        #: segments that nobody needs, in order; when the first is tried again, and what the log has said last of that
-        self._needless: deque[int] = deque()
+        #: segments that nobody needs, and when they are tried again
+        self._needless = Removal(journal.remove)
         self._remove_at = 0.0
-        self._told_left = ""
 
     # ---- held back -------------------------------------------------------------------------------------------------
     @property
@@ -186,7 +186,8 @@ class CopiedJournal:
         if self.sending.is_in_step:
             self._complained = ""
         if self._needless and now >= self._remove_at:
-            self._remove(now, found)
+            found += self._needless.run()
+            self._remove_at = now + AGAIN if self._needless else 0.0
         self._see_what_counts()
         return found, self._is_open and self._told != (self._shown, self._trouble or self.sending.trouble)
 
@@ -206,23 +207,9 @@ class CopiedJournal:
             if kept != said:
                 self._journal.keep_history(kept)
         elif isinstance(wish, ev.Unlink):
-            self._needless.append(wish.segment)
+            self._needless.add(wish.segment)
         else:
             found.append(wish)
-
-    def _remove(self, now: float, found: list[Wish]) -> None:
-        """Remove segments, in order: one that says that a job is deleted goes after those that have something of it."""
-        try:
-            while self._needless:
-                self._journal.remove(self._needless[0])
-                self._needless.popleft()
-            self._told_left = ""
-        except (OSError, ScalerError) as error:
-            self._remove_at, why = now + AGAIN, refusal(error)
-            if why != self._told_left:
-                self._told_left = why
-                words = f"segment {self._needless[0]}, which nobody needs, can't be removed: {why}; it is tried again"
-                found.append(Log("WARNING", f"Journal: {words}"))
 
     def end(self) -> None:
         """Nothing is sent any more."""

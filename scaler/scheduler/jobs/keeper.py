@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from scaler.common.effects import Log
 from scaler.errors import ProtocolError, ScalerError
-from scaler.journal.directory import Damage, JournalError, refusal
+from scaler.journal.directory import Damage, JournalError
 from scaler.journal.layout import Layout, Place
 from scaler.journal.records import RECORD_HEADER, Damaged, Frame, Record, pack, read
+from scaler.journal.removal import Removal
 from scaler.journal.writer import ENDING
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
@@ -109,9 +111,8 @@ class JobKeeper:
         self._trouble: str | None = None
         #: jobs whose parts can't be read; a dict serves as an ordered set
         self._unread: dict[int, None] = {}
-        #: segments that nobody needs, in order; and what the log has said last of why the first can't be removed
-        self._needless: deque[int] = deque()
-        self._told_left = ""
+        #: segments that nobody needs
+        self._needless = Removal(journal.remove)
         #: when all that is tried again, seconds; None: all can be read, and removed
         self._again: float | None = None
         self._now = 0.0
@@ -223,7 +224,7 @@ class JobKeeper:
                 if self._trouble is None:
                     self._write_held()
             elif isinstance(effect, ev.Remove):
-                self._needless.append(effect.segment)
+                self._needless.add(effect.segment)
                 wishes += self._remove_needless()
             elif isinstance(effect, ev.MeasureRoom):
                 self._journal.measure_room()
@@ -282,23 +283,13 @@ class JobKeeper:
         self._unread = {job: None for job in self._unread if self._core.name_of(job)}
         for job in self._unread:  # where its parts are the core knows: they may have been copied elsewhere since
             self._tell(ev.MayBeRead(job))
-        return self._remove_needless()
+        return [*self._remove_needless()]
 
-    def _remove_needless(self) -> list[ResidentWish]:
-        """Remove segments, in order: one that says that a job is deleted goes after those that have something of it."""
-        try:
-            while self._needless:
-                self._journal.remove(self._needless[0])
-                self._needless.popleft()
-            self._told_left = ""
-        except (OSError, ScalerError) as error:
-            why, before = refusal(error), self._told_left
-            self._told_left, self._again = why, self._now + AGAIN
-            words = (
-                f"Journal: segment {self._needless[0]}, which nobody needs, can't be removed: {why}; it is tried again"
-            )
-            return [ev.Log("WARNING", words)] if why != before else []
-        return []
+    def _remove_needless(self) -> list[Log]:
+        logs = self._needless.run()
+        if self._needless:
+            self._again = self._now + AGAIN
+        return logs
 
     def _whole(self, answer: ev.Answer) -> JobAnswer:
         """An answer with what it has of segments; if they can't be read, it says that instead."""
