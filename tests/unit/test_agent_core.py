@@ -1,11 +1,11 @@
 """What an agent's core does, case by case; the scheduler and the workers are played by the test."""
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from simulator.scripted import FakeAgent, spans
+from support.counting import calls_of
 
 from scaler.agent.core import events as ev
 from scaler.agent.core.dispatching import DISPATCH_US, SHORT_DISPATCHES, SHORT_US
@@ -305,22 +305,14 @@ def test_queued_rows_are_cancelled_at_once() -> None:
 
 def calls_to_cancel_one(others: int) -> int:
     """Calls of functions for a row of one batch, while so many other batches are queued."""
-    fake, total = FakeAgent(1), 0
+    fake = FakeAgent(1)
     for number in range(others):
         fake.give(10 + number, 0, 1)
     fake.tell(TaskCancel(spans(Spans, C, (9 + others, 0, 1))))
 
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal total
-        total += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        cancel(fake, 10 + others // 2, 0, 1)
-    finally:
-        sys.setprofile(None)
+    calls = calls_of(lambda: cancel(fake, 10 + others // 2, 0, 1))
     assert ends(fake)[-1] == (10 + others // 2, 0, 1, CANCELLED)
-    return total
+    return calls
 
 
 def test_a_row_is_cancelled_among_many_batches_at_the_price_of_few() -> None:

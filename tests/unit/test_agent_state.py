@@ -1,11 +1,10 @@
 """What an agent knows: its tables of moves, what it tells of them, and what it finds out when it looks at itself."""
 
-import gc
-import sys
 from collections.abc import Callable, Sequence
 
 import pytest
 from simulator.scripted import FakeAgent, task
+from support.counting import calls_of
 
 from scaler.agent.core import events as ev
 from scaler.agent.core.agent_core import AgentCore
@@ -227,20 +226,7 @@ def calls_of_an_echo(workers: int) -> int:
     """Calls of functions in the step of an idle agent that hears that its scheduler is there."""
     fake = FakeAgent(workers)
     fake.now = 0.5
-    total = 0
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal total
-        total += event in ("call", "c_call")
-
-    gc.disable()  # what it would call is none of the step's
-    sys.setprofile(note)
-    try:
-        fake.tell(HeartbeatEcho(0.0, workers))
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return total
+    return calls_of(lambda: fake.tell(HeartbeatEcho(0.0, workers)))
 
 
 def test_an_echo_costs_an_idle_agent_of_many_workers_what_it_costs_one_of_few() -> None:

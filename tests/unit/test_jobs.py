@@ -1,12 +1,12 @@
 """Durable jobs: what counts is on disk, and what was written becomes the same jobs again, wherever it was cut."""
 
 import json
-import sys
 from dataclasses import replace
 from random import Random
 
 import pytest
 from simulator.hostile_messages import Hostile
+from support.counting import calls_of
 from support.made_up_jobs import FIRST, MONITOR, Jobs, Paper, part, results
 
 from scaler.journal import records
@@ -473,23 +473,18 @@ def test_a_segment_that_can_not_be_removed_is_tried_again(jobs):
 
 def calls_to_take_a_result(others: int) -> int:
     """Calls of functions for a result and what follows until it is on disk, while so many other jobs are open."""
-    jobs, total = Jobs(), 0
+    jobs = Jobs()
     for number in range(others + 1):
         jobs.submit(*part(), name=f"job-{number}", token=number + 1)
     jobs.sync()
 
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal total
-        total += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
+    def end() -> None:
         jobs.core_says(results(0, b"a"))
         jobs.sync()
-    finally:
-        sys.setprofile(None)
+
+    calls = calls_of(end)
     assert jobs.state("job-0")["done"] == 1
-    return total
+    return calls
 
 
 def test_a_result_costs_the_same_however_many_jobs_are_open():

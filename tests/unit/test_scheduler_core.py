@@ -1,10 +1,10 @@
 """What the scheduler's core does, case by case; agents and clients are played by the test."""
 
-import sys
 from collections.abc import Iterator
 
 import pytest
 from simulator.scripted import FakeScheduler, graph, hello, result, spans, task
+from support.counting import calls_of
 
 from scaler.protocol.messages import (
     CANCELLED,
@@ -573,19 +573,8 @@ def calls_for_a_link(links: int) -> int:
     fake = FakeScheduler(1)
     client = fake.client()
     fake.say(client, task(10, 1), *[dependent(batch + 1, batch) for batch in range(10, 10 + links)])
-    total = 0
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal total
-        total += event in ("call", "c_call")
-
     said = [ev.Received(client, dependent(11 + links, 10 + links))]
-    sys.setprofile(note)
-    try:
-        fake.core.handle(said, fake.now)
-    finally:
-        sys.setprofile(None)
-    return total
+    return calls_of(lambda: fake.core.handle(said, fake.now))
 
 
 def test_the_next_link_of_a_long_chain_of_futures_costs_what_that_of_a_short_one_does() -> None:
@@ -600,19 +589,8 @@ def calls_for_a_loss(rows: int) -> int:
     fake.say(client, task(10, 1))
     fake.report(agent, client, result(10, 0, 1, STORED))
     fake.say(client, task(20, rows))
-    total = 0
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal total
-        total += event in ("call", "c_call")
-
     said = [ev.Received(agent, ObjectGone(u32([client]), u64([10])))]
-    sys.setprofile(note)
-    try:
-        fake.core.handle(said, fake.now)
-    finally:
-        sys.setprofile(None)
-    return total
+    return calls_of(lambda: fake.core.handle(said, fake.now))
 
 
 def test_a_loss_costs_nothing_for_rows_that_need_no_values() -> None:
@@ -625,19 +603,8 @@ def calls_for_a_task_among(unmet: int) -> int:
     fake = FakeScheduler(1)
     client = fake.client()
     fake.say(client, *[task(100 + n, 1, capabilities=(f"disk-{n}",)) for n in range(unmet)])
-    total = 0
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal total
-        total += event in ("call", "c_call")
-
     said = [ev.Received(client, task(10, 1)), ev.Received(client, task(20, 1, capabilities=("tape",)))]
-    sys.setprofile(note)
-    try:
-        fake.core.handle(said, fake.now)
-    finally:
-        sys.setprofile(None)
-    return total
+    return calls_of(lambda: fake.core.handle(said, fake.now))
 
 
 def test_rows_that_wait_for_what_no_agent_has_are_in_nobodys_way() -> None:

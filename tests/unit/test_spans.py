@@ -1,9 +1,9 @@
 """Queues of spans, case by case."""
 
-import sys
 from dataclasses import dataclass
 
 import pytest
+from support.counting import calls_of
 
 from scaler.common.spans import SpanQueue
 
@@ -67,21 +67,10 @@ def test_a_client_that_is_gone_has_no_rows_and_no_turn() -> None:
 
 def calls_to_remove_one(others: int) -> int:
     """Calls of functions for a row that is taken out of the middle of a line of many spans."""
-    made, total = (
-        queue(*[(Batch(1, 100 + n), 0, 1) for n in range(others)], *[(A, row, row + 1) for row in range(0, others, 2)]),
-        0,
+    made = queue(
+        *[(Batch(1, 100 + n), 0, 1) for n in range(others)], *[(A, row, row + 1) for row in range(0, others, 2)]
     )
-
-    def note(frame: object, event: str, argument: object) -> None:
-        nonlocal total
-        total += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        made.remove(A.client, A.id, others // 2, others // 2 + 1)
-    finally:
-        sys.setprofile(None)
-    return total
+    return calls_of(lambda: made.remove(A.client, A.id, others // 2, others // 2 + 1))
 
 
 def test_a_row_is_taken_out_of_many_spans_at_the_price_of_few() -> None:
