@@ -12,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for the package `support`
 
 from support import Daemons, Scripts, Terminals, Traces
+from support.fake_slurm import FakeSlurm
 from support.namespaces import Network, why_not
 from support.serializers import Prefixed
 from support.traces import MARK
@@ -108,6 +109,15 @@ def connect(start_cluster: Callable[..., SchedulerClusterCombo], serializer: Any
     yield make
     for client in clients:
         client.disconnect()
+
+
+@pytest.fixture
+def fake_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSlurm]:
+    """Slurm's commands are small scripts that run jobs on this host."""
+    made = FakeSlurm(tmp_path)
+    monkeypatch.setenv("PATH", made.path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

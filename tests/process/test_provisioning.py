@@ -8,21 +8,12 @@ from pathlib import Path
 
 import pytest
 from support import until
-from support.fake_slurm import FakeSlurm
 
 from scaler import Client, Cluster, Executor
 from scaler.provisioning.provider import ProviderError
 from scaler.transport import load_or_create
 
 QUICK = {"idle_time": 1.0, "interval": 0.2, "drain_time": 2.0}
-
-
-@pytest.fixture
-def fake(tmp_path, monkeypatch):
-    made = FakeSlurm(tmp_path)
-    monkeypatch.setenv("PATH", made.path)
-    yield made
-    made.close()
 
 
 def is_alive(pid):
@@ -54,7 +45,7 @@ def test_hosts_come_with_work_and_go_without_and_a_killed_provisioner_is_replace
     assert "ended" in repr(cluster)
 
 
-def start_with_cluster(scripts, fake):
+def start_with_cluster(scripts, fake_slurm):
     """A program that has a cluster with a host, and the processes that it has started for that."""
     program = scripts.start(
         """
@@ -65,56 +56,56 @@ def start_with_cluster(scripts, fake):
         print("pids", cluster._scheduler.process.pid, cluster._provisioner.process.pid, flush=True)
         time.sleep(600)
         """,
-        PATH=fake.path,
+        PATH=fake_slurm.path,
     )
     return program, [int(pid) for pid in program.says(r"pids (\d+) (\d+)").groups()]
 
 
-def test_a_program_that_is_killed_leaves_nothing_behind(scripts, fake):
-    program, pids = start_with_cluster(scripts, fake)
-    assert len(fake.running()) == 1
+def test_a_program_that_is_killed_leaves_nothing_behind(scripts, fake_slurm):
+    program, pids = start_with_cluster(scripts, fake_slurm)
+    assert len(fake_slurm.running()) == 1
     program.process.kill()
-    until(lambda: not fake.running() and not any(map(is_alive, pids)), "the end of all")
+    until(lambda: not fake_slurm.running() and not any(map(is_alive, pids)), "the end of all")
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGQUIT])
-def test_a_closed_terminal_ends_the_program_and_its_jobs(scripts, fake, number):
-    program, pids = start_with_cluster(scripts, fake)
+def test_a_closed_terminal_ends_the_program_and_its_jobs(scripts, fake_slurm, number):
+    program, pids = start_with_cluster(scripts, fake_slurm)
     for pid in (*pids, program.process.pid):  # a terminal tells all of them
         os.kill(pid, number)
-    until(lambda: not fake.running() and not any(map(is_alive, pids)), "the end of all")
+    until(lambda: not fake_slurm.running() and not any(map(is_alive, pids)), "the end of all")
 
 
-def test_a_provisioner_whose_terminal_is_closed_ends_its_jobs(daemons, fake, tmp_path):
+def test_a_provisioner_whose_terminal_is_closed_ends_its_jobs(daemons, fake_slurm, tmp_path):
     daemons.start_scheduler()
     config = tmp_path / "provision.toml"
     text = f'address = "{daemons.address}"\nprovider = "slurm"\ntag = "work"\nminimum = 1\ninterval = 0.2\n'
     config.write_text(text + "list_interval = 0.2\nsettle_time = 0.1\n")
     program = daemons.run("scaler_provision", "provision", str(config))
-    until(lambda: fake.running(), "a job", 40)
+    until(lambda: fake_slurm.running(), "a job", 40)
     program.signal(signal.SIGHUP)
     assert program.ends(20) == 0
-    assert fake.running() == {}
+    assert fake_slurm.running() == {}
 
 
-def test_a_provisioner_finds_its_jobs_again_and_its_end_is_theirs(daemons, fake, tmp_path):
+def test_a_provisioner_finds_its_jobs_again_and_its_end_is_theirs(daemons, fake_slurm, tmp_path):
     daemons.start_scheduler()
     config = tmp_path / "provision.toml"
     text = f'address = "{daemons.address}"\nprovider = "slurm"\ntag = "work"\nminimum = 2\ninterval = 0.2\n'
     config.write_text(text + "list_interval = 0.2\nsettle_time = 0.1\n[options]\npartition = 'debug'\n")
     first = daemons.run("scaler_provision", "provision", str(config))
     first.says("hosts of Slurm 22.05.8, partition debug, tag work")
-    until(lambda: len(fake.running()) == 2, "two jobs", 40)
-    jobs = set(fake.running())
+    until(lambda: len(fake_slurm.running()) == 2, "two jobs", 40)
+    jobs = set(fake_slurm.running())
     first.process.kill()
     first.process.wait()
     second = daemons.run("scaler_provision", "provision", str(config))
     second.says("found 2 jobs of this cluster")
     assert daemons.client().submit(pow, 2, 3).result(20) == 8
-    assert set(fake.running()) == jobs
+    assert set(fake_slurm.running()) == jobs
     second.signal(signal.SIGTERM)
     assert second.ends(20) == 0
-    assert fake.running() == {}
+    assert fake_slurm.running() == {}
 
 
 def test_what_is_asked_for_can_be_seen_before(daemons, tmp_path):
@@ -154,9 +145,9 @@ def test_a_system_that_does_not_answer_is_told_after_a_while(monkeypatch, tmp_pa
         Cluster("slurm", timeout=0.1)
 
 
-def test_why_there_is_no_provisioner_is_seen(fake):
+def test_why_there_is_no_provisioner_is_seen(fake_slurm):
     with Cluster("slurm", list_interval=0.2, **QUICK) as cluster:
-        squeue = fake.bin / "squeue"
+        squeue = fake_slurm.bin / "squeue"
         works = squeue.read_text()
         squeue.write_text("#!/bin/sh\necho no controller >&2; exit 1\n")
         os.kill(cluster._provisioner.process.pid, signal.SIGKILL)
@@ -180,11 +171,11 @@ def test_capabilities_of_hosts_may_be_a_list():
         assert client.with_options(capabilities=["gpu"]).submit(pow, 2, 3).result(30) == 8
 
 
-def test_jobs_of_a_cluster_are_told_where_the_key_is_and_not_what_it_is(fake, tmp_path):
+def test_jobs_of_a_cluster_are_told_where_the_key_is_and_not_what_it_is(fake_slurm, tmp_path):
     security = load_or_create(tmp_path / "key")
     with Cluster("slurm", minimum=1, maximum=1, security=security, interval=0.2, list_interval=0.3) as cluster:
         cluster.wait_for_workers(1, 30)
-        (pid,) = fake.running().values()
+        (pid,) = fake_slurm.running().values()
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     assert f"SCALER_KEY_FILE={tmp_path}/key".encode() in environment
     assert not [each for each in environment if security.secret in each]

@@ -13,6 +13,7 @@ from simulator.hostile_messages import Hostile
 from simulator.limits import default_limits
 from simulator.scripted import graph, hello, result, task
 from support.made_up_jobs import Paper
+from support.seeds import run
 
 from scaler.protocol import messages as m
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
@@ -244,14 +245,6 @@ def attack(random: Random, drawn: Hostile) -> m.Message:
         return said
 
 
-def run(seeds: range) -> None:
-    for seed in seeds:
-        try:
-            harm(seed)
-        except Exception as error:
-            raise AssertionError(f"seed {seed}: harm({seed}) shows it again") from error
-
-
 #: seeds that found something
 FOUND = [
     17331,  # a job without rows ended before it was on disk, and could not be read when more was added
@@ -266,10 +259,10 @@ def test_seeds_that_found_something_find_nothing_any_more(seed: int) -> None:
 
 
 def test_a_job_ends_whatever_is_said() -> None:
-    run(range(SOME))
+    run(range(SOME), harm)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("part", range(2))
 def test_a_job_ends_whatever_is_said_in_many_runs(part: int) -> None:
-    run(range(1_000_000 + part * MANY // 2, 1_000_000 + (part + 1) * MANY // 2))
+    run(range(1_000_000 + part * MANY // 2, 1_000_000 + (part + 1) * MANY // 2), harm)

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from simulator.hostile_messages import Hostile
 from simulator.scripted import FakeScheduler, graph, hello, task
+from support.seeds import run
 
 from scaler.protocol import messages as m
 from scaler.protocol.codec import decode, decode_view, encode, encode_view
@@ -172,14 +173,6 @@ def lead_a_life(random: Random, fake: FakeScheduler, clients: tuple[int, int]) -
             fake.cancel(number, (batch, lo, hi), force=said == "force")
 
 
-def run(seeds: range, how: Callable[[int], None] = harm) -> None:
-    for seed in seeds:
-        try:
-            how(seed)
-        except Exception as error:
-            raise AssertionError(f"seed {seed}: {how.__name__}({seed}) shows it again") from error
-
-
 #: seeds that found something
 FOUND = [
     (harm, 1070215),  # a stored value of no bytes passed for one that is not stored, and was never made again
@@ -199,7 +192,7 @@ def test_seeds_that_found_something_find_nothing_any_more(how: Callable[[int], N
 
 
 def test_a_hostile_peer_harms_itself_at_most() -> None:
-    run(range(SOME))
+    run(range(SOME), harm)
 
 
 def test_a_hostile_peer_harms_nobody_who_watches() -> None:
@@ -225,4 +218,4 @@ def test_many_hostile_peers_that_come_from_another_scheduler_harm_themselves_at_
 @pytest.mark.heavy
 @pytest.mark.parametrize("part", range(4))
 def test_a_hostile_peer_harms_itself_at_most_in_many_runs(part: int) -> None:
-    run(range(1_000_000 + part * MANY // 4, 1_000_000 + (part + 1) * MANY // 4))
+    run(range(1_000_000 + part * MANY // 4, 1_000_000 + (part + 1) * MANY // 4), harm)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from support.seeds import run
 
 from scaler.errors import ProtocolError
 from scaler.store.directory import StoreDirectory
@@ -192,8 +193,7 @@ def test_seeds_that_found_something_find_nothing_any_more(seed: int) -> None:
 
 
 def test_fetches_end_whatever_stores_answer() -> None:
-    for seed in range(SOME):
-        fetch(seed)
+    run(range(SOME), fetch)
 
 
 @pytest.fixture
@@ -216,5 +216,4 @@ def test_stores_serve_whatever_is_asked() -> None:
 
 @pytest.mark.heavy
 def test_fetches_end_whatever_stores_answer_in_many_runs() -> None:
-    for seed in range(1_000_000, 1_000_000 + MANY):
-        fetch(seed)
+    run(range(1_000_000, 1_000_000 + MANY), fetch)
