@@ -107,8 +107,10 @@ def _batch_of(client: ClientRecord, row_id: int) -> Batch | None:
 def is_to_end(client: ClientRecord, value: int) -> bool:
     """It is the value of a row that has not ended, so nobody has it."""
     batch = _batch_of(client, value)
-    row = value - batch.id if batch is not None else 0
-    return batch is not None and batch.place[row] != DONE and not batch.is_recomputing(row, row + 1)
+    if batch is None:
+        return False
+    row = value - batch.id
+    return batch.place[row] != DONE and not batch.is_recomputing(row, row + 1)
 
 
 def await_lost(client: ClientRecord, batch: Batch, row: int, value: int) -> list[Move]:
