@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from simulator.hostile_messages import Hostile
-from simulator.scripted import FakeScheduler, graph, hello, task
+from simulator.scripted import FakeScheduler, graph, task
 from support.seeds import run
 
 from scaler.protocol import messages as m
@@ -140,10 +140,6 @@ class WellSpoken(FakeScheduler):
         #: number of the last snapshot
         self.shown = 0
         super().__init__(*workers)
-
-    def monitor(self) -> int:
-        """A monitor joins."""
-        return self._join(hello("monitor", "monitor"))
 
     def handle(self, *events: se.Event) -> None:
         super().handle(*events)

@@ -1,7 +1,7 @@
 """What somebody tells a scheduler to do: rows cancelled, agents drained, hosts to come; and what it answers."""
 
 import pytest
-from simulator.scripted import FakeScheduler, hello, task
+from simulator.scripted import FakeScheduler, task
 
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import MAX_LINE, MAX_LINES, AgentFlag, Wish
@@ -22,11 +22,6 @@ from scaler.scheduler.state.validate import validate
 from scaler.scheduler.views.cluster_view import cluster_view
 
 
-def operator_of(fake: FakeScheduler) -> int:
-    """Somebody with the cluster's key joins."""
-    return fake._join(hello("monitor", "operator"))
-
-
 def tell(fake: FakeScheduler, operator: int, command: Command) -> CommandResult:
     """Somebody says what is to be done; the answer."""
     fake.say(operator, decode(encode(command)).message)  # type: ignore[arg-type]
@@ -38,7 +33,7 @@ def tell(fake: FakeScheduler, operator: int, command: Command) -> CommandResult:
 
 def test_a_row_is_cancelled_and_its_client_is_told() -> None:
     fake = FakeScheduler()
-    operator, client = operator_of(fake), fake.client()
+    operator, client = fake.monitor(), fake.client()
     fake.say(client, task(10, 4))
     assert tell(fake, operator, Command(1, "cancel", client, 12)) == CommandResult(1, 1)
     assert fake.ends(client) == [(10, 2, 3, CANCELLED)]
@@ -48,7 +43,7 @@ def test_a_row_is_cancelled_and_its_client_is_told() -> None:
 
 def test_all_rows_of_a_function_are_cancelled_whoever_they_are_of() -> None:
     fake = FakeScheduler(1)
-    operator, first, second = operator_of(fake), fake.client(), fake.client()
+    operator, first, second = fake.monitor(), fake.client(), fake.client()
     fake.say(first, task(10, 4))
     fake.say(second, task(10, 3), task(50, 2, name="other"))
     at_agent = fake.holds(fake.agents[0])
@@ -64,7 +59,7 @@ def test_all_rows_of_a_function_are_cancelled_whoever_they_are_of() -> None:
 
 def test_a_row_that_several_clients_have_is_cancelled_for_none() -> None:
     fake = FakeScheduler()
-    operator, first, second = operator_of(fake), fake.client(), fake.client()
+    operator, first, second = fake.monitor(), fake.client(), fake.client()
     fake.say(first, task(10, 1))
     fake.say(second, task(10, 1))
     assert tell(fake, operator, Command(1, "cancel", row=10)).error.endswith(f"{first}:10, {second}:10")
@@ -74,7 +69,7 @@ def test_a_row_that_several_clients_have_is_cancelled_for_none() -> None:
 
 def test_agents_are_drained_by_number_or_job_and_may_be_told_to_stay() -> None:
     fake = FakeScheduler(1)
-    operator = operator_of(fake)
+    operator = fake.monitor()
     numbered, named = fake.agent(), fake.agent()
     fake.core.state.agents[named].job = "4711"
     client = fake.client()
@@ -152,7 +147,7 @@ def fleet(number: int, provider: str = "slurm", **more: object) -> Command:
 
 def test_what_is_told_of_hosts_is_shown_while_its_teller_is_there() -> None:
     fake = FakeScheduler()
-    operator = operator_of(fake)
+    operator = fake.monitor()
     assert tell(fake, operator, fleet(1)).done == 1
     fake.core.state.now += 3
     told = cluster_view(fake.core.state)[0].fleets
@@ -196,7 +191,7 @@ def test_nobody_but_a_monitor_gives_commands() -> None:
 
 def test_a_drained_agent_that_says_what_can_not_be_harms_nobody() -> None:
     fake = FakeScheduler(1, 1)
-    operator, client = operator_of(fake), fake.client()
+    operator, client = fake.monitor(), fake.client()
     fake.say(client, task(10, 2))
     tell(fake, operator, Command(1, "drain", agents=u32([fake.agents[1]])))
     fake.say(fake.agents[1], BalanceResponse(u32([client]), u32([999]), u32([0, 5])))  # rows that nobody knows

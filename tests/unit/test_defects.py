@@ -8,12 +8,13 @@ import pytest
 from simulator.scripted import FakeScheduler, result, task
 
 from scaler.protocol.acceptor import Outgoing
-from scaler.protocol.messages import VALUES_LIST, HeartbeatEcho
-from scaler.scheduler.core import admission
+from scaler.protocol.messages import VALUES_LIST, ClientReturn, HeartbeatEcho, Watch
+from scaler.scheduler.core import admission, outgoing, rebuilding
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.server import Server
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.validate import validate
+from scaler.scheduler.views import cluster_view
 
 #: a batch that nothing is wrong with, but that the scheduler can't deal with
 UNLUCKY = 666
@@ -43,7 +44,7 @@ def test_whoever_meets_a_defect_loses_its_session_and_others_go_on(monkeypatch: 
     fake.handle(ev.Received(unlucky, task(UNLUCKY, 1)), ev.Received(other, task(30, 1)))
     (lost,) = [effect for effect in fake.effects if isinstance(effect, ev.Forget)]
     assert (lost.number, lost.is_told) == (unlucky, True)
-    assert "a Task that meets a defect of the scheduler (ZeroDivisionError: " in lost.reason
+    assert "has a Task that met a defect of the scheduler (ZeroDivisionError: " in lost.reason
     told = "\n".join(fake.log)
     assert f"met by a Task of peer {unlucky}, whose session ends" in told
     assert "in fail\n" in told  # where
@@ -72,6 +73,63 @@ def test_tests_are_told_of_defects_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     fake.core._strict = True
     with pytest.raises(ZeroDivisionError):
         fake.say(fake.client(), task(UNLUCKY, 1))
+
+
+def test_a_batch_that_can_not_be_sent_costs_its_client_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of others that wait behind it are sent in the same step, to where its own were to go."""
+    made = outgoing.task_for
+
+    def fail(agent: Any, client: Any, batch: Any, spans: Any) -> Any:
+        return 1 // (batch.id != UNLUCKY) and made(agent, client, batch, spans)
+
+    monkeypatch.setattr(outgoing, "task_for", fail)
+    fake = FakeScheduler(1, 1)
+    fake.core._strict = False
+    unlucky, other = fake.client(), fake.client()
+    fake.handle(ev.Received(unlucky, task(UNLUCKY, 20)), ev.Received(other, task(10, 4)))
+    (lost,) = [effect for effect in fake.effects if isinstance(effect, ev.Forget)]
+    assert (lost.number, lost.is_told) == (unlucky, True)
+    assert f"has batch {UNLUCKY} that met a defect of the scheduler (ZeroDivisionError: " in lost.reason
+    assert sum("a defect of the scheduler, met by" in line for line in fake.log) == 1  # not for each agent
+    for _ in range(4):
+        for agent in fake.agents:
+            fake.end_all(agent, other)
+    assert sum(hi - lo for batch, lo, hi, _ in fake.ends(other) if batch == 10) == 4
+    assert validate(fake.core.state) == []
+
+
+def test_a_snapshot_that_can_not_be_made_costs_monitors_their_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(state: ClusterState) -> Any:
+        return 1 // 0
+
+    monkeypatch.setattr(cluster_view, "cluster_view", fail)
+    fake = FakeScheduler(1)
+    fake.core._strict = False
+    client, monitor = fake.client(), fake.monitor()
+    fake.say(monitor, Watch(1000))
+    fake.wait(2.0)
+    assert monitor not in fake.core.state.monitors
+    assert any("met by a snapshot of peer" in line for line in fake.log)
+    fake.say(client, task(10, 1))
+    fake.end_all(fake.agents[0], client)
+    assert fake.ends(client) == [(10, 0, 1, VALUES_LIST)]
+
+
+def test_work_that_can_not_be_put_together_again_costs_its_client_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Any) -> Any:
+        return 1 // 0
+
+    monkeypatch.setattr(rebuilding.Rebuilding, "restore_ended", fail)
+    fake = FakeScheduler(1)
+    fake.core._strict = False
+    other = fake.client()
+    unlucky = fake.come_back("client", 9)
+    fake.say(unlucky, ClientReturn())
+    assert unlucky not in fake.core.state.clients
+    assert any("met by work of another scheduler" in line for line in fake.log)
+    fake.say(other, task(10, 1))
+    fake.end_all(fake.agents[0], other)
+    assert fake.ends(other) == [(10, 0, 1, VALUES_LIST)]
 
 
 def test_what_can_not_be_encoded_costs_one_connection(caplog: pytest.LogCaptureFixture) -> None:

@@ -32,7 +32,7 @@ class Cluster(FakeScheduler):
 
     def __init__(self) -> None:
         super().__init__(0)
-        self.operator = self._join(hello("monitor", "operator"))
+        self.operator = self.monitor()
 
     def drain(self, *agents: int, kind: str = "drain") -> None:
         """Somebody says so."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from simulator.scripted import FakeScheduler, hello
+from simulator.scripted import FakeScheduler
 
 from scaler.monitor.dashboard.content import last_output
 from scaler.monitor.output import LastOutput, output_of, place_of
@@ -43,7 +43,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 def test_a_question_goes_to_the_agent_and_its_answer_to_who_asked() -> None:
     fake = FakeScheduler(2, 2)
-    first, second = (fake._join(hello("monitor", name)) for name in ("top", "ui"))
+    first, second = fake.monitor(), fake.monitor()
     agent = next(iter(fake.core.state.agents))
     ask(fake, first, agent)
     ask(fake, second, agent)
@@ -57,7 +57,7 @@ def test_a_question_goes_to_the_agent_and_its_answer_to_who_asked() -> None:
 
 def test_an_agent_is_not_believed_that_was_not_asked() -> None:
     fake = FakeScheduler(2, 2)
-    monitor = fake._join(hello("monitor", "top"))
+    monitor = fake.monitor()
     agent, other = fake.core.state.agents
     ask(fake, monitor, agent)
     [question] = asked_of(fake, agent)
@@ -72,7 +72,7 @@ def test_an_agent_is_not_believed_that_was_not_asked() -> None:
 
 def test_nothing_is_kept_of_those_who_left() -> None:
     fake = FakeScheduler(2, 2)
-    monitor = fake._join(hello("monitor", "top"))
+    monitor = fake.monitor()
     agent, other = fake.core.state.agents
     ask(fake, monitor, agent)
     fake.say(agent, DisconnectRequest())

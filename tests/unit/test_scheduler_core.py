@@ -645,6 +645,24 @@ def test_a_row_of_a_graph_can_be_an_argument_of_a_plain_row_too() -> None:
     assert set(fake.core.state.clients[client].values.objects) == {1}
 
 
+@pytest.mark.parametrize("said", [0, 1, 3, 4])
+def test_a_value_is_kept_for_rows_that_have_come_whatever_its_graph_says_of_their_number(said: int) -> None:
+    """And for as many as are said to come, but have not yet."""
+    fake = FakeScheduler(1)
+    (agent,) = fake.agents
+    client = fake.client()
+    made = graph(10, [[], [0], [0], [0]], wanted=[1, 2, 3])
+    made.uses[0] = said
+    fake.say(client, made)
+    fake.report(agent, client, result(10, 0, 1, VALUES_EACH))
+    objects = fake.core.state.clients[client].values.objects
+    for row in (1, 2, 3):
+        assert objects[10].references == 4 - row
+        fake.report(agent, client, result(10, row, row + 1, VALUES_EACH))
+    assert (10 in objects) == (said == 4)
+    assert validate(fake.core.state) == []
+
+
 def test_a_value_that_the_scheduler_does_not_have_is_asked_of_the_client() -> None:
     fake = FakeScheduler(1)
     client = fake.client()
@@ -689,6 +707,8 @@ def with_objects(made: Task, *ids: int) -> Task:
     [
         (graph(11, [[]], [0]), "ids that rows have"),
         (graph(9, [[], []], [1]), "ids that rows have"),
+        (graph(1, [[], []], [1]), "rows that have the ids of objects"),
+        (task(2_000_005, 20), "rows that have the ids of objects"),
         (with_objects(task(20, 1), 11), "a row that has not ended"),
         (with_objects(task(20, 1), 15), "a row that has not ended"),
         (announced(15), "a row that has not ended"),

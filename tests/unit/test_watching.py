@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeScheduler, hello, task
+from simulator.scripted import FakeScheduler, task
 
 from scaler.errors import ProtocolError
 from scaler.monitor.synthetic import SyntheticCluster
@@ -32,11 +32,6 @@ from scaler.scheduler.state.validate import validate
 from scaler.scheduler.views.cluster_view import FUNCTIONS, cluster_view
 
 
-def monitor_of(fake: FakeScheduler) -> int:
-    """A monitor joins."""
-    return fake._join(hello("monitor", "top"))
-
-
 def published(fake: FakeScheduler) -> list[se.Publish]:
     """What was published in the last step."""
     return [effect for effect in fake.effects if isinstance(effect, se.Publish)]
@@ -57,7 +52,7 @@ def report(*functions: int, names: tuple[str, ...] = ("f",), **figures: int) -> 
 
 def test_while_nobody_watches_nothing_is_made_and_no_agent_is_asked() -> None:
     fake = FakeScheduler(2)
-    monitor_of(fake)
+    fake.monitor()
     client = fake.client()
     fake.say(client, task(10, 4))
     fake.wait(5)
@@ -69,7 +64,7 @@ def test_while_nobody_watches_nothing_is_made_and_no_agent_is_asked() -> None:
 
 def test_a_monitor_is_shown_the_cluster_once_its_agents_have_reported() -> None:
     fake = FakeScheduler(2, 1)
-    monitor = monitor_of(fake)
+    monitor = fake.monitor()
     fake.say(monitor, Watch(1000))
     first, second = fake.agents
     assert fake.heard(first, Watch) == fake.heard(second, Watch) == [Watch(1000)]
@@ -88,7 +83,7 @@ def test_a_monitor_is_shown_the_cluster_once_its_agents_have_reported() -> None:
 
 def test_an_agent_that_does_not_report_delays_the_first_snapshot_for_a_bounded_time() -> None:
     fake = FakeScheduler(1)
-    fake.say(monitor_of(fake), Watch(1000))
+    fake.say(fake.monitor(), Watch(1000))
     fake.wait(watching.PATIENCE / 2)
     assert not published(fake)
     fake.wait(watching.PATIENCE / 2)
@@ -100,10 +95,10 @@ def test_an_agent_that_does_not_report_delays_the_first_snapshot_for_a_bounded_t
 def test_who_watches_more_closely_than_others_is_shown_nothing_old() -> None:
     fake = FakeScheduler(1)
     (agent,) = fake.agents
-    fake.say(monitor_of(fake), Watch(60_000))
+    fake.say(fake.monitor(), Watch(60_000))
     fake.say(agent, report(1))
     fake.wait(30)
-    closer = monitor_of(fake)
+    closer = fake.monitor()
     fake.say(closer, Watch(1000))
     assert fake.heard(agent, Watch)[-1] == Watch(1000)
     assert not published(fake)  # the agent reports at once
@@ -111,13 +106,13 @@ def test_who_watches_more_closely_than_others_is_shown_nothing_old() -> None:
     (wish,) = published(fake)
     assert wish.monitors == [closer]
     assert list(wish.view.agents.report_ages) == [0]
-    fake.say(monitor_of(fake), Watch(30_000))
+    fake.say(fake.monitor(), Watch(30_000))
     assert published(fake)  # and who does not need more than what is told anyway waits for nobody
 
 
 def test_the_next_snapshot_comes_when_the_last_was_taken_and_its_time_has_come() -> None:
     fake = FakeScheduler()
-    monitor = monitor_of(fake)
+    monitor = fake.monitor()
     fake.say(monitor, Watch(1000))
     assert [wish.number for wish in published(fake)] == [1]
     fake.wait(10)
@@ -136,10 +131,10 @@ def test_the_next_snapshot_comes_when_the_last_was_taken_and_its_time_has_come()
 
 def test_monitors_of_one_interval_share_a_snapshot() -> None:
     fake = FakeScheduler()
-    first = monitor_of(fake)
+    first = fake.monitor()
     fake.say(first, Watch(1000))
     fake.now += 0.3
-    second = monitor_of(fake)
+    second = fake.monitor()
     fake.say(second, Watch(1000))
     fake.say(first, Watch(1000, 1))
     fake.say(second, Watch(1000, 2))
@@ -151,7 +146,7 @@ def test_monitors_of_one_interval_share_a_snapshot() -> None:
 def test_when_the_last_monitor_goes_agents_are_told_to_stop(how: str) -> None:
     fake = FakeScheduler(1)
     (agent,) = fake.agents
-    monitor = monitor_of(fake)
+    monitor = fake.monitor()
     fake.say(monitor, Watch(500))
     assert fake.heard(agent, Watch) == [Watch(1000)]
     fake.say(agent, report(1))
@@ -172,7 +167,7 @@ def test_when_the_last_monitor_goes_agents_are_told_to_stop(how: str) -> None:
 
 def test_an_agent_that_joins_while_somebody_watches_is_asked() -> None:
     fake = FakeScheduler()
-    fake.say(monitor_of(fake), Watch(2000))
+    fake.say(fake.monitor(), Watch(2000))
     assert fake.heard(fake.agent(), Watch) == [Watch(2000)]
 
 
@@ -181,7 +176,7 @@ def test_an_agent_that_joins_while_somebody_watches_is_asked() -> None:
 )
 def test_a_monitor_that_says_what_is_not_its_to_say_loses_its_session(message: Any) -> None:
     fake = FakeScheduler(1)
-    monitor, client = monitor_of(fake), fake.client()
+    monitor, client = fake.monitor(), fake.client()
     fake.say(client, task(10, 2))
     fake.say(monitor, message)
     assert [effect.number for effect in fake.effects if isinstance(effect, se.Forget)] == [monitor]
@@ -233,7 +228,7 @@ def test_functions_beyond_a_few_hundred_are_shown_together() -> None:
 
 def test_figures_that_no_column_can_hold_harm_nobody() -> None:
     fake = FakeScheduler(1, 1)
-    fake.say(monitor_of(fake), Watch(1000))
+    fake.say(fake.monitor(), Watch(1000))
     most = 2**64 - 1
     for agent in fake.agents:
         fake.say(agent, report(1, stored=most, spilled=most, fetched=most, memory=most, running=2**32 - 1))
@@ -267,7 +262,7 @@ def test_a_synthetic_cluster_is_a_cluster() -> None:
 
 def test_monitors_that_come_and_go_are_no_lines_that_others_are_lost_among() -> None:
     fake = FakeScheduler(1)
-    monitor = monitor_of(fake)
+    monitor = fake.monitor()
     fake.say(monitor, DisconnectRequest())
     levels = {effect.level for effect in fake.effects if isinstance(effect, se.Log)}
     assert levels == {"DEBUG"}

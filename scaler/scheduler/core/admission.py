@@ -1,7 +1,7 @@
 """What clients bring: batches of rows, and objects that they were asked for or send by themselves."""
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 from scaler.errors import ProtocolError
@@ -84,7 +84,7 @@ def drop_unneeded(state: ClusterState, client: ClientRecord, task: Task) -> None
     """Objects that came with a batch which does not need them would be there for nobody."""
     for object_id in task.objects:
         item = client.values.objects.get(object_id)
-        if item is not None and not item.references:
+        if item is not None and not item.is_needed:
             lifetimes.drop(state, client, object_id, item)
 
 
@@ -97,11 +97,20 @@ def check_ids(client: ClientRecord, task: Task) -> None:
         raise ProtocolError("a Task with an object that has the id of a row")
     if any(dependencies.is_to_end(client, object_id) for object_id in task.objects):
         raise ProtocolError("a Task with an object that has the id of a row that has not ended")
-    kept = client.values.batch_of_row.keys()
-    if not kept or task.batch in client.batches:
+    if task.batch in client.batches:
         return
-    if not kept.isdisjoint(task.objects) or (task.flags & KEEP and not kept.isdisjoint(rows)):
+    if _has_id_of(client.values.objects, rows):
+        raise ProtocolError("a Task with rows that have the ids of objects")
+    kept = client.values.batch_of_row
+    if not kept.keys().isdisjoint(task.objects) or (task.flags & KEEP and _has_id_of(kept, rows)):
         raise ProtocolError("a Task with ids that rows have")
+
+
+def _has_id_of(known: Mapping[int, object], rows: range) -> bool:
+    """One of these rows has an id that is known; looks at as many ids as there are of the fewer."""
+    if len(rows) <= len(known):
+        return not known.keys().isdisjoint(rows)
+    return any(known_id in rows for known_id in known)
 
 
 def _new_batch(state: ClusterState, client: ClientRecord, task: Task) -> Batch:
@@ -185,7 +194,7 @@ def take_object(
     waiting = not_ended(awaiting or ())
     item.references += len(waiting)
     moves += dependencies.fulfil(waiting)
-    if not item.references and value in values.objects:
+    if not item.is_needed and value in values.objects:
         lifetimes.drop(state, client, value, item)
     return moves
 

@@ -1,9 +1,8 @@
-"""A defect of the scheduler itself: what is done when a move that can't be, or a message, shows that there is one."""
+"""A defect of the scheduler itself: what is done when an illegal move, or an exception, shows that there is one."""
 
 from scaler.common.effects import Log
 from scaler.common.findings import NAMED
 from scaler.protocol.failures import given_up
-from scaler.protocol.messages import Message
 from scaler.scheduler.core import dependencies, finishing, lifetimes, recomputing
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
@@ -37,15 +36,14 @@ def end_batch(state: ClusterState, out: Outgoing, error: IllegalMove, story: lis
     return moves
 
 
-def log_failure(out: Outgoing, number: int, message: Message, error: Exception) -> str:
-    """Log what was raised while a message was dealt with; why that ends the session of its sender."""
+def log_failure(out: Outgoing, number: int, what: str, error: Exception) -> str:
+    """Log what was raised while something of a peer was dealt with; why that ends its session."""
     import traceback  # here, as hardly anybody needs it
 
-    kind = type(message).__name__
-    error.add_note(f"while a {kind} of peer {number} was dealt with")
+    error.add_note(f"while {what} of peer {number} was dealt with")
     where = "".join(traceback.format_exception(error)).rstrip()
-    out.log("ERROR", f"a defect of the scheduler, met by a {kind} of peer {number}, whose session ends:\n{where}")
-    return f"sent a {kind} that meets a defect of the scheduler ({type(error).__name__}: {error}), whose log says more"
+    out.log("ERROR", f"a defect of the scheduler, met by {what} of peer {number}, whose session ends:\n{where}")
+    return f"has {what} that met a defect of the scheduler ({type(error).__name__}: {error}), whose log says more"
 
 
 def check(state: ClusterState, error: Exception) -> Log:

@@ -37,7 +37,7 @@ def await_needs(
         if batch.place[row] == DONE:
             for value in wanted:
                 if batch.reserves(value):
-                    lifetimes.unreference(state, client, client.values.object_id_of(value), reserved=True)
+                    lifetimes.expect_less(state, client, value)
             continue
         record = None
         for value in wanted:
@@ -69,7 +69,9 @@ def _await_value(
     values = client.values
     item = values.objects.get(values.object_id_of(value))
     if item is not None:
-        item.references += not (item.reserved and batch.reserves(value))
+        item.references += 1
+        if item.expected and batch.reserves(value):
+            item.expected -= 1
         if item.is_lost and not is_at_agent:
             moves += await_lost(client, batch, row, value)
         return None
@@ -171,12 +173,12 @@ def _leave_out(waiting: dict[int, list[Row]], key: int, batch: Batch, row: int) 
         del waiting[key]
 
 
-def count_references(waiting: list[Row], value: int, uses: int | None) -> int:
-    """How many references a new value begins with: rows of its graph, if counted beforehand, and the rows that wait."""
-    if uses is None:
-        return len(waiting)
+def expected_yet(waiting: list[Row], value: int, uses: int) -> int:
+    """How many rows of its graph a new value is kept for that have not come: of those counted, all but these."""
     for batch, _ in waiting:
-        uses += not batch.reserves(value)
+        if uses <= 0:
+            return 0  # more have come than its client has said
+        uses -= batch.reserves(value)
     return uses
 
 
@@ -218,7 +220,7 @@ def fail_dependents(client: ClientRecord, batch: Batch, row: int, record: Frame)
     uses = batch.task.uses
     value = batch.id + row
     if uses:
-        others = uses[row] - sum(b.reserves(value) for b, _ in waiting)
+        others = expected_yet(waiting, value, uses[row])
         if others:
             client.values.failed[value] = record, others
     if value not in client.values.remaking:

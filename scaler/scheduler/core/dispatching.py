@@ -17,8 +17,7 @@ def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list
         source.form == EACH
         and batch.needs is None
         and (client.number, source.function) in agent.holdings.keys
-        and (function := client.values.objects.get(source.function)) is not None
-        and not function.is_stored
+        and not client.values.objects[source.function].is_stored
         and spans == [(0, batch.rows)]
         and flags == source.flags
     ):
@@ -69,14 +68,12 @@ def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list
 
 def _lend(agent: AgentRecord, client: ClientRecord, task: Task, object_id: int, stored: dict[int, None]) -> None:
     """Put an object into the message if the agent doesn't have it; only note it if it is stored."""
-    item = client.values.objects.get(object_id)
-    if item is None:
-        return  # its client has said of a graph that fewer rows need the value than do: the agent says that it lacks it
     key = (client.number, object_id)
     if key in agent.holdings.keys:
-        if item.is_stored:
+        if client.values.objects[object_id].is_stored:
             stored[object_id] = None
         return
+    item = client.values.objects[object_id]
     agent.holdings.keys.add(key)
     item.holders.add(agent.number)
     if item.is_stored:

@@ -188,18 +188,17 @@ def _supply_each(client: ClientRecord, batch: Batch, span: SpanResult) -> list[M
     uses, waiters, objects, remaking = batch.task.uses, batch.waiters, client.values.objects, client.values.remaking
     moves: list[Move] = []
     for row, payload in enumerate(values_of(span), span.lo):
-        references = uses[row] if uses else 0
+        expected = uses[row] if uses else 0
         waiting = waiters.pop(row, None) if waiters else None
         if waiting is not None:
             waiting = not_ended(waiting)
-            references = dependencies.count_references(waiting, batch.id + row, references if uses else None)
+            expected = dependencies.expected_yet(waiting, batch.id + row, expected)
         if remaking and batch.id + row in remaking:
-            again = dependencies.take_those_run_again(client, batch.id + row)
-            references += len(again)
-            waiting = [*(waiting or ()), *again]
+            waiting = [*(waiting or ()), *dependencies.take_those_run_again(client, batch.id + row)]
             moves.append(Reread(client, batch.id + row))
-        if references:
-            objects[batch.id + row] = ObjectRecord(bytes(payload), references, reserved=bool(uses))
+        if waiting or expected:
+            references = len(waiting) if waiting else 0
+            objects[batch.id + row] = ObjectRecord(bytes(payload), references, expected=expected)
         if waiting:
             moves += dependencies.fulfil(waiting)
     return moves
@@ -210,19 +209,17 @@ def _supply_stored(state: ClusterState, batch: Batch, row: int, size: int, agent
     task, client = batch.task, state.clients[batch.client]
     value = batch.id + row
     waiting = not_ended(batch.waiters.pop(row, ()))
-    references = dependencies.count_references(waiting, value, task.uses[row] if task.uses else None)
+    expected = dependencies.expected_yet(waiting, value, task.uses[row]) if task.uses else 0
     moves: list[Move] = []
     if value in client.values.remaking:
-        again = dependencies.take_those_run_again(client, value)
-        references += len(again)
-        waiting += again
+        waiting += dependencies.take_those_run_again(client, value)
         moves.append(Reread(client, value))
     told = not task.wanted or bool(task.wanted[row])
-    if not references + told:
+    if not (waiting or told or expected):
         lifetimes.release_at(state, agent, client.number, value, size)
         return moves
     lineage.retain_needs(client, batch, row)
-    item = lifetimes.add_stored(state, agent, batch, row, size, references + told)
+    item = lifetimes.add_stored(state, agent, batch, row, size, len(waiting) + told, expected)
     item.held_by_client = told
     return moves + dependencies.fulfil(waiting)
 

@@ -20,11 +20,11 @@ from scaler.scheduler.state.object_records import NOBODY, ObjectRecord
 
 # ---- made and stored -------------------------------------------------------------------------------------------------
 def add_stored(
-    state: ClusterState, agent: AgentRecord, batch: Batch, row: int, size: int, references: int
+    state: ClusterState, agent: AgentRecord, batch: Batch, row: int, size: int, references: int, expected: int = 0
 ) -> ObjectRecord:
-    """A row's value is in an agent's store: a new object with so many references, at least one."""
+    """A row's value is in an agent's store: a new object that so many need or are expected to, at least one."""
     client = state.clients[batch.client]
-    item = ObjectRecord(b"", references, size=size, source=(batch, row), reserved=bool(batch.task.uses))
+    item = ObjectRecord(b"", references, expected=expected, size=size, source=(batch, row))
     client.values.objects[batch.id + row] = item
     add_copy(state, client, agent, batch.id + row, item)
     lineage_of(batch).references += 1
@@ -71,17 +71,28 @@ def make_inline(state: ClusterState, client: ClientRecord, object_id: int, item:
 
 
 # ---- let go ----------------------------------------------------------------------------------------------------------
-def unreference(state: ClusterState, client: ClientRecord, object_id: int, reserved: bool = False) -> None:
-    """One reason less to keep an object. `reserved`: the reason was a row of the graph that the object is of."""
+def unreference(state: ClusterState, client: ClientRecord, object_id: int) -> None:
+    """One reason less to keep an object."""
     item = client.values.objects.get(object_id)
-    if item is None:  # not made yet, or never: it will be made for one less
-        source = client.values.batch_of_row.get(object_id) if reserved else None
-        if source is not None and source.task.uses and source.task.uses[object_id - source.id]:
-            source.task.uses[object_id - source.id] -= 1
+    if item is None:
         return
     item.references -= 1
-    if item.references <= 0:
+    if not item.is_needed:
         drop(state, client, object_id, item)
+
+
+def expect_less(state: ClusterState, client: ClientRecord, value: int) -> None:
+    """One row less of its graph will come and need a value, which may not be made yet."""
+    object_id = client.values.object_id_of(value)
+    item = client.values.objects.get(object_id)
+    if item is None:
+        source = client.values.batch_of_row.get(object_id)
+        if source is not None and source.task.uses and source.task.uses[object_id - source.id]:
+            source.task.uses[object_id - source.id] -= 1
+    elif item.expected:
+        item.expected -= 1
+        if not item.is_needed:
+            drop(state, client, object_id, item)
 
 
 def drop(state: ClusterState, client: ClientRecord, object_id: int, item: ObjectRecord) -> None:
@@ -142,10 +153,11 @@ def release_needs(state: ClusterState, client: ClientRecord, batch: Batch, rows:
             object_id = place[0] if place else value
             item = objects.get(object_id)
             if item is None:
-                unreference(state, client, object_id, batch.reserves(value))
+                if batch.reserves(value):  # it came, and the value is not made yet, or never
+                    expect_less(state, client, value)
                 continue
             item.references -= 1
-            if item.references <= 0:
+            if item.references <= 0 and not item.expected:
                 drop(state, client, object_id, item)
 
 

@@ -41,7 +41,7 @@ WITH_STORY = frozenset({ErrorKind.LOST, ErrorKind.TIMEOUT, ErrorKind.MEMORY, Err
 class Outgoing:
     """Effects in order, with results and tasks grouped by receiver."""
 
-    __slots__ = ("_heard_of", "_questions", "_results", "_stories", "_stories_left", "effects", "sent")
+    __slots__ = ("_heard_of", "_questions", "_results", "_stories", "_stories_left", "effects", "sent", "unsendable")
 
     def __init__(self, stories: Stories) -> None:
         self._stories = stories
@@ -56,6 +56,8 @@ class Outgoing:
         self._results: dict[int, ResultBuilder] = {}
         #: what comes behind everything else: agent, client and message
         self._questions: list[tuple[int, int, TaskCancel | TaskClaim]] = []
+        #: batches with rows that were to be sent to agents, which has met a defect
+        self.unsendable: list[tuple[Batch, Exception]] = []
 
     @property
     def is_empty(self) -> bool:
@@ -117,7 +119,7 @@ class Outgoing:
             self.effects.append(Send(client, builder.build()))
 
     def flush(self, state: ClusterState) -> list[Effect]:
-        """All effects of the step; nothing is left afterwards."""
+        """All effects of the step; nothing is left afterwards but what is `unsendable`."""
         for client in list(self._results):
             self.flush_results(client)
         if self._heard_of:
@@ -190,7 +192,11 @@ class Outgoing:
             self.meet(client, agent)
             if agent.number != LOCAL_AGENT and (batch.keeps or batch.task.retries):
                 batch.kept_at.add(agent.number)
-            task = task_for(agent, client, batch, spans)
+            try:
+                task = task_for(agent, client, batch, spans)
+            except Exception as error:
+                self.unsendable.append((batch, error))
+                continue
             if task.holders:
                 self.introduce(state, agent, dict.fromkeys(task.holders))
             self.effects.append(Send(agent.number, task))

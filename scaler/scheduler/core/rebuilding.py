@@ -180,7 +180,7 @@ class Rebuilding:
             agents, size = self._objects[value]
             if size:
                 del self._objects[value]
-                self._store(value, size, agents, 1, True)
+                self._store(value, size, agents)
                 self._found.append(value)
 
     def _restore_values(self, batch: Batch) -> None:
@@ -193,11 +193,11 @@ class Rebuilding:
                 continue
             agents, size = self._objects.pop(value, ([], LOST_SIZE))
             held = value in self._referenced
-            references = held + (task.uses[row] if task.uses else 0)
-            if not size or not references:
+            expected = task.uses[row] if task.uses else 0
+            if not size or not (held or expected):
                 self._objects[value] = agents, size
                 continue
-            self._store(value, size, agents, references, held, (batch, row))
+            self._store(value, size, agents, held, expected, (batch, row))
             lineage_of(batch).references += 1
             self._restored.append(row)
             self._referenced.discard(value)
@@ -207,13 +207,12 @@ class Rebuilding:
         value: int,
         size: int,
         agents: list[AgentRecord],
-        references: int,
-        held: bool,
+        held: bool = True,
+        expected: int = 0,
         source: tuple[Batch, int] | None = None,
     ) -> None:
         values = self._client.values
-        reserved = source is not None and bool(source[0].task.uses)
-        item = ObjectRecord(b"", references, held, reserved, size=size, source=source)
+        item = ObjectRecord(b"", int(held), held, expected, size=size, source=source)
         values.objects[value] = item
         values.lost.add(value)
         values.has_stored = True
@@ -230,7 +229,7 @@ class Rebuilding:
             agents, size = self._objects.get(value, ([], 0))
             if size and not self._is_repeated(value):
                 del self._objects[value]
-                self._store(value, size, agents, 1, True)
+                self._store(value, size, agents)
 
     def find_copies(self, ids: Iterable[int]) -> None:
         """Objects that the client has told of are where agents have them."""

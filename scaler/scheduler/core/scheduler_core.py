@@ -118,7 +118,8 @@ class SchedulerCore:
 
     With `strict` a move that is not in the table of transitions is raised as `IllegalMove`, for tests. Otherwise it is
     logged with the story of the row, its batch ends with an error, and the scheduler goes on. Any other exception that
-    a message leads to costs its sender the session, and is raised only if it has left the state in disorder.
+    a message, or what is made of it, leads to costs its sender the session, and is raised only if it has left the state
+    in disorder.
     """
 
     def __init__(self, limits: Limits, strict: bool = False) -> None:
@@ -213,10 +214,13 @@ class SchedulerCore:
             for agent, request in balancing.begin_recalls(state):
                 self._out.send(agent.number, request)
         if state.monitors:
-            watching.publish(state, self._out)
+            self._publish()
         if self._next_check is None or self._next_check != self._wake or state.monitors:
             self._plan_wake()
         effects = self._out.flush(state)
+        if self._out.unsendable:
+            self._blame_unsendable()
+            effects += self.handle((), now)  # each time some client less
         if self._doubt is not None:
             doubt, self._doubt = self._doubt, None
             effects.append(defects.check(state, doubt))
@@ -288,19 +292,34 @@ class SchedulerCore:
             self._lost(number, f"sent {problem}", is_told=True)
             return
         except Exception as error:
-            self._blame(number, message, error)
+            self._blame(number, f"a {type(message).__name__}", error)
             return
         self._refuse(number, message)
 
-    def _blame(self, number: int, message: Message, error: Exception) -> None:
-        """A message has met a defect of ours: in tests that is raised, otherwise it costs its sender the session.
+    def _blame(self, number: int, what: str, error: Exception) -> None:
+        """Something of a peer has met a defect of ours: in tests that is raised, otherwise it costs it the session.
 
         After this step it is looked at whether all else is in order.
         """
         if self._strict:
             raise error
         self._doubt = error
-        self._lost(number, defects.log_failure(self._out, number, message, error), is_told=True)
+        self._lost(number, defects.log_failure(self._out, number, what, error), is_told=True)
+
+    def _blame_unsendable(self) -> None:
+        """Rows that were to be sent have met a defect."""
+        unsendable, self._out.unsendable = self._out.unsendable, []
+        for batch, error in unsendable:
+            if batch.client in self.state.clients:
+                self._blame(batch.client, f"batch {batch.id}", error)
+
+    def _publish(self) -> None:
+        """Make snapshots for monitors; should that meet a defect, no monitor stays."""
+        try:
+            watching.publish(self.state, self._out)
+        except Exception as error:
+            for number in list(self.state.monitors):
+                self._blame(number, "a snapshot", error)
 
     def _query(self, monitor: MonitorRecord, message: Query) -> None:
         if message.kind == "output":
@@ -364,6 +383,9 @@ class SchedulerCore:
                 self._rebuild(client)
             except ProtocolError as problem:
                 self._lost(number, f"sent {problem}", is_told=True)
+                continue
+            except Exception as error:
+                self._blame(number, "work of another scheduler", error)
                 continue
             self._out.log("INFO", f"client {number} ({client.name}) goes on with {client.outstanding} rows")
 

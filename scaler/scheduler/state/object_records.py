@@ -17,12 +17,12 @@ class ObjectRecord:
 
     #: empty if it is stored
     payload: Frame
-    #: batches and unfinished rows that need it, plus one while the client holds it
+    #: batches and unfinished rows that have come and need it, plus one while the client holds it
     references: int = 0
     #: the client holds it until it says ObjectRelease
     held_by_client: bool = False
-    #: rows of its graph that need it are counted in `references` beforehand, even if they have not come yet
-    reserved: bool = False
+    #: rows of its graph that need it and have not come yet, as its client has said beforehand
+    expected: int = 0
     #: of a list object: ids of the rows whose values are elements of it
     elements: list[int] | None = None
     #: numbers of the agents that were given it or are about to fetch it: they are told when nobody needs it
@@ -35,6 +35,11 @@ class ObjectRecord:
     ended_with_worker: bool = False
     #: the batch and row that made it; None if a client did
     source: tuple[Batch, int] | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """There is a reason to keep it."""
+        return self.references > 0 or self.expected > 0
 
     @property
     def is_stored(self) -> bool:

@@ -189,10 +189,9 @@ def _references(client: ClientRecord) -> Iterator[Finding]:
         yield Finding(f"client {client.number} keeps rows that are of no batch, or lacks some")
     for object_id, item in values.objects.items():
         wanted_by = needed[object_id] + item.held_by_client
-        right = item.references >= wanted_by if item.reserved else item.references == wanted_by
-        if not right:
+        if item.references != wanted_by:
             yield Finding(f"object {object_id}: {item.references} references, {wanted_by} reasons", object_id)
-        if item.references <= 0:
+        if not item.is_needed:
             yield Finding(f"object {object_id} is there for nobody", object_id)
         if item.source is not None:
             sources[item.source[0]] += 1

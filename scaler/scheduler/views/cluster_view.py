@@ -194,7 +194,7 @@ def _objects(state: ClusterState, agents: list[AgentRecord], reports: Iterable[H
         columns.clients.append(number)
         columns.ids.append(object_id)
         columns.sizes.append(size)
-        columns.references.append(min(U32, max(0, each.references)))
+        columns.references.append(min(U32, max(0, each.references + each.expected)))
         columns.copies.append(len(each.copies))
     return columns
 

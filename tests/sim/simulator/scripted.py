@@ -156,6 +156,10 @@ class FakeScheduler:
         self.say(number, ObjectAnnounce(u64([1]), u8([0]), [b"function"]))
         return number
 
+    def monitor(self) -> int:
+        """A monitor joins."""
+        return self._join(hello("monitor", f"monitor-{self._last + 1}"))
+
     def say(self, number: int, *messages: Message) -> None:
         """A peer says something."""
         self.handle(*[se.Received(number, message) for message in messages])
