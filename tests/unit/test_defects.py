@@ -1,20 +1,25 @@
-"""A defect of the scheduler that a message meets costs its sender the session, and nobody else anything."""
+"""A defect that a message meets costs its sender the session, or a worker its life, and nobody else anything."""
 
 import logging
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from simulator.scripted import FakeScheduler, result, task
+from simulator.scripted import FakeAgent, FakeScheduler, result, task
 
+from scaler.agent.core import worker_reports
+from scaler.agent.state import validate as of_agent
+from scaler.agent.state.host import HostState
 from scaler.protocol.acceptor import Outgoing
-from scaler.protocol.messages import VALUES_LIST, ClientReturn, HeartbeatEcho, Watch
+from scaler.protocol.messages import LOST, VALUES_LIST, ClientReturn, HeartbeatEcho, TaskResult, Watch
+from scaler.protocol.results import spans_of
 from scaler.scheduler.core import admission, outgoing, rebuilding
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.server import Server
 from scaler.scheduler.state.cluster import ClusterState
 from scaler.scheduler.state.validate import validate
 from scaler.scheduler.views import cluster_view
+from scaler.worker_protocol import messages as wm
 
 #: a batch that nothing is wrong with, but that the scheduler can't deal with
 UNLUCKY = 666
@@ -130,6 +135,42 @@ def test_work_that_can_not_be_put_together_again_costs_its_client_the_session(mo
     fake.say(other, task(10, 1))
     fake.end_all(fake.agents[0], other)
     assert fake.ends(other) == [(10, 0, 1, VALUES_LIST)]
+
+
+def unlucky_agent(monkeypatch: pytest.MonkeyPatch, what_is_left: Any = lambda state: None) -> FakeAgent:
+    """An agent, as users run it, with a defect that whatever a worker prints meets, which then leaves this behind."""
+
+    def fail(state: HostState, out: Any, worker: Any, message: Any) -> None:
+        what_is_left(state)
+        return 1 // 0
+
+    monkeypatch.setattr(worker_reports, "take_output", fail)
+    fake = FakeAgent(2)
+    fake.core.state.strict = False
+    fake.give(10, 0, 2)
+    return fake
+
+
+def test_a_defect_that_a_workers_message_meets_ends_that_worker_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = unlucky_agent(monkeypatch)
+    fake.worker(0, wm.Output(fake.CLIENT, 10, "f", 1, "text"))
+    assert fake.killed == [0]
+    assert any("met by the Output of worker 0" in line and "in fail\n" in line for line in fake.logged)
+    fake.dies(0)
+    fake.finish(1)
+    ended = sorted((span.lo, span.hi, span.outcome) for said in fake.heard(TaskResult) for span in spans_of(said))
+    assert ended == [(0, 1, LOST), (1, 2, VALUES_LIST)]
+    assert of_agent.validate(fake.core.state) == []
+
+
+def test_one_that_leaves_the_state_in_disorder_ends_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(state: HostState) -> None:
+        state.workers.open_dispatches += 1
+
+    fake = unlucky_agent(monkeypatch, spoil)
+    with pytest.raises(ZeroDivisionError) as raised:
+        fake.worker(0, wm.Output(fake.CLIENT, 10, "f", 1, "text"))
+    assert "it has left the state in disorder: " in raised.value.__notes__[1]
 
 
 def test_what_can_not_be_encoded_costs_one_connection(caplog: pytest.LogCaptureFixture) -> None:

@@ -57,6 +57,7 @@ from scaler.agent.state.memory import AgentLimits
 from scaler.agent.state.rows import row_ranges_of
 from scaler.agent.state.withdrawals import Withdrawal
 from scaler.agent.state.worker_records import WorkerRecord
+from scaler.common import findings
 from scaler.protocol.messages import (
     BalanceRequest,
     ClientDeparture,
@@ -101,7 +102,8 @@ class AgentCore:
     """Decides for one host. `state` is for looking at, and for subscribing to its facts; nobody else changes it.
 
     With `strict` a move that no table has is raised, for tests. Otherwise the agent goes on: a worker that made one is
-    replaced, and the log has its last moves.
+    replaced, and the log has its last moves. Any other exception that a worker's message leads to ends that worker, and
+    is raised only if it has left the state in disorder.
     """
 
     def __init__(
@@ -113,6 +115,8 @@ class AgentCore:
         self.out = out = Outgoing(state.unsettled if may_return else None)
         #: when the last `WakeAt` asked for a tick
         self._wake = math.inf
+        #: what was raised in this step while a worker's message was dealt with: the state may be in disorder
+        self._doubt: Exception | None = None
         self._of_event: dict[type[Event], Callable[[Any], None]] = {
             FromWorker: self._from_worker,
             FromScheduler: self._from_scheduler,
@@ -182,6 +186,8 @@ class AgentCore:
             self._wake = wake
             if wake < math.inf:
                 out.add(WakeAt(wake))
+        if self._doubt is not None:
+            self._check()
         if state.facts.wanted:
             state.facts.publish(now)
         return out.flush()
@@ -248,7 +254,28 @@ class AgentCore:
         worker = self._state.workers.records.get(event.slot)
         kind = type(event.message)
         if worker is not None and (worker.kill_reason is None or (kind in LAST_WORDS and not worker.is_rejected)):
-            self._of_worker[kind](worker, event.message)
+            try:
+                self._of_worker[kind](worker, event.message)
+            except Exception as error:
+                self._blame(worker, kind.__name__, error)
+
+    def _blame(self, worker: WorkerRecord, kind: str, error: Exception) -> None:
+        """A worker's message has met a defect of ours: in tests that is raised, otherwise it costs us the worker."""
+        if self._state.strict:
+            raise error
+        self._doubt = error
+        what = f"the {kind} of worker {worker.slot}"
+        self.out.log("ERROR", f"a defect of the agent, met by {what}:\n{findings.told(error, what)}")
+        words = f"met a defect of the agent with its {kind} ({type(error).__name__}: {error})"
+        worker_commands.reject(self._state, self.out, worker, words)
+
+    def _check(self) -> None:
+        """Raise what was raised in this step if it has left the state in disorder: another agent is to begin anew."""
+        from scaler.agent.state.validate import validate  # here, as hardly anybody needs it
+
+        doubt, self._doubt = self._doubt, None
+        assert doubt is not None
+        findings.check(validate(self._state), doubt)
 
     def _from_scheduler(self, event: FromScheduler) -> None:
         self._of_scheduler[type(event.message)](event.message)

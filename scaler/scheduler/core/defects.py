@@ -1,7 +1,7 @@
 """A defect of the scheduler itself: what is done when an illegal move, or an exception, shows that there is one."""
 
+from scaler.common import findings
 from scaler.common.effects import Log
-from scaler.common.findings import NAMED
 from scaler.protocol.failures import given_up
 from scaler.scheduler.core import dependencies, finishing, lifetimes, recomputing
 from scaler.scheduler.core.moves import Move
@@ -38,10 +38,7 @@ def end_batch(state: ClusterState, out: Outgoing, error: IllegalMove, story: lis
 
 def log_failure(out: Outgoing, number: int, what: str, error: Exception) -> str:
     """Log what was raised while something of a peer was dealt with; why that ends its session."""
-    import traceback  # here, as hardly anybody needs it
-
-    error.add_note(f"while {what} of peer {number} was dealt with")
-    where = "".join(traceback.format_exception(error)).rstrip()
+    where = findings.told(error, f"{what} of peer {number}")
     out.log("ERROR", f"a defect of the scheduler, met by {what} of peer {number}, whose session ends:\n{where}")
     return f"has {what} that met a defect of the scheduler ({type(error).__name__}: {error}), whose log says more"
 
@@ -50,8 +47,5 @@ def check(state: ClusterState, error: Exception) -> Log:
     """Raise what was raised in this step if it has left the state in disorder: another scheduler is to begin anew."""
     from scaler.scheduler.state.validate import validate  # here, as hardly anybody needs it
 
-    findings = validate(state)
-    if findings:
-        error.add_note(f"it has left the state in disorder: {'; '.join(each.what for each in findings[:NAMED])}")
-        raise error
+    findings.check(validate(state), error)
     return Log("INFO", "Scheduler: after that defect the state has been looked at and is in order: work goes on")
