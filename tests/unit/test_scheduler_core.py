@@ -707,6 +707,9 @@ def with_objects(made: Task, *ids: int) -> Task:
     [
         (graph(11, [[]], [0]), "ids that rows have"),
         (graph(9, [[], []], [1]), "ids that rows have"),
+        (task(15, 1), "ids that rows have"),
+        (task(8, 40), "ids that rows have"),
+        (task(13, 2), "ids that rows have"),
         (graph(1, [[], []], [1]), "rows that have the ids of objects"),
         (task(2_000_005, 20), "rows that have the ids of objects"),
         (with_objects(task(20, 1), 11), "a row that has not ended"),

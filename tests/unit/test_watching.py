@@ -216,7 +216,7 @@ def test_functions_beyond_a_few_hundred_are_shown_together() -> None:
     fake = FakeScheduler(1)
     client = fake.client()
     for number in range(FUNCTIONS + 5):
-        made = task(1000 + 10 * number, 1 + number)
+        made = task(1000 * (1 + number), 1 + number)
         made.name = f"function_{number}"
         fake.say(client, made)
     view, _ = cluster_view(fake.core.state)

@@ -1,6 +1,6 @@
 """What clients bring: batches of rows, and objects that they were asked for or send by themselves."""
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
@@ -102,8 +102,20 @@ def check_ids(client: ClientRecord, task: Task) -> None:
     if _has_id_of(client.values.objects, rows):
         raise ProtocolError("a Task with rows that have the ids of objects")
     kept = client.values.batch_of_row
+    if _overlaps(client, rows):
+        raise ProtocolError("a Task with ids that rows have")
     if not kept.keys().isdisjoint(task.objects) or (task.flags & KEEP and _has_id_of(kept, rows)):
         raise ProtocolError("a Task with ids that rows have")
+
+
+def _overlaps(client: ClientRecord, rows: range) -> bool:
+    """Some of these rows have ids of rows that have not ended."""
+    ids = client.batch_ids
+    at = bisect_left(ids, rows.stop)
+    if not at:
+        return False
+    before = client.batches[ids[at - 1]]
+    return before.id + before.rows > rows.start
 
 
 def _has_id_of(known: Mapping[int, object], rows: range) -> bool:
