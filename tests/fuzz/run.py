@@ -29,6 +29,7 @@ INSTRUMENTED = {
     "acceptor": ("scaler.protocol.acceptor", *_SESSIONS),
     "initiator": ("scaler.protocol.initiator", *_SESSIONS),
     "scheduler": ("scaler.scheduler", *_CORES),
+    "restart": ("scaler.scheduler", *_CORES),
     "agent": ("scaler.agent", "scaler.worker_protocol", "scaler.store.index", *_CORES),
     "client": ("scaler.client.core", *_CORES),
 }
@@ -120,7 +121,7 @@ def feed(target: str, runs: int, place: Path) -> None:
 
 def main() -> int:
     """All targets, or one; 1 if any fails."""
-    names = ["codec", "framing", "acceptor", "initiator", "scheduler", "agent", "client"]
+    names = list(INSTRUMENTED)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000, help="executions for each target")
     parser.add_argument("--target", choices=names, help="this one alone")

@@ -1,16 +1,17 @@
 """What is fuzzed: each target takes any bytes, and raises if something is wrong with how the product takes them.
 
 From without (`codec`, `framing`, `acceptor`, `initiator`) bytes may bring about one ProtocolError and nothing else.
-Into the cores (`scheduler`, `agent`, `client`) go messages that the schema allows, whose ids are of what is there or at
-the edges of what can be: the core ends the session that said so or ignores it, its state stays as `validate` says, and
-no move that isn't in its table is made.
+Into the cores (`scheduler`, `restart`, `agent`, `client`) go messages that the schema allows, whose ids are of what is
+there or at the edges of what can be: the core ends the session that said so or ignores it, its state stays as
+`validate` says, and no move that isn't in its table is made.
 """
 
 from array import array
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from simulator.hostile_messages import Hostile
-from simulator.scripted import FakeAgent, FakeScheduler, graph, task
+from simulator.scripted import FakeAgent, FakeScheduler, graph, spans, task
 
 from fuzz.chance import Chosen, Over
 from scaler.agent.state import validate as of_agent
@@ -25,6 +26,7 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.hello import hello_of
 from scaler.protocol.initiator import Initiator, State
 from scaler.protocol.messages import PROTOCOL_VERSION
+from scaler.scheduler.core.returning import PATIENCE
 from scaler.scheduler.state import validate as of_scheduler
 from scaler.transport.framing import Decoder
 from scaler.worker_protocol import messages as wm
@@ -145,6 +147,29 @@ def holds(*looks: Iterable[Finding]) -> None:
             raise AssertionError(found)
 
 
+#: rows and objects of what clients of a scheduler send at first, and edges of these
+IDS = (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010)
+
+
+def _work(**of_the_second: Any) -> tuple[m.Task, m.Task, m.Task]:
+    return graph(10, [[], [0], [0, 1]], [2]), task(14, 4, **of_the_second), task(18, 2, m.TOGETHER)
+
+
+def _all_ends(fake: FakeScheduler, other: int, agents: list[int]) -> None:
+    """What a client has sent at first comes to an end at these agents, and the state is as it should be."""
+    state = fake.core.state
+    batches = state.clients[other].batches
+    for _ in range(12):
+        left = [batch.id for batch in batches.values() if batch.id in (10, 14, 18)]
+        if not left:
+            break
+        for agent in agents:
+            for number in list(state.clients):  # rows that never end would be in the way of others for good
+                fake.end_all(agent, number, m.VALUES_EACH)
+    assert not left, f"batches {left} have not ended"
+    holds(of_scheduler.quick(state), of_scheduler.thorough(state))
+
+
 def scheduler(data: bytes) -> None:
     """A client and an agent say anything; another client's rows end nevertheless."""
     chosen = Chosen(data)
@@ -152,8 +177,8 @@ def scheduler(data: bytes) -> None:
     hostile, decent = fake.agents
     client, other = fake.client(), fake.client()
     for number in (client, other):
-        fake.say(number, graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER))
-    drawn = Hostile(chosen, (client, other, hostile, decent), (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010))
+        fake.say(number, *_work())
+    drawn = Hostile(chosen, (client, other, hostile, decent), IDS)
     state = fake.core.state
     try:
         for _ in range(MOST):
@@ -171,17 +196,70 @@ def scheduler(data: bytes) -> None:
         pass
     holds(of_scheduler.thorough(state))
     fake.lose(hostile)
-    agents = [decent, fake.agent(8)]
-    batches = state.clients[other].batches
-    for _ in range(12):
-        left = [batch.id for batch in batches.values() if batch.id in (10, 14, 18)]
-        if not left:
-            break
-        for agent in agents:
-            for number in list(state.clients):  # rows that never end would be in the way of others for good
-                fake.end_all(agent, number, m.VALUES_EACH)
-    assert not left, f"batches {left} have not ended"
-    holds(of_scheduler.quick(state), of_scheduler.thorough(state))
+    _all_ends(fake, other, [decent, fake.agent(8)])
+
+
+def restart(data: bytes) -> None:
+    """They come from another scheduler in any order, and say anything of what they had there; the other's rows end."""
+    chosen = Chosen(data)
+    fake = FakeScheduler()
+    client, other, hostile, decent = 1_002, 1_003, 1_004, 1_005
+    session, state = 6, fake.core.state
+    drawn = Hostile(chosen, (client, other, hostile, decent), (*IDS, session))
+    try:
+        known = chosen.choice(([decent], [decent, hostile], []))
+        held, ended = chosen.choice((2, 3)), chosen.choice(([], [0, 1]))
+    except Over:
+        return
+
+    def decent_agent() -> None:
+        rows = spans(m.Spans, other, (14, 1, held))
+        fake.come_back("agent", decent)
+        fake.say(decent, m.Inventory(m.u32([other]), m.u64([session]), rows))
+
+    def decent_client() -> None:
+        fake.come_back("client", other, session, agents=m.u32(known))
+        fake.say(other, m.ObjectAnnounce(m.u64([1]), m.u8([0]), [b"function"]), *_work(ended=m.u32(ended)))
+        fake.say(other, m.ClientReturn())
+
+    def hostile_agent() -> None:
+        fake.come_back("agent", hostile)
+        fake.say(hostile, drawn.message(m.Inventory))
+
+    def hostile_client() -> None:
+        fake.come_back("client", client, agents=m.u32(chosen.choice(([], [hostile], [decent, 77]))))
+        fake.say(client, m.ObjectAnnounce(m.u64([1]), m.u8([0]), [b"function"]))
+        if chosen.random() < 0.5:
+            fake.say(client, *_work())
+
+    to_come = [decent_agent, decent_client, hostile_agent, hostile_client]
+    try:
+        for _ in range(MOST):
+            action = chosen.randrange(8)
+            if action < 2 and to_come:
+                to_come.pop(chosen.randrange(len(to_come)))()
+            elif action < 4:
+                fake.say(client, drawn.message())
+            elif action == 4:
+                fake.say(client, m.ClientReturn(m.u64([chosen.choice(IDS)])))
+            elif action == 5:
+                fake.say(hostile, drawn.message())
+            elif action == 6 and other in state.clients:
+                fake.end_all(chosen.choice((hostile, decent)), other, chosen.choice((m.STORED, m.VALUES_EACH)))
+            else:
+                fake.wait(chosen.choice((0.01, 1.0)))
+                fake.say(decent, m.Heartbeat(fake.now, 2))
+                fake.say(other, m.Heartbeat(fake.now))
+            holds(of_scheduler.quick(state))
+    except Over:
+        pass
+    for comes in to_come:
+        if comes in (decent_agent, decent_client):
+            comes()
+    holds(of_scheduler.thorough(state))
+    fake.lose(hostile)
+    fake.wait(PATIENCE + 1.0)
+    _all_ends(fake, other, [decent, fake.agent(8)])
 
 
 #: what a scheduler says to an agent, which believes it what is still needed, and to a client
@@ -286,5 +364,5 @@ def client(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    made.__name__: made for made in (codec, framing, acceptor, initiator, scheduler, agent, client)
+    made.__name__: made for made in (codec, framing, acceptor, initiator, scheduler, restart, agent, client)
 }
