@@ -30,6 +30,7 @@ INSTRUMENTED = {
     "initiator": ("scaler.protocol.initiator", *_SESSIONS),
     "scheduler": ("scaler.scheduler", *_CORES),
     "restart": ("scaler.scheduler", *_CORES),
+    "jobs": ("scaler.scheduler", "scaler.journal", *_CORES),
     "agent": ("scaler.agent", "scaler.worker_protocol", "scaler.store.index", *_CORES),
     "client": ("scaler.client.core", *_CORES),
 }

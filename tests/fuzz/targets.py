@@ -1,17 +1,19 @@
 """What is fuzzed: each target takes any bytes, and raises if something is wrong with how the product takes them.
 
 From without (`codec`, `framing`, `acceptor`, `initiator`) bytes may bring about one ProtocolError and nothing else.
-Into the cores (`scheduler`, `restart`, `agent`, `client`) go messages that the schema allows, whose ids are of what is
-there or at the edges of what can be: the core ends the session that said so or ignores it, its state stays as
+Into the cores (`scheduler`, `restart`, `jobs`, `agent`, `client`) go messages that the schema allows, whose ids are of
+what is there or at the edges of what can be: the core ends the session that said so or ignores it, its state stays as
 `validate` says, and no move that isn't in its table is made.
 """
 
 from array import array
 from collections.abc import Callable, Iterable
+from random import Random
 from typing import Any
 
 from simulator.hostile_messages import Hostile
 from simulator.scripted import FakeAgent, FakeScheduler, graph, spans, task
+from support.jobs_among_enemies import AmongEnemies
 
 from fuzz.chance import Chosen, Over
 from scaler.agent.state import validate as of_agent
@@ -262,6 +264,18 @@ def restart(data: bytes) -> None:
     _all_ends(fake, other, [decent, fake.agent(8)])
 
 
+def jobs(data: bytes) -> None:
+    """Anybody says anything to a scheduler with durable jobs, which starts again now and then; the decent one ends."""
+    chosen = Chosen(data)
+    story = AmongEnemies(chosen, chosen)
+    try:
+        for _ in range(MOST):
+            story.step()
+    except Over:
+        pass
+    story.end(Random(0))
+
+
 #: what a scheduler says to an agent, which believes it what is still needed, and to a client
 TO_AGENT = (
     m.TaskCancel, m.TaskClaim, m.BalanceRequest, m.ObjectFetch, m.HeartbeatEcho, m.Settled, m.Neighbours,
@@ -364,5 +378,5 @@ def client(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    made.__name__: made for made in (codec, framing, acceptor, initiator, scheduler, restart, agent, client)
+    made.__name__: made for made in (codec, framing, acceptor, initiator, scheduler, restart, jobs, agent, client)
 }
