@@ -157,6 +157,13 @@ def _work(**of_the_second: Any) -> tuple[m.Task, m.Task, m.Task]:
     return graph(10, [[], [0], [0, 1]], [2]), task(14, 4, **of_the_second), task(18, 2, m.TOGETHER)
 
 
+def _time_goes_by(fake: FakeScheduler, chosen: Chosen, agent: int, client: int) -> None:
+    """These two are heard of meanwhile."""
+    fake.wait(chosen.choice((0.01, 1.0)))
+    fake.say(agent, m.Heartbeat(fake.now, 2))
+    fake.say(client, m.Heartbeat(fake.now))
+
+
 def _all_ends(fake: FakeScheduler, other: int, agents: list[int]) -> None:
     """What a client has sent at first comes to an end at these agents, and the state is as it should be."""
     state = fake.core.state
@@ -190,9 +197,7 @@ def scheduler(data: bytes) -> None:
             elif action == 6:
                 fake.end_all(chosen.choice((hostile, decent)), other, chosen.choice((m.STORED, m.VALUES_EACH)))
             else:
-                fake.wait(chosen.choice((0.01, 1.0)))
-                fake.say(decent, m.Heartbeat(fake.now, 2))
-                fake.say(other, m.Heartbeat(fake.now))
+                _time_goes_by(fake, chosen, decent, other)
             holds(of_scheduler.quick(state))
     except Over:
         pass
@@ -249,9 +254,7 @@ def restart(data: bytes) -> None:
             elif action == 6 and other in state.clients:
                 fake.end_all(chosen.choice((hostile, decent)), other, chosen.choice((m.STORED, m.VALUES_EACH)))
             else:
-                fake.wait(chosen.choice((0.01, 1.0)))
-                fake.say(decent, m.Heartbeat(fake.now, 2))
-                fake.say(other, m.Heartbeat(fake.now))
+                _time_goes_by(fake, chosen, decent, other)
             holds(of_scheduler.quick(state))
     except Over:
         pass
