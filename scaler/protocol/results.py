@@ -4,7 +4,20 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from scaler.protocol.messages import SIZE, STORED, VALUES_EACH, VALUES_LIST, Frame, TaskResult, sizes_of, u32
+from scaler.protocol.messages import (
+    FILED,
+    INLINE_VALUES,
+    LIVE,
+    SIZE,
+    STORED,
+    VALUES_EACH,
+    VALUES_LIST,
+    Frame,
+    Task,
+    TaskResult,
+    sizes_of,
+    u32,
+)
 from scaler.protocol.value_list import cut_list, each_value
 
 NO_SIZES = u32()
@@ -94,6 +107,18 @@ def cut(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult]:
         parts.append(SpanResult(batch, lo, hi, outcome, 0, 0, of_part, view[start:end]))
         start = end
     return parts
+
+
+def misplaced(task: Task, outcome: int, lo: int, hi: int) -> str:
+    """What is wrong with where the values of rows [lo, hi) are that ended so; empty if nothing is.
+
+    Those of a durable job that are wanted may not be in a store, where they do not last; only they may be in files.
+    """
+    if not task.flags & INLINE_VALUES:
+        return "results in files, of rows of no durable job" if outcome == FILED else ""
+    if outcome in (STORED, LIVE) and (not task.wanted or any(task.wanted[lo:hi])):
+        return "results in a store, of rows of a durable job that are wanted"
+    return ""
 
 
 def each_of(span: SpanResult) -> SpanResult:

@@ -31,6 +31,7 @@ INSTRUMENTED = {
     "scheduler": ("scaler.scheduler", *_CORES),
     "restart": ("scaler.scheduler", *_CORES),
     "jobs": ("scaler.scheduler", "scaler.journal", *_CORES),
+    "hosts": ("scaler.scheduler", "scaler.agent", "scaler.worker_protocol", *_CORES),
     "agent": ("scaler.agent", "scaler.worker_protocol", "scaler.store.index", *_CORES),
     "client": ("scaler.client.core", *_CORES),
 }

@@ -1,9 +1,9 @@
 """What is fuzzed: each target takes any bytes, and raises if something is wrong with how the product takes them.
 
 From without (`codec`, `framing`, `acceptor`, `initiator`) bytes may bring about one ProtocolError and nothing else.
-Into the cores (`scheduler`, `restart`, `jobs`, `agent`, `client`) go messages that the schema allows, whose ids are of
-what is there or at the edges of what can be: the core ends the session that said so or ignores it, its state stays as
-`validate` says, and no move that isn't in its table is made.
+Into the cores (`scheduler`, `restart`, `jobs`, `hosts`, `agent`, `client`) go messages that the schema allows, whose
+ids are of what is there or at the edges of what can be: the core ends the session that said so or ignores it, its state
+stays as `validate` says, and no move that isn't in its table is made.
 """
 
 from array import array
@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from simulator.hostile_messages import Hostile
+from simulator.hostile_messages import Hostile, Lot
 from simulator.scripted import FakeAgent, FakeScheduler, graph, spans, task
+from support.hosts_among_enemies import HostsAmongEnemies
 from support.jobs_among_enemies import AmongEnemies
 
 from fuzz.chance import Chosen, Over
@@ -289,8 +290,9 @@ TO_CLIENT = (
 )  # fmt: skip
 
 
-def _worker_says(chosen: Chosen) -> wm.FromWorker:
-    client, batch, number = chosen.choice((7, 8)), chosen.choice((0, 10, 20, 30)), chosen.choice((0, 1, 2, 3, 2**31))
+def worker_says(chosen: Lot, clients: tuple[int, ...] = (7, 8)) -> wm.FromWorker:
+    """Anything that a worker may say, of rows of these clients."""
+    client, batch, number = chosen.choice(clients), chosen.choice((0, 10, 20, 30)), chosen.choice((0, 1, 2, 3, 2**31))
     lo = chosen.choice((0, 1, 2, 5))
     rows = chosen.choice((1, 1, 2, 4))
     action = chosen.randrange(7)
@@ -312,6 +314,18 @@ def _worker_says(chosen: Chosen) -> wm.FromWorker:
     return chosen.choice((wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1), wm.Preloading("m:f", "no")))
 
 
+def hosts(data: bytes) -> None:
+    """A client says anything to a scheduler, which passes on to agents what it takes; workers say anything, too."""
+    chosen = Chosen(data)
+    cluster = HostsAmongEnemies(chosen, worker_says)
+    try:
+        for _ in range(MOST):
+            cluster.step()
+    except Over:
+        pass
+    cluster.end()
+
+
 def agent(data: bytes) -> None:
     """A worker says anything, the scheduler of what is here and of what is not, and workers die."""
     chosen = Chosen(data)
@@ -329,7 +343,7 @@ def agent(data: bytes) -> None:
             slot = chosen.choice((0, 1, 2))
             if action < 5:
                 try:
-                    said = read_by_agent(memoryview(from_worker(_worker_says(chosen))))
+                    said = read_by_agent(memoryview(from_worker(worker_says(chosen))))
                 except MalformedMessage:
                     continue
                 fake.worker(slot, said)
@@ -381,5 +395,6 @@ def client(data: bytes) -> None:
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    made.__name__: made for made in (codec, framing, acceptor, initiator, scheduler, restart, jobs, agent, client)
+    made.__name__: made
+    for made in (codec, framing, acceptor, initiator, scheduler, restart, jobs, hosts, agent, client)
 }

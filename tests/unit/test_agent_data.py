@@ -1,6 +1,7 @@
 """What an agent's core does with stored objects and with memory, case by case."""
 
-from simulator.scripted import FakeAgent, spans, task
+import pytest
+from simulator.scripted import FakeAgent, ended, spans, task
 
 from scaler.agent.core import events as ev
 from scaler.agent.core.bringing import MAX_TRIES, RETRY_SECONDS
@@ -11,9 +12,14 @@ from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
+    FILE,
+    FILED,
     GRAPH,
+    INLINE_VALUES,
     KEEP,
     LACKING,
+    LIVE,
+    LOST,
     PLACE,
     SIZE,
     STORED,
@@ -82,6 +88,22 @@ def test_values_that_stay_in_a_worker_are_stored_for_the_scheduler() -> None:
     (message,) = fake.heard(TaskResult)
     assert list(message.outcomes) == [STORED]
     assert fake.core.state.objects.index[C, 10].slot == 0
+
+
+@pytest.mark.parametrize(("flags", "outcome"), [(0, FILED), (INLINE_VALUES, STORED), (INLINE_VALUES, LIVE)])
+def test_a_worker_that_puts_values_where_they_do_not_belong_is_ended(flags: int, outcome: int) -> None:
+    """Its agent would lose its session with the scheduler for telling that."""
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1, flags=flags)
+    (run,) = fake.runs[0]
+    body = FILE.pack(10, 0, MB, 0) if outcome == FILED else SIZE.pack(MB)
+    fake.worker(0, wm.Results([ended(run, 0, 1, outcome, 100, u32([len(body)]), body)], [run.dispatch]))
+    assert fake.killed == [0]
+    assert "of a durable job" in fake.logged[-1] or "of no durable job" in fake.logged[-1]
+    fake.store.clear()
+    fake.dies(0)
+    (message,) = fake.heard(TaskResult)
+    assert list(message.outcomes) == [LOST]
 
 
 def test_the_stored_value_of_a_row_that_was_taken_away_is_removed() -> None:

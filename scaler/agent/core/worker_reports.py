@@ -22,13 +22,15 @@ from scaler.protocol.messages import (
     TaskOutput,
     u32,
 )
-from scaler.protocol.results import SpanResult
+from scaler.protocol.results import SpanResult, misplaced
 from scaler.store.layout import Key
 from scaler.worker_protocol import messages as worker_messages
 from scaler.worker_protocol.messages import EndedSpan, Flush, Published, Results, Returned
 
 #: their values are objects
 _STORED = (STORED, LIVE)
+#: their values are not in messages
+_APART = (*_STORED, FILED)
 
 
 def take_results(state: HostState, out: Outgoing, worker: WorkerRecord, message: Results) -> None:
@@ -63,6 +65,12 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
     if dispatch is not None and outcome == VALUES_LIST and dispatch.origin.task.flags & (KEEP | APART):
         worker_commands.reject(state, out, worker, "answers with a list where each value is to stand by itself")
         return
+    if outcome in _APART and dispatch is not None and is_its_own:
+        problem = misplaced(dispatch.origin.task, outcome, lo, hi)
+        if problem:
+            worker_commands.reject(state, out, worker, f"has {problem}")
+            _drop_values(state, out, worker, ended)
+            return
     if (
         dispatch is None
         or not is_its_own

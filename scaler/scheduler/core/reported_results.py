@@ -10,7 +10,6 @@ from scaler.protocol.failures import results_unreadable
 from scaler.protocol.messages import (
     ERROR,
     FILED,
-    INLINE_VALUES,
     LOST,
     STORED,
     VALUES_EACH,
@@ -18,7 +17,7 @@ from scaler.protocol.messages import (
     TaskResult,
     u32,
 )
-from scaler.protocol.results import SpanResult, cut, each_of
+from scaler.protocol.results import SpanResult, cut, each_of, misplaced
 from scaler.scheduler.core import finishing, late_rows, placement, retrying, stored_objects
 from scaler.scheduler.core.moves import Move
 from scaler.scheduler.core.outgoing import Outgoing
@@ -45,7 +44,9 @@ def take(
             _release_unwanted(out, agent, client, told, ())
             continue
         if told.outcome in (STORED, FILED):
-            _check_where(batch, told)
+            problem = misplaced(batch.task, told.outcome, told.lo, told.hi)
+            if problem:
+                raise ProtocolError(problem)
         if batch.are_in(told.lo, told.hi, place):
             parts = [told]
         elif batch.has_come_back:  # another scheduler has heard of some of these
@@ -62,8 +63,8 @@ def take(
             if span.outcome == VALUES_LIST and (batch.keeps or batch.is_recomputing(span.lo, span.hi)):
                 try:
                     span = each_of(span)  # its values are needed one by one
-                except ProtocolError as problem:
-                    yield _unreadable(state, out, agent, batch, span, str(problem), tries)
+                except ProtocolError as error:
+                    yield _unreadable(state, out, agent, batch, span, str(error), tries)
                     raise
             if span.outcome <= ERROR or span.outcome in (STORED, FILED):
                 rows, us = took.get(batch, (0, 0))
@@ -78,16 +79,6 @@ def take(
                 yield finishing.finish(state, out, batch, span, agent)
     for batch, (rows, us) in took.items():
         placement.learn_duration(agent, batch.function.learn(rows, us))
-
-
-def _check_where(batch: Batch, span: SpanResult) -> None:
-    """Raise ProtocolError for values that are where those of such rows are not put."""
-    wanted = batch.task.wanted
-    if not batch.task.flags & INLINE_VALUES:
-        if span.outcome == FILED:
-            raise ProtocolError("results in files, of rows of no durable job")
-    elif span.outcome == STORED and (not wanted or any(wanted[span.lo : span.hi])):
-        raise ProtocolError("results in a store, of rows of a durable job that are wanted")
 
 
 def without_late(
