@@ -37,6 +37,8 @@ REST, LONGEST_REST = 30.0, 600.0
 REMEMBERED = 60.0
 #: seconds after `connect_timeout` in which Python has to have begun there: login shells and file systems may hang
 START = 60.0
+#: seconds after which a connection is given up that was cancelled before anything had begun there
+UNBEGUN = 1.0
 #: what ssh itself exits with; other codes are those of what it ran
 SSH_FAILED = 255
 Jobs = list[Job]
@@ -116,7 +118,8 @@ class SshProvider:
         return [Job(job.id, job.name, job.state, job.host, job.reason, bool(job.reason)) for job in jobs]
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """Close the connections; the agents have `grace` seconds to end in order."""
+        """Close the connections; the agents have `grace` seconds to end in order, connections without one `UNBEGUN`."""
+        unbegun = []
         for name in ids:
             job = self._jobs.get(name)
             if job is not None:
@@ -124,6 +127,12 @@ class SshProvider:
                     job.is_cancelled = True
                     if job.process is not None:
                         _close_input(job.process)
+                        if job.state is JobState.PENDING:
+                            unbegun.append(job)
+        if unbegun:
+            timer = threading.Timer(UNBEGUN, self._abandon, (unbegun,))
+            timer.daemon = True
+            timer.start()
 
     def describe(self) -> str:
         """The version of ssh, and of how many hosts."""
@@ -232,6 +241,13 @@ class SshProvider:
             if job.state is JobState.PENDING:
                 job.hung = patience
                 _kill(process)
+
+    def _abandon(self, jobs: Sequence[_Started]) -> None:
+        """Nobody wants them any more: end those over which nothing has begun yet."""
+        for job in jobs:
+            with job.lock:
+                if job.state is JobState.PENDING and job.process is not None:
+                    _kill(job.process)
 
     def _keep_log(self, job: _Started, lines: IO[bytes]) -> None:
         """Read what the agent says, to its end; with the option `log` it is kept, each line with the host's name."""

@@ -173,6 +173,17 @@ def test_a_host_whose_login_hangs_is_given_up_and_does_not_hold_up_others(far, m
     provider.close()
 
 
+def test_a_host_whose_login_hangs_is_let_go_as_soon_as_nobody_wants_it(far, monkeypatch):
+    monkeypatch.setattr(ssh, "UNBEGUN", 0.1)
+    provider = make_provider("ssh", {"hosts": ["hung1"], "grace": 1000, "python": sys.executable})
+    for request in (1, 2):  # it has not failed, and is free again
+        (name,) = provider.submit(1, template(far, request=request))
+        until(lambda name=name: provider._jobs[name].process)
+        provider.cancel([name])
+        until(lambda: [job.state for job in provider.list("lab")] == [JobState.ENDED] * len(provider.list("lab")))
+    provider.close()
+
+
 def test_an_agent_whose_words_cannot_be_kept_is_ended(far, tmp_path):
     log = tmp_path / "logs" / "agents"
     log.parent.mkdir()
