@@ -23,7 +23,7 @@ from scaler.agent.limits import limits_of
 from scaler.agent.preemption import watch_for_notice
 from scaler.agent.shell import AgentShell, core_of, log_output
 from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote, check_descriptors
-from scaler.common.attempts import Attempts
+from scaler.common.attempts import FIRST_PAUSE, Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.long_lived import collect_rarely, keep_little_memory
 from scaler.common.loop import make_loop
@@ -36,13 +36,26 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
+from scaler.protocol.messages import Hello
 from scaler.serialize.versions import packages
-from scaler.transport import PROBE, Address, Candidates, Connection, Security, connect, security_of
+from scaler.transport import (
+    GREETING_BYTES,
+    PROBE,
+    Address,
+    Candidates,
+    Connection,
+    Security,
+    connect,
+    security_of,
+    size_of,
+)
 
 logger = logging.getLogger("scaler.agent")
 
 #: at most one such part of its walltime an agent takes to leave
 WALLTIME_PARTS = 4
+#: bytes of a greeting that are kept free for what is known later
+LATER_BYTES = 1024
 #: what the documents call it; objects are released by reference counting, so nothing waits for it
 OBJECT_RETENTION_SECONDS = 3600
 
@@ -73,6 +86,7 @@ class Daemon:
             config.job or "",
             self._candidates.others,
         )
+        _check_length(hello)
         self._grace = config.drain_grace
         #: its end was announced
         self._is_announced = False
@@ -111,6 +125,10 @@ class Daemon:
         self._planned: float | None = None
         #: the log says that the scheduler is not there
         self._has_complained = False
+        #: those to be welcomed since the last Welcome was lost; None: the session is open
+        self._attempts: Attempts | None = None
+        #: the last connection ended without a word, and the log says so
+        self._is_in_vain = False
         #: why the agent can't go on
         self.failure: str | None = None
         try:
@@ -136,6 +154,8 @@ class Daemon:
 
     # ---- the connection --------------------------------------------------------------------------------------------
     def _reconnect(self) -> None:
+        if self._attempts is None:
+            self._attempts = Attempts(time.monotonic(), self._patience, self._candidates.longest_pause)
         self._connecting.put(True)
 
     def _give_up(self, is_wanted: bool, error: Exception) -> None:
@@ -143,9 +163,12 @@ class Daemon:
         self._connecting.tell(None)
 
     def _connect(self, is_wanted: bool) -> None:
-        attempts = Attempts(time.monotonic(), self._patience, self._candidates.longest_pause)
-        if self._initiator.is_elsewhere:
-            time.sleep(attempts.next_pause(time.monotonic()))
+        attempts = self._attempts
+        assert attempts is not None
+        if self._is_in_vain or self._initiator.is_elsewhere:
+            if attempts.are_over(time.monotonic()):
+                self.failure = self._impatience(self._initiator.trouble)
+            time.sleep(FIRST_PAUSE if self._initiator.is_elsewhere else attempts.next_pause(time.monotonic()))
         while self.failure is None:
             address, patience = self._candidates.current, PROBE if self._candidates.others else 5.0
             try:
@@ -157,13 +180,16 @@ class Daemon:
                     self.failure = str(error)
                     break  # in place of one that had welcomed us the right one may follow
                 if attempts.are_over(time.monotonic()):
-                    self.failure = f"{error}; nobody came within {self._patience:g} s (--death-timeout)"
+                    self.failure = self._impatience(str(error))
                     break
                 if not self._has_complained:
                     self._has_complained = True
                     logger.warning("%s; trying until it is there", error)
                 time.sleep(attempts.next_pause(time.monotonic()))
         self._connecting.tell(None)
+
+    def _impatience(self, trouble: str) -> str:
+        return f"{trouble}; nobody came within {self._patience:g} s (--death-timeout)"
 
     def _take_connection(self) -> None:
         made = next(iter(self._connecting.take()), None)
@@ -184,9 +210,10 @@ class Daemon:
         connection, self._connection = self._connection, None
         if connection is not None:
             is_elsewhere, is_silent = self._initiator.is_elsewhere, self._initiator.is_silent
-            if not is_elsewhere or not self._has_complained:
+            is_in_vain = not is_elsewhere and self._attempts is not None
+            if not (is_elsewhere and self._has_complained) and not (is_in_vain and self._is_in_vain):
                 logger.warning("the connection to the scheduler at %s is lost: %s", self._candidates.current, reason)
-            self._has_complained = is_elsewhere
+            self._has_complained, self._is_in_vain = is_elsewhere, is_in_vain
             if is_elsewhere or is_silent:
                 self._candidates.turn(time.monotonic(), is_silent)
             self._initiator.disconnect(reason)
@@ -229,7 +256,7 @@ class Daemon:
             self._send(envelope)
         logger.info("connected to the scheduler at %s", self._candidates.current)
         welcome = established.welcome
-        self._has_complained = False
+        self._attempts, self._has_complained, self._is_in_vain = None, False, False
         heartbeat = min(self._initiator.heartbeat, self._heartbeat)
         return Welcomed(established.resumed, heartbeat, welcome.number, established.returned)
 
@@ -287,6 +314,17 @@ class Daemon:
         if due or wake != self._planned:
             self._planned = wake
             self.loop.wake_at(wake)
+
+
+def _check_length(hello: Hello) -> None:
+    """Raises `OptionError` for what no scheduler hears to its end. Addresses may be longer later, as the store's is."""
+    size = sum(size_of(frame) for frame in encode(hello, 0, 0))
+    if size > GREETING_BYTES - LATER_BYTES:
+        raise OptionError(
+            "capabilities",
+            f"are too many or too long: a host with them says {size:,} bytes of itself, "
+            f"and {GREETING_BYTES:,} are heard",
+        )
 
 
 def run(config: AgentConfig) -> int:

@@ -7,6 +7,7 @@ whose scheduler is on another machine.
 from scaler.transport.address import Address
 from scaler.transport.candidates import PROBE, Candidates
 from scaler.transport.connecting import connect
+from scaler.transport.framing import GREETING_BYTES, size_of
 from scaler.transport.listening import listen
 from scaler.transport.monitor_door import FIRST_PEER, MonitorDoor, SocketFile, connect_file, open_door
 from scaler.transport.port import Connection, Frame, Listener, Message, Sendable
@@ -14,6 +15,7 @@ from scaler.transport.security import Security, exposure, known_security, load_o
 
 __all__ = [
     "FIRST_PEER",
+    "GREETING_BYTES",
     "PROBE",
     "Address",
     "Candidates",
@@ -33,4 +35,5 @@ __all__ = [
     "load_or_create",
     "open_door",
     "security_of",
+    "size_of",
 ]

@@ -1,13 +1,51 @@
 """The process of an agent, as far as it can be looked at without a scheduler."""
 
+import socket
+
 import pytest
 
 from scaler.agent import daemon as module
 from scaler.agent.daemon import Daemon
 from scaler.agent.host_store import HostStore
 from scaler.agent.limits import limits_of
-from scaler.config import AgentConfig
+from scaler.config import AgentConfig, OptionError
 from scaler.transport import Address, Security
+
+
+class Hanging:
+    """A connection that is ended as soon as something was said."""
+
+    is_closed = True
+
+    def __init__(self) -> None:
+        self._ends = socket.socketpair()
+        self._ends[1].close()
+
+    def fileno(self) -> int:
+        return self._ends[0].fileno()
+
+    def send(self, frames) -> None: ...
+
+    def receive(self):
+        return []
+
+    def trouble(self) -> str:
+        return "it hung up"
+
+    def close(self, linger: float) -> None:
+        self._ends[0].close()
+
+
+def daemon_of(**options) -> Daemon:
+    config = AgentConfig(address="tcp://127.0.0.1:1", **options)
+    address = Address.parse(config.address)
+    store = HostStore(limits_of(config).objects_soft)
+    store.open(Security.none(), address, on_its_host=False)
+    try:
+        return Daemon(config, address, Security.none(), None, store)
+    except OptionError:
+        store.close()
+        raise
 
 
 def test_an_error_that_nobody_expected_ends_an_agent_that_can_not_connect(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,10 +53,29 @@ def test_an_error_that_nobody_expected_ends_an_agent_that_can_not_connect(monkey
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(module, "connect", refusing)
-    config = AgentConfig(address="tcp://127.0.0.1:1")
-    address = Address.parse(config.address)
-    store = HostStore(limits_of(config).objects_soft)
-    store.open(Security.none(), address, on_its_host=False)
-    daemon = Daemon(config, address, Security.none(), None, store)
+    daemon = daemon_of()
     daemon.run()
     assert daemon.failure == "no connection to the scheduler can be made: RuntimeError: can't start new thread"
+
+
+def test_connections_without_a_welcome_are_made_less_and_less_often_and_not_for_ever(monkeypatch, caplog) -> None:
+    made = []
+
+    def connect(*arguments, **options):
+        made.append(Hanging())
+        return made[-1]
+
+    monkeypatch.setattr(module, "connect", connect)
+    daemon = daemon_of(death_timeout=0.3)
+    daemon.run()
+    assert daemon.failure == "it hung up; nobody came within 0.3 s (--death-timeout)"
+    assert 2 < len(made) < 10
+    assert [record.getMessage() for record in caplog.records if "is lost" in record.getMessage()] == [
+        "the connection to the scheduler at tcp://127.0.0.1:1 is lost: it hung up"
+    ]
+
+
+def test_a_host_with_more_capabilities_than_can_be_said_says_so_at_once() -> None:
+    names = tuple(f"capability{number:06d}" for number in range(4500))
+    with pytest.raises(OptionError, match=r"^capabilities are too many or too long: .* are heard"):
+        daemon_of(capabilities=names)
