@@ -22,10 +22,13 @@ def command(
     image: str, tag: str, namespace: str, agents: int, workers: int, cpu: str, memory: str, key_file: str | None
 ) -> int:
     """Print scheduler, dashboard, agents and their secret; what is printed holds the cluster's key."""
+    from scaler.errors import KeyFileError
     from scaler.provisioning.manifests import KEY_VARIABLE, PodOptions, cluster
     from scaler.transport import load_or_create, security_of
 
     security = security_of(key_file, False) if key_file else load_or_create()
+    if security.is_ephemeral:
+        raise KeyFileError("there is no key file and none could be written: name one with --key-file, for your clients")
     options = PodOptions(image, namespace, cpu or str(workers), memory, key_secret=f"{tag}-key")
     key = security.to_env()[KEY_VARIABLE]
     text = json.dumps(cluster(options, tag, key, agents, workers), indent=2)

@@ -438,7 +438,7 @@ def run(config: SchedulerConfig) -> int:
     except ScalerError as error:
         logger.error("%s", error)
         return 1
-    if security.origin == "memory":
+    if security.is_ephemeral:
         logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
     if exposed is not None:
         logger.warning("%s", exposed)

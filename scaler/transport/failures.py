@@ -23,6 +23,8 @@ def silence(address: Address) -> ConnectionTimeout:
 def refusal(address: Address, security: Security) -> HandshakeRefused:
     """Somebody is there and does not want us."""
     how = "no key (insecure)" if security.insecure else f"the key of {security.origin}"
+    if security.is_ephemeral:
+        how = "a key that this program has made for itself, as there is no key file and none could be written"
     return HandshakeRefused(
         f"{address.url} does not accept {how}: it was started with another key (copy the key file of the user who "
         "runs it to this host, or name it in SCALER_KEY_FILE), or it is no scaler scheduler"

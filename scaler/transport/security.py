@@ -40,6 +40,11 @@ class Security:
     #: Where the pair comes from, for messages: a path, the name of a variable, or "memory".
     origin: str = field(default="memory", compare=False)
 
+    @property
+    def is_ephemeral(self) -> bool:
+        """Nobody has it but this program, and those that it gives it to."""
+        return self.origin == "memory"
+
     @staticmethod
     def ephemeral() -> Security:
         """A pair that nobody else has: for a program and its children (see `to_env`)."""

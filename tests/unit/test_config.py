@@ -185,6 +185,15 @@ def test_what_hosts_would_be_asked_for_with_is_written_or_one_line_says_why_not(
         assert "the output can't be written: No space left on device" in capsys.readouterr().err
 
 
+def test_manifests_have_no_key_that_nobody_else_has(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    assert call(umbrella.command, "scaler", ["kubernetes-manifests", "--image", "x"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "there is no key file and none could be written: name one with --key-file" in said.err
+
+
 def test_a_user_without_a_home_has_no_file(parse, monkeypatch, tmp_path):
     def nobody(_number):
         raise KeyError

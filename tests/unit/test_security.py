@@ -4,13 +4,15 @@ import os
 import pwd
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from scaler.common.home import config_directory
 from scaler.errors import KeyFileError
-from scaler.transport import Security, known_security, load_or_create
+from scaler.transport import Address, Security, known_security, load_or_create
+from scaler.transport.failures import refusal
 from scaler.transport.security import private_directory
 
 
@@ -45,6 +47,15 @@ def test_a_user_without_a_home_has_a_key_in_memory_and_no_directory_of_that_name
     assert load_or_create(environ={}).origin == "memory"
     assert private_directory({}) is None
     assert os.listdir(tmp_path) == []
+
+
+def test_who_is_refused_with_a_key_in_memory_is_told_where_it_comes_from() -> None:
+    address = Address.parse("tcp://head:2345")
+    told = refusal(address, Security.ephemeral())
+    assert "does not accept a key that this program has made for itself, as there is no key file" in str(told)
+    assert "does not accept the key of $SCALER_KEY" in str(
+        refusal(address, replace(Security.ephemeral(), origin="$SCALER_KEY"))
+    )
 
 
 @pytest.mark.parametrize("environ", [{}, {"HOME": ""}])
