@@ -16,6 +16,7 @@ import signal
 import time
 
 from scaler.agent.alive_file import AliveFile
+from scaler.agent.complaints import Complaints
 from scaler.agent.core.events import Event, Welcomed
 from scaler.agent.host_store import HostStore, store_context
 from scaler.agent.lending import lent_to_workers
@@ -123,11 +124,11 @@ class Daemon:
         )
         self.loop.watch(self._connecting.fileno(), self)
         self._planned: float | None = None
-        #: the log says that the scheduler is not there
-        self._has_complained = False
+        #: what the log says of a scheduler that is not there
+        self._complaints = Complaints()
         #: those to be welcomed since the last Welcome was lost; None: the session is open
         self._attempts: Attempts | None = None
-        #: the last connection ended without a word, and the log says so
+        #: the last connection ended without a word
         self._is_in_vain = False
         #: why the agent can't go on
         self.failure: str | None = None
@@ -182,8 +183,7 @@ class Daemon:
                 if attempts.are_over(time.monotonic()):
                     self.failure = self._impatience(str(error))
                     break
-                if not self._has_complained:
-                    self._has_complained = True
+                if self._complaints.is_news(str(error)):
                     logger.warning("%s; trying until it is there", error)
                 time.sleep(attempts.next_pause(time.monotonic()))
         self._connecting.tell(None)
@@ -210,10 +210,10 @@ class Daemon:
         connection, self._connection = self._connection, None
         if connection is not None:
             is_elsewhere, is_silent = self._initiator.is_elsewhere, self._initiator.is_silent
-            is_in_vain = not is_elsewhere and self._attempts is not None
-            if not (is_elsewhere and self._has_complained) and not (is_in_vain and self._is_in_vain):
+            is_waiting = self._attempts is not None
+            if not (is_waiting or is_elsewhere) or self._complaints.is_news(reason):
                 logger.warning("the connection to the scheduler at %s is lost: %s", self._candidates.current, reason)
-            self._has_complained, self._is_in_vain = is_elsewhere, is_in_vain
+            self._is_in_vain = is_waiting and not is_elsewhere
             if is_elsewhere or is_silent:
                 self._candidates.turn(time.monotonic(), is_silent)
             self._initiator.disconnect(reason)
@@ -256,7 +256,8 @@ class Daemon:
             self._send(envelope)
         logger.info("connected to the scheduler at %s", self._candidates.current)
         welcome = established.welcome
-        self._attempts, self._has_complained, self._is_in_vain = None, False, False
+        self._attempts, self._is_in_vain = None, False
+        self._complaints.clear()
         heartbeat = min(self._initiator.heartbeat, self._heartbeat)
         return Welcomed(established.resumed, heartbeat, welcome.number, established.returned)
 

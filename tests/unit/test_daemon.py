@@ -9,6 +9,7 @@ from scaler.agent.daemon import Daemon
 from scaler.agent.host_store import HostStore
 from scaler.agent.limits import limits_of
 from scaler.config import AgentConfig, OptionError
+from scaler.errors import ConnectionFailed
 from scaler.transport import Address, Security
 
 
@@ -72,6 +73,24 @@ def test_connections_without_a_welcome_are_made_less_and_less_often_and_not_for_
     assert 2 < len(made) < 10
     assert [record.getMessage() for record in caplog.records if "is lost" in record.getMessage()] == [
         "the connection to the scheduler at tcp://127.0.0.1:1 is lost: it hung up"
+    ]
+
+
+def test_the_log_says_so_when_a_scheduler_is_missed_for_another_reason_than_at_first(monkeypatch, caplog) -> None:
+    troubles = ["nothing listens", "nothing listens", "another key", "another key", "nothing listens", "another key"]
+
+    def connect(*arguments, **options):
+        if len(troubles) == 1:
+            daemon.failure = "that is enough"
+        raise ConnectionFailed(troubles.pop(0))
+
+    monkeypatch.setattr(module, "connect", connect)
+    monkeypatch.setattr(module.Attempts, "next_pause", lambda self, now: 0.0)
+    daemon = daemon_of()
+    daemon.run()
+    assert [record.getMessage() for record in caplog.records if "trying" in record.getMessage()] == [
+        "nothing listens; trying until it is there",
+        "another key; trying until it is there",
     ]
 
 
