@@ -417,3 +417,18 @@ def test_what_is_told_of_hosts_that_are_to_come_explains_why_rows_wait() -> None
     why = explain(state, state.clients[client], state.clients[client].batches[10], 0)
     assert why.reason is Reason.WAITS_FOR_HOSTS
     assert why.lines[-1] == "waits for hosts: 4 pending since 3 min (slurm), reason Priority"
+
+
+def test_why_no_host_comes_explains_why_rows_wait_also_while_none_is_asked_for() -> None:
+    fake = Cluster()
+    client = fake.client()
+    fake.say(client, task(10, 1, capabilities=("gpu",)))
+    state = fake.core.state
+    for running, words in ((1, "3 are wanted and have not come (slurm), reason sbatch: error"), (4, "")):
+        fake.say(
+            fake.operator,
+            Command(1, "fleet", provider="slurm", desired=4, running=running, lines=("sbatch: error",)),
+        )
+        why = explain(state, state.clients[client], state.clients[client].batches[10], 0)
+        assert why.reason is (Reason.WAITS_FOR_HOSTS if words else Reason.NO_SUCH_AGENT)
+        assert why.lines[-1] == (f"waits for hosts: {words}" if words else "no agent has joined")

@@ -145,14 +145,17 @@ def _queued(state: ClusterState, client: ClientRecord, batch: Batch, row: int, l
 
 
 def _hosts_to_come(state: ClusterState) -> list[str]:
-    """The hosts that somebody has asked for and that are not there, and why."""
+    """The hosts that somebody has asked for and that are not there, or can't be had for now, and why."""
     lines = []
     for report, waited in fleets(state):
+        why = f", reason {'; '.join(report.lines[:NAMED])}" if report.lines else ""
         if report.pending:
-            why = f", reason {'; '.join(report.lines[:NAMED])}" if report.lines else ""
             lines.append(
                 f"waits for hosts: {report.pending} pending since {_time(waited / 1000)} ({report.provider}){why}"
             )
+        elif why and report.desired > report.running:
+            missing = report.desired - report.running
+            lines.append(f"waits for hosts: {missing} are wanted and have not come ({report.provider}){why}")
     return lines
 
 
