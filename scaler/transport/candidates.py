@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from scaler.common.attempts import LONGEST_PAUSE
-from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, SchedulerStandsBy
+from scaler.errors import AddressError, ConnectionFailed, ConnectionTimeout, HandshakeRefused, SchedulerStandsBy
 from scaler.transport.address import Address
 
 #: seconds for which somebody is given to answer who may not be there, while others may be
@@ -29,7 +29,11 @@ class Candidates:
     """
 
     def __init__(self, address: Address) -> None:
+        """Raises `AddressError` where nobody can be found."""
         self._each = address.for_client().each
+        for each in self._each:
+            if not each.port:
+                raise AddressError(f"address {each.url!r} has port 0: the scheduler's log says which one it took")
         self._at = 0
         #: until when each is passed over, seconds
         self._rests = [float("-inf")] * len(self._each)

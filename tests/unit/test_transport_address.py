@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from scaler.errors import AddressError, ConnectionFailed
-from scaler.transport import Address
+from scaler.transport import Address, Candidates
 
 
 @pytest.mark.parametrize(
@@ -96,3 +96,9 @@ def test_a_host_name_becomes_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Address("10.1.1.1", 5).resolve() == [Address("10.1.1.1", 5)]
     with pytest.raises(ConnectionFailed, match="'elsewhere' cannot be resolved"):
         Address("elsewhere", 5).resolve()
+
+
+@pytest.mark.parametrize("text", ["tcp://head:0", "tcp://head:2345,tcp://head:0"])
+def test_nobody_is_looked_for_at_a_port_that_is_still_to_be_taken(text: str) -> None:
+    with pytest.raises(AddressError, match=r"'tcp://head:0' has port 0: the scheduler's log says which one it took"):
+        Candidates(Address.parse(text))

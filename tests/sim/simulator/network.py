@@ -192,8 +192,9 @@ class Line:
     ) -> None:
         """With `begins_anew` each connection is another session, as a monitor's is."""
         hello.session = process.world.random.getrandbits(63) | 1
-        #: of a pair: where to look next
-        self._candidates = Candidates(Address("site", 0, tuple(Address("site", n) for n in range(1, network.sites))))
+        #: of a pair: where to look next; ports are sites, from 1 on
+        others = tuple(Address("site", number) for number in range(2, 1 + network.sites))
+        self._candidates = Candidates(Address("site", 1, others))
         hello.others = self._candidates.others
         #: the highest term that has welcomed it
         self._term = 0
@@ -226,7 +227,7 @@ class Line:
 
     def connect(self) -> None:
         """Try to connect; again later if that fails."""
-        site = self._candidates.current.port
+        site = self._candidates.current.port - 1
         self._connection = self._network.connect(self.process, self._kind, self._host, site)
         self.introduced = self.process.world.now
         if self._connection is None:
