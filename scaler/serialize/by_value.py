@@ -6,8 +6,7 @@ import copyreg
 import dis
 import inspect
 import sys
-from collections.abc import Callable, Iterator
-from contextvars import Context, ContextVar
+from collections.abc import Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -25,38 +24,6 @@ def add_globals_of_class_bodies(function: FunctionType, reduced: Any) -> None:
     for name in _names_in_class_bodies(function.__code__):
         if name in scope and not name.startswith("__"):  # those that a body begins with
             carried.setdefault(name, scope[name])
-
-
-def make_anew_there(scope: dict[str, Any]) -> None:
-    """Have what each thread has for itself made anew on arrival, where it is a global or an attribute of a class.
-
-    A `threading.local` and a `ContextVar` can't be pickled, and have no values in another process yet.
-    """
-    for name, value in scope.items():
-        kind = type(value)
-        if (kind.__module__, kind.__name__) == ("_thread", "_local"):  # what decides imports no threads
-            scope[name] = _MadeThere(kind, ())
-        elif kind is ContextVar:
-            scope[name] = _MadeThere(_context_variable, (value.name, *_default_of(value)))
-
-
-class _MadeThere:
-    def __init__(self, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self._reduced = make, arguments
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return self._reduced
-
-
-def _default_of(variable: ContextVar[Any]) -> tuple[Any, ...]:
-    try:
-        return (Context().run(variable.get),)
-    except LookupError:
-        return ()
-
-
-def _context_variable(name: str, *default: Any) -> ContextVar[Any]:
-    return ContextVar(name, default=default[0]) if default else ContextVar(name)
 
 
 def _names_in_class_bodies(code: CodeType) -> Iterator[str]:

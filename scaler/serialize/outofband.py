@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from scaler.errors import SerializationError
-from scaler.serialize.payload import PROTOCOL, ReferencePickler, StatelessPickler, ValuePickler, describe, dumps
+from scaler.serialize.payload import PROTOCOL, ReferencePickler, StatelessPickler, ValuePickler, dumps, refusal
 
 #: smaller buffers are copied into the pickle: each of the others has an entry in a table and an aligned place
 SMALL = 8_192
@@ -120,7 +120,7 @@ def _parts_by_value(value: Any, prefix: bytes) -> tuple[bytes, list[memoryview]]
     try:
         ValuePickler(stream, PROTOCOL, buffer_callback=partial(_keep_in, buffers)).dump(value)
     except Exception as error:
-        raise SerializationError(f"{describe(value)} cannot be pickled: {type(error).__name__}: {error}") from error
+        raise SerializationError(refusal(value, error)) from error
     return stream.getvalue(), buffers
 
 

@@ -22,7 +22,7 @@ from weakref import WeakSet
 import cloudpickle
 
 from scaler.errors import SerializationError
-from scaler.serialize import array_files, by_value, dispatchers, enums, mapped_files, typing_names
+from scaler.serialize import array_files, by_value, dispatchers, enums, mapped_files, per_process, typing_names
 from scaler.serialize.importable import can_be_imported, is_importable
 
 PROTOCOL = 5
@@ -75,13 +75,16 @@ class StatelessPickler(ReferencePickler):
 class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle, also for modules that were put into `sys.modules` by hand and for named objects of `__main__`."""
 
+    #: of edges that were begun and have not ended: what is pickled now has locks of its own on arrival
+    _edges = 0
+
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (FunctionType, type)):
             _travel_by_value_if_made_by_hand(obj.__module__)
         elif isinstance(obj, ModuleType):
             _travel_by_value_if_made_by_hand(obj.__name__)
         elif isinstance(obj, LruCache) and not is_importable(obj.__module__):
-            return _cached, (obj.__wrapped__, obj.cache_parameters())
+            return _cached, (per_process.wrapped_in(obj), obj.cache_parameters())
         elif isinstance(obj, typing_names.KINDS):
             return typing_names.reduced(obj)
         elif type(obj) is functools.singledispatchmethod:
@@ -94,22 +97,30 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             _refuse_connection(obj)
         elif (opened := array_files.reduced(obj)) is not NotImplemented:
             return opened
+        elif self._edges and (own := per_process.reduced(obj)) is not NotImplemented:
+            return own
+        elif type(obj) is per_process.Edge:
+            self._edges += obj.step
+            return int, ()
         elif (sentinel := by_value.reduced_sentinel(obj)) is not NotImplemented:
             return sentinel
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and reduced is not NotImplemented:
             by_value.add_globals_of_class_bodies(obj, reduced)
-            by_value.make_anew_there(reduced[2][1]["__globals__"])
+            reduced = *reduced[:2], per_process.give_own_locks(obj, reduced[2]), *reduced[3:]
         if reduced is not NotImplemented and dispatchers.is_dispatcher(obj):
             return dispatchers.reduced(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
-            by_value.make_anew_there(reduced[2][0])
             if obj not in _foreign:
                 _own.add(obj)
+            make, arguments, state = reduced[0], reduced[1], (reduced[5], reduced[2])
             if isinstance(obj, EnumType):
-                make, arguments, state = enums.reduced(obj, reduced)
-                return make, arguments, (enums.set_up, state), None, None, _set_up_class
-            return reduced[0], _with_slots(obj, reduced[1]), (reduced[5], reduced[2]), None, None, _set_up_class
+                make, arguments, given = enums.reduced(obj, reduced)
+                state = enums.set_up, given
+            else:
+                arguments = _with_slots(obj, arguments)
+            with_locks = per_process.with_own_locks(state, reduced[2][0].values())
+            return make, arguments, with_locks, None, None, _set_up_class
         return reduced
 
 
@@ -204,8 +215,13 @@ def dumps_by_value(obj: Any, prefix: bytes = b"") -> bytes:
     try:
         ValuePickler(buffer, PROTOCOL).dump(obj)
     except Exception as error:
-        raise SerializationError(f"{describe(obj)} cannot be pickled: {type(error).__name__}: {error}") from error
+        raise SerializationError(refusal(obj, error)) from error
     return buffer.getvalue()
+
+
+def refusal(obj: Any, error: BaseException | None) -> str:
+    """What is said of an object that cannot be pickled."""
+    return f"{describe(obj)} cannot be pickled: {type(error).__name__}: {error}"
 
 
 def describe(obj: Any) -> str:

@@ -1,0 +1,150 @@
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from scaler.serialize import payload
+
+SCRIPT = """
+import contextvars, functools, logging, pickle, queue, sys, threading
+sys.path[:], expressions = pickle.loads(sys.stdin.buffer.read())
+from scaler.errors import SerializationError
+from scaler.serialize import outofband, payload
+
+lock, again, own, items = threading.Lock(), threading.RLock(), threading.local(), queue.SimpleQueue()
+variable = contextvars.ContextVar("variable", default=1)
+happened, changed, waiting = threading.Event(), threading.Condition(), queue.Queue()
+waiting.put(4)
+handler = logging.StreamHandler(sys.stderr)
+
+class Cached(threading.local):
+    def __init__(self): self.n = 1
+cached = Cached()
+cached.n = 2
+
+class Counter:
+    guard = threading.Lock()
+    def __init__(self): self.lock, self.n = threading.Lock(), 3
+    def count(self):
+        with self.lock, Counter.guard: return self.n
+counter = Counter()
+
+def synchronized(function):
+    guard = threading.RLock()
+    @functools.wraps(function)
+    def guarded(*args):
+        with guard: return function(*args)
+    return guarded
+
+@synchronized
+def double(x): return 2 * x
+@functools.cache
+@synchronized
+def thrice(x): return 3 * x
+def four(x): return 4 * x
+four_times = synchronized(four)
+
+def take():
+    with lock, again: return lock.locked()
+def keep(): return lock.acquire(blocking=False)
+def put(x=1):
+    items.put(x)
+    return items.get()
+"""
+DUMP = """
+lock.acquire(), variable.set(2)
+own.a = 1
+sys.stdout.buffer.write(pickle.dumps([payload.dumps(eval(each)) for each in expressions]))
+"""
+
+
+def in_script(code, *expressions):
+    """What a script prints whose end is `code`."""
+    data = pickle.dumps((sys.path, expressions))
+    done = subprocess.run([sys.executable, "-c", SCRIPT + code], input=data, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+USES = {
+    "take": True,
+    "put": 1,
+    "lambda: vars(own)": {},
+    "lambda: variable.get()": 1,
+    "lambda: cached.n": 1,
+    "lambda: happened.is_set() or happened.set() or happened.wait()": True,
+    "lambda: waiting.get()": 4,
+    "lambda: changed.acquire() and changed.notify()": None,
+    "lambda: handler.setLevel(7) or handler.level": 7,
+    "lambda: counter.count()": 3,
+    "lambda: Counter.guard.locked()": False,
+    "functools.partial(double, 3)": 6,
+    "functools.partial(thrice, 3)": 9,
+    "lambda: four_times(3)": 12,
+    "lambda: [counter.lock.locked(), {'a': lock}['a'].locked()]": [False, False],
+}
+
+
+@pytest.fixture(scope="module")
+def used():
+    return dict(zip(USES, pickle.loads(in_script(DUMP, *USES)), strict=True))
+
+
+@pytest.mark.parametrize(("use", "result"), USES.items())
+def test_what_functions_use_of_their_module_has_locks_of_its_own_where_they_go(used, use, result):
+    assert payload.loads(used[use])() == result
+
+
+def test_a_lock_is_the_same_one_for_all_functions_that_use_it():
+    pickles = pickle.loads(in_script(DUMP, "keep", "take", "lambda: (lock, own, variable)"))
+    keep, take, these = map(payload.loads, pickles)
+    assert keep.__globals__["lock"] is take.__globals__["lock"] is these()[0]
+    assert all(one is other for one, other in zip(these(), payload.loads(pickles[2])(), strict=True))
+    assert [keep(), keep()] == [True, False]
+
+
+def test_the_locks_of_two_scripts_are_two():
+    one, other = (payload.loads(*pickle.loads(in_script(DUMP, "keep"))) for _ in range(2))
+    assert [one(), other()] == [True, True]
+
+
+def test_what_a_function_has_when_it_comes_back_is_what_it_had():
+    code = """
+there = payload.loads(payload.dumps(lambda: (lock, own, variable, items)))
+print([one is other for one, other in zip(there(), (lock, own, variable, items))])
+"""
+    assert in_script(code).strip() == b"[True, True, True, True]"
+
+
+def test_functions_are_sent_on_with_the_same_lock():
+    keep = payload.loads(*pickle.loads(in_script(DUMP, "keep")))
+    assert payload.loads(payload.dumps(keep)).__globals__["lock"] is keep.__globals__["lock"]
+
+
+def test_a_lock_goes_with_the_functions_that_use_it():
+    (pickled,) = pickle.loads(in_script(DUMP, "keep"))
+    keep = payload.loads(pickled)
+    assert [keep(), payload.loads(pickled)()] == [True, False]
+    keep.__globals__.clear()  # they hold the function, too
+    del keep
+    assert payload.loads(pickled)()
+
+
+GIVEN = ("lock", "own", "variable", "[again, take]", "counter", "waiting", "(lambda x: lambda: x)(again)", "cached")
+
+
+def test_what_is_given_or_would_lose_something_is_refused():
+    code = """
+class Named(threading.local):
+    def __init__(self, name): self.name = name
+named = Named("a")
+items.put(1)
+for each in expressions:
+    for dumps in (payload.dumps, outofband.pack, payload.dumps_by_value):
+        try:
+            print(each, dumps(eval(each)))
+        except SerializationError as error:
+            assert "cannot be pickled: TypeError: cannot pickle" in str(error), error
+"""
+    assert in_script(code, *GIVEN, "put", "lambda: named") == b""
