@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copyreg
 import dis
+import gc
+import importlib
 import inspect
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,8 @@ from typing import Any
 
 from scaler.serialize.importable import is_importable
 
+#: how `numpy.frompyfunc` ends the names of what it makes
+_MADE_OF_PYTHON = " (vectorized)"
 _READS = frozenset({"LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
@@ -38,6 +42,20 @@ def _names_in_class_bodies(code: CodeType) -> Iterator[str]:
                     elif step.opname in _READS and step.argval not in bound:
                         yield step.argval
             yield from _names_in_class_bodies(inner)
+
+
+def reduced_ufunc(function: Any) -> Any:
+    """What `numpy.frompyfunc` has made, by the function that it calls; NotImplemented for others, which have a name."""
+    if function.__name__.endswith(_MADE_OF_PYTHON):
+        for part in gc.get_referents(function):
+            if callable(part):
+                return _ufunc, (part, function.nin, function.nout, function.identity)
+    return NotImplemented
+
+
+def _ufunc(function: Any, nin: int, nout: int, identity: Any) -> Any:
+    numpy = importlib.import_module("numpy")
+    return numpy.frompyfunc(function, nin, nout, identity=identity)
 
 
 def reduced_sentinel(obj: Any) -> Any:

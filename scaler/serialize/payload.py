@@ -15,6 +15,7 @@ import io
 import pickle
 import sys
 from enum import EnumType
+from struct import Struct
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakSet
@@ -22,7 +23,16 @@ from weakref import WeakSet
 import cloudpickle
 
 from scaler.errors import SerializationError
-from scaler.serialize import array_files, by_value, dispatchers, enums, mapped_files, per_process, typing_names
+from scaler.serialize import (
+    array_files,
+    by_value,
+    c_types,
+    dispatchers,
+    enums,
+    mapped_files,
+    per_process,
+    typing_names,
+)
 from scaler.serialize.importable import can_be_imported, is_importable
 
 PROTOCOL = 5
@@ -81,6 +91,10 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (FunctionType, type)):
             _travel_by_value_if_made_by_hand(obj.__module__)
+            if "_ctypes" in (obj.__module__, type(obj).__module__):
+                made = c_types.reduced(obj)
+                if made is not NotImplemented:
+                    return made
         elif isinstance(obj, ModuleType):
             _travel_by_value_if_made_by_hand(obj.__name__)
         elif isinstance(obj, LruCache) and not is_importable(obj.__module__):
@@ -92,7 +106,11 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         elif type(obj) is functools.cached_property:  # before Python 3.12 it has a lock
             return functools.cached_property, (obj.func,), {"attrname": obj.attrname, "__doc__": obj.__doc__}
         elif type(obj).__module__ == "numpy":
-            return mapped_files.reduced(obj)
+            return by_value.reduced_ufunc(obj) if type(obj).__name__ == "ufunc" else mapped_files.reduced(obj)
+        elif isinstance(obj, Struct):
+            return Struct, (obj.format,)
+        elif (made := c_types.reduced(obj)) is not NotImplemented:
+            return made
         elif type(obj).__module__ == _CONNECTIONS:
             _refuse_connection(obj)
         elif (opened := array_files.reduced(obj)) is not NotImplemented:
@@ -117,6 +135,9 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             if isinstance(obj, EnumType):
                 make, arguments, given = enums.reduced(obj, reduced)
                 state = enums.set_up, given
+            elif c_types.is_c_type(obj):
+                arguments, given = c_types.with_fields(arguments, state)
+                state = c_types.set_up, given
             else:
                 arguments = _with_slots(obj, arguments)
             with_locks = per_process.with_own_locks(state, reduced[2][0].values())

@@ -317,6 +317,73 @@ def test_a_class_of_main_has_its_slots_where_it_goes(code, expression, result):
     assert elsewhere(from_main(code), f"hasattr(value, '__dict__'), {expression}") == f"(False, {result})"
 
 
+C_TYPES = """
+import ctypes, struct
+class P(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_int), ("y", ctypes.c_double)]
+    def sum(self): return self.x + self.y
+class Packed(ctypes.Structure):
+    _pack_, _anonymous_ = 1, ("p",)
+    _fields_ = [("c", ctypes.c_char), ("p", P), ("a", ctypes.c_int * 3)]
+class Derived(P): _fields_ = [("z", ctypes.c_uint, 3)]
+class Either(ctypes.Union): _fields_ = [("i", ctypes.c_int32), ("p", P)]
+class Swapped(ctypes.BigEndianStructure): _fields_ = [("x", ctypes.c_int32), ("c", ctypes.c_char)]
+class Node(ctypes.Structure): pass
+Node._fields_ = [("x", ctypes.c_int), ("next", ctypes.POINTER(Node))]
+class Int(ctypes.c_int): pass
+class Two(ctypes.Array): _type_, _length_ = P, 2
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
+def double(x): return 2 * x
+@ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.py_object)
+def length(x): return len(x)
+library = ctypes.CDLL(None, use_errno=True)
+library.atof.restype = ctypes.c_double
+labs, library.labs.argtypes, library.labs.errcheck = library.labs, [ctypes.c_long], lambda value, *_: value + 1
+def linked():
+    last = Node(2)
+    return Node(1, ctypes.pointer(last)).next.contents.x
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "expression", "result"),
+    [
+        ("P(1, 2)", "value.sum()", "3.0"),
+        ("Packed", "value(b'c', (1, 2)).y, value.a.offset", "(2.0, 17)"),
+        ("Derived(1, 2, 3)", "value.sum() + value.z", "6.0"),
+        ("Either(5)", "value.i", "5"),
+        ("Swapped(1, b'c')", "bytes(value)[:5]", "b'\\x00\\x00\\x00\\x01c'"),
+        ("linked", "value()", "2"),
+        ("Int(3)", "value.value", "3"),
+        ("Two((1, 2), (3, 4))", "value[1].sum()", "7.0"),
+        ("(ctypes.c_int * 2)(1, 2)", "list(value)", "[1, 2]"),
+        ("(P * 2)((1, 2), (3, 4))", "value[1].sum()", "7.0"),
+        ("lambda: (double(2), length([1]))", "value()", "(4, 1)"),
+        ("lambda: library.atof(b'1.5')", "value()", "1.5"),
+        ("lambda: labs(-2)", "value()", "3"),
+        ("lambda: (library.open(b'', 0), ctypes.get_errno())", "value()", "(-1, 2)"),
+        ("[payload.dumps(each) for each in (P(1, 2), P(3, 4))]", "[pickle.loads(p).x for p in value]", "[1, 3]"),
+        ("struct.Struct('<ic')", "value.pack(1, b'c')", "b'\\x01\\x00\\x00\\x00c'"),
+    ],
+)
+def test_types_of_c_travel(code, expression, result):
+    assert elsewhere(from_main(f"from scaler.serialize import payload\n{C_TYPES}value = {code}"), expression) == result
+
+
+@pytest.mark.parametrize(
+    "code", ["P", "P * 2", "ctypes.POINTER(P)", "type(double)", "Swapped", "ctypes.c_int.__ctype_be__"]
+)
+def test_types_of_c_come_back_as_themselves(code):
+    end = "print(payload.loads(payload.dumps_by_value(value)) is value)"
+    assert python(f"from scaler.serialize import payload\n{C_TYPES}value = {code}\n{end}").split() == [b"True"]
+
+
+def test_functions_for_arrays_that_numpy_has_made_of_those_of_main_travel():
+    pytest.importorskip("numpy")
+    code = "import numpy\nvalue = numpy.frompyfunc(lambda x, y: x + y, 2, 1, identity=0)"
+    assert elsewhere(from_main(code), "value([1, 2], 3).tolist(), value.reduce([])") == "([4, 5], 0)"
+
+
 @pytest.mark.parametrize(
     ("code", "expression", "result"),
     [
