@@ -12,20 +12,20 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from scaler.errors import SerializationError
 from scaler.serialize import payload
 from scaler.serialize.payload import PROTOCOL, ValuePickler
+from scaler.serialize.script_names import ScriptNames, tried
 
 
 def dumps_exception(error: BaseException) -> bytes | None:
     """Return an exception as bytes that `pickle.loads` makes the same type of again, or None if there is no way."""
     for tolerant in (False, True):
-        buffer = io.BytesIO()
         try:
-            _ExceptionPickler(buffer, tolerant).dump(error)
-            pickled = buffer.getvalue()
+            pickled = tried(partial(_dumps, error, tolerant))
             if type(pickle.loads(pickled)) is type(error):
                 return pickled
         except KeyboardInterrupt:
@@ -33,6 +33,14 @@ def dumps_exception(error: BaseException) -> bytes | None:
         except BaseException:  # the user's class may do anything; the second attempt, or the text, is what is left
             continue
     return None
+
+
+def _dumps(error: BaseException, tolerant: bool, names: ScriptNames | None) -> bytes:
+    buffer = io.BytesIO()
+    pickler = _ExceptionPickler(buffer, tolerant)
+    pickler.names = names
+    pickler.dump(error)
+    return buffer.getvalue()
 
 
 class _ExceptionPickler(ValuePickler):

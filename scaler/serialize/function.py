@@ -31,7 +31,6 @@ from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer, pack_function
 from scaler.serialize.outofband import Packed, joined
 from scaler.serialize.payload import LruCache
-from scaler.serialize.per_process import Own
 from scaler.serialize.watch import MISSING, Binding, bindings, is_current, travels_by_reference
 
 #: pickled bytes up to which a function with state that changes unseen is pickled each time
@@ -203,15 +202,13 @@ def _shown(value: object) -> str:
 
 def _culprit(watched: list[Binding]) -> str | None:
     """Return which of the names that a function takes along cannot be pickled."""
-    for may_have_locks in (True, False):  # what is global may, and not most closures
-        for _, name, value in watched:
-            if value is MISSING or name.startswith("__") or isinstance(value, (FunctionType, type)):
-                continue
-            try:
-                payload.dumps(Own(value) if may_have_locks else value)
-            except SerializationError as error:
-                where = "a value in its closure" if name == "cell_contents" else f"its {name!r}"
-                return f"{where}: {payload.refusal(value, error.__cause__)}"
+    for _, name, value in watched:
+        if value is MISSING or name.startswith("__") or isinstance(value, (FunctionType, type)):
+            continue
+        try:
+            payload.dumps(value)
+        except SerializationError as error:
+            return f"{'a value in its closure' if name == 'cell_contents' else f'its {name!r}'}: {error}"
     return None
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from scaler.errors import SerializationError
 from scaler.serialize.payload import PROTOCOL, ReferencePickler, StatelessPickler, ValuePickler, dumps, refusal
+from scaler.serialize.script_names import ScriptNames, tried
 
 #: smaller buffers are copied into the pickle: each of the others has an entry in a table and an aligned place
 SMALL = 8_192
@@ -114,14 +114,19 @@ def _parts(value: Any, prefix: bytes) -> tuple[bytes, list[memoryview]]:
 
 
 def _parts_by_value(value: Any, prefix: bytes) -> tuple[bytes, list[memoryview]]:
-    buffers: list[memoryview] = []
-    stream = io.BytesIO()
-    stream.write(prefix)
+    def dump(names: ScriptNames | None) -> tuple[bytes, list[memoryview]]:
+        buffers: list[memoryview] = []
+        stream = io.BytesIO()
+        stream.write(prefix)
+        pickler = ValuePickler(stream, PROTOCOL, buffer_callback=partial(_keep_in, buffers))
+        pickler.names = names
+        pickler.dump(value)
+        return stream.getvalue(), buffers
+
     try:
-        ValuePickler(stream, PROTOCOL, buffer_callback=partial(_keep_in, buffers)).dump(value)
+        return tried(dump)
     except Exception as error:
-        raise SerializationError(refusal(value, error)) from error
-    return stream.getvalue(), buffers
+        raise refusal(value, error) from error
 
 
 def _keep_in(buffers: list[memoryview], buffer: pickle.PickleBuffer) -> bool:

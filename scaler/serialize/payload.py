@@ -30,10 +30,10 @@ from scaler.serialize import (
     dispatchers,
     enums,
     mapped_files,
-    per_process,
     typing_names,
 )
 from scaler.serialize.importable import can_be_imported, is_importable
+from scaler.serialize.script_names import ScriptNames, tried
 
 PROTOCOL = 5
 
@@ -85,8 +85,8 @@ class StatelessPickler(ReferencePickler):
 class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
     """cloudpickle, also for modules that were put into `sys.modules` by hand and for named objects of `__main__`."""
 
-    #: of edges that were begun and have not ended: what is pickled now has locks of its own on arrival
-    _edges = 0
+    #: of a further try
+    names: ScriptNames | None = None
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, (FunctionType, type)):
@@ -98,7 +98,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
         elif isinstance(obj, ModuleType):
             _travel_by_value_if_made_by_hand(obj.__name__)
         elif isinstance(obj, LruCache) and not is_importable(obj.__module__):
-            return _cached, (per_process.wrapped_in(obj), obj.cache_parameters())
+            wrapped = obj.__wrapped__ if self.names is None else self.names.wrapped_by(obj)
+            return _cached, (wrapped, obj.cache_parameters())
         elif isinstance(obj, typing_names.KINDS):
             return typing_names.reduced(obj)
         elif type(obj) is functools.singledispatchmethod:
@@ -115,22 +116,23 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             _refuse_connection(obj)
         elif (opened := array_files.reduced(obj)) is not NotImplemented:
             return opened
-        elif self._edges and (own := per_process.reduced(obj)) is not NotImplemented:
+        elif self.names is not None and (own := self.names.reduced(obj)) is not NotImplemented:
             return own
-        elif type(obj) is per_process.Edge:
-            self._edges += obj.step
-            return int, ()
         elif (sentinel := by_value.reduced_sentinel(obj)) is not NotImplemented:
             return sentinel
         reduced = super().reducer_override(obj)
         if isinstance(obj, FunctionType) and reduced is not NotImplemented:
             by_value.add_globals_of_class_bodies(obj, reduced)
-            reduced = *reduced[:2], per_process.give_own_locks(obj, reduced[2]), *reduced[3:]
+            if self.names is not None:
+                reduced = *reduced[:2], self.names.state_of(obj, reduced[2]), *reduced[3:]
         if reduced is not NotImplemented and dispatchers.is_dispatcher(obj):
             return dispatchers.reduced(obj)
         if isinstance(obj, type) and isinstance(reduced, tuple) and len(reduced) == 6:
             if obj not in _foreign:
                 _own.add(obj)
+            if self.names is not None:
+                attributes, slots = reduced[2]
+                reduced = *reduced[:2], (self.names.marked(attributes), slots), *reduced[3:]
             make, arguments, state = reduced[0], reduced[1], (reduced[5], reduced[2])
             if isinstance(obj, EnumType):
                 make, arguments, given = enums.reduced(obj, reduced)
@@ -140,8 +142,7 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
                 state = c_types.set_up, given
             else:
                 arguments = _with_slots(obj, arguments)
-            with_locks = per_process.with_own_locks(state, reduced[2][0].values())
-            return make, arguments, with_locks, None, None, _set_up_class
+            return make, arguments, state, None, None, _set_up_class
         return reduced
 
 
@@ -231,18 +232,24 @@ def loads_list(data: bytes | memoryview, rows: int) -> list[Any]:
 
 def dumps_by_value(obj: Any, prefix: bytes = b"") -> bytes:
     """Do as `dumps`, by cloudpickle at once: for what is known to need it."""
-    buffer = io.BytesIO()
-    buffer.write(prefix)
+
+    def dump(names: ScriptNames | None) -> bytes:
+        buffer = io.BytesIO()
+        buffer.write(prefix)
+        pickler = ValuePickler(buffer, PROTOCOL)
+        pickler.names = names
+        pickler.dump(obj)
+        return buffer.getvalue()
+
     try:
-        ValuePickler(buffer, PROTOCOL).dump(obj)
+        return tried(dump)
     except Exception as error:
-        raise SerializationError(refusal(obj, error)) from error
-    return buffer.getvalue()
+        raise refusal(obj, error) from error
 
 
-def refusal(obj: Any, error: BaseException | None) -> str:
+def refusal(obj: Any, error: Exception) -> SerializationError:
     """What is said of an object that cannot be pickled."""
-    return f"{describe(obj)} cannot be pickled: {type(error).__name__}: {error}"
+    return SerializationError(f"{describe(obj)} cannot be pickled: {type(error).__name__}: {error}")
 
 
 def describe(obj: Any) -> str:

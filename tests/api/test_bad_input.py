@@ -177,7 +177,7 @@ def test_a_result_that_raises_while_it_is_unpickled_fails_its_task_alone(client)
 def test_an_exception_that_cannot_be_pickled_comes_as_text(client):
     def fail():
         class Local(Exception):
-            rows = (n for n in ())
+            __rows__ = (n for n in ())
 
         raise Local("what happened")
 

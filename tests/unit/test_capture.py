@@ -275,10 +275,7 @@ def test_functions_in_use_are_not_forgotten():
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (
-            "import threading\nguard, rows = threading.Lock(), (n for n in ())\ndef f(): return guard, rows",
-            r"function __main__\.f: its 'rows': an object of type generator cannot be pickled: TypeError",
-        ),
+        ("def f(x, rows=[(n for n in ())]): return x\nf.rows = f.__defaults__", r"function __main__\.f: its 'rows': "),
         ("import threading\ndef make(x):\n  return lambda: x\nf = make(threading.Lock())", "a value in its closure"),
     ],
 )  # fmt: skip

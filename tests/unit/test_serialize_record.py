@@ -180,7 +180,7 @@ def test_arguments_and_attributes_that_cannot_travel_become_their_repr():
 
 def test_an_exception_that_cannot_travel_comes_back_as_text():
     class Unpicklable(Exception):
-        rows = (n for n in ())
+        __rows__ = (n for n in ())
 
     back = travelled(raising(Unpicklable("the text")))
     assert type(back) is errors.TaskError

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from scaler.errors import SerializationError
 from scaler.serialize import payload
 
 SCRIPT = """
@@ -134,12 +135,8 @@ def test_a_lock_goes_with_the_functions_that_use_it():
 GIVEN = ("lock", "own", "variable", "[again, take]", "counter", "waiting", "(lambda x: lambda: x)(again)", "cached")
 
 
-def test_what_is_given_or_would_lose_something_is_refused():
+def test_what_is_given_is_refused():
     code = """
-class Named(threading.local):
-    def __init__(self, name): self.name = name
-named = Named("a")
-items.put(1)
 for each in expressions:
     for dumps in (payload.dumps, outofband.pack, payload.dumps_by_value):
         try:
@@ -147,4 +144,65 @@ for each in expressions:
         except SerializationError as error:
             assert "cannot be pickled: TypeError: cannot pickle" in str(error), error
 """
-    assert in_script(code, *GIVEN, "put", "lambda: named") == b""
+    assert in_script(code, *GIVEN) == b""
+
+
+UNPICKLABLE = """
+class Named(threading.local):
+    def __init__(self, name): self.name = name
+named = Named("a")
+items.put(1)
+rows = iter_rows = (n for n in ())
+class Service:
+    connection = rows
+    def __init__(self): self.connection = rows
+    def start(self): return self.connection, named, kept
+    @staticmethod
+    def work(x): return x + 1
+kept = {"service": Service()}
+def bind():
+    global rows
+    rows = [1]
+    return rows
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "result"), [("Service.work", 2), ("lambda x: Service.work(x) if Service.start else named", 2)]
+)
+def test_what_can_t_be_pickled_is_no_matter_to_who_does_not_use_it(use, result):
+    assert payload.loads(*pickle.loads(in_script(UNPICKLABLE + DUMP, use)))(1) == result
+
+
+def test_what_can_t_be_pickled_may_be_bound_anew():
+    assert payload.loads(*pickle.loads(in_script(UNPICKLABLE + DUMP, "bind")))() == [1]
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (
+            "lambda: next(rows)",
+            "'rows' of the script is not in this process: an object of type generator cannot be pickled",
+        ),
+        ("lambda: list(rows)", "'rows' of the script"),
+        ("lambda: rows.send(1)", "'rows' of the script"),
+        ("lambda: Service.connection.close()", "'connection' of the script"),
+        ("lambda: f'{kept}' + str(kept)", "'kept' of the script"),
+        ("lambda: kept['service']", "'kept' of the script"),
+        ("lambda: named.name", "'named' of the script .* an object of type __main__.Named"),
+        ("put", "'items' of the script .* _queue.SimpleQueue"),
+        ("lambda: setattr(rows, 'x', 1)", "'rows' of the script"),
+    ],
+)
+def test_who_uses_what_can_t_be_pickled_is_told(use, words):
+    function = payload.loads(*pickle.loads(in_script(UNPICKLABLE + DUMP, use)))
+    for there in (function, payload.loads(payload.dumps(function))):  # and sent on
+        with pytest.raises(SerializationError, match=words):
+            there()
+
+
+def test_an_absent_value_can_be_shown():
+    rows = payload.loads(*pickle.loads(in_script(UNPICKLABLE + DUMP, "lambda: rows")))()
+    assert "rows of the script, which is not here: an object of type generator" in repr(rows)
+    assert not hasattr(rows, "__dask_graph__")
