@@ -33,6 +33,7 @@ from scaler.common.records import record
 from scaler.errors import JobError
 from scaler.protocol.messages import ObjectAnnounce, Task
 from scaler.serialize.call import AnySerializer
+from scaler.serialize.lasting import lasting_parts
 
 #: parts that are sent before their answers are waited for
 ROUND = 256
@@ -298,13 +299,15 @@ def _fulfil(future: concurrent.futures.Future[Any], ended: Ended) -> None:
 
 
 def _digest(part: Part) -> str:
-    """What a part calls, and with which arguments."""
+    """What a part calls, and with which arguments; the same in another run."""
     digest = hashlib.sha256()
+    numbers: dict[bytes, int] = {}
     for message in part.messages:
         assert isinstance(message, (ObjectAnnounce, Task))
         for body in message.bodies:
             digest.update(len(body).to_bytes(8, "little"))
-            digest.update(body)
+            for piece in lasting_parts(body, numbers):
+                digest.update(piece)
         if isinstance(message, Task):
             digest.update(repr((message.name, message.rows, message.form, message.flags)).encode())
     return digest.hexdigest()[:40]
