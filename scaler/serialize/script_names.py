@@ -4,6 +4,7 @@ A child that was forked has a copy of all of them, used or not. What functions t
 
 * what each process has for itself, locks and the values of each thread, as new ones: locks that nobody holds, and no
   values. In each process one stands for one, whichever functions use it;
+* mappings with weak references, with what arrives by other ways as well;
 * what else can't be pickled, a file or a connection, as an `Absent`: who uses it is told why it is not there. Most that
   reach it by the functions they name do not, and others bind the name anew.
 
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from contextvars import Context, ContextVar
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NoReturn, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from cloudpickle import cloudpickle
 
@@ -162,6 +164,8 @@ def _reduced(obj: Any) -> Any:
     if kind is ContextVar:
         known = _variables.setdefault(obj, _Variable(obj))
         return _variable, (cloudpickle._get_or_create_tracker_id(known), obj.name, *_default_of(obj))
+    if kind in (WeakValueDictionary, WeakKeyDictionary):
+        return kind, (dict(obj),)
     threads = sys.modules["_thread"]
     if kind.__module__ == "_thread" and kind.__name__ == "lock":
         make: Any = threads.allocate_lock
@@ -171,6 +175,8 @@ def _reduced(obj: Any) -> Any:
         or ((kind.__module__, kind.__name__) == ("_queue", "SimpleQueue") and obj.empty())
     ):
         make = kind
+    elif (kind.__module__, kind.__name__) == ("random", "SystemRandom"):
+        return kind, ()
     else:
         return NotImplemented
     return _own, (cloudpickle._get_or_create_tracker_id(obj), make)

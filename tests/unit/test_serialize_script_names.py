@@ -8,7 +8,7 @@ from scaler.errors import SerializationError
 from scaler.serialize import payload
 
 SCRIPT = """
-import contextvars, functools, logging, pickle, queue, sys, threading
+import contextvars, functools, logging, pickle, queue, random, sys, threading, weakref
 sys.path[:], expressions = pickle.loads(sys.stdin.buffer.read())
 from scaler.errors import SerializationError
 from scaler.serialize import outofband, payload
@@ -30,6 +30,15 @@ class Counter:
     def count(self):
         with self.lock, Counter.guard: return self.n
 counter = Counter()
+
+class Node:
+    by_name = weakref.WeakValueDictionary()
+    def __init__(self, name):
+        self.name = name
+        Node.by_name[name] = self
+root, leaf = Node("root"), Node("leaf")
+weights = weakref.WeakKeyDictionary({root: 5})
+draw = random.SystemRandom()
 
 def synchronized(function):
     guard = threading.RLock()
@@ -79,6 +88,9 @@ USES = {
     "lambda: changed.acquire() and changed.notify()": None,
     "lambda: handler.setLevel(7) or handler.level": 7,
     "lambda: counter.count()": 3,
+    "lambda: (sorted(Node.by_name), [root.name])": (["root"], ["root"]),
+    "lambda: weights[root]": 5,
+    "lambda: draw.randint(3, 3)": 3,
     "lambda: Counter.guard.locked()": False,
     "functools.partial(double, 3)": 6,
     "functools.partial(thrice, 3)": 9,
