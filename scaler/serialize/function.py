@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import FunctionType
 from typing import Any, Generic, TypeVar
@@ -29,7 +29,7 @@ from typing import Any, Generic, TypeVar
 from scaler.errors import SerializationError
 from scaler.serialize import payload
 from scaler.serialize.call import AnySerializer, pack_function
-from scaler.serialize.outofband import Packed, joined
+from scaler.serialize.outofband import Incomplete, Packed, joined
 from scaler.serialize.payload import LruCache
 from scaler.serialize.watch import MISSING, Binding, bindings, is_current, travels_by_reference
 
@@ -121,7 +121,7 @@ class FunctionCache:
         if not callable(function):
             raise TypeError(f"a function is wanted, or what else can be called, not {_shown(function)}")
         if self._unseen.get(id(function)) is function:
-            captured = self._captured_as(function, False)
+            captured, _ = self._captured_as(function, False)
             if captured.packed is None and len(captured.payload) <= UNSEEN_BYTES:
                 return captured
             self._unseen.forget(id(function))  # from now on it is known by what is seen
@@ -130,7 +130,10 @@ class FunctionCache:
         is_all = by_reference
         if not by_reference and _is_recognisable(function):
             watched, is_all = bindings(function)  # before it is pickled: what changes meanwhile is seen next time
-        captured = self._captured_as(function, by_reference)
+        captured, absent = self._captured_as(function, by_reference)
+        if absent and not is_all:
+            watched, is_all = bindings(function, absent)
+            captured, _ = self._captured_as(function, by_reference)
         if captured.packed is not None or not (is_all or watched):
             return captured
         if is_all or len(captured.payload) > UNSEEN_BYTES:
@@ -139,16 +142,18 @@ class FunctionCache:
             self._unseen.put(id(function), function)
         return captured
 
-    def _captured_as(self, function: Callable[..., Any], by_reference: bool) -> Captured:
+    def _captured_as(self, function: Callable[..., Any], by_reference: bool) -> tuple[Captured, Sequence[Any]]:
+        """The function as it is now, and the values that could not come along."""
         name = name_of(function)
         try:
             packed = self.pack(function)
         except SerializationError as error:
             culprit = _culprit(bindings(function)[0]) if not by_reference and _is_recognisable(function) else None
             raise SerializationError(f"function {name}: {culprit or error}") from error.__cause__
+        absent = packed.absent if isinstance(packed, Incomplete) else ()
         if packed.size >= self._large:
-            return Captured(next(self._tokens), b"", name, by_reference, packed)
-        return self._recognised(joined(packed, function, b"P"), name, by_reference)
+            return Captured(next(self._tokens), b"", name, by_reference, packed), absent
+        return self._recognised(joined(packed, function, b"P"), name, by_reference), absent
 
     def in_message(self, captured: Captured, function: Callable[..., Any]) -> Captured:
         """A large function as one that has a payload all the same: there is nowhere to store it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -35,6 +35,12 @@ class Packed(NamedTuple):
         return len(self.inband) + sum([buffer.nbytes for buffer in self.buffers])
 
 
+class Incomplete(Packed):
+    """A function that names values nothing of which is in it: they can't be pickled."""
+
+    absent: Sequence[Any] = ()
+
+
 class _Plain:
     """Stands for a bytes or bytearray object, whose pickle would otherwise be a copy of it."""
 
@@ -52,7 +58,7 @@ def pack(value: Any, prefix: bytes = b"") -> Packed:
     >>> len(inband) < 100, buffers[0].nbytes
     (True, 100000)
     """
-    return Packed(*_parts(value, prefix))
+    return _parts(value, prefix)
 
 
 def pickles_of(values: Iterable[Any]) -> list[bytes] | None:
@@ -81,10 +87,9 @@ def pack_large(value: Any, limit: int, prefix: bytes = b"") -> bytes | Packed:
     >>> pack_large([1, 2], 100) == dumps([1, 2])
     True
     """
-    inband, buffers = _parts(value, prefix)
-    if not buffers and len(inband) < limit:
-        return inband
-    packed = Packed(inband, buffers)
+    packed = _parts(value, prefix)
+    if not packed.buffers and len(packed.inband) < limit:
+        return packed.inband
     return packed if packed.size >= limit else dumps(value, prefix)
 
 
@@ -98,7 +103,7 @@ def joined(packed: Packed, value: Any, prefix: bytes = b"") -> bytes:
     return dumps(value, prefix) if packed.buffers else packed.inband
 
 
-def _parts(value: Any, prefix: bytes) -> tuple[bytes, list[memoryview]]:
+def _parts(value: Any, prefix: bytes) -> Packed:
     if type(value) in _BYTES and len(value) >= SMALL:
         value = _Plain(value)
     buffers: list[memoryview] = []
@@ -110,18 +115,22 @@ def _parts(value: Any, prefix: bytes) -> tuple[bytes, list[memoryview]]:
         ReferencePickler(stream, PROTOCOL, True, partial(_keep_in, buffers)).dump(value)
     except Exception:
         return _parts_by_value(value, prefix)
-    return stream.getvalue(), buffers
+    return Packed(stream.getvalue(), buffers)
 
 
-def _parts_by_value(value: Any, prefix: bytes) -> tuple[bytes, list[memoryview]]:
-    def dump(names: ScriptNames | None) -> tuple[bytes, list[memoryview]]:
+def _parts_by_value(value: Any, prefix: bytes) -> Packed:
+    def dump(names: ScriptNames | None) -> Packed:
         buffers: list[memoryview] = []
         stream = io.BytesIO()
         stream.write(prefix)
         pickler = ValuePickler(stream, PROTOCOL, buffer_callback=partial(_keep_in, buffers))
         pickler.names = names
         pickler.dump(value)
-        return stream.getvalue(), buffers
+        if names is None or not names.absent:
+            return Packed(stream.getvalue(), buffers)
+        packed = Incomplete(stream.getvalue(), buffers)
+        packed.absent = names.absent
+        return packed
 
     try:
         return tried(dump)

@@ -61,7 +61,9 @@ class ScriptNames:
     def __init__(self) -> None:
         #: of those that are being pickled, the outermost first
         self._begun: list[_Edge] = []
-        #: by id, why some can't be pickled
+        #: those that can't be pickled
+        self.absent: list[Any] = []
+        #: why, by id
         self._reasons: dict[int, str] = {}
 
     def blame(self, error: Exception) -> bool:
@@ -70,6 +72,7 @@ class ScriptNames:
             edge = self._begun.pop()
             if edge.name is not None and not edge.name.startswith("__"):
                 self._begun.clear()
+                self.absent.append(edge.value)
                 self._reasons[id(edge.value)] = _words_of(edge.value, error)
                 return True
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
@@ -44,11 +44,13 @@ def travels_by_reference(obj: Any) -> bool:
     return found is obj
 
 
-def bindings(root: Any) -> tuple[list[Binding], bool]:
+def bindings(root: Any, absent: Sequence[Any] = ()) -> tuple[list[Binding], bool]:
     """Return everything that a function or class which travels by value takes along by name; whether that is all.
 
-    If it isn't, something may be changed in place without a change of these.
+    If it isn't, something may be changed in place without a change of these. Nothing of what is in the `absent` values
+    is taken along.
     """
+    left_out = set(map(id, absent))
     found: list[Binding] = []
     todo = [root]
     seen: set[int] = set()
@@ -69,10 +71,12 @@ def bindings(root: Any) -> tuple[list[Binding], bool]:
         except Exception:  # of a class with a mind of its own
             is_all = False
             continue
-        is_all = is_all and is_whole
         items += len(inner)
         if contents is not None:
             found.append((contents, "__contents__", contents))
+        if id(obj) in left_out:
+            continue
+        is_all = is_all and is_whole
         todo.extend(inner)
     return found, is_all
 

@@ -378,3 +378,13 @@ def test_a_large_function_that_cannot_be_stored_has_a_payload_and_one_token(stri
         assert call(captured, "x") == 20_000
         tokens.add(captured.token)
     assert len(tokens) == 1
+
+
+def test_a_function_is_recognised_that_names_what_cannot_come_along(cache):
+    source = "class C: pass\nheld = C()\nheld.rows, held.many = (n for n in ()), [0] * 1000\ndef f(): return held"
+    program = Program(source)
+    before = cache.capture(program["f"])
+    program["held"].many.append(1)
+    assert cache.capture(program["f"]) is before
+    program["held"].rows = 5
+    assert call(cache.capture(program["f"])).rows == 5
