@@ -15,6 +15,7 @@ from scaler.protocol.messages import (
     STORED,
     STORED_OBJECT,
     VALUES_EACH,
+    VALUES_LIST,
     Ack,
     AgentsInUse,
     BalanceRequest,
@@ -124,6 +125,21 @@ def test_a_row_that_its_agent_gives_up_waits_for_what_is_not_known_here_yet(fake
     assert place_of(fake, 10) == [DONE, 16 + AGENT]
     fake.end_all(AGENT, CLIENT, VALUES_EACH)
     assert ended_rows(fake) == [(10, 1, 2)]
+
+
+@pytest.mark.parametrize("outcome", [STORED, VALUES_EACH, VALUES_LIST])
+def test_an_agent_may_tell_at_once_of_rows_that_need_each_other(fake: FakeScheduler, outcome: int) -> None:
+    """The value is kept for the row that has not run yet, and no longer."""
+    back(fake, graph(10, [[], [0], [0]], [1, 2]))
+    agent_back(fake, inventory((10, 0, 2)))
+    fake.report(AGENT, CLIENT, result(10, 0, 2, outcome))
+    state = fake.core.state
+    assert ended_rows(fake) == [(10, 1, 2)]
+    assert state.clients[CLIENT].values.objects[10].references == 1
+    assert validate(state) == []
+    fake.end_all(AGENT, CLIENT, VALUES_EACH)
+    assert 10 not in state.clients[CLIENT].values.objects
+    assert validate(state) == []
 
 
 def test_results_that_did_not_reach_the_client_are_told_and_those_that_did_are_not(fake: FakeScheduler) -> None:

@@ -48,7 +48,7 @@ def finish(state: ClusterState, out: Outgoing, batch: Batch, span: SpanResult, a
     """Rows end for good, as `span` says; the agent is that whose store has values, if any."""
     if span.outcome == ERROR:
         span = _with_story(out, batch, span)
-    if batch.is_recomputing(span.lo, span.hi):
+    if batch.is_recomputing(span.lo, span.hi) or (batch.has_come_back and _may_wait_for_each_other(batch, span)):
         return _finish_row_by_row(state, out, batch, span, agent)
     transitions.end(state, batch, span.lo, span.hi, _CAUSES[span.outcome])
     tell(out, batch, span)
@@ -119,10 +119,15 @@ def _with_story(out: Outgoing, batch: Batch, span: SpanResult) -> SpanResult:
     return span if record is span.body else span._replace(body=record, sizes=u32([len(record)]))
 
 
+def _may_wait_for_each_other(batch: Batch, span: SpanResult) -> bool:
+    """An agent that has rows since before this scheduler tells at once of one and of another that needs its value."""
+    return span.hi - span.lo > 1 and batch.missing is not None and any(batch.missing[span.lo : span.hi])
+
+
 def _finish_row_by_row(
     state: ClusterState, out: Outgoing, batch: Batch, span: SpanResult, agent: AgentRecord | None
 ) -> list[Move]:
-    """Some of these rows had ended before: nothing is said of those."""
+    """Some of these rows had ended before, and nothing is said of those; or some wait for what others have made."""
     moves: list[Move] = []
     for row, part in enumerate(rows_of(span), span.lo):
         if batch.is_recomputing(row, row + 1):
