@@ -18,21 +18,23 @@ from scaler_dask.registry import find
 def futures_of(value: Any, client: Any = None) -> list[Future]:
     """The futures in a value: lists, tuples, sets and dicts are looked into, and collections that were persisted.
 
-    Each is there once. Does not block; `client` is ignored, since a future knows its own.
+    Each is there once, and of collections each key. Does not block; `client` is ignored, since a future knows its own.
     """
-    found: dict[Any, Future] = {}
+    found: dict[Future, None] = {}
+    keys: set[Any] = set()
     stack = [value]
     while stack:
         item = stack.pop()
         if isinstance(item, Future):
-            found[item.key] = item
+            found[item] = None
+            keys.add(item.key)
         elif type(item) in (list, tuple, set, frozenset):
             stack.extend(reversed(list(item)))
         elif type(item) is dict:
             stack.extend(reversed(list(item.values())))
         elif is_dask_collection(item):
-            stack.extend(_of_graph(dict(item.__dask_graph__())))
-    return list(found.values())
+            stack.extend({f.key: f for f in _of_graph(dict(item.__dask_graph__())) if f.key not in keys}.values())
+    return list(found)
 
 
 def _of_graph(graph: dict[Any, Any]) -> Iterator[Future]:

@@ -36,6 +36,8 @@ class Future(spec.TaskRef):
     So it does inside lists, tuples, sets and dicts. Inside any other object that is pickled it travels with its value:
     pickling blocks until that is there, and brings it to the client.
 
+    Two futures are never equal, also not those of one key: programs keep by each what they have submitted it for.
+
     Any thread may call the methods, and those that wait may be called inside tasks: that never deadlocks. With
     `Client(asynchronous=True)`, `result`, `exception`, `traceback`, `cancel` and `retry` are awaited; `await future` is
     its value in any case.
@@ -146,6 +148,10 @@ class Future(spec.TaskRef):
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._awaited(self.state.value).__await__()
+
+    # a reference's are those of its key
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     def __dask_tokenize__(self) -> Any:
         return "scaler-future", self.key

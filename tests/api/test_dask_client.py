@@ -118,6 +118,17 @@ def test_the_same_pure_call_is_made_once_while_its_future_is_held(client, tmp_pa
     assert client.submit(count_calls, str(tmp_path / "a")).result(DEADLINE) == 3
 
 
+def test_futures_of_one_call_are_told_apart_by_who_keeps_them_in_dicts_and_sets(client):
+    words = ["to", "be", "or", "not", "to", "be"]
+    numbers = {client.submit(str.upper, word): number for number, word in enumerate(words)}
+    assert {numbers[future]: future.result() for future in as_completed(numbers)} == {
+        number: word.upper() for number, word in enumerate(words)
+    }
+    assert wait(list(numbers)).done == set(numbers) == set(futures_of([list(numbers), set(numbers)]))
+    twice = client.persist(da.ones(10, chunks=5))
+    assert len(futures_of([twice, twice])) == 2
+
+
 def test_futures_stand_for_their_values_at_any_depth_of_arguments(client):
     one, two = client.submit(inc, 0), client.submit(inc, 1)
     assert client.submit(operator.add, one, two).result(DEADLINE) == 3
@@ -143,7 +154,7 @@ def test_a_future_in_another_object_travels_with_its_value(client):
 
     assert client.submit(lambda holder: holder.future.result(), Holder(future)).result(DEADLINE) == 2
     copy = pickle.loads(pickle.dumps(future))
-    assert (copy, copy.result(), copy.status) == (future, 2, "finished")
+    assert (copy.key, copy.result(), copy.status) == (future.key, 2, "finished")
 
 
 def test_map_zips_its_iterables_and_gives_a_future_for_each_call(client):
