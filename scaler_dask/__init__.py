@@ -23,13 +23,19 @@ if TYPE_CHECKING:
     from scaler_dask.current_client import default_client, get_client, local_client, rejoin, secede, worker_client
     from scaler_dask.gathering import fire_and_forget, futures_of
     from scaler_dask.keyed_future import CancelledError, Future
+    from scaler_dask.plugins import WorkerPlugin
     from scaler_dask.progress_bar import progress
     from scaler_dask.report import get_task_stream, performance_report
+
+#: as in distributed: Python's own
+TimeoutError = TimeoutError
 
 __all__ = [
     "CancelledError",
     "Client",
     "Future",
+    "TimeoutError",
+    "WorkerPlugin",
     "as_completed",
     "default_client",
     "fire_and_forget",
@@ -51,6 +57,7 @@ _HOMES = {
     "CancelledError": "keyed_future",
     "Client": "client",
     "Future": "keyed_future",
+    "WorkerPlugin": "plugins",
     "as_completed": "completion",
     "fire_and_forget": "gathering",
     "futures_of": "gathering",
@@ -67,7 +74,8 @@ def __getattr__(name: str) -> object:
         globals()[name] = value
         return value
     if name in absent.NAMES:
-        raise AttributeError(f"Scaler has no counterpart to dask.distributed.{name}: {absent.NAMES[name]}")
+        # an AttributeError would leave `from scaler_dask import ...` without these words
+        raise ImportError(f"Scaler has no counterpart to dask.distributed.{name}: {absent.NAMES[name]}", name=name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

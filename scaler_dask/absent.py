@@ -46,24 +46,51 @@ METHODS = {
     "write_scheduler_file": "give the address, or set SCALER_ADDRESS",
 }
 
+_COMMAND = "use the command scaler_cluster, whose workers are replaced when they end"
+_HOSTS = "use the command scaler_provision, which starts hosts as they are needed"
+_PACKAGES = "install packages in the environment of scaler_cluster before it is started"
+_SERVICE = "keep the state in your program, or in a service of its own"
 _STATE = "there is no state that tasks share: pass values as arguments, and collect results in the client"
 #: names of the package dask.distributed -> what to do instead
 NAMES = {
-    "Actor": "keep the state in your program, or in a service of its own",
+    "Actor": _SERVICE,
+    "ActorFuture": _SERVICE,
+    "Adaptive": _HOSTS,
+    "BaseActorFuture": _SERVICE,
+    "CompatibleExecutor": "use Client.get_executor, or scaler.Executor",
+    "CondaInstall": _PACKAGES,
+    "Environ": "set the environment of the command scaler_cluster, or give Client.register_plugin what sets os.environ",
     "Event": _STATE,
+    "InstallPlugin": _PACKAGES,
+    "KilledWorker": "catch scaler.WorkerLost",
     "LocalCluster": "use scaler.SchedulerClusterCombo(n_workers=...), or Client(n_workers=...)",
     "Lock": _STATE,
     "MultiLock": _STATE,
-    "Nanny": "use the command scaler_cluster, whose workers are replaced when they end",
+    "Nanny": _COMMAND,
+    "NannyPlugin": "subclass WorkerPlugin: agents run no code of users",
+    "PipInstall": _PACKAGES,
     "Pub": _STATE,
     "Queue": _STATE,
+    "Reschedule": "raise an error of your own, and submit the task with retries=",
     "SSHCluster": "start scaler_scheduler, and scaler_cluster on each host",
     "Scheduler": "use the command scaler_scheduler",
+    "SchedulerPlugin": "the scheduler runs no code of users",
+    "Security": "programs of one user trust each other by a key file: copy it to other hosts, see SCALER_KEY_FILE",
     "Semaphore": _STATE,
+    "SpecCluster": _HOSTS,
+    "Status": "compare with texts: Client.status and Future.status are such",
     "Sub": _STATE,
+    "SubprocessCluster": "use scaler.SchedulerClusterCombo(n_workers=...), or Client(n_workers=...)",
+    "UploadDirectory": "use Client.upload_file with an archive (.zip) of it",
+    "UploadFile": "use Client.upload_file",
     "Variable": _STATE,
-    "Worker": "use the command scaler_cluster",
-    "WorkerPlugin": "give Client.register_plugin any object with setup(worker)",
+    "Worker": _COMMAND,
+    "connect": "use Client",
+    "get_task_metadata": "use get_task_stream, or performance_report",
     "get_worker": "a task knows no worker: keep what it needs in a global of its module, or use register_plugin",
     "print": "the builtin prints where the worker's output goes",
+    "rpc": "use Client",
+    "span": "use get_task_stream, or performance_report, around what is to be told apart",
+    "sync": "methods of Client block, or are awaited with `asynchronous=True`",
+    "warn": "use the module warnings: what tasks of collections issue reaches the caller",
 }

@@ -22,6 +22,16 @@ from scaler_dask.worker_functions import PreparedFunction, Setup, run_setups, ru
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+class WorkerPlugin:
+    """What plugins are derived from; any other class with a `setup` is as good. See `Client.register_plugin`."""
+
+    def setup(self, worker: Any) -> Any:
+        """Called in each worker, before its next task."""
+
+    def teardown(self, worker: Any) -> Any:
+        """Called in each worker that was set up, when the plugin is unregistered."""
+
+
 class Plugins:
     """What the workers of one client's cluster are set up with, by name."""
 

@@ -26,6 +26,7 @@ from scaler import ClientClosed, SchedulerClusterCombo, WorkerLost
 from scaler_dask import (
     CancelledError,
     Client,
+    WorkerPlugin,
     as_completed,
     default_client,
     fire_and_forget,
@@ -660,7 +661,7 @@ def test_what_a_function_raises_in_each_worker_is_its_own_whatever_its_construct
 
 
 def test_plugins_set_up_workers_that_are_there_and_those_that_come(cluster):
-    class Plugin:
+    class Plugin(WorkerPlugin):
         name = "marking"
 
         def __init__(self, mark):
@@ -790,8 +791,12 @@ def test_an_executor_on_the_cluster(client):
 def test_what_is_missing_says_what_to_use_instead(client):
     with pytest.raises(AttributeError, match="persisted collection"):
         client.publish_dataset()
-    with pytest.raises(AttributeError, match="SchedulerClusterCombo"):
-        scaler_dask.LocalCluster()
+    with pytest.raises(ImportError, match="SchedulerClusterCombo"):
+        from scaler_dask import LocalCluster  # noqa: F401
+    with pytest.raises(ImportError, match="state that tasks share"):
+        scaler_dask.Lock("name")
+    with pytest.raises(AttributeError, match="no attribute 'no_such_thing'"):
+        scaler_dask.no_such_thing  # noqa: B018
     with pytest.raises(NotImplementedError, match="no actors"):
         client.submit(inc, 1, actor=True)
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
