@@ -342,9 +342,9 @@ class Client:
     def register_plugin(self, plugin: Any, name: str | None = None, **kwargs: Any) -> Any:
         """Call `plugin.setup(worker)` in each worker, and in those that join later before their next task.
 
-        `worker` has a name, an address and a local_directory, no more. Other methods than `setup` and `teardown` are
-        never called. Plugins of schedulers are refused: the scheduler runs no code of users. Blocks, or is awaited.
-        Raises NotImplementedError for a plugin without `setup`, and what `setup` raises.
+        `worker` has a name, an address and a local_directory, no more. Other methods than `setup` and `teardown`, which
+        may be `async def`, are never called. Plugins of schedulers are refused: the scheduler runs no code of users.
+        Blocks, or is awaited. Raises NotImplementedError for a plugin without `setup`, and what `setup` raises.
         """
         name = name or getattr(plugin, "name", None) or f"{type(plugin).__name__}-{uuid.uuid4().hex}"
         if not hasattr(plugin, "setup"):
@@ -357,8 +357,13 @@ class Client:
         return self.register_plugin(plugin, name)
 
     def register_worker_callbacks(self, setup: Callable[..., Any] | None = None) -> Any:
-        """Call `setup()` in each worker, and in those that join later before their next task. As `register_plugin`."""
-        return self._register(f"callback-{uuid.uuid4().hex}", setup) if setup is not None else self._blocking(dict)
+        """Call `setup()` in each worker, and in those that join later before their next task. As `register_plugin`.
+
+        An argument named `dask_worker` is given what plugins get as `worker`.
+        """
+        if setup is None:
+            return self._blocking(dict)
+        return self._register(f"callback-{uuid.uuid4().hex}", every_worker.call_in_worker(setup, (), {}))
 
     def unregister_worker_plugin(self, name: str, nanny: Any = None) -> Any:
         """Call the plugin's `teardown(worker)` in each worker, and `setup` no more. KeyError for an unknown name.

@@ -35,10 +35,7 @@ def run_on_each(
 
     `on_error`: "raise", or "return" exceptions in the values' places, or "ignore" them.
     """
-    kwargs = kwargs or {}
-    call = partial(worker_functions.awaited(function), *args, **kwargs)
-    if "dask_worker" not in kwargs and _takes_worker(function):
-        call = partial(worker_functions.with_worker, call)
+    call = call_in_worker(function, args, kwargs or {})
     values = {}
     for name, succeeded, value in _visits(engine, call):
         if succeeded or on_error == "return":
@@ -46,6 +43,14 @@ def run_on_each(
         elif on_error == "raise":
             raise value
     return values
+
+
+def call_in_worker(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Any]:
+    """What a worker calls: it is itself the argument `dask_worker`, if there is one; an `async def` is awaited."""
+    call = partial(worker_functions.awaited(function), *args, **kwargs)
+    if "dask_worker" not in kwargs and _takes_worker(function):
+        call = partial(worker_functions.with_worker, call)
+    return call
 
 
 def _visits(engine: Engine, call: Callable[[], Any]) -> Iterator[tuple[str, bool, Any]]:

@@ -130,7 +130,7 @@ class PluginCall:
 
     def __call__(self) -> Any:
         method = getattr(self._plugin, self._method, None)
-        return method(WorkerHandle()) if method is not None else None
+        return awaited(method)(WorkerHandle()) if method is not None else None
 
 
 class FileUpload:

@@ -712,6 +712,24 @@ def test_what_is_run_in_each_worker_and_before_tasks_travels_as_functions_of_tas
         client.unregister_worker_plugin("dispatching")
 
 
+def test_what_sets_workers_up_may_be_awaited_and_want_to_know_its_worker(cluster):
+    class Plugin(WorkerPlugin):
+        name = "awaited"
+
+        async def setup(self, worker):
+            os.environ["SCALER_TEST_AWAITED"] = worker.name
+
+    async def called(dask_worker):
+        os.environ["SCALER_TEST_CALLED"] = dask_worker.name
+
+    with Client(cluster) as client:
+        client.register_plugin(Plugin())
+        client.register_worker_callbacks(called)
+        names = client.run(lambda: (os.environ.get("SCALER_TEST_AWAITED"), os.environ.get("SCALER_TEST_CALLED")))
+        assert names == {name: (name, name) for name in names}
+        client.unregister_worker_plugin("awaited")
+
+
 def test_a_plugin_without_a_setup_is_refused(client):
     with pytest.raises(NotImplementedError, match=r"setup\(worker\)"):
         client.register_plugin(object())
