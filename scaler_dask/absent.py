@@ -5,7 +5,7 @@ ARGUMENTS = frozenset(
     {
         "connection_limit", "dashboard_address", "deserializers", "direct_to_workers", "extensions",
         "heartbeat_interval", "host", "interface", "ip", "lifetime", "local_directory", "loop", "memory_limit",
-        "preload", "processes", "protocol", "resources", "scheduler_file", "scheduler_port", "serializers",
+        "preload", "processes", "protocol", "scheduler_port", "serializers",
         "silence_logs", "threads_per_worker", "worker_dashboard_address",
     }
 )  # fmt: skip

@@ -53,7 +53,8 @@ ANSWER = 5.0
 
 class Client:
     """A client of the cluster at `address`; without one: of dask's setting `scaler.address`, of the surrounding task,
-    of SCALER_ADDRESS, or of a local cluster of its own with `n_workers` processes, which ends with it.
+    of SCALER_ADDRESS, or of a local cluster of its own with `n_workers` processes, which ends with it; the names in
+    `resources` are the capabilities of that.
 
     `address` is one of Scaler's ("tcp://host:port"), or a `SchedulerClusterCombo`, or a `scaler.Client`: that one is
     used, and closing this does nothing. While it lives it is dask's default scheduler, with shuffles and rechunks by
@@ -65,23 +66,26 @@ class Client:
     `close`, ... `submit`, `map`, `compute` and `persist` return their futures at once in any case.
 
     Blocks until the scheduler has answered, at most `timeout` seconds (default 5). Raises like `scaler.Client` and
-    `SchedulerClusterCombo`, and TypeError for an argument that neither this nor distributed's client has.
+    `SchedulerClusterCombo`, and TypeError for `scheduler_file`, for what is no address, and for an argument that
+    neither this nor distributed's client has.
     """
 
     def __init__(
         self, address: Any = None, *, n_workers: int | None = None, timeout: float | str | None = None,
         set_as_default: bool = True, asynchronous: bool = False, name: str | None = None, security: Any = None,
-        **ignored: Any,
+        resources: Mapping[str, Any] | None = None, scheduler_file: Any = None, **ignored: Any,
     ) -> None:  # fmt: skip
         unknown = ignored.keys() - absent.ARGUMENTS
         if unknown:
             raise TypeError(f"Client() got an unexpected keyword argument {sorted(unknown)[0]!r}")
+        if scheduler_file is not None:
+            raise TypeError("Scaler writes no scheduler_file: give Client the address of scaler_scheduler")
         self.asynchronous = asynchronous
         self.name = name or f"Client-{uuid.uuid4()}"
         self.id = self.name
         self._set_as_default = set_as_default
         seconds: float = parse_timedelta(timeout) or ANSWER
-        self._connection = EngineConnection(address, n_workers, seconds, security)
+        self._connection = EngineConnection(address, n_workers, tuple(map(str, resources or ())), seconds, security)
         #: one of newly-created, running, closed
         self._status = "newly-created"
         self._registry = Registry(self)

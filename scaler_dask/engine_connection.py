@@ -14,13 +14,24 @@ from scaler.extension import surrounding_address
 class EngineConnection:
     """Connects when `open` is called. Any thread may call the methods; `open`, `restart_cluster` and `close` block."""
 
-    def __init__(self, address: Any, n_workers: int | None, timeout: float, security: Any) -> None:
-        """`address`: a text, or what has one and maybe keys, or an `Engine`, which is used and never closed."""
+    def __init__(
+        self, address: Any, n_workers: int | None, capabilities: tuple[str, ...], timeout: float, security: Any
+    ) -> None:
+        """`address`: a text, or what has one and maybe keys, or an `Engine`, which is used and never closed.
+
+        `n_workers` and `capabilities` are those of a local cluster. Raises TypeError for any other address.
+        """
+        if not (address is None or isinstance(address, (str, Engine)) or isinstance(_address_of(address), str)):
+            raise TypeError(
+                f"Client() takes an address like tcp://host:2345, a SchedulerClusterCombo or a scaler.Client, "
+                f"not {address!r}"
+            )
         #: whoever gave the engine goes on using it
         self.is_shared = isinstance(address, Engine)
         self._engine: Engine | None = address if isinstance(address, Engine) else None
         self._address = address
         self._n_workers = n_workers
+        self._capabilities = capabilities
         self._timeout = timeout
         #: keys and such, if they are not those of the environment
         self.security = security
@@ -46,11 +57,11 @@ class EngineConnection:
         address = self._address
         if address is not None and not isinstance(address, str):
             self.security = self.security or getattr(address, "security", None)
-            address = address.address
+            address = _address_of(address)
         if address is None and self._n_workers is None:
             address = dask.config.get("scaler.address", None) or surrounding_address()
         if address is None:
-            self.cluster = SchedulerClusterCombo(n_workers=self._n_workers)
+            self.cluster = SchedulerClusterCombo(n_workers=self._n_workers, capabilities=self._capabilities)
             address, self.security = self.cluster.address, self.cluster.security
         try:
             self._engine = Engine(address, timeout=self._timeout, security=self.security)
@@ -66,7 +77,7 @@ class EngineConnection:
         n_workers = self.cluster.n_workers
         self.engine.disconnect()
         self.cluster.shutdown()
-        self.cluster = SchedulerClusterCombo(n_workers=n_workers)
+        self.cluster = SchedulerClusterCombo(n_workers=n_workers, capabilities=self._capabilities)
         self.security = self.cluster.security
         self._engine = Engine(self.cluster.address, security=self.security)
 
@@ -76,3 +87,7 @@ class EngineConnection:
             self._engine.disconnect()
         if self.cluster is not None:
             self.cluster.shutdown()
+
+
+def _address_of(cluster: Any) -> Any:
+    return getattr(cluster, "address", None)

@@ -785,12 +785,13 @@ def test_task_streams_and_reports_have_the_tasks_of_their_time(client, tmp_path)
 
 
 def test_a_client_without_an_address_has_a_cluster_of_its_own_and_can_restart_it():
-    with Client(n_workers=1, threads_per_worker=4) as client:
+    with Client(n_workers=1, threads_per_worker=4, resources={"GPU": 2}) as client:
         assert client.submit(inc, 1).result(DEADLINE) == 2
+        assert client.submit(inc, 2, resources={"GPU": 1}).result(DEADLINE) == 3
         pid, held = client.submit(os.getpid, pure=False).result(DEADLINE), client.submit(inc, 7)
         client.restart()
         assert held.cancelled()
-        assert client.submit(os.getpid, pure=False).result(DEADLINE) != pid
+        assert client.submit(os.getpid, pure=False, resources={"GPU": 1}).result(DEADLINE) != pid
         future = client.submit(inc, 1)
         future.result(DEADLINE)
     assert client.status == "closed"
@@ -819,6 +820,10 @@ def test_what_is_missing_says_what_to_use_instead(client):
         client.submit(inc, 1, actor=True)
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         Client(colour="red")
+    with pytest.raises(TypeError, match="the address of scaler_scheduler"):
+        Client(scheduler_file="scheduler.json")
+    with pytest.raises(TypeError, match=r"SchedulerClusterCombo.*, not 8786"):
+        Client(8786)
     with pytest.raises(TypeError, match="callable function"):
         client.submit(5)
     assert not hasattr(client, "no_such_thing")
