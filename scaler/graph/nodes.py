@@ -25,6 +25,10 @@ SMALL_TYPES = frozenset({int, float, bool, type(None), complex, slice, type, Fun
 #: types into which is looked for large values
 _COLLECTIONS = frozenset({list, tuple, set, frozenset})
 
+#: how many values are looked at to say how large one is, and how many of each collection among them
+_LOOKS = 72
+_LOOKS_EACH = 8
+
 
 class Node(Protocol):
     """One vertex of a graph."""
@@ -110,18 +114,26 @@ def is_large(value: Any) -> bool:
         return len(value) > LARGE
     if kind in SMALL_TYPES or (kind in _COLLECTIONS and len(value) < 1000 and SMALL_TYPES.issuperset(map(type, value))):
         return False
-    return isinstance(value, RemoteValue) or _estimate(value, 2) > LARGE
+    return isinstance(value, RemoteValue) or _estimate(value) > LARGE
 
 
-def _estimate(value: Any, depth: int) -> float:
-    """Return about how many bytes a value takes, by a look at some of its items."""
-    kind = type(value)
-    try:
-        if kind in _COLLECTIONS or kind is dict:
-            items = list(itertools.islice(value.values() if kind is dict else value, 8)) if depth else []
-            per_item = sum(_estimate(item, depth - 1) for item in items) / (len(items) or 1)
-            return float(len(value) * (8 + per_item))
-        size = getattr(value, "nbytes", None)
-        return float(size if type(size) is int else value.__sizeof__())
-    except Exception:  # a class, or an object that cannot tell
-        return 0.0
+def _estimate(value: Any) -> float:
+    """Return about how many bytes a value takes, by a look at some of what is in it: at what is less deep first."""
+    total = 0.0
+    left = _LOOKS
+    #: (a value, how many like it there may be)
+    seen: list[tuple[Any, float]] = [(value, 1.0)]
+    for item, times in seen:
+        kind = type(item)
+        try:
+            if kind in _COLLECTIONS or kind is dict:
+                total += times * 8 * len(item)
+                inner = list(itertools.islice(item.values() if kind is dict else item, min(left, _LOOKS_EACH)))
+                left -= len(inner)
+                seen += [(value, times * len(item) / len(inner)) for value in inner]
+            else:
+                size = getattr(item, "nbytes", None)
+                total += times * (size if type(size) is int else item.__sizeof__())
+        except Exception:  # a class, or an object that cannot tell
+            continue
+    return total

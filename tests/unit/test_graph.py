@@ -3,7 +3,7 @@ import operator
 import pytest
 
 from scaler.errors import CycleError
-from scaler.graph import Call, Constant, RemoteValue, from_tuples, plan
+from scaler.graph import Call, Constant, RemoteValue, from_tuples, is_large, plan
 from scaler.serialize.call import decode_function, encode_entries
 
 
@@ -276,6 +276,15 @@ def test_what_is_in_the_cluster_is_shared_unless_it_has_come_here():
     assert made.constants == {"a": there}
     assert (-1,) in run.dependencies
     assert here not in [value for entry in run.entries for value in entry[2]]
+
+
+def test_a_large_value_is_shared_however_deep_it_is_in_lists():
+    large = b"x" * 100_000
+    deep = [[1, [[{"a": [large, 2]}]]], 3]
+    assert sum(len(encode_entries(run.entries)) for run in plan(from_tuples({"n": (len, deep)}), ["n"]).runs) < 1000
+    itself = [1]
+    itself.append(itself)
+    assert not is_large(itself)
 
 
 def test_a_wanted_large_constant_is_just_given_back():
