@@ -91,7 +91,7 @@ class FutureState:
 
     def cancel(self) -> None:
         """Nobody wants the value any more: let go of it. A task that runs goes on to its end."""
-        self._source = NoValue()
+        self._source = NoValue(self.key)
         _call_all(self._watchers)
 
     def retry(self) -> None:

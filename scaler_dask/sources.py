@@ -132,15 +132,23 @@ class LocalValue(_Ended):
 class NoValue(_Ended):
     """There will be none: it was cancelled."""
 
-    __slots__ = ()
+    __slots__ = ("_key",)
     status = "cancelled"
+
+    def __init__(self, key: Any) -> None:
+        self._key = key
 
     @property
     def argument(self) -> Any:
-        raise concurrent.futures.CancelledError
+        raise self._error()
 
     def value(self, timeout: float | None) -> Any:
-        raise concurrent.futures.CancelledError
+        raise self._error()
 
     def error(self, timeout: float | None) -> BaseException | None:
-        raise concurrent.futures.CancelledError
+        raise self._error()
+
+    def _error(self) -> concurrent.futures.CancelledError:
+        return concurrent.futures.CancelledError(
+            f"{self._key!r} was cancelled, itself or with all else by `restart`: submit the task anew"
+        )

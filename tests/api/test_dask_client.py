@@ -256,8 +256,9 @@ def test_cancelled_futures_say_so_and_the_same_call_can_be_submitted_again(clien
     client.cancel([running[0], waiting])
     assert waiting.cancelled()
     assert running[0].status == "cancelled"
-    with pytest.raises(CancelledError):
-        waiting.result(DEADLINE)
+    for ask in (waiting.result, lambda: client.submit(inc, waiting), lambda: client.gather([waiting])):
+        with pytest.raises(CancelledError, match=f"'{waiting.key}' was cancelled.* submit the task anew"):
+            ask()
     gate.open()
     assert client.submit(inc, 5).result(DEADLINE) == 6
     assert running[1].result(DEADLINE) == 2
