@@ -37,7 +37,7 @@ from scaler.protocol.messages import INLINE_LIMIT
 from scaler.store import segments
 from scaler.store.directory import TOKEN, StoreDirectory, clean_up_dead
 from scaler.store.index import StoreIndex
-from scaler.store.layout import Key, file_name
+from scaler.store.layout import Key
 from scaler.store.spill import Spiller
 from scaler.store.transfer import Transfer
 from scaler.transport import Address, Security
@@ -169,8 +169,8 @@ class HostStore:
         return events
 
     def lacks(self, key: Key) -> bool:
-        """Say whether there is no file of an object in memory."""
-        return not os.path.exists(os.path.join(self.path, file_name(key)))
+        """Say whether there is no file of an object in memory, or none that can be read."""
+        return not segments.can_be_read(self.path, key)
 
     def _wanted(self, key: Key) -> list[Event]:
         """Somebody elsewhere asks for an object; if it has become a file meanwhile the core need not be asked."""

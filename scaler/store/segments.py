@@ -45,6 +45,7 @@ _SPARE_DESCRIPTORS = 64
 _MAX_VECTORS = 1000
 _PADDING = bytes(4096)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
 # On Linux the mapping itself keeps the open file, and the lock. Before 3.13 Python insists on a descriptor for each.
 _WITHOUT_DESCRIPTOR: dict[str, Any] = {}
 if sys.version_info >= (3, 13) and sys.platform == "linux":
@@ -198,6 +199,23 @@ def open_file(directory: str, key: Key) -> tuple[int, int]:
         os.close(fd)
         raise
     return fd, size
+
+
+def can_be_read(directory: str, key: Key) -> bool:
+    """Say whether an object is here, complete, and its file can be opened. Who can't tell for a shortage says yes."""
+    try:
+        fd, _ = open_file(directory, key)
+    except ObjectMissing:
+        return False
+    except OSError as error:
+        return is_shortage(error)
+    os.close(fd)
+    return True
+
+
+def is_shortage(error: OSError) -> bool:
+    """Say whether an error is of this process, which is short of descriptors or memory, and not of the file."""
+    return error.errno in _SHORTAGES
 
 
 def free(directory: str, key: Key, recycle: bool = True) -> int:

@@ -16,7 +16,7 @@ from scaler.errors import ProtocolError
 from scaler.store import ObjectMissing
 from scaler.store.layout import HEADER_BYTES, Key, file_name, tag_of
 from scaler.store.puts import Puts
-from scaler.store.segments import open_file
+from scaler.store.segments import is_shortage, open_file
 from scaler.store.spreading import Spreading
 from scaler.store.wire import CHUNK, ONLY, REFERRED, VERSION, Kind, Note, pack, unpack
 
@@ -141,7 +141,7 @@ class Serving:
         self._send(number, pack(note))
 
     # ---- reads -----------------------------------------------------------------------------------------------------
-    def _read(self, number: int, note: Note) -> None:
+    def _read(self, number: int, note: Note, was_held: bool = False) -> None:
         key = note.key
         try:
             opened = self._open(key)
@@ -161,7 +161,7 @@ class Serving:
                 self._send_chunk(number, note, partial.fd, partial.size, partial.tag)
             else:
                 self._deferred.setdefault(key, {}).setdefault(index, []).append(number)
-        elif self._on_demand:
+        elif self._on_demand and not was_held:
             self._hold(number, note)
         else:
             self._refuse(number, note)
@@ -186,6 +186,10 @@ class Serving:
                 return open_file(directory, key)
             except ObjectMissing:
                 pass
+            except OSError as error:
+                if is_shortage(error):
+                    raise
+                _log.warning("cannot read %s: %s", file_name(key), error)
         return None
 
     def _answer(self, number: int, note: Note, opened: _Opened) -> None:
@@ -246,7 +250,7 @@ class Serving:
         held = self._held.pop(key, None)
         for number, note in held.reads if held else ():
             if number in self._addresses:
-                self._read(number, note)
+                self._read(number, note, was_held=True)
 
     def unavailable(self, key: Key, reason: str) -> None:
         """An object that is wanted will not come."""

@@ -15,7 +15,7 @@ from scaler.serialize.call import AnySerializer, decode_function
 from scaler.serialize.outofband import unpack
 from scaler.store import ObjectMissing
 from scaler.store.layout import Key
-from scaler.store.segments import open_object
+from scaler.store.segments import is_shortage, open_object
 from scaler.worker import context
 from scaler.worker.live_values import LiveValues
 from scaler.worker_protocol.messages import Need, Run
@@ -221,4 +221,7 @@ class Inputs:
                 return stored.inband, stored.buffers
             except ObjectMissing:
                 pass
+            except OSError as error:
+                if is_shortage(error):
+                    raise
         raise Failed(failures.not_there(name, key[1], socket.gethostname()).encode(), key[1])

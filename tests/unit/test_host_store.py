@@ -1,18 +1,25 @@
-"""Where an agent's store listens: where those find it who reach its scheduler."""
+"""Where an agent's store listens, so that those find it who reach its scheduler; and what it says of damaged files."""
 
 import contextlib
+import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import until
 
+from scaler.agent.core import events as ev
 from scaler.agent.host_store import HostStore
 from scaler.config import OptionError
 from scaler.errors import AddressInUse
+from scaler.store import segments
 from scaler.store.directory import default_root
+from scaler.store.layout import Key, file_name
 from scaler.transport import Address, Security
+
+KEY: Key = (7, 1)
 
 
 def _has_ipv6() -> bool:
@@ -27,6 +34,25 @@ def store(tmp_path: Path) -> Iterator[HostStore]:
     made = HostStore(1 << 30, str(tmp_path / "spill"))
     yield made
     made.close()
+
+
+@pytest.fixture
+def other_store(tmp_path: Path) -> Iterator[HostStore]:
+    made = HostStore(1 << 30, str(tmp_path / "other"))
+    yield made
+    made.close()
+
+
+def _gathered(store: HostStore) -> list[ev.Event]:
+    """What the store tells next."""
+    found: list[ev.Event] = []
+
+    def has_told() -> bool:
+        found.extend(store.gather())
+        return bool(found)
+
+    until(has_told, "the store to tell of something")
+    return found
 
 
 @pytest.mark.skipif(not _has_ipv6(), reason="there is no IPv6 here")
@@ -53,6 +79,50 @@ def test_a_store_listens_at_the_port_that_is_wanted(tmp_path: Path, monkeypatch:
             other.open(Security.none(), Address.parse("tcp://10.0.0.1:2345"), on_its_host=False)
     finally:
         made.close()
+
+
+def _is_cut(path: Path) -> None:
+    os.truncate(path, 100)
+
+
+def _cannot_be_read(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, _is_cut, _cannot_be_read])
+def test_another_host_that_wants_what_is_damaged_is_told_so_once_the_core_knows(
+    store: HostStore, other_store: HostStore, damage: Callable[[Path], None]
+) -> None:
+    for each in (store, other_store):
+        each.open(Security.none(), Address.parse("tcp://127.0.0.1:2345"), on_its_host=True)
+    size = segments.write(store.path, KEY, b"", [memoryview(bytes(5000))])
+    damage(Path(store.path, file_name(KEY)))
+    assert store.lacks(KEY)
+    other_store.carry_out(ev.Fetch(KEY, size, [store.address]), 0.0)
+    assert _gathered(store) == [ev.Requested(KEY)]
+    store.carry_out(ev.Serve(KEY, "it is not here"), 0.0)
+    assert _gathered(other_store) == [ev.Fetched(KEY, f"{store.address}: it is not here")]
+
+
+def test_what_is_gone_again_when_it_was_made_ready_is_refused(store: HostStore, other_store: HostStore) -> None:
+    for each in (store, other_store):
+        each.open(Security.none(), Address.parse("tcp://127.0.0.1:2345"), on_its_host=True)
+    other_store.carry_out(ev.Fetch(KEY, 5000, [store.address]), 0.0)
+    assert _gathered(store) == [ev.Requested(KEY)]
+    store.carry_out(ev.Serve(KEY), 0.0)
+    assert _gathered(other_store) == [ev.Fetched(KEY, f"{store.address}: does not have it")]
+
+
+def test_a_host_that_is_short_of_descriptors_does_not_take_its_files_for_damaged(
+    store: HostStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    segments.write(store.path, KEY, b"", [memoryview(bytes(5000))])
+    monkeypatch.setattr(segments, "open_file", fails)
+    assert not store.lacks(KEY)
 
 
 def test_a_place_for_spilled_objects_that_cannot_be_written_is_named(tmp_path: Path) -> None:

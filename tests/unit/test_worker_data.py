@@ -21,7 +21,19 @@ from support.runner import ARGUMENTS, BATCH, CLIENT, FUNCTION, Agent, Kept
 
 from scaler.errors import ObjectLost, ObjectTooLarge, StoreFull
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
-from scaler.protocol.messages import EACH, GRAPH, KEEP, LACKING, LIVE, PROFILE, SIZE, STORED, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import (
+    EACH,
+    ERROR,
+    GRAPH,
+    KEEP,
+    LACKING,
+    LIVE,
+    PROFILE,
+    SIZE,
+    STORED,
+    VALUES_EACH,
+    VALUES_LIST,
+)
 from scaler.serialize import Serializer, payload
 from scaler.serialize.call import Slot, encode_call, encode_function, pack_entries, pack_function
 from scaler.serialize.entry import Entry
@@ -340,6 +352,21 @@ def test_a_needed_file_that_is_missing_is_told_as_a_missing_object(agent: Agent)
     (span,) = agent.spans()
     assert (span.outcome, SIZE.unpack_from(span.body)) == (LACKING, (50,))
     assert ErrorRecord.decode(span.body[SIZE.size :]).kind == ErrorKind.OBJECT
+
+
+@pytest.mark.parametrize(("number", "outcome"), [(errno.EIO, LACKING), (errno.EMFILE, ERROR)])
+def test_so_is_one_that_cannot_be_read_unless_the_worker_is_short_of_descriptors(
+    agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch, number: int, outcome: int
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    put(store, OTHER, ones(1))
+    monkeypatch.setattr(inputs, "open_object", fails)
+    agent.hand_out(1, len, range(1), form=EACH, calls=[encode_call((Slot(0),), {})], deps=[[(OTHER, -1)]])
+    agent.run()
+    (span,) = agent.spans()
+    assert span.outcome == outcome
 
 
 def test_a_missing_function_is_told_as_a_missing_object_for_each_row(agent: Agent) -> None:
