@@ -182,7 +182,7 @@ class HostStore:
     def _moved(self, what: str, key: Key, error: str | None) -> list[Event]:
         _decrease(self._moves, key)
         if not self._stale_moves[key]:
-            return [Spilled(key, error) if what == "spill" else Restored(key, error)]
+            return [Spilled(key, error) if what == "spill" else Restored(key, error, what == "lost")]
         _decrease(self._stale_moves, key)
         if what == "restore" and error is None:
             segments.free(self.path, key)

@@ -18,8 +18,9 @@ from scaler.store.layout import Key, file_name
 from scaler.store.mailbox import Mailbox
 from scaler.store.segments import Draft, free, open_file, write_all
 
-What: TypeAlias = Literal["spill", "restore", "drop"]
-#: what was asked for, the object, bytes that were moved or removed, and why it failed (None: it did not)
+What: TypeAlias = Literal["spill", "restore", "drop", "lost"]
+#: what was asked for, the object, bytes that were moved or removed, and why it failed (None: it did not); "lost" is
+#: what a restore becomes whose object is not on disk, or is damaged: to ask again is of no use
 Result: TypeAlias = tuple[What, Key, int, str | None]
 
 #: of the names of spill directories
@@ -75,7 +76,7 @@ class Spiller:
         self._ask("spill", key)
 
     def restore(self, key: Key) -> None:
-        """Move an object back into memory. If that fails it stays on disk."""
+        """Move an object back into memory. If that fails it stays on disk, unless the result says that it is lost."""
         self._ask("restore", key)
 
     def drop(self, key: Key) -> None:
@@ -111,7 +112,10 @@ class Spiller:
             size, error = 0, None
             try:
                 size = self._carry_out(what, key)
-            except (ObjectMissing, StoreFull, OSError) as caught:
+            except ObjectMissing as caught:
+                error = str(caught)
+                what = "lost" if what == "restore" else what
+            except (StoreFull, OSError) as caught:
                 error = str(caught)
             except Exception as caught:
                 _log.exception("%s of %s failed", what, file_name(key))

@@ -320,6 +320,18 @@ def test_an_object_that_cannot_be_read_from_disk_is_gone_after_some_tries() -> N
     assert fake.asked(ev.DropObject) == [(C, value)]
 
 
+def test_an_object_that_is_not_on_disk_any_more_is_gone_at_once() -> None:
+    fake = FakeAgent(1, total=10 * MB)
+    value = made(fake, 0, 10, size=6 * MB)
+    fake.handle(ev.Spilled((C, value)))
+    fake.give_dependents(30, [[value]], size=6 * MB)
+    fake.handle(ev.Restored((C, value), "there is no such file", is_lost=True))
+    said = fake.said
+    assert [list(message) for message in said if isinstance(message, ObjectGone)] == [[(C, value)]]
+    assert [list(message.rows) for message in said if isinstance(message, ObjectMissing)] == [[(C, 30, 0, 1)]]
+    assert fake.asked(ev.DropObject) == [(C, value)]
+
+
 def test_a_worker_does_not_count_as_having_what_could_not_be_read_from_disk() -> None:
     fake = FakeAgent(1, total=10 * MB)
     value = made(fake, 0, 10, size=6 * MB)

@@ -99,6 +99,17 @@ def test_objects_go_to_disk_and_come_back(store: HostStore) -> None:
     assert names(store) == {"7-a"}
 
 
+def test_an_object_that_others_have_removed_from_disk_is_lost(store: HostStore) -> None:
+    segments.write(store.path, KEY, b"x" * 1000)
+    store.carry_out(ev.Spill(KEY), 0.0)
+    settled(store, lambda: not store._moves)
+    segments.free(store._spiller.path, KEY)
+    store.carry_out(ev.Restore(KEY), 0.0)
+    (event,) = settled(store, lambda: not store._moves)
+    assert isinstance(event, ev.Restored)
+    assert event.is_lost
+
+
 def test_nothing_is_heard_of_an_object_that_was_dropped_while_it_moved(store: HostStore) -> None:
     segments.write(store.path, KEY, b"x" * 1000)
     store.carry_out(ev.Spill(KEY), 0.0)
@@ -125,7 +136,7 @@ def test_files_from_before_a_new_scheduler_are_removed_and_newer_ones_are_not(st
     store.carry_out(ev.DropClient(0), 0.0)
     segments.write(store.path, KEY, b"new")
     store.carry_out(ev.Restore((7, 1)), 0.0)  # whatever comes after the disk was told to drop it
-    assert settled(store, lambda: not store._moves) == [ev.Restored((7, 1), ANY)]
+    assert settled(store, lambda: not store._moves) == [ev.Restored((7, 1), ANY, is_lost=True)]
     assert names(store) == {"7-2", "7-a"}
     assert not store._on_disk
 

@@ -88,11 +88,20 @@ def test_what_is_not_there_is_said(host: Host) -> None:
     host.spiller.drop(KEY)
     by_kind = {what: (key, size, error) for what, key, size, error in host.results(3)}
     assert by_kind["drop"] == (KEY, 0, None)
-    for what in ("spill", "restore"):
+    for what in ("spill", "lost"):
         key, size, error = by_kind[what]
         assert (key, size) == (KEY, 0)
         assert error is not None
         assert file_name(KEY) in error
+
+
+def test_what_cannot_be_read_may_be_read_later(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr(spill_module, "open_file", fails)
+    host.spiller.restore(KEY)
+    assert host.results() == [("restore", KEY, 0, "[Errno 5] the disk is broken")]
 
 
 def test_a_full_disk_leaves_the_object_in_memory(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,9 +245,9 @@ class AgentCore:
             spilling.note_failure(self._state, self.out, event.error)
 
     def _restored(self, event: Restored) -> None:
-        if event.error is not None:
+        if event.error is not None and not event.is_lost:
             spilling.note_no_room(self._state, self._state.objects.size(event.key))
-        storing.take_restored(self._state, self.out, event.key, event.error)
+        storing.take_restored(self._state, self.out, event.key, event.error, event.is_lost)
 
     # ---- what workers and the scheduler say ------------------------------------------------------------------------
     def _from_worker(self, event: FromWorker) -> None:

@@ -94,7 +94,12 @@ def fail(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason
         record.retry_at = state.now + RETRY_SECONDS
         object_moves.move(state, key, record, ObjectState.BACKING_OFF, cause=reason)
         state.follow_ups.lacking += state.objects.size(key)
-        return
+    else:
+        give_up(state, out, key, record, reason)
+
+
+def give_up(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason: str) -> None:
+    """It was here, live or on disk, and will never be a file."""
     remove(state, out, key, record, reason)
     out.gone(key)
     lose(state, out, key, record, reason)

@@ -84,10 +84,11 @@ class Spilled:
 
 @record
 class Restored:
-    """An object that was on disk is in the store now; or not, and why."""
+    """An object that was on disk is in the store now; or not, and why, and whether it is on disk no more."""
 
     key: Key
     error: str | None = None
+    is_lost: bool = False
 
 
 @record

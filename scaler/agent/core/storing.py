@@ -99,12 +99,14 @@ def take_spilled(state: HostState, out: Outgoing, key: Key, error: str | None) -
         bringing.try_earlier(state, size)
 
 
-def take_restored(state: HostState, out: Outgoing, key: Key, error: str | None) -> None:
-    """An object was moved back from disk, or could not be."""
+def take_restored(state: HostState, out: Outgoing, key: Key, error: str | None, is_lost: bool) -> None:
+    """An object was moved back from disk, or could not be, perhaps as it is not there any more."""
     record = state.objects.records.get(key)
     if record is None or record.state is not ObjectState.RESTORING:
         return
-    if error is not None:
+    if error is not None and is_lost:
+        bringing.give_up(state, out, key, record, error)
+    elif error is not None:
         bringing.fail(state, out, key, record, error)
     else:
         object_moves.move(state, key, record, ObjectState.STORED)

@@ -83,11 +83,12 @@ class SimStore:
             return
         source, target = (self.files, self.disk) if is_spill else (self.disk, self.files)
         error = "the disk is broken" if self.world.random.random() < self.host.cluster.mix.full else None
-        if key not in source:
+        is_lost = key not in source
+        if is_lost:
             error = "it is not there"
         if error is None:
             target[key] = source.pop(key)
-        self.host.tell(ev.Spilled(key, error) if is_spill else ev.Restored(key, error))
+        self.host.tell(ev.Spilled(key, error) if is_spill else ev.Restored(key, error, is_lost))
 
     # ---- other hosts -----------------------------------------------------------------------------------------------
     def _fetch(self, effect: ev.Fetch) -> None:
