@@ -95,6 +95,15 @@ def size_of(frames: Sequence[Frame]) -> int:
     return RECORD_HEADER + 4 + 4 * len(frames) + sum(map(len, frames))
 
 
+def frames_of_size(size: int) -> tuple[Frame, ...]:
+    """Frames of zeros whose record takes so many bytes, as another record does.
+
+    >>> [size_of(frames_of_size(size)) - size for size in (size_of([]), size_of([b""]), 1000)]
+    [0, 0, 0]
+    """
+    return () if size < ONLY_FRAME else (bytes(size - ONLY_FRAME),)
+
+
 def pack(record: Record) -> list[Frame]:
     """The bytes of a record, in parts that follow each other; its frames are not copied."""
     frames = record.frames

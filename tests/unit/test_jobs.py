@@ -539,25 +539,62 @@ def ended_jobs(count):
     return jobs
 
 
-def test_nothing_is_written_behind_a_copy_of_what_can_not_be_read():
-    jobs = ended_jobs(3)
-    jobs.told()
+def what_is_kept(jobs):
+    """Of the jobs that the next scheduler finds, what has ended: the results."""
+    again = Jobs(Paper(jobs.paper.segments, most=1900))
+    again.ask("list")
+    names = [json.loads(line)["job"] for line in again.last().text.splitlines()]
+    for name in names:
+        again.ask("ordered", name)
+    return dict(zip(names, [bytes(answer.bodies[0]) for answer in again.answers[1:]], strict=True))
+
+
+def is_unreadable(jobs):
     jobs.paper.unreadable = "Input/output error"
-    for number in (0, 1):
-        jobs.ask("delete", f"job-{number}")
-        jobs.sync()
-    assert jobs.told() == ["Journal: it can't be written: Input/output error; durable jobs wait until it can"]
-    assert jobs.paper.removed == []
+
+
+def is_damaged(jobs):
+    """The last byte of a job that stays."""
+    jobs.paper.segments[1][-1] ^= 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"), [(is_unreadable, "Input/output error"), (is_damaged, "the checksum of a record is wrong")]
+)
+def test_a_segment_of_which_something_can_not_be_read_stays_and_all_goes_on(trouble, words):
+    jobs = ended_jobs(3)
+    was_on_paper = bytes(jobs.paper.segments[1])
+    jobs.told()
+    trouble(jobs)
+    jobs.ask("delete", "job-0")
+    jobs.sync()
     jobs.submit(*part(1), name="later", token=9)
-    assert "nothing is accepted until it can" in jobs.last().error
-    jobs.paper.unreadable = ""
+    jobs.core_says(results(0, b"x"), FIRST + 3)
+    jobs.sync()
+    assert jobs.told() == [f"Journal: segment 1 stays until all of it can be read: {words}"]
+    assert jobs.state("later")["state"] == "done"
     jobs.go_on(keeper.AGAIN)
     jobs.sync()
-    assert jobs.told() == ["Journal: it is written again"]
-    assert jobs.paper.removed == [1]
-    again = Jobs(Paper(jobs.paper.segments, most=1900))
-    again.ask("ordered", "job-2")
-    assert bytes(again.last().bodies[0]) == b"2"
+    assert jobs.told() == []
+    assert 1 not in jobs.paper.removed
+    jobs.paper.unreadable, jobs.paper.segments[1][: len(was_on_paper)] = "", was_on_paper
+    assert what_is_kept(jobs) == {"job-1": b"1", "job-2": b"2", "later": b"x"}
+    jobs.go_on(keeper.AGAIN)
+    jobs.sync()
+    assert 1 in jobs.paper.removed
+    assert what_is_kept(jobs) == {"job-1": b"1", "job-2": b"2", "later": b"x"}
+
+
+def test_a_segment_that_can_not_be_read_goes_as_soon_as_nothing_of_it_is_needed():
+    jobs = ended_jobs(3)
+    is_unreadable(jobs)
+    jobs.ask("delete", "job-0")
+    jobs.sync()
+    assert 1 not in jobs.paper.removed
+    jobs.ask("delete", "job-1")
+    jobs.sync()
+    assert 1 in jobs.paper.removed
+    assert 1 not in {place.segment for place in jobs.keeper._uncopied}
 
 
 def test_a_job_that_could_not_be_read_is_read_from_where_it_is_copied_to_meanwhile():

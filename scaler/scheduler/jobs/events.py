@@ -92,6 +92,20 @@ class MayBeRead:
 
 
 @record
+class NotCopied:
+    """A record could not be read, so nothing is at the place that it was to be copied to; it stays where it is."""
+
+    place: Place
+
+
+@record
+class MayBeCopied:
+    """What could not be read of a segment can be by now."""
+
+    segment: int
+
+
+@record
 class Loaded:
     """What was submitted of a job, as it asked for it: the messages of each part."""
 
@@ -127,8 +141,8 @@ class Listed:
 
 
 Event = (
-    Submitted | Asked | Gone | Welcomed | Heard | Forgotten | Doubted | OnDisk | MayBeRead | Loaded | Fetched | FileRead
-    | Listed
+    Submitted | Asked | Gone | Welcomed | Heard | Forgotten | Doubted | OnDisk | MayBeRead | NotCopied | MayBeCopied
+    | Loaded | Fetched | FileRead | Listed
 )  # fmt: skip
 
 
@@ -144,7 +158,7 @@ class Write:
 
 @record
 class Copy:
-    """Write a record again, at another place."""
+    """Write a record again, at another place; `NotCopied` follows if it can't be read."""
 
     source: Place
     place: Place

@@ -27,6 +27,8 @@ class Kind(IntEnum):
     AGENTS = 6
     #: it is forgotten, and nothing of it is needed
     DELETED = 7
+    #: nothing: a record was to be copied here, and could not be read
+    GAP = 8
 
 
 #: of these a job needs the last one only

@@ -109,6 +109,8 @@ class JobsCore:
             ev.Doubted: self._doubted,
             ev.OnDisk: self._on_disk,
             ev.MayBeRead: self._may_be_read,
+            ev.NotCopied: lambda event: self._reclaiming.not_copied(self._table, event.place),
+            ev.MayBeCopied: lambda event: self._reclaiming.unreadable.discard(event.segment),
             ev.Loaded: self._loaded,
             ev.Fetched: self._fetched,
             ev.FileRead: self._file_read,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from scaler.common.effects import Log
 from scaler.errors import ProtocolError, ScalerError
 from scaler.journal.directory import Damage, JournalError
 from scaler.journal.layout import Layout, Place
-from scaler.journal.records import RECORD_HEADER, Damaged, Frame, Record, pack, read
+from scaler.journal.records import RECORD_HEADER, Damaged, Frame, Record, frames_of_size, pack, read
 from scaler.journal.removal import Removal
 from scaler.journal.writer import ENDING
 from scaler.protocol.codec import decode, encode
@@ -105,10 +105,8 @@ class JobKeeper:
             is_anew = self.damage is not None and not self.damage.is_cut
             self._core.keep_files(files.directory, files.begin(self._core.identity, is_anew))
         self._events: list[ev.Event] = []
-        #: records to be written, in order, of which the first is another one's copy: that one can't be read, for this
-        #: reason
-        self._held: deque[ev.Write | ev.Copy] = deque()
-        self._trouble: str | None = None
+        #: records that could not be copied, as they can't be read: where they are, and their bytes
+        self._uncopied: dict[Place, int] = {}
         #: jobs whose parts can't be read; a dict serves as an ordered set
         self._unread: dict[int, None] = {}
         #: segments that nobody needs
@@ -145,7 +143,7 @@ class JobKeeper:
             for done in self._files.take():
                 self._tell(done)
         records, trouble = self._journal.take_news()
-        self._tell(ev.OnDisk(records, trouble or self._trouble, self._journal.room))
+        self._tell(ev.OnDisk(records, trouble, self._journal.room))
 
     @property
     def wake(self) -> float | None:
@@ -219,12 +217,14 @@ class JobKeeper:
     def _carry_out(self, effects: list[ev.Effect]) -> list[ResidentWish]:
         wishes: list[ResidentWish] = []
         for effect in effects:
-            if isinstance(effect, (ev.Write, ev.Copy)):
-                self._held.append(effect)
-                if self._trouble is None:
-                    self._write_held()
+            if isinstance(effect, ev.Write):
+                written = Record(effect.kind, effect.owner, tuple(effect.frames), self._term)
+                self._journal.append(effect.place, pack(written))
+            elif isinstance(effect, ev.Copy):
+                wishes += self._copy(effect)
             elif isinstance(effect, ev.Remove):
                 self._needless.add(effect.segment)
+                self._uncopied = {at: size for at, size in self._uncopied.items() if at.segment != effect.segment}
                 wishes += self._remove_needless()
             elif isinstance(effect, ev.MeasureRoom):
                 self._journal.measure_room()
@@ -245,23 +245,38 @@ class JobKeeper:
         return wishes
 
     # ---- a disk that can't be read, or changed -----------------------------------------------------------------------
-    def _write_held(self) -> None:
-        """Write what is held up to the copy of a record that can't be read: what is behind a gap would be lost."""
-        before, self._trouble = self._trouble, None
-        while self._held and self._trouble is None:
-            effect = self._held[0]
-            try:
-                if isinstance(effect, ev.Write):
-                    buffers = pack(Record(effect.kind, effect.owner, tuple(effect.frames), self._term))
-                else:
-                    buffers = [self._journal.read(*effect.source, effect.size)]
-            except JournalError as error:
-                self._trouble, self._again = str(error), self._now + AGAIN
-            else:
-                self._journal.append(effect.place, buffers)
-                self._held.popleft()
-        if self._trouble != before:
-            self.gather()
+    def _copy(self, wanted: ev.Copy) -> list[ResidentWish]:
+        """Write a record at another place; if it can't be read, one of nothing, since its successors are behind it."""
+        try:
+            self._journal.append(wanted.place, [self._record_at(wanted.source, wanted.size)])
+        except (JournalError, Damaged) as error:
+            gap = Record(Kind.GAP, 0, frames_of_size(wanted.size), self._term)
+            self._journal.append(wanted.place, pack(gap))
+            is_first = all(place.segment != wanted.source.segment for place in self._uncopied)
+            self._uncopied[wanted.source], self._again = wanted.size, self._now + AGAIN
+            self._tell(ev.NotCopied(wanted.place))
+            words = f"Journal: segment {wanted.source.segment} stays until all of it can be read: {error}"
+            return [ev.Log("ERROR", words)] if is_first else []
+        return []
+
+    def _record_at(self, place: Place, size: int) -> bytes:
+        """The bytes of a record. Raises `JournalError` and `Damaged`."""
+        data = self._journal.read(*place, size)
+        read(memoryview(data), 0)
+        return data
+
+    def _try_to_copy(self) -> None:
+        """Look whether what could not be copied can be read by now."""
+        before = {place.segment for place in self._uncopied}
+        for place, size in list(self._uncopied.items()):
+            with contextlib.suppress(JournalError, Damaged):
+                self._record_at(place, size)
+                del self._uncopied[place]
+        left = {place.segment for place in self._uncopied}
+        for segment in before - left:
+            self._tell(ev.MayBeCopied(segment))
+        if left:
+            self._again = self._now + AGAIN
 
     def _load(self, wanted: ev.Load) -> list[ResidentWish]:
         """Read what was submitted of a job, or try it again later; what is said of that."""
@@ -278,8 +293,8 @@ class JobKeeper:
 
     def _try_again(self) -> list[ResidentWish]:
         self._again = None
-        if self._trouble is not None:
-            self._write_held()
+        if self._uncopied:
+            self._try_to_copy()
         self._unread = {job: None for job in self._unread if self._core.name_of(job)}
         for job in self._unread:  # where its parts are the core knows: they may have been copied elsewhere since
             self._tell(ev.MayBeRead(job))

@@ -2,7 +2,8 @@
 
 One at a time, a little in each step, those first of which least has to be copied; only while the disk is not busy with
 anything else, and only if it has room for that. A record that says that a job is deleted stays for as long as another
-segment has something of that job.
+segment has something of that job. A segment of which something can't be read stays, until that can be or nothing of it
+is needed.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Reclaiming:
     left: deque[tuple[Job | None, Written]] = field(default_factory=deque)
     #: what was copied in the last step, and where to
     copied: list[tuple[Job | None, Written, Place]] = field(default_factory=list)
+    #: segments that have something which can't be read
+    unreadable: set[int] = field(default_factory=set)
 
     def step(self, table: JobTable) -> None:
         """All that was written is on disk: go on, if there is anything to be given back."""
@@ -54,12 +57,25 @@ class Reclaiming:
             size += written.size
         if not self.left and not self.copied:
             table.remove_segment(self.segment)
+            self.unreadable.discard(self.segment)
+            self.segment = 0
+
+    def not_copied(self, table: JobTable, place: Place) -> None:
+        """A record of the last step could not be read: it stays, with all that is left of its segment."""
+        for each in [each for each in self.copied if each[2] == place]:
+            _, written, _ = each
+            self.copied.remove(each)
+            table.segments.reach(place, written.size)
+            self.unreadable.add(written.where.segment)
+            self.left.clear()
             self.segment = 0
 
     def _choose(self, table: JobTable) -> bool:
         live = table.segments.live
         wasteful = [
-            segment for segment, length in table.segments.lengths.items() if _is_wasteful(table, segment, length)
+            segment
+            for segment, length in table.segments.lengths.items()
+            if _is_wasteful(table, segment, length) and not (segment in self.unreadable and live[segment])
         ]
         segment = min(wasteful, key=live.__getitem__, default=0)
         if not segment or (live[segment] > LITTLE and live[segment] + SPARE > table.disk.room):

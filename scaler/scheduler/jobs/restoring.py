@@ -52,6 +52,8 @@ class Restoring:
         """Take a record; `inner` has the `TaskResult` of results. Raises `Damaged` for one that can't be."""
         table, number = self._table, record.owner
         table.segments.reach(place, size_of(record.frames))
+        if record.kind == Kind.GAP:
+            return
         table.next_number = max(table.next_number, number + 1)
         try:
             if record.kind == Kind.DELETED:
