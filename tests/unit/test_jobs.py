@@ -9,6 +9,8 @@ from simulator.hostile_messages import Hostile
 from support.counting import calls_of
 from support.made_up_jobs import FIRST, MONITOR, Jobs, Paper, part, results
 
+from scaler.client.jobs.job import Job
+from scaler.errors import JobError
 from scaler.journal import records
 from scaler.protocol.codec import encode
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
@@ -42,8 +44,10 @@ from scaler.protocol.messages import (
 )
 from scaler.scheduler.jobs import at_core, job_table, keeper
 from scaler.scheduler.jobs.at_core import UNWRITTEN_BYTES
+from scaler.scheduler.jobs.job_records import Kind
 from scaler.scheduler.jobs.jobs_core import GATHER, LOOK, SCARCE, UNCERTAIN
 from scaler.scheduler.jobs.reading import MOST_WAITING
+from scaler.scheduler.jobs.restoring import MISSING
 
 _BOTH = ("work", "gone")
 
@@ -492,6 +496,72 @@ def test_a_result_costs_the_same_however_many_jobs_are_open():
     assert calls_to_take_a_result(300) == calls_to_take_a_result(10)
 
 
+# ---- segments that are missing ---------------------------------------------------------------------------------------
+def job_of_parts(count):
+    """A job whose parts of one row each are on a segment of paper each, with how they ended; and one more job."""
+    jobs = Jobs(Paper(most=900))
+    for number in range(count):
+        jobs.submit(*part(1, 10 * (number + 1)), key=str(number), is_last=number == count - 1)
+        jobs.core_says(results(0, b"%d" % number, batch=10 * (number + 1)))
+        jobs.sync()
+    jobs.submit(*part(1), name="other", token=9)
+    jobs.core_says(results(0, b"x"), FIRST + 1)
+    jobs.sync()
+    return jobs
+
+
+def without(jobs, kind, turn):
+    """The segments but for the one that has this record of the first job, counted among those of its kind."""
+    found = []
+
+    def take(record, place):
+        if record.kind == kind and record.owner == 1:
+            found.append(place.segment)
+
+    Paper(jobs.paper.segments).replay(take)
+    return {number: data for number, data in jobs.paper.segments.items() if number != found[turn]}
+
+
+def test_a_job_of_which_parts_are_missing_says_so_and_what_is_left_of_it_stays():
+    jobs = job_of_parts(4)
+    there = without(jobs, Kind.PART, 1)
+    again = Jobs(Paper(there, most=900))
+    (line,) = again.told()
+    assert "segments are missing that they need. They stay, in segments " in line
+    state = again.state()
+    assert (state["state"], state["trouble"]) == ("failed", MISSING)
+    assert not again.joined
+    again.ask("delete", "other")
+    again.sync()
+    assert again.state()["state"] == "failed"
+    kept = dict(again.paper.segments)
+    whole = Jobs(Paper({**jobs.paper.segments, **kept}, most=900))
+    assert whole.told() == []
+    assert whole.state()["state"] == "done"
+    whole.ask("ordered")
+    assert bytes(whole.last().bodies[0]) == b"0123"
+
+
+def test_rows_whose_results_are_missing_run_again():
+    jobs = Jobs(Paper(most=500))
+    jobs.submit(*part(3))
+    for row, value in enumerate((b"a", b"b", b"c")):
+        jobs.core_says(results(row, value))
+        jobs.sync()
+    assert jobs.state()["state"] == "done"
+    again = Jobs(Paper(without(jobs, Kind.RESULTS, 1), most=500))
+    assert again.state()["state"] == "running"
+    (task,) = again.tell_of(Task)
+    for lo, hi in zip(task.ended[::2], task.ended[1::2], strict=True):
+        assert (lo, hi) != (0, 3)
+    for row, value in enumerate((b"a", b"b", b"c")):
+        again.core_says(results(row, value))
+    again.sync()
+    assert again.state()["state"] == "done"
+    again.ask("ordered")
+    assert bytes(again.last().bodies[0]) == b"abc"
+
+
 # ---- a disk that can't be read ---------------------------------------------------------------------------------------
 def test_what_can_not_be_read_is_said_to_whoever_wants_it(jobs):
     jobs.submit(*part(), note=b"note")
@@ -846,6 +916,35 @@ def test_a_job_that_the_core_can_not_run_says_so(jobs):
     jobs.sync()
     state = jobs.state()
     assert (state["state"], state["trouble"]) == ("failed", "the scheduler could not run it: sent what can't be")
+
+
+class Asking:
+    """What a client's `Job` asks through, and decodes by: all is bytes."""
+
+    def __init__(self, jobs):
+        self.name = "work"
+        self._jobs = jobs
+
+    def ask(self, kind, **fields):
+        self._jobs.ask(kind, limit=1 << 20, **{name: value for name, value in fields.items() if name != "wait"})
+        return self._jobs.last()
+
+    def load(self, payload):
+        return bytes(payload)
+
+
+@pytest.mark.parametrize("read", [Job.results, Job.as_ended])
+def test_who_reads_the_results_of_a_job_that_can_not_go_on_is_told_so_behind_those_that_are_there(jobs, read):
+    jobs.submit(*part())
+    jobs.core_says(results(0, b"a", b"b"))
+    jobs.sync()
+    jobs.keeper.forget(FIRST, "it makes no sense")
+    jobs.sync()
+    asking = Asking(jobs)
+    rows = read(Job(asking, asking))
+    assert len([next(rows), next(rows)]) == 2
+    with pytest.raises(JobError, match="job 'work' can't go on: the scheduler could not run it: it makes no sense"):
+        next(rows)
 
 
 def test_a_job_is_cancelled_and_stays_so(jobs):

@@ -123,7 +123,8 @@ class Job:
         """The values of its rows in the order in which they were submitted, from row `start`, as they come.
 
         Raises what the first row raised that failed, with a note of its number, and CancelledError for one that was
-        cancelled; `ended` goes on behind them. TimeoutError if `timeout` seconds pass without the next.
+        cancelled; `ended` goes on behind them. TimeoutError if `timeout` seconds pass without the next, JobError
+        where no more come as the job could not go on.
         """
         for each in self.ended(start, timeout):
             if each.error is not None:
@@ -175,7 +176,10 @@ class Job:
             answer = self._subject.ask(kind, position=position, wait=left)
             if answer.outcomes:
                 return answer
-            if states_in(answer)[0].ended is not None:
+            state = states_in(answer)[0]
+            if state.trouble:
+                raise JobError(f"job {self._name!r} can't go on: {state.trouble}")
+            if state.ended is not None:
                 return None
             if left <= 0:
                 raise TimeoutError(f"job {self._name!r}: no further row has ended in {timeout:g} s")

@@ -138,7 +138,7 @@ class JobsCore:
     def lay_out(self, layout: Layout) -> None:
         """All is restored; where the next record goes."""
         self._table.layout = layout
-        self._restoring.finish()
+        self._reclaiming.unreadable |= self._restoring.finish(self._terms.wall)
 
     def keep_files(self, directory: str, identity: str) -> None:
         """There is a directory for large results, and this is what the journal calls its part of it."""

@@ -35,7 +35,7 @@ class Reclaiming:
     left: deque[tuple[Job | None, Written]] = field(default_factory=deque)
     #: what was copied in the last step, and where to
     copied: list[tuple[Job | None, Written, Place]] = field(default_factory=list)
-    #: segments that have something which can't be read
+    #: segments that have something which can't be read, or belongs to what is missing
     unreadable: set[int] = field(default_factory=set)
 
     def step(self, table: JobTable) -> None:

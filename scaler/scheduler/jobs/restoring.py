@@ -25,6 +25,8 @@ from scaler.scheduler.jobs.job_table import JobTable
 #: what a record waits for of its job: that it is opened, so many rows, or a batch
 _Awaited = tuple[str, int]
 _OPENED: Final[_Awaited] = "opened", 0
+#: why a job can't go on that has records of which nobody knows where they belong
+MISSING = "a segment of the journal is missing that has parts of it"
 
 
 @record
@@ -108,14 +110,41 @@ class Restoring:
             table.disk.then(partial(table.remove_files, job))
         self._tombs[number] = Written(record.kind, place, size_of(record.frames))
 
-    def finish(self) -> None:
-        """All is read: records that say that a job is deleted are needed where there is something of that job."""
-        for number, tomb in self._tombs.items():
+    def finish(self, wall: float) -> set[int]:
+        """All is read, at this time: see which records are needed, and which jobs go on.
+
+        The segments that stay as they are: they have records that belong to what is missing.
+        """
+        for number, tomb in self._tombs.items():  # it is needed where there is something of that job
             self._table.segments.need(tomb)
             self._table.segments.bury(number, tomb, self._segments.get(number, ()))
+        left_over = self._leave(wall)
+        for job in self._table.jobs.values():
+            if job.has_ended and not job.trouble and job.index.ended < job.index.rows:
+                job.ended = None  # results of it are missing: these rows run again
         self._tombs.clear()
         self._segments.clear()
+        return left_over
+
+    def _leave(self, wall: float) -> set[int]:
+        """What came too early and waits in vain stays where it is; nobody knows what is missing of its jobs."""
+        records = [_written(each) for early in self._early.values() for waiting in early.values() for each in waiting]
+        for written in records:
+            self._table.segments.need(written)
+        for number in self._early:
+            job = self._table.jobs.get(number)
+            if job is not None:
+                job.ended, job.trouble = job.ended or wall, MISSING
+        segments = {written.where.segment for written in records}
+        if segments:
+            self._table.tell(
+                "ERROR",
+                f"Journal: {len(records):,} records of {len(self._early):,} jobs can't be used: segments are missing "
+                f"that they need. They stay, in segments {', '.join(map(str, sorted(segments)))}: put back what was "
+                "removed, and start the scheduler again",
+            )
         self._early.clear()
+        return segments
 
     def _restore(self, job: Job, record: Record, place: Place, inner: Sequence[Message]) -> _Awaited | None:
         """Take a record of a job that is open; what it has to wait for, if that is missing."""
@@ -141,6 +170,10 @@ class Restoring:
             written = self._table.keep(job, kind, place, size_of(record.frames))
             written.first_span, written.spans = first_span, job.index.spans - first_span
         return None
+
+
+def _written(early: _Early) -> Written:
+    return Written(early.record.kind, early.place, size_of(early.record.frames))
 
 
 def _add_part(job: Job, said: dict[str, Any]) -> bool:
