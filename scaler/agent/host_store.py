@@ -165,7 +165,7 @@ class HostStore:
                 elif happened == "put":
                     events.append(Put(key, size))
                 else:
-                    events += self._fetched(key, error)
+                    events += self._fetched(key, error, happened == "full")
         return events
 
     def lacks(self, key: Key) -> bool:
@@ -188,10 +188,10 @@ class HostStore:
             segments.free(self.path, key)
         return []
 
-    def _fetched(self, key: Key, error: str | None) -> list[Event]:
+    def _fetched(self, key: Key, error: str | None, lacks_room: bool) -> list[Event]:
         if not self._stale_fetches[key]:
             self._fetches.discard(key)
-            return [Fetched(key, error)]
+            return [Fetched(key, error, lacks_room)]
         _decrease(self._stale_fetches, key)
         if error is None and key not in self._fetches:
             segments.free(self.path, key)

@@ -20,7 +20,7 @@ from scaler.store.segments import is_shortage, open_file
 from scaler.store.spreading import Spreading
 from scaler.store.wire import CHUNK, ONLY, REFERRED, VERSION, Kind, Note, pack, unpack
 
-What: TypeAlias = Literal["fetch", "put", "wanted"]
+What: TypeAlias = Literal["fetch", "full", "put", "wanted"]
 #: what happened, to which object, its bytes, and why it failed (None: it did not)
 Result: TypeAlias = tuple[What, Key, int, str | None]
 

@@ -68,6 +68,7 @@ class Transfer:
     One thread asks and takes; nothing blocks but `close`. Results are `(what, key, bytes, error)`:
 
     - "fetch": a fetch is over; the object is there, or the error says why not;
+    - "full": a fetch is over, since there is no room for the object here;
     - "put": a client has put this object into the directory;
     - "wanted": with `on_demand`, somebody wants an object that isn't there: say `available` or `unavailable`.
     """
@@ -331,7 +332,10 @@ class Transfer:
             if size < HEADER_BYTES:
                 raise ObjectMissing(f"no object has {size} bytes")
             self._arriving[key] = _Arriving(Draft(self._directory, key, size))
-        except (ObjectMissing, StoreFull, OSError) as error:
+        except StoreFull as error:
+            self._results.put(("full", key, 0, str(error)))
+            return
+        except (ObjectMissing, OSError) as error:
             self._results.put(("fetch", key, 0, str(error)))
             return
         first = random.randrange(chunks_of(size))  # those who fetch it at the same time begin in different places

@@ -390,6 +390,45 @@ def test_an_object_that_finds_no_room_makes_others_leave_and_comes_as_soon_as_it
     assert [list(answer.outcomes) for answer in fake.heard(ObjectResponse)] == [[0]]
 
 
+def fetching_without_room() -> FakeAgent:
+    fake = FakeAgent(2)
+    fake.tell(Neighbours(u32([OTHER]), ["tcp://other:1"]))
+    fake.give_dependents(30, [[5]], holders=[OTHER])
+    assert fake.asked(ev.Fetch) == [(C, 5)]
+    fake.handle(ev.Fetched((C, 5), "there is no room", lacks_room=True))
+    fake.now += RETRY_SECONDS
+    fake.handle(ev.Tick())
+    assert fake.asked(ev.Fetch) == [(C, 5)]
+    return fake
+
+
+def test_what_has_no_room_when_it_is_fetched_is_fetched_again() -> None:
+    fake = fetching_without_room()
+    fake.handle(ev.Fetched((C, 5)))
+    assert fake.running(0) == [(30, 0, 1)]
+
+
+def test_it_is_fetched_again_for_as_long_as_rows_run_that_may_make_room() -> None:
+    fake = fetching_without_room()
+    fake.give(10, 0, 1)
+    for _ in range(2 * MAX_TRIES):
+        fake.handle(ev.Fetched((C, 5), "there is no room", lacks_room=True))
+        fake.now += RETRY_SECONDS
+        fake.handle(ev.Tick())
+        assert fake.asked(ev.Fetch) == [(C, 5)]
+
+
+def test_rows_whose_input_finds_no_room_in_the_end_are_refused_with_the_reason() -> None:
+    fake = fetching_without_room()
+    for _ in range(MAX_TRIES):
+        fake.handle(ev.Fetched((C, 5), "there is no room", lacks_room=True))
+        fake.now += RETRY_SECONDS
+        fake.handle(ev.Tick())
+    (refused,) = fake.heard(ObjectMissing)
+    assert (refused.refusal, list(refused.rows), list(refused.objects)) == ("there is no room", [(C, 30, 0, 1)], [])
+    assert (C, 5) not in fake.core.state.objects.records
+
+
 def test_what_a_client_wrote_is_here() -> None:
     fake = FakeAgent(1)
     fake.tell(ObjectAnnounce(u64([5]), u8([STORED_OBJECT]), [PLACE.pack(MB, OWN)], C))

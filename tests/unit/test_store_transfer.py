@@ -362,7 +362,9 @@ def test_a_full_store_fails_the_fetch(host: Callable[..., Host], monkeypatch: py
         raise StoreFull(path, size, 5)
 
     monkeypatch.setattr(transfer_module, "Draft", full)
-    error = here.fetch(KEY, total, there)
+    here.transfer.fetch(KEY, total, [there.url])
+    ((what, _, _, error),) = here.results()
+    assert what == "full"
     assert error is not None
     assert error.startswith(f"{here.store} has no room for {total:,} bytes: 5 are free")
 

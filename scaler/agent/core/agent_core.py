@@ -129,7 +129,7 @@ class AgentCore:
             Measured: partial(reporting.report, state, out),
             Spilled: self._spilled,
             Restored: self._restored,
-            Fetched: lambda event: storing.take_fetched(state, out, event.key, event.error),
+            Fetched: self._fetched,
             Requested: lambda event: sharing.answer_peer(state, out, event.key),
             FileMissing: lambda event: releasing.find_missing(state, out, event.key),
             Leave: partial(leaving.take_notice, state, out),
@@ -248,6 +248,11 @@ class AgentCore:
         if event.error is not None and not event.is_lost:
             spilling.note_no_room(self._state, self._state.objects.size(event.key))
         storing.take_restored(self._state, self.out, event.key, event.error, event.is_lost)
+
+    def _fetched(self, event: Fetched) -> None:
+        if event.lacks_room:
+            spilling.note_no_room(self._state, self._state.objects.size(event.key))
+        storing.take_fetched(self._state, self.out, event.key, event.error, event.lacks_room)
 
     # ---- what workers and the scheduler say ------------------------------------------------------------------------
     def _from_worker(self, event: FromWorker) -> None:

@@ -37,6 +37,8 @@ def bring(state: HostState, out: Outgoing, key: Key) -> None:
 def _fetch(state: HostState, out: Outgoing, key: Key, record: ObjectRecord) -> None:
     addresses = state.objects.addresses_of(key)
     if not addresses:
+        if record.state is ObjectState.BACKING_OFF:
+            object_moves.move(state, key, record, ObjectState.ABSENT, cause="no agent that has it can be reached")
         record.holders = []
         lose(state, out, key, record, "no agent that has it can be reached")
         return
@@ -45,8 +47,11 @@ def _fetch(state: HostState, out: Outgoing, key: Key, record: ObjectRecord) -> N
 
 
 def _make_file(state: HostState, out: Outgoing, key: Key, record: ObjectRecord) -> None:
-    slot = state.objects.index[key].slot
-    if slot is None:
+    entry = state.objects.index[key]
+    slot = entry.slot
+    if entry.place == "moving":
+        _fetch(state, out, key, record)
+    elif slot is None:
         object_moves.move(state, key, record, ObjectState.RESTORING)
         out.add(Restore(key))
     else:
@@ -88,12 +93,22 @@ def lose(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason
 
 
 def fail(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason: str) -> None:
-    """It is here, live or on disk, and could not be made a file: perhaps later."""
-    record.tries += 1
+    """It is here, live or on disk, or there is no room to fetch it, and could not be made a file: perhaps later.
+
+    What is to be fetched waits as long as rows run, or objects leave, that may make room.
+    """
+    is_fetched = record.state is ObjectState.FETCHING
+    if not (is_fetched and (state.workers.is_working or state.objects.leaving)):
+        record.tries += 1
     if record.tries < MAX_TRIES:
         record.retry_at = state.now + RETRY_SECONDS
         object_moves.move(state, key, record, ObjectState.BACKING_OFF, cause=reason)
         state.follow_ups.lacking += state.objects.size(key)
+    elif is_fetched:
+        state.follow_ups.no_room[key] = reason
+        object_moves.move(state, key, record, ObjectState.ABSENT, cause=reason)
+        record.holders = []
+        lose(state, out, key, record, reason)
     else:
         give_up(state, out, key, record, reason)
 

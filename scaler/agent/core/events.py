@@ -93,10 +93,11 @@ class Restored:
 
 @record
 class Fetched:
-    """An object of another agent is in the store now; or it could not be had, and why."""
+    """An object of another agent is in the store now; or it could not be had, and why, as for lack of room here."""
 
     key: Key
     error: str | None = None
+    lacks_room: bool = False
 
 
 @record

@@ -51,6 +51,7 @@ def release_everything(state: HostState, out: Outgoing) -> None:
     objects.addresses.clear()
     state.follow_ups.arrived.clear()
     state.follow_ups.lost.clear()
+    state.follow_ups.no_room.clear()
     state.follow_ups.lacking = 0
 
 

@@ -244,6 +244,7 @@ def settle(state: HostState, out: Outgoing) -> None:
     while True:
         arrived, follow_ups.arrived = follow_ups.arrived, []
         lost, follow_ups.lost = follow_ups.lost, {}
+        no_room, follow_ups.no_room = follow_ups.no_room, {}
         for key in arrived:
             for wait in waiting.of_key(key):
                 if waiting.note_arrival(wait, key):
@@ -251,6 +252,10 @@ def settle(state: HostState, out: Outgoing) -> None:
                     admit(state, out, wait.origin, wait.lo, wait.hi, front=True)
         for key in lost:
             for wait in waiting.of_key(key):
+                if key in no_room:
+                    _end(state, wait)
+                    out.refuse(no_room[key], *wait.origin.key, wait.lo, wait.hi)
+                    continue
                 _give_back(state, out, wait, [other for other in wait.missing if other in lost])
         _begin_some(state, out)
         if not (follow_ups.arrived or follow_ups.lost):

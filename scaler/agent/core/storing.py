@@ -113,12 +113,14 @@ def take_restored(state: HostState, out: Outgoing, key: Key, error: str | None, 
         bringing.arrive(state, out, key, record)
 
 
-def take_fetched(state: HostState, out: Outgoing, key: Key, error: str | None) -> None:
-    """An object came from another agent, or could not be had from any."""
+def take_fetched(state: HostState, out: Outgoing, key: Key, error: str | None, lacks_room: bool) -> None:
+    """An object came from another agent, or could not be had from any, or not for lack of room here."""
     record = state.objects.records.get(key)
     if record is None or record.state is not ObjectState.FETCHING:
         return
-    if error is not None:
+    if error is not None and lacks_room:
+        bringing.fail(state, out, key, record, error)
+    elif error is not None:
         object_moves.move(state, key, record, ObjectState.ABSENT, cause=error)
         record.holders = []
         bringing.lose(state, out, key, record, error)

@@ -28,6 +28,8 @@ class FollowUps:
     arrived: list[Key] = field(default_factory=list)
     #: objects that could not be had, and why
     lost: dict[Key, str] = field(default_factory=dict)
+    #: those of them for which there is no room here
+    no_room: dict[Key, str] = field(default_factory=dict)
     #: bytes of objects that could not be made files, perhaps for lack of room
     lacking: int = 0
     #: slots of workers that made a move which is none, and objects that would have made one; and which

@@ -27,6 +27,8 @@ OBJECT_TRANSITIONS: dict[tuple[ObjectState, ObjectState], str] = {
     (RESTORING, STORED): "it was moved back, or made again",
     (RESTORING, BACKING_OFF): "it could not be moved back",
     (FETCHING, STORED): "it came, or was made here",
+    (FETCHING, BACKING_OFF): "there is no room for it",
+    (BACKING_OFF, FETCHING): "it is tried again",
     (BACKING_OFF, PUBLISHING): "it is tried again",
     (BACKING_OFF, RESTORING): "it is tried again",
     (BACKING_OFF, STORED): "it was made again",
@@ -37,7 +39,7 @@ OBJECT_TRANSITIONS: dict[tuple[ObjectState, ObjectState], str] = {
     (ON_DISK, ABSENT): "nobody needs it",
     (RESTORING, ABSENT): "nobody needs it, or it could not be moved back",
     (FETCHING, ABSENT): "nobody needs it, or it could not be had",
-    (BACKING_OFF, ABSENT): "nobody needs it, or its worker has ended",
+    (BACKING_OFF, ABSENT): "nobody needs it, its worker has ended, or it could not be had",
 }
 
 #: where an object is in each state; one that backs off is where it was

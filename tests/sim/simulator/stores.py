@@ -117,8 +117,12 @@ class SimStore:
         if self._under_way.get(key) != number or not self.host.alive:
             return
         found = other.files.get(key) or other.disk.get(key)
+        full = self.host.cluster.mix.full
         if not other.host.alive or self._is_cut_off(other):
             self._ask(key, number, others, f"{other.host.name} broke off")
+        elif found is not None and full and self.world.random.random() < full:
+            del self._under_way[key]
+            self.host.tell(ev.Fetched(key, "there is no room", lacks_room=True))
         elif found is not None:
             del self._under_way[key]
             self.files[key] = found
