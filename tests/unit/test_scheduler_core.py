@@ -744,6 +744,17 @@ def test_the_last_ids_are_ids() -> None:
     assert list(fake.core.state.clients[client].batches) == [(1 << 63) - 2]
 
 
+def test_an_object_that_comes_with_a_batch_may_not_have_the_id_of_a_stored_value() -> None:
+    """Agents would have two by one name."""
+    fake = FakeScheduler(1)
+    client = fake.client()
+    fake.say(client, task(10, 1))
+    fake.report(fake.agents[0], client, result(10, 0, 1, STORED))
+    fake.say(client, with_objects(task(20, 1), 10))
+    (gone,) = [effect for effect in fake.effects if isinstance(effect, ev.Forget)]
+    assert "the id of a stored one" in gone.reason
+
+
 def test_a_value_that_is_computed_again_may_come_from_the_client() -> None:
     fake = FakeScheduler(1)
     client = fake.client()

@@ -95,8 +95,12 @@ def check_ids(client: ClientRecord, task: Task) -> None:
         raise ProtocolError("a Task with ids that are none")
     if any(object_id in rows for object_id in task.objects):
         raise ProtocolError("a Task with an object that has the id of a row")
-    if any(dependencies.is_to_end(client, object_id) for object_id in task.objects):
-        raise ProtocolError("a Task with an object that has the id of a row that has not ended")
+    for object_id in task.objects:
+        if dependencies.is_to_end(client, object_id):
+            raise ProtocolError("a Task with an object that has the id of a row that has not ended")
+        item = client.values.objects.get(object_id)
+        if item is not None and item.is_stored:
+            raise ProtocolError("a Task with an object that has the id of a stored one")
     if task.batch in client.batches:
         return
     if _has_id_of(client.values.objects, rows):
