@@ -14,7 +14,7 @@ from dask.order import order
 from scaler import Client as Engine
 from scaler.extension import find_client, serializer_of
 from scaler.graph import collector_paused
-from scaler_dask import store_locks, xarray_locks
+from scaler_dask import joblib_name, store_locks, xarray_locks
 from scaler_dask.callbacks import CallbackRun
 from scaler_dask.frames import leave_out_our_frames, with_frames
 from scaler_dask.graph_session import GraphSession, SubmittedGraph, with_functions_wrapped
@@ -24,6 +24,7 @@ from scaler_dask.translate import translate
 
 store_locks.install()
 xarray_locks.install()
+joblib_name.install()
 
 #: seconds to wait for one key before looking whether another one has failed
 _PATIENCE = 0.5

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 from dask.base import get_scheduler
 
 from scaler_dask.program_lock import ProgramLock
 from scaler_dask.store_locks import is_ours, program_lock_for
+from scaler_dask.when_imported import when_imported
 
 #: where xarray asks and has its locks made
 _LOCKS = "xarray.backends.locks"
@@ -31,33 +28,7 @@ _QUESTIONS = ("get_dask_scheduler", "_get_scheduler")
 
 def install() -> None:
     """Have xarray ask here: from now on, or as soon as it is imported."""
-    module = sys.modules.get(_LOCKS)
-    if module is not None:
-        _have_ask_here(module)
-    elif not any(isinstance(finder, _WhenImported) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _WhenImported())
-
-
-class _WhenImported(MetaPathFinder):
-    """Sees to xarray's locks when they are there, and to nothing else."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """None, but for that module: as others find it."""
-        if fullname != _LOCKS:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                run(module)
-                _have_ask_here(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+    when_imported(_LOCKS, _have_ask_here)
 
 
 def _have_ask_here(module: Any) -> None:
