@@ -63,10 +63,12 @@ def fire_and_forget(obj: Any) -> None:
 def gathered(value: Any, read: Callable[[Future], Any], skip: bool) -> Any:
     """The value with each future in it, at any depth of lists, tuples, sets and dicts, replaced by what `read` gives.
 
-    With `skip`, those for which it raises are left out of the lists, tuples, sets and dicts that they are in.
+    With `skip`, those for which it raises are left out of the lists, tuples, sets and dicts that they are in; one that
+    is in none is None.
     """
     if isinstance(value, Future):
-        return read(value)
+        found = _or_skipped(value, read, skip)
+        return None if found is _SKIPPED else found
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return kind(_each(value, read, skip))
@@ -107,8 +109,10 @@ def _each(values: Iterable[Any], read: Callable[[Future], Any], skip: bool) -> I
 
 
 def _or_skipped(value: Any, read: Callable[[Future], Any], skip: bool) -> Any:
-    if not skip or not isinstance(value, Future):
+    if not isinstance(value, Future):
         return gathered(value, read, skip)
+    if not skip:
+        return read(value)
     try:
         return read(value)
     except (Exception, CancelledError):

@@ -14,12 +14,14 @@ from scaler_dask.sources import SentValue
 
 
 def scattered(registry: Registry, engine: Engine, data: Any) -> Any:
-    """Futures of values that are sent, in a list, tuple or set, or in a dict by key; or one future.
+    """Futures of values that are sent, in a list, tuple or set, or in a dict by key; or one future. A range is a list.
 
     Blocks while large values are written to a store. Raises TypeError for an iterator, and like `send_object`.
     """
     if isinstance(data, Iterator):
         raise TypeError("scatter() takes values, not an iterator: give list(iterator)")
+    if type(data) is range:
+        data = list(data)
     if type(data) is dict:
         return {key: _sent(registry, engine, value, key) for key, value in data.items()}
     if type(data) in (list, tuple, set, frozenset):

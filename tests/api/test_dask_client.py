@@ -194,6 +194,7 @@ def test_gather_raises_or_skips_what_failed(client):
         client.gather([good, bad])
     assert client.gather([good, bad, [bad]], errors="skip") == [2, []]
     assert client.gather({"a": good, "b": bad}, errors="skip") == {"a": 2}
+    assert client.gather(bad, errors="skip") is None
     with pytest.raises(ValueError, match="'raise' or 'skip'"):
         client.gather([good], errors="ignore")
 
@@ -207,6 +208,7 @@ def test_scatter_keeps_the_shape_of_what_it_is_given(client):
     named = client.scatter({"x": 1, "y": 2})
     assert client.gather([first, second, named]) == [1, 2, {"x": 1, "y": 2}]
     assert named["x"].key == "x"
+    assert client.gather(client.scatter(range(3))) == [0, 1, 2]
     assert client.submit(sum, [first, named["y"]]).result(DEADLINE) == 3
 
 
