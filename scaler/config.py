@@ -196,8 +196,11 @@ class SchedulerConfig:
         for name in ("journal", "results"):
             if getattr(self, name) == "":
                 raise OptionError(name, "names no directory: it is empty")
-        if self.results is not None and self.journal is None:
-            raise OptionError("results", "is for durable jobs: give a journal, too")
+        for name in ("results", "journal_quota", "results_quota", "job_age"):
+            if getattr(self, name) is not None and self.journal is None:
+                raise OptionError(name, "is for durable jobs: give a journal, too")
+        if self.results_quota is not None and self.results is None:
+            raise OptionError("results_quota", "is for results in files: give a directory for results, too")
         if self.supervise and self.address.endswith(":0"):
             raise OptionError(
                 "supervise", f"needs an address that stays the same: give a port instead of 0 in {self.address}"

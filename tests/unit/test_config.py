@@ -315,6 +315,24 @@ def test_a_monitor_looks_at_least_once_a_day(config):
             config(*arguments, interval=seconds)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"results": "r"}, "results is for durable jobs: give a journal, too"),
+        ({"journal_quota": 5}, "journal_quota is for durable jobs"),
+        ({"job_age": 1.0}, "job_age is for durable jobs"),
+        ({"results": "r", "journal": "j", "results_quota": 5}, ""),
+        ({"journal": "j", "results_quota": 5}, "results_quota is for results in files: give a directory for results"),
+    ],
+)
+def test_what_is_for_durable_jobs_needs_where_they_are_kept(options, words):
+    if not words:
+        assert SchedulerConfig(ADDRESS, **options).results_quota == 5
+        return
+    with pytest.raises(OptionError, match=words):
+        SchedulerConfig(ADDRESS, **options)
+
+
 def test_a_prefix_is_a_path():
     assert DashboardConfig(ADDRESS, prefix="/user/j.doe@example.org/proxy%20a/").prefix
     for prefix in ("a b", "<c>", "https://head/scaler", "(a+)"):
