@@ -88,7 +88,10 @@ class Restoring:
 
     def _take_early(self, number: int, awaited: list[_Awaited]) -> list[_Early]:
         early = self._early.get(number, {})
-        return [each for what in awaited for each in early.pop(what, ())]
+        found = [each for what in awaited for each in early.pop(what, ())]
+        if not early:
+            self._early.pop(number, None)
+        return found
 
     def _open(self, record: Record, place: Place) -> None:
         table, said = self._table, from_json(record.frames[0])
