@@ -93,9 +93,9 @@ def check_ids(client: ClientRecord, task: Task) -> None:
     rows = range(task.batch, task.batch + task.rows)
     if rows.stop > MOST_IDS or max(task.objects, default=0) >= MOST_IDS:
         raise ProtocolError("a Task with ids that are none")
-    if any(object_id in rows for object_id in task.objects):
-        raise ProtocolError("a Task with an object that has the id of a row")
     for object_id in task.objects:
+        if object_id in rows:
+            raise ProtocolError("a Task with an object that has the id of a row")
         if dependencies.is_to_end(client, object_id):
             raise ProtocolError("a Task with an object that has the id of a row that has not ended")
         item = client.values.objects.get(object_id)
@@ -106,9 +106,8 @@ def check_ids(client: ClientRecord, task: Task) -> None:
     if _has_id_of(client.values.objects, rows):
         raise ProtocolError("a Task with rows that have the ids of objects")
     kept = client.values.batch_of_row
-    if _overlaps(client, rows):
-        raise ProtocolError("a Task with ids that rows have")
-    if not kept.keys().isdisjoint(task.objects) or (task.flags & KEEP and _has_id_of(kept, rows)):
+    are_taken = _overlaps(client, rows) or (task.flags & KEEP and _has_id_of(kept, rows))
+    if are_taken or not kept.keys().isdisjoint(task.objects):
         raise ProtocolError("a Task with ids that rows have")
 
 
