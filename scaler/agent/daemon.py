@@ -321,10 +321,11 @@ def _check_length(hello: Hello) -> None:
     """Raises `OptionError` for what no scheduler hears to its end. Addresses may be longer later, as the store's is."""
     size = sum(size_of(frame) for frame in encode(hello, 0, 0))
     if size > GREETING_BYTES - LATER_BYTES:
-        is_name = len(hello.name) > size // 2
-        what = ("name", "is too long") if is_name else ("capabilities", "are too many or too long")
-        said = f"a host that has {'it' if is_name else 'them'} says {size:,} bytes of itself"
-        raise OptionError(what[0], f"{what[1]}: {said}, and {GREETING_BYTES:,} are heard")
+        option, trouble, it = "capabilities", "are too many or too long", "them"
+        if len(hello.name) > size // 2:
+            option, trouble, it = "name", "is too long", "it"
+        said = f"a host that has {it} says {size:,} bytes of itself"
+        raise OptionError(option, f"{trouble}: {said}, and {GREETING_BYTES:,} are heard")
 
 
 def run(config: AgentConfig) -> int:

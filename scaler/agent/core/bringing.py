@@ -37,10 +37,7 @@ def bring(state: HostState, out: Outgoing, key: Key) -> None:
 def _fetch(state: HostState, out: Outgoing, key: Key, record: ObjectRecord) -> None:
     addresses = state.objects.addresses_of(key)
     if not addresses:
-        if record.state is ObjectState.BACKING_OFF:
-            object_moves.move(state, key, record, ObjectState.ABSENT, cause="no agent that has it can be reached")
-        record.holders = []
-        lose(state, out, key, record, "no agent that has it can be reached")
+        do_without(state, out, key, record, "no agent that has it can be reached")
         return
     object_moves.move(state, key, record, ObjectState.FETCHING, size=record.told_size)
     out.add(Fetch(key, record.told_size, addresses))
@@ -92,6 +89,14 @@ def lose(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason
     worker_commands.forget_objects(state, {key})
 
 
+def do_without(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason: str) -> None:
+    """It is not here, and can't be fetched from anybody that is known to have it."""
+    if record.state is not ObjectState.ABSENT:
+        object_moves.move(state, key, record, ObjectState.ABSENT, cause=reason)
+    record.holders = []
+    lose(state, out, key, record, reason)
+
+
 def fail(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason: str) -> None:
     """It is here, live or on disk, or there is no room to fetch it, and could not be made a file: perhaps later.
 
@@ -106,9 +111,7 @@ def fail(state: HostState, out: Outgoing, key: Key, record: ObjectRecord, reason
         state.follow_ups.lacking += state.objects.size(key)
     elif is_fetched:
         state.follow_ups.no_room[key] = reason
-        object_moves.move(state, key, record, ObjectState.ABSENT, cause=reason)
-        record.holders = []
-        lose(state, out, key, record, reason)
+        do_without(state, out, key, record, reason)
     else:
         give_up(state, out, key, record, reason)
 

@@ -121,9 +121,7 @@ def take_fetched(state: HostState, out: Outgoing, key: Key, error: str | None, l
     if error is not None and lacks_room:
         bringing.fail(state, out, key, record, error)
     elif error is not None:
-        object_moves.move(state, key, record, ObjectState.ABSENT, cause=error)
-        record.holders = []
-        bringing.lose(state, out, key, record, error)
+        bringing.do_without(state, out, key, record, error)
     else:
         object_moves.move(state, key, record, ObjectState.STORED)
         size = state.objects.index[key].size
