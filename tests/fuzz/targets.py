@@ -9,10 +9,9 @@ stays as `validate` says, and no move that isn't in its table is made.
 from array import array
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import Any
 
 from simulator.hostile_messages import Hostile, Lot
-from simulator.scripted import FakeAgent, FakeScheduler, graph, spans, task
+from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, some_work, spans
 from support.hosts_among_enemies import HostsAmongEnemies
 from support.jobs_among_enemies import AmongEnemies
 
@@ -150,14 +149,6 @@ def holds(*looks: Iterable[Finding]) -> None:
             raise AssertionError(found)
 
 
-#: rows and objects of what clients of a scheduler send at first, and edges of these
-IDS = (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010)
-
-
-def _work(**of_the_second: Any) -> tuple[m.Task, m.Task, m.Task]:
-    return graph(10, [[], [0], [0, 1]], [2]), task(14, 4, **of_the_second), task(18, 2, m.TOGETHER)
-
-
 def _time_goes_by(fake: FakeScheduler, chosen: Chosen, agent: int, client: int) -> None:
     """These two are heard of meanwhile."""
     fake.wait(chosen.choice((0.01, 1.0)))
@@ -170,7 +161,7 @@ def _all_ends(fake: FakeScheduler, other: int, agents: list[int]) -> None:
     state = fake.core.state
     batches = state.clients[other].batches
     for _ in range(12):
-        left = [batch.id for batch in batches.values() if batch.id in (10, 14, 18)]
+        left = [batch.id for batch in batches.values() if batch.id in BATCHES]
         if not left:
             break
         for agent in agents:
@@ -187,7 +178,7 @@ def scheduler(data: bytes) -> None:
     hostile, decent = fake.agents
     client, other = fake.client(), fake.client()
     for number in (client, other):
-        fake.say(number, *_work())
+        fake.say(number, *some_work())
     drawn = Hostile(chosen, (client, other, hostile, decent), IDS)
     state = fake.core.state
     try:
@@ -227,7 +218,7 @@ def restart(data: bytes) -> None:
 
     def decent_client() -> None:
         fake.come_back("client", other, session, agents=m.u32(known))
-        fake.say(other, m.ObjectAnnounce(m.u64([1]), m.u8([0]), [b"function"]), *_work(ended=m.u32(ended)))
+        fake.say(other, m.ObjectAnnounce(m.u64([1]), m.u8([0]), [b"function"]), *some_work(ended=m.u32(ended)))
         fake.say(other, m.ClientReturn())
 
     def hostile_agent() -> None:
@@ -238,7 +229,7 @@ def restart(data: bytes) -> None:
         fake.come_back("client", client, agents=m.u32(chosen.choice(([], [hostile], [decent, 77]))))
         fake.say(client, m.ObjectAnnounce(m.u64([1]), m.u8([0]), [b"function"]))
         if chosen.random() < 0.5:
-            fake.say(client, *_work())
+            fake.say(client, *some_work())
 
     to_come = [decent_agent, decent_client, hostile_agent, hostile_client]
     try:
@@ -268,15 +259,20 @@ def restart(data: bytes) -> None:
     _all_ends(fake, other, [decent, fake.agent(8)])
 
 
+def _go_on(step: Callable[[], None]) -> None:
+    """As many things happen as the bytes say."""
+    try:
+        for _ in range(MOST):
+            step()
+    except Over:
+        pass
+
+
 def jobs(data: bytes) -> None:
     """Anybody says anything to a scheduler with durable jobs, which starts again now and then; the decent one ends."""
     chosen = Chosen(data)
     story = AmongEnemies(chosen, chosen)
-    try:
-        for _ in range(MOST):
-            story.step()
-    except Over:
-        pass
+    _go_on(story.step)
     story.end(Random(0))
 
 
@@ -318,11 +314,7 @@ def hosts(data: bytes) -> None:
     """A client says anything to a scheduler, which passes on to agents what it takes; workers say anything, too."""
     chosen = Chosen(data)
     cluster = HostsAmongEnemies(chosen, worker_says)
-    try:
-        for _ in range(MOST):
-            cluster.step()
-    except Over:
-        pass
+    _go_on(cluster.step)
     cluster.end()
 
 
@@ -375,10 +367,10 @@ def client(data: bytes) -> None:
     session = SessionCore()
     session.handle([ce.Welcomed(False, 1.0, 2)], 0.0)
     ended: dict[_Token, int] = {}
-    for made in (graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER)):
+    for made in some_work():
         tokens = [_Token() for _ in range(made.rows)]
         session.handle([ce.Submit(made, tokens)], 0.1)
-    drawn = Hostile(chosen, (0, 1, 2), (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010))
+    drawn = Hostile(chosen, (0, 1, 2), IDS)
     try:
         for _ in range(2 * MOST):
             if chosen.random() < 0.1:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator import checks
 from simulator.random_messages import strategy_of
-from simulator.scripted import FakeScheduler, graph, task
+from simulator.scripted import FakeScheduler, some_work
 from simulator.world import World
 
 from scaler.protocol import messages as m
@@ -38,7 +38,7 @@ def test_no_message_breaks_the_scheduler(said: list[tuple[bool, Any]], order: li
     (agent,) = fake.agents
     client, other = fake.client(), fake.client()
     for number in (client, other):
-        fake.say(number, graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER))
+        fake.say(number, *some_work())
     for by_agent, message in said:
         fake.say(agent if by_agent else client, small(message))
         checks.check_scheduler(World(0), fake.core)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from simulator.hostile_messages import Hostile
-from simulator.scripted import FakeScheduler, graph, task
+from simulator.scripted import BATCHES, IDS, FakeScheduler, some_work
 from support.seeds import run
 
 from scaler.protocol import messages as m
@@ -20,9 +20,7 @@ from scaler.scheduler.state.validate import validate
 
 #: seeds of the suite, and of `make sim`
 SOME, MANY = 1_500, 100_000
-BATCHES = (10, 14, 18)
 OTHERS_SESSION = 6
-IDS = (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010)
 
 
 def harm(seed: int) -> None:
@@ -32,7 +30,7 @@ def harm(seed: int) -> None:
     hostile, *decent = fake.agents
     client, other = fake.client(), fake.client()
     for number in (client, other):
-        fake.say(number, graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER))
+        fake.say(number, *some_work())
     lead_a_life(random, fake, (client, other))
     messages = Hostile(random, (client, other, *fake.agents), IDS)
     for _ in range(random.choice([1, 3, 8, 20])):
@@ -78,7 +76,7 @@ def harm_at_return(seed: int) -> None:
         fake.come_back("client", other, OTHERS_SESSION, agents=m.u32(random.choice([[decent], [decent, hostile], []])))
         fake.say(other, m.ObjectAnnounce(m.u64([1]), m.u8([0]), [b"function"]))
         ended = m.u32(random.choice([[], [0, 1]]))
-        fake.say(other, graph(10, [[], [0], [0, 1]], [2]), task(14, 4, ended=ended), task(18, 2, m.TOGETHER))
+        fake.say(other, *some_work(ended=ended))
         fake.say(other, m.ClientReturn())
 
     who = [hostile_agent, hostile_client, decent_agent, decent_client]
@@ -114,7 +112,7 @@ def harm_while_watched(seed: int) -> None:
     hostile, decent = fake.agents
     client, other, monitor, watcher = fake.client(), fake.client(), fake.monitor(), fake.monitor()
     for number in (client, other):
-        fake.say(number, graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER))
+        fake.say(number, *some_work())
     fake.say(watcher, m.Watch(100))
     lead_a_life(random, fake, (client, other))
     messages = Hostile(random, (client, other, *fake.agents), IDS, figures=True)

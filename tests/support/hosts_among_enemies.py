@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from simulator.hostile_messages import Hostile, Lot
-from simulator.scripted import FakeAgent, FakeScheduler, graph, task
+from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, some_work
 
 from scaler.agent.core import events as ae
 from scaler.agent.state.validate import validate as findings_of_agent
@@ -21,9 +21,6 @@ from scaler.scheduler.state.validate import validate
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import MalformedMessage, from_worker, read_by_agent, read_by_worker, to_worker
 
-#: batches of each client at first
-BATCHES = (10, 14, 18)
-IDS = (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010)
 #: what a client may say
 SAID = (m.TaskCancel, m.TaskClaim, m.ObjectAnnounce, m.ObjectRelease, m.ObjectRequest, m.StoreRequest, m.ClientClear)
 #: messages that go to and fro in one step
@@ -127,7 +124,7 @@ class HostsAmongEnemies:
     def _join(self) -> int:
         """A client comes, and sends what is to end."""
         number = self.scheduler.client()
-        self.scheduler.say(number, graph(10, [[], [0], [0, 1]], [2]), task(14, 4), task(18, 2, m.TOGETHER))
+        self.scheduler.say(number, *some_work())
         return number
 
     def step(self) -> None:

@@ -90,6 +90,16 @@ def graph(batch: int, needs: list[list[int]], wanted: Iterable[int]) -> Task:
     )  # fmt: skip
 
 
+#: what `some_work` has: batches, and ids of all that is there, and at its edges
+BATCHES = (10, 14, 18)
+IDS = (1, *range(10, 20), 1_000_014, 1_000_018, 2_000_010)
+
+
+def some_work(**of_the_second: Any) -> tuple[Task, Task, Task]:
+    """A graph, rows that go one by one and rows that go together: one batch of each."""
+    return graph(10, [[], [0], [0, 1]], [2]), task(14, 4, **of_the_second), task(18, 2, TOGETHER)
+
+
 def result(batch: int, lo: int, hi: int, outcome: int = VALUES_LIST, us: int = 100) -> SpanResult:
     """How rows ended."""
     if outcome == VALUES_EACH:
