@@ -29,6 +29,7 @@ INSTRUMENTED = {
     "acceptor": ("scaler.protocol.acceptor", *_SESSIONS),
     "initiator": ("scaler.protocol.initiator", *_SESSIONS),
     "scheduler": ("scaler.scheduler", *_CORES),
+    "peers": ("scaler.scheduler", *_CORES),
     "restart": ("scaler.scheduler", *_CORES),
     "jobs": ("scaler.scheduler", "scaler.journal", *_CORES),
     "hosts": ("scaler.scheduler", "scaler.agent", "scaler.worker_protocol", *_CORES),

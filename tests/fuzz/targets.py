@@ -1,9 +1,9 @@
 """What is fuzzed: each target takes any bytes, and raises if something is wrong with how the product takes them.
 
 From without (`codec`, `framing`, `acceptor`, `initiator`) bytes may bring about one ProtocolError and nothing else.
-Into the cores (`scheduler`, `restart`, `jobs`, `hosts`, `agent`, `client`) go messages that the schema allows, whose
-ids are of what is there or at the edges of what can be: the core ends the session that said so or ignores it, its state
-stays as `validate` says, and no move that isn't in its table is made.
+Into the cores (all others) go messages that the schema allows, whose ids are of what is there or at the edges of what
+can be: the core ends the session that said so or ignores it, its state stays as `validate` says, and no move that isn't
+in its table is made.
 """
 
 from array import array
@@ -14,6 +14,7 @@ from simulator.hostile_messages import Hostile, Lot
 from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, some_work, spans
 from support.hosts_among_enemies import HostsAmongEnemies
 from support.jobs_among_enemies import AmongEnemies
+from support.scheduler_among_enemies import SchedulerAmongEnemies
 
 from fuzz.chance import Chosen, Over
 from scaler.agent.state import validate as of_agent
@@ -149,6 +150,15 @@ def holds(*looks: Iterable[Finding]) -> None:
             raise AssertionError(found)
 
 
+def _go_on(step: Callable[[], None], most: int = MOST) -> None:
+    """As many things happen as the bytes say."""
+    try:
+        for _ in range(most):
+            step()
+    except Over:
+        pass
+
+
 def _time_goes_by(fake: FakeScheduler, chosen: Chosen, agent: int, client: int) -> None:
     """These two are heard of meanwhile."""
     fake.wait(chosen.choice((0.01, 1.0)))
@@ -196,6 +206,14 @@ def scheduler(data: bytes) -> None:
     holds(of_scheduler.thorough(state))
     fake.lose(hostile)
     _all_ends(fake, other, [decent, fake.agent(8)])
+
+
+def peers(data: bytes) -> None:
+    """A client, an agent and a monitor say what is mostly taken, and come again; another client's rows end."""
+    chosen = Chosen(data)
+    story = SchedulerAmongEnemies(chosen)
+    _go_on(story.step, 2 * MOST)
+    story.end()
 
 
 def restart(data: bytes) -> None:
@@ -257,15 +275,6 @@ def restart(data: bytes) -> None:
     fake.lose(hostile)
     fake.wait(PATIENCE + 1.0)
     _all_ends(fake, other, [decent, fake.agent(8)])
-
-
-def _go_on(step: Callable[[], None]) -> None:
-    """As many things happen as the bytes say."""
-    try:
-        for _ in range(MOST):
-            step()
-    except Over:
-        pass
 
 
 def jobs(data: bytes) -> None:
@@ -388,5 +397,5 @@ def client(data: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     made.__name__: made
-    for made in (codec, framing, acceptor, initiator, scheduler, restart, jobs, hosts, agent, client)
+    for made in (codec, framing, acceptor, initiator, scheduler, peers, restart, jobs, hosts, agent, client)
 }

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from simulator.hostile_messages import Hostile
 from simulator.scripted import BATCHES, IDS, FakeScheduler, some_work
+from support.scheduler_among_enemies import SchedulerAmongEnemies
 from support.seeds import run
 
 from scaler.protocol import messages as m
@@ -131,6 +132,16 @@ def harm_while_watched(seed: int) -> None:
     come_to_an_end(fake, other, [fake.agents[1], decent])
 
 
+def harm_again_and_again(seed: int) -> None:
+    """A client, an agent and a monitor say what is mostly taken, and come again when they were thrown out."""
+    random = Random(seed)
+    story = SchedulerAmongEnemies(random)
+    for _ in range(random.choice([3, 8, 20, 40])):
+        story.step()
+        look(story.scheduler)
+    story.end()
+
+
 class WellSpoken(FakeScheduler):
     """A scheduler all of whose words get through the codec: its shell would end with one that does not."""
 
@@ -195,6 +206,16 @@ def test_a_hostile_peer_harms_nobody_who_watches() -> None:
 
 def test_a_hostile_peer_that_comes_from_another_scheduler_harms_itself_at_most() -> None:
     run(range(SOME), harm_at_return)
+
+
+def test_hostile_peers_that_come_again_harm_themselves_at_most() -> None:
+    run(range(SOME), harm_again_and_again)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("part", range(4))
+def test_many_hostile_peers_that_come_again_harm_themselves_at_most(part: int) -> None:
+    run(range(1_000_000 + part * MANY // 4, 1_000_000 + (part + 1) * MANY // 4), harm_again_and_again)
 
 
 @pytest.mark.heavy

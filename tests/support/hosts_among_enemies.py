@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from simulator.hostile_messages import Hostile, Lot
+from simulator.hostile_messages import LikelyWords, Lot
 from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, some_work
 
 from scaler.agent.core import events as ae
@@ -21,8 +21,6 @@ from scaler.scheduler.state.validate import validate
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import MalformedMessage, from_worker, read_by_agent, read_by_worker, to_worker
 
-#: what a client may say
-SAID = (m.TaskCancel, m.TaskClaim, m.ObjectAnnounce, m.ObjectRelease, m.ObjectRequest, m.StoreRequest, m.ClientClear)
 #: messages that go to and fro in one step
 MOST_TURNS = 100
 WORKERS = 2
@@ -116,8 +114,7 @@ class HostsAmongEnemies:
         self.random, self._words = random, words
         self.scheduler = FakeScheduler()
         self.hosts = {number: Host(number, random) for number in (self.scheduler.agent(WORKERS) for _ in range(2))}
-        #: an id that was not used yet
-        self._fresh = 1_000
+        self._likely = LikelyWords(random, IDS, WORKERS)
         self.other, self.client = self._join(), self._join()
         self.settle()
 
@@ -134,7 +131,8 @@ class HostsAmongEnemies:
         if self.client not in self.scheduler.core.state.clients:
             self.client = self._join()
         if action < 4:
-            self.scheduler.say(self.client, self._said_by_client(random.choice(SAID) if action < 2 else m.Task))
+            kind = random.choice(LikelyWords.ABOUT) if action < 2 else m.Task
+            self.scheduler.say(self.client, self._likely.draw_one(kind, (self.client, self.other, *self.hosts)))
         elif action < 6:
             host.work(random.choice(list(host.core.state.workers.records) or [0]))
         elif action == 6:
@@ -142,28 +140,6 @@ class HostsAmongEnemies:
         else:
             self.wait(random.choice((0.01, 1.0)))
         self.settle()
-
-    def _said_by_client(self, kind: type[m.Message]) -> m.Message:
-        """Something that is a client's to say; batches are often new ones, of a function that is there."""
-        random, fresh = self.random, range(self._fresh, self._fresh + 10)
-        said = Hostile(random, (self.client, self.other, *self.hosts), (*IDS, *fresh[:2])).message(kind)
-        if isinstance(said, m.Task) and random.random() < 0.9:
-            own = said.batch
-            said.batch, said.function = fresh[0], 1
-            if said.form != m.TOGETHER:
-                said.arguments = 0
-            else:
-                said.arguments = 1
-            near = range(own, own + said.rows)
-            said.dependencies = m.u64([fresh[0] + need - own if need in near else need for need in said.dependencies])
-            if random.random() < 0.8:
-                said.objects, said.bodies = m.u64(), said.bodies[: said.form == m.EACH]
-            if random.random() < 0.8:
-                said.capabilities, said.threads = (), min(said.threads, WORKERS)
-            if random.random() < 0.8:
-                said.graph = fresh[0]
-            self._fresh += len(fresh)
-        return said
 
     def _worker_says(self, host: Host, slot: int) -> None:
         try:

@@ -253,6 +253,57 @@ class Hostile:
         return m.ObjectResponse(clients, ids, m.u8([self._random.randrange(2) for _ in ids]), self._peer(), "why")
 
 
+class LikelyWords:
+    """What a client may say, most of which is taken: new batches of a function that is there, and words about them."""
+
+    #: what a client may say but for `Task`
+    ABOUT = (
+        m.TaskCancel,
+        m.TaskClaim,
+        m.ObjectAnnounce,
+        m.ObjectRelease,
+        m.ObjectRequest,
+        m.StoreRequest,
+        m.ClientClear,
+    )
+
+    def __init__(self, random: Lot, ids: Sequence[int], threads: int) -> None:
+        """`ids` are those of what is there from the beginning; hosts have so many `threads`."""
+        self._random = random
+        self._ids = ids
+        self._threads = threads
+        #: an id that was not used yet
+        self._fresh = 1_000
+
+    def draw(self, client: int, peers: Sequence[int]) -> m.Message:
+        """One message of a client, about its own things as a rule, or of these peers."""
+        random = self._random
+        said = self.draw_one(random.choice(self.ABOUT) if random.random() < 0.5 else m.Task, (client, client, *peers))
+        if isinstance(said, m.ObjectAnnounce) and random.random() < 0.9:
+            said.ids = m.u64(range(self._fresh, self._fresh + len(said.ids)))
+            self._fresh += len(said.ids)
+        return said
+
+    def draw_one(self, kind: type[m.Message], peers: Sequence[int]) -> m.Message:
+        """One message of this kind."""
+        random, fresh = self._random, range(self._fresh, self._fresh + 10)
+        said = Hostile(random, peers, (*self._ids, *fresh[:2])).message(kind)
+        if isinstance(said, m.Task) and random.random() < 0.9:
+            own = said.batch
+            said.batch, said.function = fresh[0], 1
+            said.arguments = 1 if said.form == m.TOGETHER else 0
+            near = range(own, own + said.rows)
+            said.dependencies = m.u64([fresh[0] + need - own if need in near else need for need in said.dependencies])
+            if random.random() < 0.8:
+                said.objects, said.bodies = m.u64(), said.bodies[: said.form == m.EACH]
+            if random.random() < 0.8:
+                said.capabilities, said.threads = (), min(said.threads, self._threads)
+            if random.random() < 0.8:
+                said.graph = fresh[0]
+            self._fresh += len(fresh)
+        return said
+
+
 # ---- fields of messages that are drawn one by one --------------------------------------------------------------------
 Way = Callable[[Hostile], Any]
 #: as they are in a Hello that was decoded
