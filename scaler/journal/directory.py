@@ -275,7 +275,10 @@ class Directory:
         path = self.segment(place.segment)
         behind = [number for number in numbers if number > place.segment]
         try:
-            data = path.read_bytes()[place.offset :] if place.segment in numbers else b""
+            there = path.read_bytes() if place.segment in numbers else b""
+            if place.offset > SEGMENT_HEADER and place.offset > len(there):
+                raise JournalError(f"{path} has {len(there):,} bytes, and nothing can follow byte {place.offset:,}")
+            data = there[place.offset :]
             if behind or (data and is_kept):
                 aside = self.path / "aside"
                 aside.mkdir(mode=0o700, exist_ok=True)

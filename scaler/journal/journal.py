@@ -82,8 +82,10 @@ class Journal:
         if lengths:
             layout.segment = max(lengths)
             layout.offset = max(SEGMENT_HEADER, lengths[layout.segment])
-        if (layout.segment, layout.offset) < self.history.floor:
-            layout.segment, layout.offset = self.history.floor
+        floor = self.history.floor
+        if (layout.segment, layout.offset) < floor:  # a segment that does not begin with a record is not believed
+            layout.segment = floor.segment + (floor.offset > SEGMENT_HEADER)
+            layout.offset = SEGMENT_HEADER
         self.keep_history(begun(self.history, Place(layout.segment, layout.offset), self.draw()))
         self._writer = self._open_writer(self._directory)
         self._writer.measure_room()

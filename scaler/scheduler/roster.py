@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+from scaler.protocol.messages.succession import MAX_VERSION
+
 #: seconds for which an agent that was heard counts as there
 LEASE = 3.0
 #: seconds of silence after which an agent may have gone to the other scheduler: a heartbeat is missing
@@ -82,11 +84,14 @@ class Roster:
         is_new = may_offer and self._offered is None and self.settled != self._members
         if is_new:
             self._offered = frozenset(self._members)
-            self.version += 1
+            self._renew()
         for there, roster in self._heard_of_each(now - LEASE):
             if 2 * there <= roster:
                 return is_new, f"{there} of the {roster} agents that count are heard"
         return is_new, ""
+
+    def _renew(self) -> None:
+        self.version = self.version + 1 if self.version + 1 < MAX_VERSION else 1  # somebody may have said any
 
     def is_quiet(self, now: float) -> bool:
         """So many may have gone to the other scheduler that it would lead."""
@@ -137,7 +142,8 @@ class Roster:
     def dissolve(self) -> None:
         """Nobody counts any more: there is no pair."""
         self.settled, self._offered = frozenset(), None
-        self.version += bool(self.version)  # the old one is of others, and whoever had that may still say so
+        if self.version:
+            self._renew()  # the old one is of others, and whoever had that may still say so
 
     def step_down(self) -> None:
         """Agents are told to look elsewhere."""

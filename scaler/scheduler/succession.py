@@ -37,8 +37,8 @@ BEAT = 0.5
 SUSPECT, CLOSED = 2.5, 0.5
 #: seconds that the partner is given to lead once it was asked to
 YIELD = 3.0
-#: terms are below this
-MAX_TERM = (1 << (64 - LOT)) - 2
+#: terms that anybody may tell of are below this; as many again are left for those that come after
+MAX_TERM = 1 << (63 - LOT)
 
 
 @record
@@ -239,7 +239,7 @@ class Succession:
         if hello.role == Role.SCHEDULER or (hello.role == Role.MONITOR and (self.leads or not hello.others)):
             return None
         term = term_of(hello.epoch)
-        if term >= MAX_TERM:
+        if term >= MAX_TERM and term > self.term:
             return "no scheduler has had this epoch"
         if self.leads and self._may_admit(hello, term):
             return None
@@ -304,7 +304,8 @@ class Succession:
     # ---- the partner -----------------------------------------------------------------------------------------------
     def hear_partner(self, report: PartnerReport, now: float) -> None:
         """The other one says how it sees things."""
-        if term_of(report.epoch) >= MAX_TERM or report.address == self.address:
+        term = term_of(report.epoch)
+        if (term >= MAX_TERM and term > self.term) or report.address == self.address:
             return
         was = self._report
         if was is not None and term_of(report.epoch) < term_of(was.epoch) and now - self._heard < 2 * BEAT:

@@ -30,6 +30,8 @@ INSTRUMENTED = {
     "initiator": ("scaler.protocol.initiator", *_SESSIONS),
     "scheduler": ("scaler.scheduler", *_CORES),
     "peers": ("scaler.scheduler", *_CORES),
+    "partner": ("scaler.scheduler", "scaler.protocol.acceptor", *_CORES),
+    "copies": ("scaler.scheduler.copies", "scaler.journal", *_CORES),
     "restart": ("scaler.scheduler", *_CORES),
     "jobs": ("scaler.scheduler", "scaler.journal", *_CORES),
     "hosts": ("scaler.scheduler", "scaler.agent", "scaler.worker_protocol", *_CORES),

@@ -14,6 +14,8 @@ from simulator.hostile_messages import Hostile, Lot
 from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, some_work, spans
 from support.hosts_among_enemies import HostsAmongEnemies
 from support.jobs_among_enemies import AmongEnemies
+from support.journals_among_enemies import HostileLeader, HostileStandby, a_directory
+from support.pair_among_enemies import PairAmongEnemies
 from support.scheduler_among_enemies import SchedulerAmongEnemies
 
 from fuzz.chance import Chosen, Over
@@ -277,6 +279,30 @@ def restart(data: bytes) -> None:
     _all_ends(fake, other, [decent, fake.agent(8)])
 
 
+def partner(data: bytes) -> None:
+    """Somebody says that it is the other one of a pair, and anything; in the end the scheduler can be promoted."""
+    chosen = Chosen(data)
+    try:
+        story = PairAmongEnemies(chosen)
+    except Over:
+        return
+    _go_on(story.step, 2 * MOST)
+    story.end()
+
+
+def copies(data: bytes) -> None:
+    """Somebody has a copy of a journal, or sends one, and says anything about it; a journal is there in the end."""
+    chosen = Chosen(data)
+    with a_directory() as path:
+        try:
+            story = chosen.choice((HostileLeader, HostileStandby))(chosen, path)
+        except Over:
+            return
+        _go_on(story.step, 2 * MOST)
+        story.random = story._words.random = Random(0)
+        story.end()
+
+
 def jobs(data: bytes) -> None:
     """Anybody says anything to a scheduler with durable jobs, which starts again now and then; the decent one ends."""
     chosen = Chosen(data)
@@ -397,5 +423,19 @@ def client(data: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     made.__name__: made
-    for made in (codec, framing, acceptor, initiator, scheduler, peers, restart, jobs, hosts, agent, client)
+    for made in (
+        codec,
+        framing,
+        acceptor,
+        initiator,
+        scheduler,
+        peers,
+        partner,
+        copies,
+        restart,
+        jobs,
+        hosts,
+        agent,
+        client,
+    )
 }

@@ -482,6 +482,7 @@ NEXT = 24 + len(record_bytes(1)) + 20
         (3, 24, b"x", {}, "do not follow the last ones"),
         (2, 24, b"x", {}, "do not follow the last ones"),
         (4, 25, b"x", {}, "do not follow the last ones"),
+        (3, NEXT + 1, b"", {"complete": True}, "do not follow the last ones"),
         (3, NEXT, bytes(100), {}, "damaged: the checksum of a record is wrong"),
         (4, 24, record_bytes(3), {}, "damaged: a segment ends within a record"),
         (3, NEXT, b"", {"removed": u32([4])}, "removed that is not there"),
@@ -510,6 +511,34 @@ def test_a_whole_copy_that_ends_within_a_record_is_none(taker, tmp_path):
     assert taker.rejections == ["sends a journal that is damaged: it ends within a record"]
     taker.say(JournalState(7, Copying.LEADS))
     assert ids_in(tmp_path) == {1}
+
+
+def test_nothing_is_copied_behind_a_place_that_is_not_there(tmp_path):
+    (tmp_path / "00000001.log").write_bytes(segment_header(1) + record_bytes(1))
+    (tmp_path / "00000003.log").write_bytes(segment_header(3) + record_bytes(2))
+    disk = CopyOnDisk(tmp_path)
+    assert disk.look(1).copy.end == (3, 24 + len(record_bytes(2)))
+    before = bytes_in(tmp_path)
+    for place in (Place(1, 25 + len(record_bytes(1))), Place(2, 30)):
+        with pytest.raises(ScalerError, match=r"nothing can follow byte \d+$"):
+            disk.begin_behind(place, (ONE,), "a")
+    disk.close()
+    assert bytes_in(tmp_path) == before
+
+
+def test_a_record_follows_no_hole(tmp_path):
+    """The history of an empty directory says that a journal went on to the middle of a segment."""
+    directory = Directory(tmp_path)
+    directory.write_history(History((ONE,), Place(2, 90)))
+    for count in (1, 2):
+        journal = Journal(tmp_path)
+        layout, damage = journal.replay(lambda record, place: None)
+        assert damage is None
+        place = layout.take((b"x",))
+        assert place.segment == 3
+        journal.append(place, records.pack(Record(1, count, (b"x",), 1)))
+        journal.close()
+        assert ids_in(tmp_path) == set(range(1, count + 1))
 
 
 def test_what_nobody_asked_for_is_refused(tmp_path, monkeypatch):

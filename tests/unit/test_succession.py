@@ -18,11 +18,16 @@ from scaler.protocol.messages import (
     Heartbeat,
     HeartbeatEcho,
     Hello,
+    JournalStart,
+    JournalState,
+    JournalSynced,
+    Malformed,
     PartnerReport,
     Refused,
     Welcome,
     u64,
 )
+from scaler.protocol.messages.succession import MAX_VERSION
 from scaler.scheduler.pairing import Pairing
 from scaler.scheduler.roster import ABSENT, LEASE, QUIET
 from scaler.scheduler.succession import (
@@ -710,6 +715,44 @@ def test_reports_that_cannot_be() -> None:
     assert one.leads
     assert one.partner == "", "a term that nobody can have; a report of its own"
     assert one.consider(hello(epoch=epoch_of(MAX_TERM, 1)), 0.0) == "no scheduler has had this epoch"
+
+
+@pytest.mark.parametrize("cls", [JournalState, JournalStart, JournalSynced])
+@pytest.mark.parametrize(
+    ("place", "is_refused"), [((2**31, 0), True), ((1, 2**62), True), ((2**31 - 1, 2**62 - 1), False)]
+)
+def test_no_journal_reaches_as_far_as_numbers_do(cls, place, is_refused) -> None:
+    made = {JournalState: ("leads",), JournalStart: (True,), JournalSynced: ()}[cls]
+    message = cls(7, *made, *place)
+    if is_refused:
+        with pytest.raises(Malformed, match="no journal reaches that far"):
+            message.validate()
+    else:
+        message.validate()
+
+
+def test_versions_of_rosters_come_to_no_end() -> None:
+    """Whoever says that it stands by may have any: what is told then is one that can be told, and is taken up."""
+    with pytest.raises(Malformed, match="versions of a roster are below"):
+        PartnerReport(0, False, B, MAX_VERSION, True, u64([9])).validate()
+    one = Succession(A, 1)
+    one.take()
+    one.agent_joined(5)
+    one.hear_partner(PartnerReport(0, False, B, MAX_VERSION - 1, True, u64([9])), 0.0)
+    one.tick(0.0)
+    reports = [wish.report for wish in one.take() if isinstance(wish, Tell)]
+    for report in reports:
+        report.validate()
+    assert (reports[-1].version, reports[-1].changed, list(reports[-1].roster)) == (1, True, [5, 9])
+
+
+def test_terms_go_on_behind_the_highest_that_anybody_may_have() -> None:
+    one = Succession(A, 1)
+    assert one.consider(hello(epoch=epoch_of(MAX_TERM - 1, 1)), 0.0) is None
+    one.hear_partner(PartnerReport(epoch_of(MAX_TERM - 1, 9), False, B, 1, True, u64([9])), 0.0)
+    assert (one.term, one.epoch < 2**64) == (MAX_TERM, True)
+    assert one.consider(hello(epoch=one.epoch), 0.0) is None, "those whom it has welcomed come again"
+    assert one.consider(hello(epoch=epoch_of(MAX_TERM + 1, 1)), 0.0) == "no scheduler has had this epoch"
 
 
 @pytest.mark.parametrize("seed", range(40))

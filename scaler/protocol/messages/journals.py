@@ -16,6 +16,9 @@ TURN_NUMBERS = 4
 MAX_TURNS = 64
 #: bytes of a journal in one message, at most
 MAX_SLICE = 1 << 20
+#: segments of a journal are numbered below this, and their bytes, and so are turns; so many are told of, at most
+MAX_SEGMENT, MAX_OFFSET, MAX_TURN = 1 << 31, 1 << 62, 1 << 62
+MAX_SEGMENTS = 1 << 18
 #: characters of why there is no copy, at most
 MAX_TROUBLE = 500
 
@@ -54,6 +57,8 @@ class JournalState(Message):
 
     def validate(self) -> None:
         require(self.copying in list(Copying), "a journal that is kept in no known way")
+        _check_place(self.segment, self.offset)
+        require(len(self.segments) <= MAX_SEGMENTS, f"a journal has at most {MAX_SEGMENTS:,} segments")
         _check_turns(self.turns)
         require(len(self.trouble) <= MAX_TROUBLE, "a reason is short")
 
@@ -71,6 +76,7 @@ class JournalStart(Message):
     turns: "array[int]" = column(u64)
 
     def validate(self) -> None:
+        _check_place(self.segment, self.offset)
         _check_turns(self.turns)
 
 
@@ -94,6 +100,8 @@ class JournalSlice(Message):
     bodies: list[Frame] = field(default_factory=list)
 
     def validate(self) -> None:
+        _check_place(self.segment, self.offset)
+        require(len(self.removed) <= MAX_SEGMENTS, f"a journal has at most {MAX_SEGMENTS:,} segments")
         require(len(self.bodies) == 1, "one frame of bytes")
         require(len(self.bodies[0]) <= MAX_SLICE, f"at most {MAX_SLICE} bytes of a journal")
 
@@ -110,6 +118,16 @@ class JournalSynced(Message):
     #: it takes the place of the old one
     complete: bool = False
 
+    def validate(self) -> None:
+        _check_place(self.segment, self.offset)
+
+
+def _check_place(segment: int, offset: int) -> None:
+    require(segment < MAX_SEGMENT and offset < MAX_OFFSET, "no journal reaches that far")
+
 
 def _check_turns(turns: "array[int]") -> None:
     require(len(turns) % TURN_NUMBERS == 0 and len(turns) <= TURN_NUMBERS * MAX_TURNS, "turns of four numbers each")
+    for number, _lot, segment, offset in zip(*[iter(turns)] * TURN_NUMBERS, strict=True):
+        require(number < MAX_TURN, f"turns are below {MAX_TURN:,}")
+        _check_place(segment, offset)

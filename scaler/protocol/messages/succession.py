@@ -8,6 +8,8 @@ from scaler.protocol.messages.message import Message, require
 
 #: characters of an address, at most
 MAX_ADDRESS = 300
+#: agents that count, at most; and versions of a roster, which is another one with each agent that comes or goes
+MAX_ROSTER, MAX_VERSION = 1 << 17, 1 << 62
 
 
 @record
@@ -30,5 +32,7 @@ class PartnerReport(Message):
 
     def validate(self) -> None:
         require(0 < len(self.address) <= MAX_ADDRESS, f"an address has 1 to {MAX_ADDRESS} characters")
+        require(self.version < MAX_VERSION, f"versions of a roster are below {MAX_VERSION:,}")
+        require(len(self.roster) <= MAX_ROSTER, f"at most {MAX_ROSTER:,} agents count")
         require(self.changed or not self.roster, "a roster that has not changed is not said")
         require(self.leading or not self.yields, "only who leads can yield")

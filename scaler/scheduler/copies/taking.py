@@ -120,7 +120,7 @@ class Taking:
         place = Place(piece.segment, piece.offset)
         if not self._is_taking:
             self._reject("sends bytes of a journal before it says where they belong")
-        elif len(data) and not self._fits(place):
+        elif (len(data) or piece.complete) and not self._fits(place):
             self._reject("sends bytes of a journal that do not follow the last ones")
         elif self._bytes + len(data) > ev.WINDOW + ev.SLICE:
             self._reject("sends more bytes of a journal at once than it may")
