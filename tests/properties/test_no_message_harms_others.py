@@ -8,14 +8,11 @@ from random import Random
 
 import pytest
 from simulator.hostile_messages import Hostile
-from simulator.scripted import BATCHES, IDS, FakeScheduler, some_work
+from simulator.scripted import BATCHES, IDS, FakeScheduler, WellSpoken, some_work
 from support.scheduler_among_enemies import SchedulerAmongEnemies
 from support.seeds import run
 
 from scaler.protocol import messages as m
-from scaler.protocol.codec import decode, decode_view, encode, encode_view
-from scaler.protocol.messages.worker_columns import unpack
-from scaler.scheduler.core import events as se
 from scaler.scheduler.core.returning import PATIENCE
 from scaler.scheduler.state.validate import validate
 
@@ -140,25 +137,6 @@ def harm_again_and_again(seed: int) -> None:
         story.step()
         look(story.scheduler)
     story.end()
-
-
-class WellSpoken(FakeScheduler):
-    """A scheduler all of whose words get through the codec: its shell would end with one that does not."""
-
-    def __init__(self, *workers: int) -> None:
-        #: number of the last snapshot
-        self.shown = 0
-        super().__init__(*workers)
-
-    def handle(self, *events: se.Event) -> None:
-        super().handle(*events)
-        for effect in self.effects:
-            if isinstance(effect, se.Send):
-                decode([bytes(frame) for frame in encode(effect.message, 1, 1)])
-            elif isinstance(effect, se.Publish):
-                self.shown = effect.number
-                view = decode_view(encode_view(effect.view))
-                unpack(effect.workers, view.agents.worker_counts)
 
 
 def lead_a_life(random: Random, fake: FakeScheduler, clients: tuple[int, int]) -> None:

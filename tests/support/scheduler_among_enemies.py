@@ -5,7 +5,7 @@ should, at an agent that does what it is told.
 """
 
 from simulator.hostile_messages import Hostile, LikelyWords, Lot
-from simulator.scripted import BATCHES, IDS, FakeScheduler, result, some_work
+from simulator.scripted import BATCHES, IDS, WellSpoken, result, some_work
 
 from scaler.protocol import messages as m
 from scaler.scheduler.state.batch_records import AGENT
@@ -27,11 +27,17 @@ class SchedulerAmongEnemies:
 
     def __init__(self, random: Lot) -> None:
         self.random = random
-        self.scheduler = FakeScheduler(WORKERS)
+        self.scheduler = WellSpoken(WORKERS)
         (self.decent,) = self.scheduler.agents
         self._likely = LikelyWords(random, IDS, WORKERS)
         self.other, self.client = self._new_client(), self._new_client()
         self.hostile, self.monitor = self.scheduler.agent(WORKERS), self.scheduler.monitor()
+        self._watcher = self.scheduler.monitor()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Somebody looks at all of it."""
+        self.scheduler.say(self._watcher, m.Watch(100, self.scheduler.shown))
 
     def _new_client(self) -> int:
         number = self.scheduler.client()
@@ -97,6 +103,7 @@ class SchedulerAmongEnemies:
         fake.wait(seconds)
         fake.say(self.decent, m.Heartbeat(fake.now, WORKERS))
         fake.say(self.other, m.Heartbeat(fake.now))
+        self._watch()
 
     def end(self) -> None:
         """The enemies are gone: what the other client has sent ends."""

@@ -9,6 +9,7 @@ from typing import Any
 from scaler.agent.core import events as ae
 from scaler.agent.core.agent_core import AgentCore
 from scaler.agent.state.memory import AgentLimits
+from scaler.protocol.codec import decode, decode_view, encode, encode_view
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
     APART,
@@ -38,6 +39,7 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
+from scaler.protocol.messages.worker_columns import unpack
 from scaler.protocol.results import NO_SIZES, ResultBuilder, SpanResult
 from scaler.scheduler.core import events as se
 from scaler.scheduler.core.scheduler_core import SchedulerCore
@@ -228,6 +230,25 @@ class FakeScheduler:
     def claim(self, client: int, *rows: Span) -> None:
         """A client claims rows."""
         self.say(client, spans(TaskClaim, client, *rows))
+
+
+class WellSpoken(FakeScheduler):
+    """A scheduler all of whose words get through the codec: its shell would end with one that does not."""
+
+    def __init__(self, *workers: int) -> None:
+        #: number of the last snapshot
+        self.shown = 0
+        super().__init__(*workers)
+
+    def handle(self, *events: se.Event) -> None:
+        super().handle(*events)
+        for effect in self.effects:
+            if isinstance(effect, se.Send):
+                decode([bytes(frame) for frame in encode(effect.message, 1, 1)])
+            elif isinstance(effect, se.Publish):
+                self.shown = effect.number
+                view = decode_view(encode_view(effect.view))
+                unpack(effect.workers, view.agents.worker_counts)
 
 
 def ended(run: wm.Run, lo: int, hi: int, outcome: int, us: int, sizes: "array[int]", body: bytes) -> wm.EndedSpan:
