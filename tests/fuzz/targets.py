@@ -335,14 +335,21 @@ def worker_says(chosen: Lot, clients: tuple[int, ...] = (7, 8)) -> wm.FromWorker
             sizes, body = [m.SIZE.size] * rows, m.SIZE.pack(chosen.choice((0, 1 << 20, 2**63))) * rows
         elif outcome == m.VALUES_EACH:
             sizes, body = [1] * rows, b"v" * rows
-        span = wm.EndedSpan(number, client, batch, lo, lo + rows, outcome, 100, 0, array("I", sizes), body)
+        took, peak, used = (chosen.choice((0, 100, 100, 2**32, 2**64 - 1)) for _ in range(3))
+        span = wm.EndedSpan(number, client, batch, lo, lo + rows, outcome, took, peak, array("I", sizes), body, used)
         return wm.Results([span], [number] if chosen.random() < 0.5 else [])
     if action == 3:
         return wm.Returned(chosen.randrange(3), [wm.ReturnedSpan(number, client, batch, lo, lo + rows)], None)
     if action == 4:
         value = wm.PublishedValue((client, batch + lo), chosen.choice((0, 1 << 20)), chosen.choice((None, "no room")))
         return wm.Published([value])
-    return chosen.choice((wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1), wm.Preloading("m:f", "no")))
+    if action == 5:
+        text, row = chosen.choice(("", "said\n", "\udc80\0" * 9)), chosen.choice((batch + lo, 2**64 - 1))
+        return wm.Output(client, row, text, chosen.choice((m.STDOUT, m.WARNINGS)), text)
+    return chosen.choice((
+        wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1), wm.Preloading("m:f", "no"), wm.Recited(number, "said"),
+        wm.Unfiled(number, 28),
+    ))  # fmt: skip
 
 
 def hosts(data: bytes) -> None:
@@ -384,6 +391,9 @@ def agent(data: bytes) -> None:
             for ending in fake.killed:
                 fake.dies(ending)
             fake.killed.clear()
+            for message in fake.said:
+                encode(message)
+            fake.said.clear()
             holds(of_agent.quick(fake.core.state))
     except Over:
         pass
@@ -413,7 +423,9 @@ def client(data: bytes) -> None:
             else:
                 event = ce.Arrived(drawn.message(chosen.choice(TO_CLIENT)))
             for effect in session.handle([event], 0.5):
-                if isinstance(effect, ce.Resolve):
+                if isinstance(effect, ce.Transmit):
+                    encode(effect.message)
+                elif isinstance(effect, ce.Resolve):
                     for token in effect.tokens:
                         ended[token] = ended.get(token, 0) + 1
                         assert ended[token] == 1, "a row ended twice"
