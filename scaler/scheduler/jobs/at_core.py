@@ -121,6 +121,16 @@ def say_all(table: JobTable, job: Job, parts: Iterable[Iterable[Message]]) -> No
         say_new_part(table, job, messages)
 
 
+def is_of(job: Job, messages: Iterable[Message]) -> bool:
+    """Whether these are messages of a part of this job, as the journal has told of it."""
+    batches = job.batches
+    return all(
+        type(message) is ObjectAnnounce
+        or (type(message) is Task and message.batch in batches and message.rows == batches[message.batch].rows)
+        for message in messages
+    )
+
+
 def say_new_part(table: JobTable, job: Job, messages: Iterable[Message]) -> None:
     """Say a part that was written last: at once, or as soon as it is on disk if its rows may leave files.
 
@@ -305,12 +315,14 @@ def restore_results(job: Job, record: Record, place: Place, message: Message) ->
     for batch_id in message.batches:
         if batch_id not in job.batches:
             return batch_id
+    spans = list(spans_of(message))
+    for span in spans:  # before anything counts of a record that can't be
+        if span.hi > job.batches[span.batch].rows:
+            raise IndexError(span.hi)
     frames = record.frames
     body = place.offset + RECORD_HEADER + 4 * (1 + len(frames)) + len(frames[0])
-    for span in spans_of(message):
+    for span in spans:
         batch = job.batches[span.batch]
-        if span.hi > batch.rows:
-            raise IndexError(span.hi)
         lo, hi = batch.job_rows(span.lo, span.hi)
         if hi - lo == span.hi - span.lo and not job.index.has_ended(lo, hi):
             job.index.add(lo, span, place, body)

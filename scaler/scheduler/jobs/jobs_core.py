@@ -34,6 +34,8 @@ from scaler.scheduler.jobs.job_table import Encode, JobTable
 from scaler.scheduler.jobs.reclaiming import Reclaiming
 from scaler.scheduler.jobs.restoring import Restoring
 
+#: why a job can't go on of which the journal tells two things
+NOT_ITS_PARTS = "what was submitted of it is not what the journal says that there is"
 #: seconds between two times that results are written, which wait for each other: each time costs as much as running
 #: some rows. Jobs, and what becomes of them, are written at once.
 GATHER = 0.02
@@ -400,8 +402,14 @@ class JobsCore:
 
     def _loaded(self, event: ev.Loaded) -> None:
         job = self._table.jobs.get(event.job)
-        if job is not None and job.core.number:
+        if job is None or not job.core.number:
+            return
+        if all(at_core.is_of(job, messages) for messages in event.parts):
             at_core.say_all(self._table, job, event.parts)
+        else:
+            at_core.leave(self._table, job)
+            self._table.tell("ERROR", f"Journal: job {job.name!r} can't go on: {NOT_ITS_PARTS}")
+            self._end(job, NOT_ITS_PARTS)
 
     def _heard(self, event: ev.Heard) -> None:
         job = self._table.by_client.get(event.number)

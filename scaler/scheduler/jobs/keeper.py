@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -20,7 +19,7 @@ from scaler.protocol.messages import FAILED, JobAnswer, JobQuestion, JobSubmit, 
 from scaler.protocol.results import SpanResult
 from scaler.scheduler.jobs import at_core
 from scaler.scheduler.jobs import events as ev
-from scaler.scheduler.jobs.job_records import Kind
+from scaler.scheduler.jobs.job_records import Kind, Said
 from scaler.scheduler.jobs.jobs_core import JobsCore, JobTerms
 from scaler.scheduler.residents import Reply, ResidentWish
 
@@ -28,6 +27,8 @@ from scaler.scheduler.residents import Reply, ResidentWish
 AGAIN = 5.0
 #: seconds that files of large results are waited for in the end
 FILES_ENDING = 1.0
+#: turns of those who have written are below this: there are as many again for those that follow
+MOST_TERM = 1 << 31
 #: why a large result can't be had
 NO_FILES = "it is in a file, and this scheduler was started without --results DIRECTORY"
 
@@ -119,6 +120,8 @@ class JobKeeper:
 
     def _restore(self, record: Record, place: Place) -> None:
         self.replayed += 1
+        if record.term >= MOST_TERM:
+            raise Damaged("a record of a turn behind which there is none")
         self._term = max(self._term, record.term + 1)
         self._core.restore(record, place, _results_in(record))
 
@@ -333,8 +336,10 @@ class JobKeeper:
         size = int.from_bytes(head, "little")
         data = memoryview(self._journal.read(place.segment, place.offset, size + RECORD_HEADER))
         record, _ = read(data, 0)
-        counts = json.loads(bytes(record.frames[1]))["counts"]
-        return _messages(counts, record.frames[2:])
+        frames = record.frames
+        if record.kind != Kind.PART or len(frames) < 2:
+            raise Damaged("a part of a job is not what it should be")
+        return _messages(Said(frames[1]).numbers("counts", len(frames)), frames[2:])
 
     def _value(self, effect: ev.Fetch) -> tuple[int, bytes]:
         span = effect.span

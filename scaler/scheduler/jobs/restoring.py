@@ -10,21 +10,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from scaler.common.records import record
 from scaler.journal.layout import Place
 from scaler.journal.records import Damaged, Record, size_of
+from scaler.protocol.codes import MAX_NUMBER
 from scaler.protocol.messages import Message
 from scaler.results.reference import is_identity
 from scaler.scheduler.jobs import at_core
 from scaler.scheduler.jobs.job import Job, Written
-from scaler.scheduler.jobs.job_records import Kind, from_json
+from scaler.scheduler.jobs.job_records import MANY, Kind, Said
 from scaler.scheduler.jobs.job_table import JobTable
 
 #: what a record waits for of its job: that it is opened, so many rows, or a batch
 _Awaited = tuple[str, int]
 _OPENED: Final[_Awaited] = "opened", 0
+#: what has waited and turned out to be wrong waits for this, for good
+_NEVER: Final[_Awaited] = "never", 0
+#: what shows that a record is not what it should be
+_WRONG = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 #: why a job can't go on that has records of which nobody knows where they belong
 MISSING = "a segment of the journal is missing that has parts of it"
 
@@ -56,19 +61,29 @@ class Restoring:
         table.segments.reach(place, size_of(record.frames))
         if record.kind == Kind.GAP:
             return
+        if number >= MANY:
+            raise Damaged("a record of a job with a number that none has")
         table.next_number = max(table.next_number, number + 1)
-        try:
-            if record.kind == Kind.DELETED:
-                self._delete(number, record, place)
-                return
-            self._segments.setdefault(number, set()).add(place.segment)
-            if number in self._tombs:
-                return
-            todo = deque([_Early(record, place, inner)])
-            while todo:
-                todo.extend(self._put_in_its_place(number, todo.popleft()))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise Damaged(f"a record of a job is not what it should be ({type(error).__name__})") from None
+        if record.kind == Kind.DELETED:
+            self._delete(number, record, place)
+            return
+        if number not in self._tombs:
+            try:
+                early = self._put_in_its_place(number, _Early(record, place, inner))
+            except _WRONG as error:
+                raise Damaged(f"a record of a job is not what it should be ({type(error).__name__})") from None
+            if early:
+                self._put_early_ones_in_their_places(number, deque(early))
+        self._segments.setdefault(number, set()).add(place.segment)
+
+    def _put_early_ones_in_their_places(self, number: int, todo: deque[_Early]) -> None:
+        """This one, whose place is the one that is read, is in its own; so those that can't be stay where they are."""
+        while todo:
+            each = todo.popleft()
+            try:
+                todo.extend(self._put_in_its_place(number, each))
+            except (Damaged, *_WRONG):
+                self._early.setdefault(number, {}).setdefault(_NEVER, []).append(each)
 
     def _put_in_its_place(self, number: int, each: _Early) -> list[_Early]:
         """Take a record of a job, or put it aside; what has waited for it."""
@@ -82,7 +97,7 @@ class Restoring:
             early = self._early.setdefault(number, {}).setdefault(awaited, [])
             early.append(_Early(record._replace(frames=frames), each.place, each.inner))
         elif record.kind == Kind.PART and number in self._early and job is not None:
-            batches = from_json(record.frames[0])["batches"]
+            batches = Said(record.frames[0]).batches()
             return self._take_early(number, [("rows", job.index.rows), *(("batch", batch[0]) for batch in batches)])
         return []
 
@@ -94,11 +109,13 @@ class Restoring:
         return found
 
     def _open(self, record: Record, place: Place) -> None:
-        table, said = self._table, from_json(record.frames[0])
+        table, said = self._table, Said(record.frames[0])
         if record.owner in table.jobs:
             return  # a copy
-        job = Job(record.owner, said["name"], said["owner"], said["token"], said["session"], said["created"])
-        job.identity = said.get("results", "") if is_identity(said.get("results", "")) else ""
+        token, session = (said.number(name, 1 << 64) for name in ("token", "session"))
+        job = Job(record.owner, said.text("name"), said.text("owner"), token, session, said.moment("created"))
+        identity = said.text("results", "")
+        job.identity = identity if is_identity(identity) else ""
         table.jobs[job.number] = table.by_name[job.name] = job
         table.keep(job, record.kind, place, size_of(record.frames))
 
@@ -154,19 +171,20 @@ class Restoring:
         kind, first_span = record.kind, job.index.spans
         is_news = True
         if kind == Kind.PART:
-            said = from_json(record.frames[0])
-            if said["key"] not in job.parts and said["first"] != job.index.rows:
-                return "rows", said["first"]
-            is_news = said["key"] not in job.parts and _add_part(job, said)
+            said = Said(record.frames[0])
+            key, first = said.text("key"), said.number("first")
+            if key not in job.parts and first != job.index.rows:
+                return "rows", first
+            is_news = key not in job.parts and _add_part(job, key, said)
         elif kind == Kind.RESULTS:
             missing = at_core.restore_results(job, record, place, inner[0])
             if missing is not None:
                 return "batch", missing
             is_news = job.index.spans > first_span
         elif kind == Kind.STATE:
-            is_news = _take_state(job, from_json(record.frames[0]))
+            is_news = _take_state(job, Said(record.frames[0]))
         elif kind == Kind.AGENTS:
-            is_news = _take_agents(job, from_json(record.frames[0]))
+            is_news = _take_agents(job, Said(record.frames[0]))
         elif kind == Kind.NOTE:
             is_news = all(written.kind != Kind.NOTE for written in job.records)
         if is_news:
@@ -179,25 +197,31 @@ def _written(early: _Early) -> Written:
     return Written(early.record.kind, early.place, size_of(early.record.frames))
 
 
-def _add_part(job: Job, said: dict[str, Any]) -> bool:
-    for number, rows, wanted in said["batches"]:
+def _add_part(job: Job, key: str, said: Said) -> bool:
+    first, function, batches = job.index.rows, said.text("function"), said.batches()
+    if not all(job.is_free(number, number + rows) for number, rows, _ in batches):
+        raise Damaged("a record of a job has rows of another one")
+    for number, rows, wanted in batches:
         job.add_batch(number, rows, wanted)
-    job.parts[said["key"]] = said["first"], job.index.rows - said["first"]
-    job.function = job.function or said["function"]
+    job.parts[key] = first, job.index.rows - first
+    job.function = job.function or function
     return True
 
 
-def _take_state(job: Job, said: dict[str, Any]) -> bool:
-    if said["turn"] <= job.turn:
+def _take_state(job: Job, said: Said) -> bool:
+    turn = said.number("turn")
+    if turn <= job.turn:
         return False
-    job.turn = said["turn"]
-    job.is_complete, job.is_cancelled, job.is_forced = said["complete"], said["cancelled"], said["forced"]
-    job.ended, job.trouble = said["ended"], said["trouble"]
+    flags = [said.flag(name) for name in ("complete", "cancelled", "forced")]
+    job.ended, job.trouble = said.moment_or_none("ended"), said.text("trouble")
+    job.turn, (job.is_complete, job.is_cancelled, job.is_forced) = turn, flags
     return True
 
 
-def _take_agents(job: Job, said: dict[str, Any]) -> bool:
-    if said["turn"] <= job.core.turn:
+def _take_agents(job: Job, said: Said) -> bool:
+    turn = said.number("turn")
+    if turn <= job.core.turn:
         return False
-    job.core.turn, job.core.number, job.core.agents = said["turn"], said["number"], set(said["agents"])
+    number, agents = said.number("number", MAX_NUMBER), set(said.numbers("agents", MAX_NUMBER))
+    job.core.turn, job.core.number, job.core.agents = turn, number, agents
     return True

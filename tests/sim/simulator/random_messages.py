@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from scaler.protocol import messages as m
 from scaler.protocol.codes import LARGEST_VALUE, MAX_NUMBER, Leaving, Wish
+from scaler.protocol.messages.journals import MAX_OFFSET, MAX_SEGMENT, MAX_TURN
+from scaler.protocol.messages.succession import MAX_VERSION
 
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=12)
@@ -269,15 +271,19 @@ def partner_reports(draw: Any) -> m.PartnerReport:
     sessions = m.u64(draw(st.lists(U64, max_size=FEW)) if changed else ())
     address = draw(st.text(min_size=1, max_size=FEW))
     yields = leading and draw(st.booleans())
-    return m.PartnerReport(draw(U64), leading, address, draw(U64), changed, sessions, yields)
+    version = draw(st.integers(0, MAX_VERSION - 1))
+    return m.PartnerReport(draw(U64), leading, address, version, changed, sessions, yields)
 
 
-TURNS = st.lists(U64, max_size=2).map(lambda numbers: m.u64(numbers * m.TURN_NUMBERS))
+SEGMENT, OFFSET = st.integers(0, MAX_SEGMENT - 1), st.integers(0, MAX_OFFSET - 1)
+TURNS = st.lists(st.tuples(st.integers(0, MAX_TURN - 1), U64, SEGMENT, OFFSET), max_size=2).map(
+    lambda turns: m.u64([number for turn in turns for number in turn])
+)
 
 
 def journal_messages() -> dict[type[m.Message], Any]:
     slices = st.builds(
-        m.JournalSlice, U64, U64, U64, U64, st.booleans(), st.booleans(),
+        m.JournalSlice, U64, SEGMENT, OFFSET, U64, st.booleans(), st.booleans(),
         st.lists(U32, max_size=FEW).map(m.u32), st.lists(BYTES, min_size=1, max_size=1),
     )  # fmt: skip
     segments = st.lists(U64, max_size=FEW).map(m.u64)
@@ -286,16 +292,16 @@ def journal_messages() -> dict[type[m.Message], Any]:
             m.JournalState,
             U64,
             st.sampled_from(list(m.Copying)).map(str),
-            U64,
-            U64,
+            SEGMENT,
+            OFFSET,
             TURNS,
             st.booleans(),
             segments,
             TEXT,
         ),
-        m.JournalStart: st.builds(m.JournalStart, U64, st.booleans(), U64, U64, TURNS),
+        m.JournalStart: st.builds(m.JournalStart, U64, st.booleans(), SEGMENT, OFFSET, TURNS),
         m.JournalSlice: slices,
-        m.JournalSynced: st.builds(m.JournalSynced, U64, U64, U64, U64, st.booleans()),
+        m.JournalSynced: st.builds(m.JournalSynced, U64, SEGMENT, OFFSET, U64, st.booleans()),
     }
 
 

@@ -1,6 +1,6 @@
 """Segments of a journal that are in memory: read as those of a directory are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from scaler.journal import records
@@ -35,3 +35,25 @@ def replay(
         layout.segment = max(segments)
         layout.offset = len(segments[layout.segment])
     return layout, damage
+
+
+def records_of(segments: Mapping[int, bytes | bytearray]) -> list[tuple[int, Record]]:
+    """All records up to the end of what can be read of each segment, with its number; frames are bytes."""
+    found = []
+    for number in sorted(segments):
+        data, at = memoryview(bytes(segments[number])), SEGMENT_HEADER
+        while at < len(data):
+            try:
+                record, at = records.read(data, at)
+            except Damaged:
+                break
+            found.append((number, record._replace(frames=tuple(bytes(frame) for frame in record.frames))))
+    return found
+
+
+def pack_segments(found: Iterable[tuple[int, Record]], numbers: Iterable[int]) -> dict[int, bytes]:
+    """Segments of these numbers with these records."""
+    made = {number: bytearray(records.segment_header(number)) for number in numbers}
+    for number, record in found:
+        made[number] += b"".join(records.pack(record))
+    return {number: bytes(data) for number, data in made.items()}
