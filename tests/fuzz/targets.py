@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from simulator.hostile_messages import Hostile, Lot
-from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, some_work, spans
+from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, WellSpoken, some_work, spans
 from support.hosts_among_enemies import HostsAmongEnemies
 from support.jobs_among_enemies import AmongEnemies
 from support.journals_among_enemies import HostileLeader, HostileStandby, a_directory
@@ -186,7 +186,7 @@ def _all_ends(fake: FakeScheduler, other: int, agents: list[int]) -> None:
 def scheduler(data: bytes) -> None:
     """A client and an agent say anything; another client's rows end nevertheless."""
     chosen = Chosen(data)
-    fake = FakeScheduler(1, 2)
+    fake = WellSpoken(1, 2)
     hostile, decent = fake.agents
     client, other = fake.client(), fake.client()
     for number in (client, other):
@@ -221,7 +221,7 @@ def peers(data: bytes) -> None:
 def restart(data: bytes) -> None:
     """They come from another scheduler in any order, and say anything of what they had there; the other's rows end."""
     chosen = Chosen(data)
-    fake = FakeScheduler()
+    fake = WellSpoken()
     client, other, hostile, decent = 1_002, 1_003, 1_004, 1_005
     session, state = 6, fake.core.state
     drawn = Hostile(chosen, (client, other, hostile, decent), (*IDS, session))
