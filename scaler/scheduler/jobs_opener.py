@@ -50,8 +50,8 @@ def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs |
     if config.journal is None:
         return None
     from scaler.journal.journal import Journal  # here, as few want it and all would load it
+    from scaler.scheduler.jobs.contained import ContainedKeeper
     from scaler.scheduler.jobs.jobs_core import JobTerms
-    from scaler.scheduler.jobs.keeper import JobKeeper
 
     begun = time.monotonic()
     with contextlib.ExitStack() as undo:
@@ -73,7 +73,7 @@ def open_jobs(config: SchedulerConfig, opening: Opening | None = None) -> Jobs |
 
             files = ResultFiles(config.results, config.journal)
             undo.callback(files.close)
-        keeper = JobKeeper(journal, terms, files, lambda: copied is None or not copied.has_partner)
+        keeper = ContainedKeeper(journal, terms, files, lambda: copied is None or not copied.has_partner)
         undo.pop_all()
     if keeper.damage is not None:
         logger.log(logging.INFO if keeper.damage.is_cut else logging.WARNING, "Journal: %s", keeper.damage)

@@ -82,6 +82,8 @@ class Server:
         self.peers: list[Peer] = []
         self._connections: dict[int, Peer] = {}
         self._last = 0
+        #: lines of the log
+        self.log: list[str] = []
         self.start()
 
     def start(self) -> None:
@@ -140,6 +142,8 @@ class Server:
                 self._close(wish.connection)
             elif isinstance(wish, se.Publish):
                 encode_view(wish.view)
+            elif isinstance(wish, se.Log):
+                self.log.append(wish.text)
         found = validate(self.core.state)
         assert found == [], found
 
