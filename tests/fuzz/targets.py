@@ -12,11 +12,11 @@ from random import Random
 
 from simulator.hostile_messages import Hostile, Lot
 from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, WellSpoken, some_work, spans
-from support.hosts_among_enemies import HostsAmongEnemies
-from support.jobs_among_enemies import AmongEnemies
-from support.journals_among_enemies import HostileLeader, HostileStandby, a_directory
-from support.pair_among_enemies import PairAmongEnemies
-from support.scheduler_among_enemies import SchedulerAmongEnemies
+from support.enemies.hosts import HostsAmongEnemies
+from support.enemies.jobs import JobsAmongEnemies
+from support.enemies.journals import HostileLeader, HostileStandby, a_directory
+from support.enemies.pair import PairAmongEnemies
+from support.enemies.scheduler import SchedulerAmongEnemies
 
 from fuzz.chance import Chosen, Over
 from scaler.agent.state import validate as of_agent
@@ -306,7 +306,7 @@ def copies(data: bytes) -> None:
 def jobs(data: bytes) -> None:
     """Anybody says anything to a scheduler with durable jobs, which starts again now and then; the decent one ends."""
     chosen = Chosen(data)
-    story = AmongEnemies(chosen, chosen)
+    story = JobsAmongEnemies(chosen, chosen)
     _go_on(story.step)
     story.end(Random(0))
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 from fuzz.targets import worker_says
-from support.hosts_among_enemies import HostsAmongEnemies
+from support.enemies.hosts import HostsAmongEnemies
 from support.seeds import run
 
 #: seeds of the suite, and of `make sim`

@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from support.jobs_among_enemies import AmongEnemies
+from support.enemies.jobs import JobsAmongEnemies
 from support.seeds import run
 
 #: seeds of the suite, and of `make sim`
@@ -13,7 +13,7 @@ SOME, MANY = 300, 30_000
 def harm(seed: int) -> None:
     """Anything is said for a while, the scheduler is killed now and then; then the decent job has to end."""
     random = Random(seed)
-    story = AmongEnemies(random, Random(seed))
+    story = JobsAmongEnemies(random, Random(seed))
     story.live()
     story.end(random)
 

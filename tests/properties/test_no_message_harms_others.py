@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from simulator.hostile_messages import Hostile
 from simulator.scripted import BATCHES, IDS, FakeScheduler, WellSpoken, some_work
-from support.scheduler_among_enemies import SchedulerAmongEnemies
+from support.enemies.scheduler import SchedulerAmongEnemies
 from support.seeds import run
 
 from scaler.protocol import messages as m

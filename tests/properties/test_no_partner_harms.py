@@ -3,8 +3,8 @@
 from random import Random
 
 import pytest
-from support.journals_among_enemies import HostileLeader, HostileStandby, a_directory
-from support.pair_among_enemies import PairAmongEnemies
+from support.enemies.journals import HostileLeader, HostileStandby, a_directory
+from support.enemies.pair import PairAmongEnemies
 from support.seeds import run
 
 #: seeds of the suite, and of `make sim`

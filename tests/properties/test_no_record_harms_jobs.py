@@ -6,7 +6,7 @@ A standby has the records that another scheduler has sent.
 from random import Random
 
 import pytest
-from support.altered_records import AlteredRecords
+from support.enemies.records import AlteredRecords
 from support.seeds import run
 
 #: seeds of the suite, and of `make sim`

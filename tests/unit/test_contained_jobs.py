@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 from simulator.scripted import task
-from support import jobs_among_enemies
-from support.jobs_among_enemies import UNTIL_LOST, Peer, Server, end_all, submission
+from support.enemies import jobs
+from support.enemies.jobs import UNTIL_LOST, Peer, Server, end_all, submission
 
 from scaler.protocol import messages as m
 from scaler.scheduler.jobs import at_core
@@ -30,7 +30,7 @@ class Shop:
 
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch) -> Shop:
-    monkeypatch.setattr(jobs_among_enemies, "JobKeeper", ContainedKeeper)
+    monkeypatch.setattr(jobs, "JobKeeper", ContainedKeeper)
     return Shop()
 
 

@@ -170,7 +170,7 @@ def end_all(server: Server, agent: Peer, random: Lot) -> None:
                 agent.say(builder.build())
 
 
-class AmongEnemies:
+class JobsAmongEnemies:
     """One life of a scheduler: anything is said for a while, then the decent job has to end."""
 
     def __init__(self, random: Lot, apart: Lot) -> None:

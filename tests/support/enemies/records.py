@@ -8,7 +8,7 @@ from simulator.segments import pack_segments, records_of
 
 from scaler.journal.records import Record
 from scaler.protocol import messages as m
-from support.jobs_among_enemies import AmongEnemies, Server, end_all
+from support.enemies.jobs import JobsAmongEnemies, Server, end_all
 from support.made_up_jobs import Paper
 
 OWNERS = (0, 1, 2, 7, 2**31, 2**32 - 1, 2**62 - 1, 2**62, 2**64 - 1)
@@ -24,7 +24,7 @@ class AlteredRecords:
 
     def __init__(self, random: Lot) -> None:
         self.random = random
-        self.story = AmongEnemies(random, random)
+        self.story = JobsAmongEnemies(random, random)
         self.server: Server = self.story.server
 
     def live(self) -> None:
