@@ -35,6 +35,8 @@ from scaler.scheduler.votes import Votes
 BEAT = 0.5
 #: seconds of silence after which the partner may be gone, and of a closed connection
 SUSPECT, CLOSED = 2.5, 0.5
+#: seconds after which a pair counts no more that somebody has told of, if nobody comes from it any more
+HEARSAY = 10.0
 #: seconds that the partner is given to lead once it was asked to
 YIELD = 3.0
 #: terms that anybody may tell of are below this; as many again are left for those that come after
@@ -147,6 +149,8 @@ class Succession:
         self.partner_keeps_none = False
         #: the partner is not asked to lead before it has the rest of the journal
         self._awaits_rest = False
+        #: it led alone and was told of a pair that it knows nothing of: when that was said last; None: it was not
+        self._told_of_pair: float | None = None
         #: durable jobs wait until it is known that the partner has no newer copy of their journal
         self.holds_jobs = False
         #: it is being opened, and can't be handed over before that has ended
@@ -241,21 +245,25 @@ class Succession:
         term = term_of(hello.epoch)
         if term >= MAX_TERM and term > self.term:
             return "no scheduler has had this epoch"
-        if self.leads and self._may_admit(hello, term):
+        if self.leads and self._may_admit(hello, term, now):
             return None
+        if hello.roster and self._told_of_pair is not None:
+            self._told_of_pair = now
         if hello.role == Role.AGENT and not self._hears_old(now):
             self._votes.add(hello.session, term, hello.roster, now)
         has_succeeded = self._succeed(now, is_wanted=hello.role in (Role.AGENT, Role.CLIENT))
         return None if has_succeeded else self._elsewhere(now, knows_others=bool(hello.others))
 
-    def _may_admit(self, hello: Hello, term: int) -> bool:
+    def _may_admit(self, hello: Hello, term: int, now: float) -> bool:
         """Take somebody in who comes from another scheduler, unless that one, or a pair, has more of a right."""
         if self.is_paired and term > self.term:
             self.term = term
             self._step_down(f"{hello.role} {hello.name} has heard a scheduler of a higher term")
             return False
         if not self.is_paired and hello.roster and term_of(hello.epoch) >= self.term and hello.epoch != self.epoch:
+            knows_partner = bool(self._named) or self._report is not None
             self._step_down(f"{hello.role} {hello.name} comes from a pair of schedulers")
+            self._told_of_pair = None if knows_partner else now
             return False
         if term > self.term:
             self.term = term
@@ -307,6 +315,7 @@ class Succession:
         term = term_of(report.epoch)
         if (term >= MAX_TERM and term > self.term) or report.address == self.address:
             return
+        self._told_of_pair = None
         was = self._report
         if was is not None and term_of(report.epoch) < term_of(was.epoch) and now - self._heard < 2 * BEAT:
             return  # it was overtaken: there may be two connections
@@ -536,6 +545,8 @@ class Succession:
             if electors:
                 self.term = max(self.term, top)  # of a lower one none of them would hear, and the next would end it
                 return f"more than half of {electors} agents want it", electors
+        elif self._told_of_pair is not None and now - self._told_of_pair >= HEARSAY and self._votes.sessions:
+            return "nobody comes any more from the pair that it was told of", 0
         elif self._roster.version and not counts and is_wanted:
             return "its partner is gone, and had no agents", 0
         return "", 0
@@ -546,6 +557,7 @@ class Succession:
 
     def _lead(self, now: float, why: str, asks: bool = True, electors: int = 0) -> None:
         self.leads, self.term, self._electors, self._told_time = True, self.term + 1, electors, now
+        self._told_of_pair = None
         self._votes.clear()
         self._roster.lead(now)
         self.wishes.append(Log("WARNING", f"Scheduler: leads from now on, in term {self.term}: {why}"))
@@ -557,7 +569,7 @@ class Succession:
         self._next_beat = now
 
     def _step_down(self, reason: str) -> None:
-        self.leads, self._is_ending, self._electors = False, True, 0
+        self.leads, self._is_ending, self._electors, self._told_of_pair = False, True, 0, None
         self._lot += 2  # the lowest bit is always set
         self.sure_until, self.asks_agents = float("inf"), False
         self._followed, self._report = 0, None

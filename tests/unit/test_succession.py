@@ -32,6 +32,7 @@ from scaler.scheduler.pairing import Pairing
 from scaler.scheduler.roster import ABSENT, LEASE, QUIET
 from scaler.scheduler.succession import (
     BEAT,
+    HEARSAY,
     MAX_TERM,
     SUSPECT,
     YIELD,
@@ -706,6 +707,47 @@ def test_agents_that_did_not_come_with_the_others_count_no_more_in_the_end(pair:
     assert pair.b.roster == 5
     pair.agents(range(1, 4), pair.b, ABSENT + 2)
     assert pair.b.roster == 3
+
+
+def ask(one: Succession, since: float, seconds: float, strangers: bool = False) -> float | None:
+    """Two agents that know of no pair look for a scheduler, and maybe one from a pair of five; when they are taken."""
+    for step in range(int(2 * seconds) + 1):
+        now = since + step / 2
+        one.tick(now)
+        one.take()
+        if strangers and one.consider(hello(session=9, epoch=epoch_of(3, 5), roster=5), now) is None:
+            return now
+        if None in [one.consider(hello(session=session, epoch=epoch_of(0, 1)), now) for session in (1, 2)]:
+            return now
+    return None
+
+
+def test_one_that_was_told_of_a_pair_goes_on_when_nobody_comes_from_there_any_more() -> None:
+    """One message would end a scheduler for good, that of an agent which has no pair to go to any more."""
+    one = Succession(A, 1)
+    assert "was one of a pair" in str(one.consider(hello(session=9, epoch=epoch_of(3, 5), roster=5), 100.0))
+    assert any(isinstance(wish, StepDown) for wish in one.take())
+    assert ask(one, 100.0, 30.0) == 100.0 + HEARSAY
+    assert one.hands_out
+
+
+def test_one_that_was_told_of_a_pair_waits_as_long_as_somebody_comes_from_there() -> None:
+    one = Succession(A, 1)
+    one.consider(hello(session=9, epoch=epoch_of(3, 5), roster=5), 100.0)
+    one.take()
+    assert ask(one, 100.0, 60.0, strangers=True) is None
+    assert ask(one, 160.5, 60.0) == 160.0 + HEARSAY
+
+
+def test_one_that_knows_its_partner_is_not_led_by_agents_that_know_of_none() -> None:
+    standby = Succession(B, 2, A, stands_by=True)
+    standby.consider(hello(session=9, epoch=epoch_of(3, 5), roster=5), 100.0)
+    assert ask(standby, 100.0, 60.0) is None
+    heard = Succession(A, 1)
+    heard.consider(hello(session=9, epoch=epoch_of(3, 5), roster=5), 100.0)
+    heard.take()
+    heard.hear_partner(PartnerReport(epoch_of(3, 5), True, B, 1, True, u64([9, 10])), 101.0)
+    assert ask(heard, 101.0, 60.0) is None
 
 
 def test_reports_that_cannot_be() -> None:
