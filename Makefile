@@ -52,11 +52,12 @@ test-kubernetes: $(READY) ## build Kubernetes 1.20.2 from Debian's source (once,
 	$(BIN)/python tests/kubernetes/install.py
 	$(BIN)/python -m pytest -m heavy -s $(PYTEST_ARGS) tests/kubernetes
 
-check: $(READY) ## lint, formatting, types and the import contract
+check: $(READY) ## lint, formatting, types, the import contract, and pages made from the code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PYTHONPATH=.ci $(BIN)/lint-imports --config setup.cfg
+	$(BIN)/python -m pytest -q -p no:cacheprovider tests/unit/test_documents.py
 
 format: $(READY) ## rewrite the code as `make check` wants it
 	$(BIN)/ruff check --fix .

@@ -63,7 +63,7 @@ _UNWANTED = "a peer that was disconnected"
 #: What a line of the log says of those who had left before their address was asked for.
 _GONE = "an address that is not known any more"
 #: Seconds between looks at what is under way.
-_LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 0.4
 #: A dealer that may not reconnect at all (-1) drops what it has received when the other side leaves; one that would
 #: wait for days keeps it until it is read.
 _NEVER_MILLISECONDS = 7 * 86_400_000

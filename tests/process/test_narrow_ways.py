@@ -27,7 +27,7 @@ def test_results_that_take_longer_than_the_time_outs_come_at_the_first_attempt(d
             (value,) = job.results()
             assert len(value) == size
             client.submit(len, b"abc").result(60)
-            assert not re.search("silent for|its connection closed", scheduler.text)
+            assert not re.search("silent for|its connection closed", scheduler.text), scheduler.text
             assert "is lost" not in agent.text
     finally:
         between.close()
