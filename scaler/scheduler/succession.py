@@ -243,7 +243,7 @@ class Succession:
         if hello.role == Role.SCHEDULER or (hello.role == Role.MONITOR and (self.leads or not hello.others)):
             return None
         term = term_of(hello.epoch)
-        if term >= MAX_TERM and term > self.term:
+        if not self._can_be(term):
             return "no scheduler has had this epoch"
         if self.leads and self._may_admit(hello, term, now):
             return None
@@ -254,13 +254,17 @@ class Succession:
         has_succeeded = self._succeed(now, is_wanted=hello.role in (Role.AGENT, Role.CLIENT))
         return None if has_succeeded else self._elsewhere(now, knows_others=bool(hello.others))
 
+    def _can_be(self, term: int) -> bool:
+        """Somebody may tell of this term: one that this one has come to by itself may be higher than others are."""
+        return term < MAX_TERM or term <= self.term
+
     def _may_admit(self, hello: Hello, term: int, now: float) -> bool:
         """Take somebody in who comes from another scheduler, unless that one, or a pair, has more of a right."""
         if self.is_paired and term > self.term:
             self.term = term
             self._step_down(f"{hello.role} {hello.name} has heard a scheduler of a higher term")
             return False
-        if not self.is_paired and hello.roster and term_of(hello.epoch) >= self.term and hello.epoch != self.epoch:
+        if not self.is_paired and hello.roster and term >= self.term and hello.epoch != self.epoch:
             knows_partner = bool(self._named) or self._report is not None
             self._step_down(f"{hello.role} {hello.name} comes from a pair of schedulers")
             self._told_of_pair = None if knows_partner else now
@@ -313,11 +317,11 @@ class Succession:
     def hear_partner(self, report: PartnerReport, now: float) -> None:
         """The other one says how it sees things."""
         term = term_of(report.epoch)
-        if (term >= MAX_TERM and term > self.term) or report.address == self.address:
+        if not self._can_be(term) or report.address == self.address:
             return
         self._told_of_pair = None
         was = self._report
-        if was is not None and term_of(report.epoch) < term_of(was.epoch) and now - self._heard < 2 * BEAT:
+        if was is not None and term < term_of(was.epoch) and now - self._heard < 2 * BEAT:
             return  # it was overtaken: there may be two connections
         self._report, self._heard = report, now
         if self.leads or not self.partner:
@@ -329,7 +333,7 @@ class Succession:
         elif report.leading:
             self._follow(report, now)
         else:
-            self.term = max(self.term, term_of(report.epoch))
+            self.term = max(self.term, term)
             self._succeed(now, is_wanted=False)
         if was is None or was.leading != report.leading:
             self._next_beat = now

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from random import Random
 
 from simulator.hostile_messages import LikelyWords, Lot
-from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, some_work
+from simulator.scripted import BATCHES, IDS, FakeAgent, FakeScheduler, as_heard, some_work
 
 from scaler.agent.core import events as ae
 from scaler.agent.state.validate import validate as findings_of_agent
 from scaler.agent.state.worker_records import STARTING
 from scaler.protocol import messages as m
-from scaler.protocol.codec import decode, encode
 from scaler.scheduler.state.validate import validate
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import MalformedMessage, from_worker, read_by_agent, read_by_worker, to_worker
@@ -25,11 +24,6 @@ from scaler.worker_protocol.encoding import MalformedMessage, from_worker, read_
 MOST_TURNS = 100
 WORKERS = 2
 Words = Callable[[Lot, tuple[int, ...]], wm.FromWorker]
-
-
-def as_heard(message: m.Message) -> m.Message:
-    """What arrives of a message."""
-    return decode([bytes(frame) for frame in encode(message, 1, 0)]).message
 
 
 class Host(FakeAgent):

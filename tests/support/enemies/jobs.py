@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from simulator.hostile_messages import Hostile, Lot
 from simulator.limits import default_limits
-from simulator.scripted import graph, hello, result, task
+from simulator.scripted import as_heard, graph, hello, result, task
 
 from scaler.protocol import messages as m
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
@@ -130,7 +130,7 @@ class Server:
         """All decide, and what they want is done."""
         for wish in self.composition.settle(self.now, is_due):
             if isinstance(wish, Outgoing):
-                message = decode([bytes(frame) for frame in encode(wish.message, wish.seq, wish.ack)]).message
+                message = as_heard(wish.message)
                 peer = self._connections.get(wish.connection)
                 if peer is not None and isinstance(message, m.Welcome):
                     peer.number = message.number

@@ -14,10 +14,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from simulator.hostile_messages import Lot
+from simulator.scripted import as_heard
 
 from scaler.errors import ProtocolError, ScalerError
 from scaler.journal import records
@@ -26,7 +28,6 @@ from scaler.journal.journal import Journal
 from scaler.journal.layout import Place
 from scaler.journal.records import SEGMENT_HEADER, Frame, Record
 from scaler.protocol import messages as m
-from scaler.protocol.codec import decode, encode
 from scaler.protocol.messages.journals import MAX_OFFSET, MAX_SEGMENT, MAX_TURN
 from scaler.scheduler.copies import events as ev
 from scaler.scheduler.copies.copied_journal import CopiedJournal
@@ -35,11 +36,6 @@ from scaler.scheduler.copies.follower import Follower
 #: bytes of a segment, of a piece that is sent along, and of those that are on their way, so that there are several
 SEGMENT, SLICE, WINDOW = 400, 150, 500
 THERE = "tcp://there:1"
-
-
-def as_heard(message: m.Message) -> Any:
-    """What arrives of a message."""
-    return decode([bytes(frame) for frame in encode(message)]).message
 
 
 class Pen:
@@ -217,14 +213,26 @@ class _Words:
         )  # fmt: skip
 
 
-class HostileStandby:
-    """Somebody writes a journal, and whoever has the copy says anything."""
+class _Story:
+    """One life of a journal's directory; all is drawn from `random`."""
 
     def __init__(self, random: Lot, path: Path) -> None:
         self.random, self.path = random, path
-        self.now, self._written, self._last = 0.0, 0, 0
-        self._pens: list[Pen] = []
+        self.now = 0.0
         self._words = _Words(random)
+
+    def be_steady(self) -> None:
+        """From now on all is drawn by one lot."""
+        self.random = self._words.random = Random(0)
+
+
+class HostileStandby(_Story):
+    """Somebody writes a journal, and whoever has the copy says anything."""
+
+    def __init__(self, random: Lot, path: Path) -> None:
+        super().__init__(random, path)
+        self._written = self._last = 0
+        self._pens: list[Pen] = []
         #: number -> segment of what was written and is needed
         self._places: dict[int, int] = {}
         self._open()
@@ -313,13 +321,11 @@ class HostileStandby:
         self.journal.end()
 
 
-class HostileLeader:
+class HostileLeader(_Story):
     """Somebody makes a copy of what another one sends who says anything."""
 
     def __init__(self, random: Lot, path: Path) -> None:
-        self.random, self.path = random, path
-        self.now = 0.0
-        self._words = _Words(random)
+        super().__init__(random, path)
         self._write_some(random.choice((0, 1, 4)))
         self.follower = Follower(path)
         self.follower._thread.close(0.0)

@@ -6,7 +6,7 @@ promotes it, it hands out rows.
 
 from simulator.hostile_messages import Hostile, Lot
 from simulator.limits import default_limits
-from simulator.scripted import hello, task
+from simulator.scripted import as_heard, hello, task
 
 from scaler.protocol import messages as m
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms
@@ -119,7 +119,7 @@ class PairAmongEnemies:
             self._build()
 
     def _hear(self, wish: Outgoing) -> None:
-        message = decode([bytes(frame) for frame in encode(wish.message, wish.seq, wish.ack)]).message
+        message = as_heard(wish.message)
         peer = self._peers.get(wish.connection)
         if peer is not None and isinstance(message, m.Welcome):
             peer.epoch, peer.roster, peer.number = message.epoch, message.roster, message.number
