@@ -408,8 +408,7 @@ class JobsCore:
             at_core.say_all(self._table, job, event.parts)
         else:
             at_core.leave(self._table, job)
-            self._table.tell("ERROR", f"Journal: job {job.name!r} can't go on: {NOT_ITS_PARTS}")
-            self._end(job, NOT_ITS_PARTS)
+            self._give_up(job, NOT_ITS_PARTS)
 
     def _heard(self, event: ev.Heard) -> None:
         job = self._table.by_client.get(event.number)
@@ -428,14 +427,17 @@ class JobsCore:
         if job is None:
             return
         job.core.number = 0
-        self._table.tell("WARNING", f"job {job.name!r} can't go on: {event.reason}")
-        self._end(job, f"the scheduler could not run it: {event.reason}")
+        self._give_up(job, f"the scheduler could not run it: {event.reason}")
 
     def _end_if_over(self, job: Job) -> None:
         is_on_disk = job.shown == job.index.spans and job.parted <= self._table.disk.synced
         if is_on_disk and job.is_over and not job.has_ended:
             at_core.leave(self._table, job)
             self._end(job, "")
+
+    def _give_up(self, job: Job, trouble: str) -> None:
+        self._table.tell("ERROR", f"durable job {job.name!r} can't go on: {trouble}")
+        self._end(job, trouble)
 
     def _end(self, job: Job, trouble: str) -> None:
         job.ended, job.trouble = round(self._terms.wall + self._now, 3), trouble
