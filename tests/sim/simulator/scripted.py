@@ -214,8 +214,9 @@ class FakeScheduler:
     def end_all(self, agent: int, client: int, outcome: int = VALUES_LIST) -> None:
         """An agent says how all rows of a client's ended that it has."""
         for batch in list(self.core.state.clients[client].batches.values()):
-            for lo, hi in batch.spans_in(AGENT + agent):
-                self.report(agent, client, result(batch.id, lo, hi, outcome))
+            ended = [result(batch.id, lo, hi, outcome) for lo, hi in batch.spans_in(AGENT + agent)]
+            if ended:
+                self.report(agent, client, *ended)
 
     def ends(self, client: int) -> list[tuple[int, int, int, int]]:
         """(batch, lo, hi, outcome) of what a client was told since the last time."""
@@ -249,7 +250,8 @@ class WellSpoken(FakeScheduler):
         super().handle(*events)
         for effect in self.effects:
             if isinstance(effect, se.Send):
-                as_heard(effect.message)
+                encode(effect.message)
+                effect.message.validate()  # what is left of `decode`, which takes as long as `encode`
             elif isinstance(effect, se.Publish):
                 self.shown = effect.number
                 view = decode_view(encode_view(effect.view))
