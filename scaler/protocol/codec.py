@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import capnp
 
 from scaler.common import standard_descriptors
+from scaler.common.utf8 import written_out
 from scaler.common.working_directory import standing_somewhere
 from scaler.errors import ProtocolError
 from scaler.protocol import messages as m
@@ -175,7 +176,10 @@ def _write(struct: Any, layout: _Struct, message: m.Part) -> None:
     for wire, value in zip(layout.wires, layout.values(message), strict=True):
         if value:
             kind = type(value)
-            put(wire, value.tobytes() if kind is array else list(value) if kind is tuple else value)
+            try:
+                put(wire, value.tobytes() if kind is array else list(value) if kind is tuple else value)
+            except UnicodeEncodeError:
+                put(wire, list(map(written_out, value)) if kind is tuple else written_out(value))
     for name, wire, _, part in layout.parts:
         _write(struct.init(wire.proto.name), part, getattr(message, name))
     for wire, group in layout.groups:

@@ -351,7 +351,10 @@ def _claim(directory: str, size: int, path: str) -> int | None:
     folder = os.path.join(directory, FREE)
     suitable = []
     for name in _names(folder):
-        have = int(name.partition("-")[0])
+        try:
+            have = int(name.partition("-")[0])
+        except ValueError:  # somebody else's file
+            continue
         if size <= 2 * have and have <= 4 * size:
             suitable.append((abs(have - size), name))
     suitable.sort()

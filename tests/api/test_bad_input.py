@@ -368,6 +368,19 @@ def test_what_is_no_function(client):
     assert client.submit(double, 2).result(20) == 4
 
 
+def test_names_of_bytes_that_are_no_text(client, start_cluster, connect):
+    def named():
+        return 1
+
+    named.__qualname__ = named.__module__ = "\udcff"
+    assert client.submit(named).result(5) == 1
+    assert client.map(named, [()]) == [1]
+    assert client.submit(abs, -1).result(5) == 1
+    cluster = start_cluster(1, capabilities=("a\udcff",))
+    other = connect(cluster, name="b\udcff")
+    assert other.with_options(capabilities=["a\udcff"]).submit(abs, -1).result(5) == 1
+
+
 def test_wrong_arguments_are_the_functions_own_error(client):
     with pytest.raises(TypeError, match="double"):
         client.submit(double, 1, 2).result(20)

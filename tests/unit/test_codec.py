@@ -54,6 +54,13 @@ def test_a_message_without_fields_is_small() -> None:
     assert len(frame) <= 64
 
 
+def test_names_that_utf8_does_not_have_arrive_written_out() -> None:
+    made = task(10, 1, capabilities=("gpu", "a\udcff"))
+    made.name = "job\udcfe"
+    arrived = decode(encode(made)).message
+    assert (arrived.name, arrived.capabilities) == (r"job\udcfe", ("gpu", r"a\udcff"))
+
+
 @pytest.mark.parametrize(
     ("frames", "words"),
     [

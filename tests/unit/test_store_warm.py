@@ -53,6 +53,13 @@ def test_a_segment_that_comes_back_is_written_through_its_mapping(
     assert len(copied) == 2  # the last one is larger than what the segment had been cut to
 
 
+def test_a_file_of_somebody_else_among_the_free_segments_is_left_alone(store: str, kept: WarmSegments) -> None:
+    other = Path(store, segments.FREE, "notes")
+    other.write_text("mine")
+    put(store, kept, random(1))
+    assert other.read_text() == "mine"
+
+
 def test_an_object_that_is_read_is_never_written_over(store: str, kept: WarmSegments) -> None:
     first = random(1)
     put(store, kept, first)

@@ -21,7 +21,7 @@ class Line:
         hello = hello_of(Role.CLIENT, name, new_number(), packages=packages(), others=others)
         self._initiator = Initiator(hello)
         #: what no other client has
-        self.identity = f"{name}|Client|{hello.session:016x}".encode()
+        self.identity = f"{hello.name}|Client|{hello.session:016x}".encode()
         #: the one in use, or that was in use last; None before the first. May be looked at without the lock
         self.connection: Connection | None = None
         #: what came over it was nothing that a scheduler says: no other connection would mend that
