@@ -7,6 +7,7 @@ a notebook's kernel, a test runner. Its own modules are left out, too: loading o
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
@@ -58,10 +59,12 @@ def _named(modules: Iterable[ModuleType], everything: bool) -> Iterable[str]:
     """The packages of the modules that are among the globals of these; with `everything`, of all globals."""
     for module in modules:
         for value in list(vars(module).values()):
-            if type(value) is ModuleType:
-                yield value.__name__.partition(".")[0]
-            elif everything:
-                kind = value if isinstance(value, (FunctionType, BuiltinFunctionType, type)) else type(value)
-                name = getattr(kind, "__module__", None)
-                if isinstance(name, str):
-                    yield name.partition(".")[0]
+            name = None
+            with contextlib.suppress(Exception):  # one may do anything when it is asked for its name
+                if type(value) is ModuleType:
+                    name = value.__name__
+                elif everything:
+                    is_named = issubclass(type(value), (FunctionType, BuiltinFunctionType, type))
+                    name = (value if is_named else type(value)).__module__
+            if type(name) is str:
+                yield name.partition(".")[0]

@@ -266,5 +266,9 @@ def describe(obj: Any) -> str:
 
 
 def name_of_type(kind: type) -> str:
-    """Return the name of a class for a message, with its module unless that is builtins."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    """Return the name of a class for a message, with its module unless that is builtins. Asks no metaclass."""
+    module, name = _module_of(kind), _qualname_of(kind)
+    return str(name) if module == "builtins" else f"{module}.{name}"
+
+
+_module_of, _qualname_of = (type.__dict__[name].__get__ for name in ("__module__", "__qualname__"))

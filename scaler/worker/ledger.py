@@ -117,10 +117,13 @@ class Ledger:
                 return False
             profiled = bool(assignment.run.flags & PROFILE)
             self.cut()
-            record = error.record if isinstance(error, Failed) else exception_record(error, assignment.run.name)
             outcome = ERROR
-            if isinstance(error, Failed) and error.lacking is not None:
-                outcome, record = LACKING, SIZE.pack(error.lacking) + record
+            if type(error) is not Failed:  # `isinstance` would ask the user's exception for its class
+                record = exception_record(error, assignment.run.name)
+            elif error.lacking is None:
+                record = error.record
+            else:
+                outcome, record = LACKING, SIZE.pack(error.lacking) + error.record
             row = self._start
             self._start = row + 1
             size = array("I", [len(record)])

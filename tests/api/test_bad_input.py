@@ -368,6 +368,20 @@ def test_what_is_no_function(client):
     assert client.submit(double, 2).result(20) == 4
 
 
+def test_an_exception_that_denies_that_it_has_a_class_costs_no_worker(client):
+    class Denying(Exception):
+        def __getattribute__(self, name):
+            raise RuntimeError(name)
+
+    def fail():
+        raise Denying
+
+    before = client.submit(os.getppid).result(5)
+    with pytest.raises(TaskError, match=r"Denying: <its text cannot be made"):
+        client.submit(fail).result(5)
+    assert client.submit(os.getppid).result(5) == before
+
+
 def test_names_of_bytes_that_are_no_text(client, start_cluster, connect):
     def named():
         return 1

@@ -45,6 +45,24 @@ def test_functions_classes_and_objects_name_their_packages() -> None:
     assert needed_by_tasks(made) == ["calls", "things", "things.thing"]
 
 
+def test_what_does_not_say_what_it_is_names_nothing() -> None:
+    class Silent(type):
+        def __getattribute__(cls, name: str) -> Any:
+            raise RuntimeError(name)
+
+    class Thing(metaclass=Silent): ...
+
+    class Lazy:
+        @property
+        def __class__(self) -> Any:
+            raise RuntimeError("nothing is here yet")
+
+    nameless = ModuleType("nameless")
+    del nameless.__name__
+    script = {"a": Thing, "b": Lazy(), "c": nameless, "d": function_of("calls")}
+    assert needed_by_tasks(modules(calls={}, __main__=script)) == ["calls"]
+
+
 def test_packages_name_others_in_turn() -> None:
     frames = {"np": ModuleType("numbers_lib")}
     made = modules(numbers_lib={}, frames__io=frames, frames={}, other={}, __main__={"frames": ModuleType("frames")})

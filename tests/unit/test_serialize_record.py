@@ -263,3 +263,16 @@ def test_a_class_that_raises_whatever_is_asked_of_it_has_a_record(kind):
     assert type(error) is errors.TaskError
     assert kind.__name__ in error.type_name
     assert "its text cannot be made" in str(error)
+
+
+def test_a_kind_of_exception_that_says_nothing_of_itself_has_a_record():
+    class Silent(type):
+        def __getattribute__(cls, name):
+            raise RuntimeError(name)
+
+    class OfASilentKind(Exception, metaclass=Silent):
+        pass
+
+    error = travelled(raising(OfASilentKind()))
+    assert type(error) is errors.TaskError
+    assert error.type_name.endswith(".OfASilentKind")
