@@ -2,14 +2,21 @@
 
 It is written anew every few seconds, by the thread that does all of the agent's work: an old one means that it is
 stuck. What is in it says whether the agent has a scheduler.
+
+Whoever reads it sees a whole file, as each takes the place of the one before. Nothing but a file is replaced so: not a
+device, not a link to something else.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import math
 import os
+import stat
+
+from scaler.config import OptionError
 
 logger = logging.getLogger("scaler.agent")
 
@@ -17,17 +24,27 @@ logger = logging.getLogger("scaler.agent")
 INTERVAL = 2.0
 #: what is in it while the agent has a scheduler, and while it has none
 CONNECTED, WAITING = "connected\n", "waiting\n"
+#: what may be at a path that is no file, as people call it
+_KINDS = {
+    stat.S_IFDIR: "a directory", stat.S_IFLNK: "a link", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
+}  # fmt: skip
 
 
 class AliveFile:
     """See the module. For one thread."""
 
     def __init__(self, path: str) -> None:
-        """Writes it. Raises OSError if that can't be."""
+        """Writes it. Raises OSError if that can't be, and `OptionError` where something is that is no file."""
         self._path = path
         self._text = WAITING
         self._due = -math.inf
         self._has_complained = False
+        #: what tells the file that was written last from any other
+        self._written: tuple[int, int, int] | None = None
+        kind = _kind_of(path)
+        if kind:
+            raise OptionError("alive_file", f"names {kind}, which would be replaced: name a file, or none yet: {path}")
         self._write()
 
     def renew(self, is_connected: bool, now: float) -> float:
@@ -47,17 +64,42 @@ class AliveFile:
         return self._due
 
     def remove(self) -> None:
-        """This agent ends."""
+        """This agent ends. What others have put in the file's place stays."""
         with contextlib.suppress(OSError):
-            os.unlink(self._path)
+            if self._written == _identity(os.lstat(self._path)):
+                os.unlink(self._path)
 
     def _write(self) -> None:
+        kind = _kind_of(self._path)
+        if kind:
+            raise FileExistsError(errno.EEXIST, f"it is {kind} now", self._path)
         new = f"{self._path}.{os.getpid()}"
         try:
-            with open(new, "w", encoding="utf-8") as file:
+            with open(new, "w", encoding="utf-8", opener=_open_no_link) as file:
                 file.write(self._text)
+                file.flush()
+                written = _identity(os.fstat(file.fileno()))
             os.replace(new, self._path)
+            self._written = written
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(new)
             raise
+
+
+def _kind_of(path: str) -> str:
+    """What is there; empty for a file or nothing."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:  # whoever writes there is told
+        return ""
+    return "" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no file")
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    """As `open` does, but not through a link that somebody else has put there."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)

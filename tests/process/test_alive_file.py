@@ -1,7 +1,10 @@
 """The file by which an agent says that it lives, and the probes of Kubernetes that read it."""
 
+import contextlib
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +14,7 @@ from support import until
 from support.programs import environment, program
 
 from scaler.agent import alive_file
+from scaler.config import OptionError
 from scaler.provisioning import manifests
 
 
@@ -82,8 +86,70 @@ def test_a_disk_that_is_full_later_is_complained_of_once(tmp_path, caplog):
     assert (tmp_path / "here" / "alive").read_text() == alive_file.CONNECTED
 
 
-def test_a_path_that_cannot_be_replaced_leaves_no_draft(tmp_path):
-    (tmp_path / "here").mkdir()
-    with pytest.raises(OSError, match="here"):
-        alive_file.AliveFile(str(tmp_path / "here"))
-    assert os.listdir(tmp_path) == ["here"]
+@pytest.fixture
+def others(tmp_path):
+    """What is no file, by what it is called."""
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "target").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / "socket"))
+    kinds = ["directory", "link", "pipe", "socket"]
+    with contextlib.suppress(PermissionError):  # as root only
+        os.mknod(tmp_path / "device", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        kinds.append("device")
+    return kinds
+
+
+def test_nothing_but_a_file_is_replaced(tmp_path, others):
+    before = {path: os.lstat(path).st_ino for path in tmp_path.iterdir()}
+    for kind in others:
+        with pytest.raises(OptionError, match=f"alive_file names a {kind}, which would be replaced: name a file"):
+            alive_file.AliveFile(str(tmp_path / kind))
+    assert {path: os.lstat(path).st_ino for path in tmp_path.iterdir()} == before, "and no draft is left"
+    assert (tmp_path / "target").read_text() == "kept"
+
+
+def test_a_program_refuses_it_in_a_line(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    path = str(tmp_path / "link")
+    command = [*program("scaler_cluster", "cluster"), "tcp://127.0.0.1:1", "-n", "1", "--alive-file", path]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=30, check=False)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("scaler_cluster: alive_file names a link")
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_what_takes_the_place_of_the_file_later_is_neither_replaced_nor_removed(tmp_path, caplog):
+    path = tmp_path / "alive"
+    file = alive_file.AliveFile(str(path))
+    path.unlink()
+    path.symlink_to(tmp_path / "target")
+    file.renew(True, 0.0)
+    (record,) = caplog.records
+    assert "alive cannot be written: it is a link now" in record.getMessage()
+    file.remove()
+    assert path.is_symlink()
+    path.unlink()
+    path.write_text("of somebody else")
+    file.remove()
+    assert path.read_text() == "of somebody else"
+
+
+def test_a_file_that_was_there_is_taken_over_and_removed(tmp_path):
+    path = tmp_path / "alive"
+    path.write_text(alive_file.CONNECTED)
+    file = alive_file.AliveFile(str(path))
+    assert path.read_text() == alive_file.WAITING
+    file.remove()
+    assert not path.exists()
+
+
+def test_a_draft_is_not_written_through_a_link(tmp_path):
+    (tmp_path / "target").write_text("kept")
+    (tmp_path / f"alive.{os.getpid()}").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="alive"):
+        alive_file.AliveFile(str(tmp_path / "alive"))
+    assert (tmp_path / "target").read_text() == "kept"
