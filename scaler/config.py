@@ -8,7 +8,6 @@ that others show too stand in `scaler.defaults`.
 
 from __future__ import annotations
 
-import math
 import re
 import types
 from collections.abc import Iterator
@@ -19,8 +18,22 @@ from scaler import defaults
 from scaler.common.call_text import CallText
 from scaler.common.processors import granted_cores
 
-#: seconds between two snapshots, at most: a day
+#: seconds between two snapshots or heartbeats, at most: a day
 LONGEST_LOOK = 86_400.0
+#: seconds of any other time, at most: 31 years. A protocol's message has milliseconds of it
+LONGEST = 1e9
+#: bytes of a message, at most: the sizes in its columns are of 32 bits
+MOST_MESSAGE_BYTES = (1 << 32) - 1
+#: bytes of memory or of a disk, at most: an exbibyte
+MOST_BYTES = 1 << 60
+#: workers of a host, and threads of a worker, at most; the protocol has the same
+MOST_WORKERS = 100_000
+#: hosts that are provided, at most
+MOST_HOSTS = 1_000_000
+#: of anything else that is counted, at most
+MOST_COUNTED = (1 << 32) - 1
+#: the last port that there is
+LAST_PORT = 65535
 
 
 class OptionError(ValueError):
@@ -46,6 +59,8 @@ class Option:
     others: tuple[str, ...] = ()
     #: greatest value, inclusive; None for no limit
     maximum: float | None = None
+    #: it is a number of bytes
+    is_size: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,9 +91,12 @@ EventLoop = Annotated[
     Option("event loop to run on; auto is builtin, the faster one", others=("-e", "-el")),
 ]
 HeartbeatInterval = Annotated[
-    float, Option("seconds between two heartbeats", minimum=0.01, others=("-hi", "--heartbeat-interval-seconds"))
+    float, Option("seconds between two heartbeats", 0.01, ("-hi", "--heartbeat-interval-seconds"), LONGEST_LOOK)
 ]
-MaxMessageBytes = Annotated[int, Option("largest message accepted from a peer, in bytes", minimum=1 << 16)]
+MaxMessageBytes = Annotated[
+    int,
+    Option("largest message accepted from a peer, in bytes", minimum=1 << 16, maximum=MOST_MESSAGE_BYTES, is_size=True),
+]
 KeyFile = Annotated[
     str | None, Option("file with the key pair that lets programs talk to each other; the user's own by default")
 ]
@@ -115,7 +133,9 @@ class SchedulerConfig:
     heartbeat_interval: HeartbeatInterval = defaults.HEARTBEAT_INTERVAL
     client_timeout: Annotated[
         float,
-        Option("seconds of silence after which a client counts as gone", 0.05, ("-ct", "--client-timeout-seconds")),
+        Option(
+            "seconds of silence after which a client counts as gone", 0.05, ("-ct", "--client-timeout-seconds"), LONGEST
+        ),
     ] = defaults.CLIENT_TIMEOUT
     agent_timeout: Annotated[
         float,
@@ -123,6 +143,7 @@ class SchedulerConfig:
             "seconds of silence after which a host counts as gone and its tasks run elsewhere",
             minimum=0.05,
             others=("-wt", "--worker-timeout-seconds"),
+            maximum=LONGEST,
         ),
     ] = defaults.AGENT_TIMEOUT
     retries_on_loss: Annotated[
@@ -130,6 +151,7 @@ class SchedulerConfig:
         Option(
             "how often a task runs again after its worker or host died; with 0 no lost result is computed again",
             minimum=0,
+            maximum=MOST_COUNTED,
         ),
     ] = defaults.RETRIES_ON_LOSS
     max_message_bytes: MaxMessageBytes = defaults.MAX_MESSAGE_BYTES
@@ -160,24 +182,32 @@ class SchedulerConfig:
     ] = None
     journal_quota: Annotated[
         int | None,
-        Option("bytes that durable jobs may take before no more are accepted; by default as many as fit", minimum=1),
+        Option(
+            "bytes that durable jobs may take before no more are accepted; by default as many as fit",
+            minimum=1,
+            maximum=MOST_BYTES,
+            is_size=True,
+        ),
     ] = None
     results_quota: Annotated[
         int | None,
         Option(
-            "bytes that large results may take before no more jobs are accepted; by default as many as fit", minimum=1
+            "bytes that large results may take before no more jobs are accepted; by default as many as fit",
+            minimum=1,
+            maximum=MOST_BYTES,
+            is_size=True,
         ),
     ] = None
     job_age: Annotated[
         float | None,
-        Option("seconds after its end when a durable job is deleted; by default somebody has to", minimum=0),
+        Option("seconds after its end when a durable job is deleted; by default somebody has to", 0, (), LONGEST),
     ] = None
     standalone_store_port: Annotated[
         int,
         Option(
             "port at which large values are fetched from the scheduler's host; 0 takes a free one",
             minimum=0,
-            maximum=65535,
+            maximum=LAST_PORT,
         ),
     ] = 0
     key_file: KeyFile = None
@@ -226,6 +256,7 @@ class AgentConfig:
             "number of workers; by default one for each core this process may use, no more than its CPU quota comes to",
             1,
             ("-n", "--num-of-workers"),
+            MOST_WORKERS,
         ),
     ] = None
     worker_threads: Annotated[
@@ -234,6 +265,7 @@ class AgentConfig:
             "threads that libraries may use in each worker (BLAS, OpenMP, Numba, Arrow, Polars, ...); "
             "by default the cores divided by the number of workers, or what variables like OMP_NUM_THREADS say",
             minimum=1,
+            maximum=MOST_WORKERS,
         ),
     ] = None
     warm_modules: Annotated[
@@ -256,6 +288,8 @@ class AgentConfig:
             f"bytes of memory for workers and objects; by default {defaults.MEMORY_PERCENT} % "
             "of what the host has or its container allows",
             minimum=1 << 24,
+            maximum=MOST_BYTES,
+            is_size=True,
         ),
     ] = None
     worker_memory_limit: Annotated[
@@ -263,11 +297,17 @@ class AgentConfig:
         Option(
             "bytes of memory that a worker may take before its task is ended, 0 for no limit; memory_limit by default",
             minimum=0,
+            maximum=MOST_BYTES,
+            is_size=True,
         ),
     ] = None
     max_tasks_per_worker: Annotated[
         int | None,
-        Option("tasks that a worker runs at most before a fresh one takes its place; by default it stays", minimum=1),
+        Option(
+            "tasks that a worker runs at most before a fresh one takes its place; by default it stays",
+            minimum=1,
+            maximum=MOST_COUNTED,
+        ),
     ] = None
     preload: Annotated[
         str | None,
@@ -282,6 +322,7 @@ class AgentConfig:
             "seconds without a scheduler after which this host gives up and ends; by default it waits for one",
             minimum=0.1,
             others=("-ds", "--death-timeout-seconds"),
+            maximum=LONGEST,
         ),
     ] = None
     job: Annotated[str | None, Option("what the batch system calls the job that this host runs in")] = None
@@ -290,6 +331,7 @@ class AgentConfig:
         Option(
             "seconds until the batch system ends this host: it gets no task that takes longer, and leaves in time",
             minimum=0.1,
+            maximum=LONGEST,
         ),
     ] = None
     drain_grace: Annotated[
@@ -297,6 +339,7 @@ class AgentConfig:
         Option(
             "seconds it may take to leave in order after SIGTERM or before its walltime is over; 0: it ends at once",
             minimum=0.0,
+            maximum=LONGEST,
         ),
     ] = defaults.DRAIN_GRACE
     preemption_signal: Annotated[
@@ -313,7 +356,9 @@ class AgentConfig:
     ] = None
     store_port: Annotated[
         int,
-        Option("port at which others fetch large values from this host; 0 takes a free one", minimum=0, maximum=65535),
+        Option(
+            "port at which others fetch large values from this host; 0 takes a free one", minimum=0, maximum=LAST_PORT
+        ),
     ] = 0
     alive_file: Annotated[
         str | None,
@@ -370,6 +415,7 @@ class SymphonyConfig:
             "one for each core of this host by default",
             minimum=1,
             others=("-n",),
+            maximum=MOST_WORKERS,
         ),
     ] = None
     name: Annotated[
@@ -390,6 +436,7 @@ class SymphonyConfig:
             "seconds without a scheduler after which it gives up and ends; by default it waits for one",
             minimum=0.1,
             others=("-ds", "--death-timeout-seconds"),
+            maximum=LONGEST,
         ),
     ] = None
     job: Annotated[str | None, Option("what the batch system calls the job that this runs in")] = None
@@ -450,7 +497,9 @@ class DashboardConfig:
 
     monitor: Monitor
     _: KW_ONLY
-    port: Annotated[int, Option("port of the web pages; 0 takes a free one", 0, ("-p",))] = defaults.DASHBOARD_PORT
+    port: Annotated[int, Option("port of the web pages; 0 takes a free one", 0, ("-p",), LAST_PORT)] = (
+        defaults.DASHBOARD_PORT
+    )
     host: Annotated[str, Option("address to listen at; another than loopback needs --certificate")] = "127.0.0.1"
     prefix: Annotated[str, Option("what stands before all paths, behind a proxy that leaves it there")] = ""
     allow_origin: Annotated[
@@ -481,7 +530,9 @@ class MetricsConfig:
     _: KW_ONLY
     port: Annotated[
         int | None,
-        Option("port to serve /metrics at; 0 takes a free one, and without it they are printed once", 0, ("-p",)),
+        Option(
+            "port to serve /metrics at; 0 takes a free one, and without it they are printed once", 0, ("-p",), LAST_PORT
+        ),
     ] = None
     host: Annotated[str, Option("address to listen at; another than loopback needs --certificate")] = "127.0.0.1"
     token_file: TokenFile = None
@@ -509,41 +560,56 @@ class ProvisionConfig:
         str,
         Option("what the names of this cluster's jobs begin with: by it they are found again, so no other may have it"),
     ] = "scaler"
-    minimum: Annotated[int, Option("hosts that are there whatever there is to do", 0)] = defaults.MINIMUM_HOSTS
-    maximum: Annotated[int, Option("hosts that are there or asked for, at most", 0)] = defaults.MAXIMUM_HOSTS
-    workers: Annotated[int, Option("workers of each host, which is asked for as many processors", 1)] = 1
-    walltime: Annotated[float | None, Option("seconds after which the batch system ends a host", 1.0)] = None
+    minimum: Annotated[int, Option("hosts that are there whatever there is to do", 0, (), MOST_HOSTS)] = (
+        defaults.MINIMUM_HOSTS
+    )
+    maximum: Annotated[int, Option("hosts that are there or asked for, at most", 0, (), MOST_HOSTS)] = (
+        defaults.MAXIMUM_HOSTS
+    )
+    workers: Annotated[
+        int, Option("workers of each host, which is asked for as many processors", 1, (), MOST_WORKERS)
+    ] = 1
+    walltime: Annotated[float | None, Option("seconds after which the batch system ends a host", 1.0, (), LONGEST)] = (
+        None
+    )
     capabilities: Annotated[tuple[str, ...], Option("what tasks may ask for that these hosts have")] = ()
     exclusive: Annotated[bool, Option("only for tasks that ask for one of the capabilities")] = False
-    drain_time: Annotated[float, Option("seconds in which a queue should be worked off", 0.1)] = defaults.DRAIN_TIME
+    drain_time: Annotated[float, Option("seconds in which a queue should be worked off", 0.1, (), LONGEST)] = (
+        defaults.DRAIN_TIME
+    )
     guess: Annotated[
-        float, Option("seconds that a task counts as while the duration of its function is not known", 0.001)
+        float,
+        Option("seconds that a task counts as while the duration of its function is not known", 0.001, (), LONGEST),
     ] = defaults.DURATION_GUESS
-    idle_time: Annotated[float, Option("seconds without anything to do after which a host goes", 0.1)] = (
+    idle_time: Annotated[float, Option("seconds without anything to do after which a host goes", 0.1, (), LONGEST)] = (
         defaults.HOST_IDLE_TIME
     )
-    max_pending: Annotated[int, Option("hosts that are asked for and not there, at most", 1)] = (
+    max_pending: Annotated[int, Option("hosts that are asked for and not there, at most", 1, (), MOST_HOSTS)] = (
         defaults.MAX_PENDING_HOSTS
     )
-    pending_timeout: Annotated[float, Option("seconds after which a job that has not begun is cancelled", 1.0)] = (
-        defaults.PENDING_TIMEOUT
-    )
+    pending_timeout: Annotated[
+        float, Option("seconds after which a job that has not begun is cancelled", 1.0, (), LONGEST)
+    ] = defaults.PENDING_TIMEOUT
     start_timeout: Annotated[
-        float, Option("seconds after which a job that runs is cancelled, if its host is not in the cluster", 1.0)
+        float,
+        Option("seconds after which a job that runs is cancelled, if its host is not in the cluster", 1.0, (), LONGEST),
     ] = defaults.START_TIMEOUT
     lead: Annotated[
-        float, Option("seconds before the end of a host's walltime at which another is asked for in its place", 0.0)
+        float,
+        Option(
+            "seconds before the end of a host's walltime at which another is asked for in its place", 0.0, (), LONGEST
+        ),
     ] = defaults.WALLTIME_LEAD
     settle_time: Annotated[
-        float, Option("seconds after a failed request in which its jobs may turn up all the same", 0.0)
+        float, Option("seconds after a failed request in which its jobs may turn up all the same", 0.0, (), LONGEST)
     ] = defaults.SETTLE_TIME
     orphan_timeout: Annotated[
-        float, Option("seconds without a scheduler after which hosts, and who provides them, end", 1.0)
+        float, Option("seconds without a scheduler after which hosts, and who provides them, end", 1.0, (), LONGEST)
     ] = defaults.ORPHAN_TIMEOUT
     interval: Interval = defaults.PROVISION_INTERVAL
-    list_interval: Annotated[float, Option("seconds between two questions for the state of the jobs", 0.1)] = (
-        defaults.LIST_INTERVAL
-    )
+    list_interval: Annotated[
+        float, Option("seconds between two questions for the state of the jobs", 0.1, (), LONGEST_LOOK)
+    ] = defaults.LIST_INTERVAL
     command: Annotated[
         str | None, Option("the program scaler_cluster as hosts find it; by default where it is on this one")
     ] = None
@@ -562,9 +628,6 @@ class ProvisionConfig:
             raise OptionError("exclusive", "is for hosts with capabilities, and none are named: no task would get one")
         if not re.fullmatch(r"[a-z0-9-]{1,40}", self.tag):
             raise OptionError("tag", f"must be 1 to 40 of the characters a-z, 0-9 and -, not {self.tag!r}")
-        for name in ("walltime", "drain_time", "guess", "interval", "list_interval"):
-            if getattr(self, name) == math.inf:
-                raise OptionError(name, "must be a number of seconds, not inf")
         if self.walltime is not None and self.lead > self.walltime / 2:
             object.__setattr__(self, "lead", self.walltime / 2)
 
@@ -582,8 +645,6 @@ def is_loopback(host: str) -> bool:
 
 def _check_exposure(config: DashboardConfig | MetricsConfig) -> None:
     """Raises `OptionError` when what is shown would pass a network in the clear, and that was not asked for."""
-    if config.port is not None and config.port > 65535:
-        raise OptionError("port", f"must be at most 65535, not {config.port}")
     if config.certificate_key is not None and config.certificate is None:
         raise OptionError("certificate_key", "belongs to a certificate: name it with --certificate")
     if config.certificate is None and not config.insecure and not is_loopback(config.host):
@@ -633,11 +694,38 @@ def check(config: Config) -> None:
             raise OptionError(setting.name, f"must be a list of texts, not {list(value)!r}")
         if setting.choices and value not in setting.choices:
             raise OptionError(setting.name, f"must be one of {', '.join(setting.choices)}, not {value!r}")
-        minimum = setting.option.minimum
+        minimum, is_size = setting.option.minimum, setting.option.is_size
         if minimum is not None and isinstance(value, int | float) and not value >= minimum:
-            raise OptionError(setting.name, f"must be at least {minimum:g}, not {value:g}")
+            raise OptionError(
+                setting.name, f"must be at least {_amount(minimum, is_size)}, not {_amount(value, is_size)}"
+            )
         maximum = setting.option.maximum
         if maximum is not None and isinstance(value, int | float) and not value <= maximum:
-            raise OptionError(setting.name, f"must be at most {maximum:g}, not {value:g}")
+            raise OptionError(
+                setting.name, f"must be at most {_amount(maximum, is_size)}, not {_amount(value, is_size)}"
+            )
         if setting.default is MISSING and not value:
             raise OptionError(setting.name, "must not be empty")
+
+
+#: from here on the digits of a number are in groups
+_GROUPED = 100_000
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def _amount(number: float, is_size: bool) -> str:
+    """A number as people read it.
+
+    >>> _amount(1 << 24, True), _amount(1, True), _amount(100_001, True), _amount(65535, False), _amount(1e9, False)
+    ('16 MiB', '1 byte', '100,001 bytes', '65535', '1,000,000,000')
+    """
+    if not isinstance(number, int) and (number % 1 or abs(number) >= 1e15):
+        return f"{number:g}"
+    whole, unit = int(number), "byte" if number == 1 else "bytes"
+    if is_size:
+        for larger in _UNITS:
+            if whole == 0 or whole % 1024:
+                break
+            whole, unit = whole // 1024, larger
+    text = f"{whole:,}" if abs(whole) >= _GROUPED else f"{whole}"
+    return f"{text} {unit}" if is_size else text

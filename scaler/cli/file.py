@@ -14,6 +14,7 @@ a program that is started there.
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def read_section(path: Path | None, section: str, must_exist: bool) -> dict[str,
         if must_exist:
             raise FileError(f"there is no configuration file {path}") from None
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise FileError(f"cannot read the configuration file {path}: {error}") from error
     known = {name: [setting.name for setting in settings(config)] for name, config in SECTIONS.items()}
     common: dict[str, Any] = {}
@@ -95,6 +96,8 @@ def _refuse_kind(path: Path, setting: Setting, value: object) -> None:
     """Click reads texts, and numbers as if they were; what else TOML has is a traceback there, or another number."""
     if not isinstance(value, _TAKEN[setting.kind]) or (isinstance(value, bool) and setting.kind is not bool):
         raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not {value!r}")
+    if setting.kind is float and isinstance(value, int) and abs(value) > sys.float_info.max:
+        raise FileError(f"{path}: {setting.name} must be {_WORDS[setting.kind]}, not one as large as this")
 
 
 def _refuse_unknown(path: Path, where: str, values: object, known: list[str]) -> dict[str, Any]:

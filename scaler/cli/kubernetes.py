@@ -7,14 +7,15 @@ import json
 import click
 
 from scaler.cli.asking import quietly
+from scaler.config import MOST_HOSTS, MOST_WORKERS
 
 
 @click.command("kubernetes-manifests", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--image", required=True, help="a container image that has this package, and what tasks import")
 @click.option("--tag", default="scaler", show_default=True, help="what all names begin with")
 @click.option("--namespace", default="default", show_default=True)
-@click.option("--agents", type=click.IntRange(0), default=2, show_default=True, help="pods with workers")
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="workers of each")
+@click.option("--agents", type=click.IntRange(0, MOST_HOSTS), default=2, show_default=True, help="pods with workers")
+@click.option("--workers", type=click.IntRange(1, MOST_WORKERS), default=1, show_default=True, help="workers of each")
 @click.option("--cpu", default="", help="processors of each agent, like 2 or 500m; by default as many as workers")
 @click.option("--memory", default="", help="memory of each agent, like 4Gi")
 @click.option("--key-file", default=None, help="file with the key pair; the user's own by default")

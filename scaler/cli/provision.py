@@ -21,7 +21,7 @@ def read(path: Path) -> tuple[ProvisionConfig, dict[str, Any]]:
     try:
         with path.open("rb") as file:
             content = tomllib.load(file)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise click.UsageError(f"cannot read {path}: {error}") from error
     options = content.pop("options", {})
     known = [setting.name for setting in settings(ProvisionConfig)]

@@ -81,7 +81,9 @@ tasks = asking_command(
     click.Option(["--state"], type=STATES, help="only tasks that are in this state"),
     click.Option(["--function"], default="", help="only tasks of the function with this name"),
     click.Option(["--client"], type=click.IntRange(0, 2**31), default=0, help="only tasks of this client, a number"),
-    click.Option(["--limit"], type=click.IntRange(1), default=SHOWN, show_default=True, help="so many at most"),
+    click.Option(
+        ["--limit"], type=click.IntRange(1, sys.maxsize), default=SHOWN, show_default=True, help="so many at most"
+    ),
     click.Option(["everything", "--all"], is_flag=True, help="all, however many"),
 )  # fmt: skip
 explain = asking_command(

@@ -63,8 +63,16 @@ def memory_taken(taken: int, limit: int) -> str:
 
     >>> memory_taken(2_000_000, 1_000_000)
     '2 MB, and a worker may take 1 MB (worker_memory_limit)'
+    >>> memory_taken(2_000_000, 70_000)
+    '2 MB, and a worker may take 70,000 bytes (worker_memory_limit)'
     """
-    return f"{taken / 1e6:,.0f} MB, and a worker may take {limit / 1e6:,.0f} MB (worker_memory_limit)"
+    return f"{_size(taken)}, and a worker may take {_size(limit)} (worker_memory_limit)"
+
+
+def _size(number: int) -> str:
+    if number < 1e6:
+        return "1 byte" if number == 1 else f"{number:,} bytes"
+    return f"{number / 1e6:,.0f} MB"
 
 
 def worker_memory_exceeded(name: str, row_id: int, much: str) -> ErrorRecord:

@@ -141,7 +141,7 @@ def test_the_users_own_file_is_read_and_one_in_the_current_directory_is_not(pars
     assert parse(AgentConfig, "cluster", ADDRESS).workers == 9
 
 
-@pytest.mark.parametrize(("option", "value"), [("--agents", "-1"), ("--workers", "0")])
+@pytest.mark.parametrize(("option", "value"), [("--agents", "-1"), ("--workers", "0"), ("--agents", str(2**64))])
 def test_manifests_are_of_hosts_that_can_be(complaint, option, value):
     said = complaint(umbrella.command, "scaler", "kubernetes-manifests", "--image", "x", option, value)
     assert f"Invalid value for '{option}'" in said
@@ -154,6 +154,8 @@ def test_manifests_are_of_hosts_that_can_be(complaint, option, value):
         ("capabilities = [1]", "capabilities must be a list of texts, not [1]"),
         ("agent_options = [1]", "agent_options must be a list of texts, not [1]"),
         ("[options]\ndirectives = [1]", "directives must be a list of texts, not [1]"),
+        (f"walltime = {10**400}", "walltime must be at most 1,000,000,000, not"),
+        (f"minimum = {'9' * 5000}", "cannot read"),
         ("[options]\ntimeout = -1", "timeout must be a number of seconds above 0, not -1"),
         ("[options]\ntimeout = nan", "timeout must be a number of seconds above 0, not nan"),
     ],
@@ -235,6 +237,9 @@ def test_a_mistake_is_one_line(complaint, arguments, text):
         ("[cluster]\nworkers = [1]\n", "workers must be a whole number, not [1]"),
         ("[cluster]\nworkers = 8.5\n", "workers must be a whole number, not 8.5"),
         ("[cluster]\nworkers = true\n", "workers must be a whole number, not True"),
+        (f"[cluster]\nwalltime = {10**400}\n", "walltime must be a number, not one as large as this"),
+        (f"[cluster]\nworkers = {'9' * 5000}\n", "cannot read the configuration file"),
+        ("[cluster]\nworkers = " + str(2**64), "workers must be at most 100,000, not 18,446,744,073,709,551,616"),
         ("heartbeat_interval = 2026-01-01\n", "heartbeat_interval must be a number, not"),
         ("[cluster]\ninsecure = 3\n", "insecure must be true or false, not 3"),
         ("log_level = ['INFO']\n", "log_level must be a text, not ['INFO']"),
@@ -305,6 +310,16 @@ def test_classes_refuse_what_command_lines_refuse():
         SchedulerConfig(ADDRESS, client_timeout=float("nan"))
     with pytest.raises(OptionError, match=r"agent_timeout must be at least twice heartbeat_interval \(6\), not 10"):
         SchedulerConfig(ADDRESS, heartbeat_interval=6.0, client_timeout=20.0)
+
+
+def test_numbers_are_said_as_people_read_them(complaint):
+    for option, value, words in (
+        ("--memory-limit", "1", "memory_limit must be at least 16 MiB, not 1 byte"),
+        ("--max-message-bytes", str(2**64), "max_message_bytes must be at most 4,294,967,295 bytes, not 16 EiB"),
+        ("--walltime", "1e300", "walltime must be at most 1,000,000,000, not 1e+300"),
+        ("--workers", str(2**64), "workers must be at most 100,000, not 18,446,744,073,709,551,616"),
+    ):
+        assert words in complaint(cluster.command, "scaler_cluster", option, value, ADDRESS)
 
 
 @pytest.mark.parametrize("config", [TopConfig, DashboardConfig, MetricsConfig, ProvisionConfig])

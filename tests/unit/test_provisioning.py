@@ -264,7 +264,9 @@ def test_agents_of_jobs_have_what_they_would_begin_again_for(monkeypatch):
 
 
 def test_bad_settings_are_told_in_a_line():
-    endless = [({name: float("inf")}, f"{name} must be a number of seconds") for name in ("guess", "drain_time")]
+    endless = [
+        ({name: float("inf")}, f"{name} must be at most 1,000,000,000, not inf") for name in ("guess", "drain_time")
+    ]
     others = [({"minimum": 5, "maximum": 2}, "must not be more than maximum"), ({"tag": "A b"}, "a-z")]
     for wrong, line in [*endless, *others]:
         with pytest.raises(OptionError, match=line):
