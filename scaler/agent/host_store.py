@@ -56,12 +56,16 @@ class HostStore:
         """
         clean_up_dead()
         self.directory = StoreDirectory.create()
+        #: what was made for `spill_root`, the innermost first, and goes with this if nothing else is in it then
+        self._made = list[str]()
         try:
             if spill_root is not None:
+                self._made = _missing(spill_root)
                 os.makedirs(spill_root, exist_ok=True)
             self._spiller = Spiller(self.directory.path, spill_root)
         except BaseException as error:
             self.directory.remove()
+            self._remove_made()
             if spill_root is not None and isinstance(error, OSError):
                 raise OptionError("spill_directory", f"cannot be written: {error}") from error
             raise
@@ -312,6 +316,21 @@ class HostStore:
             self._transfer.close()
         self._spiller.close()
         self.directory.remove()
+        self._remove_made()
+
+    def _remove_made(self) -> None:
+        with contextlib.suppress(OSError):  # it is in use
+            for path in self._made:
+                os.rmdir(path)
+
+
+def _missing(path: str) -> list[str]:
+    """Which directories of a path are not there, the innermost first."""
+    path, missing = os.path.abspath(path), list[str]()
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    return missing
 
 
 def _decrease(counts: Counter[Key], key: Key) -> None:

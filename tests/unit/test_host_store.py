@@ -131,3 +131,28 @@ def test_a_place_for_spilled_objects_that_cannot_be_written_is_named(tmp_path: P
     with pytest.raises(OptionError, match=r"spill_directory cannot be written: .*file"):
         HostStore(1 << 30, str(tmp_path / "file"))
     assert not {name for name in set(os.listdir(default_root())) - set(before) if f"-{os.getpid()}-" in name}
+
+
+def test_directories_for_spilled_objects_that_were_not_there_go_with_the_store(tmp_path: Path) -> None:
+    (tmp_path / "is").mkdir()
+    for name in ("is", "is/not/there", "was/not"):
+        store = HostStore(1 << 30, str(tmp_path / name))
+        assert len(os.listdir(tmp_path / name)) == 1
+        store.close()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["is"]
+    store = HostStore(1 << 30, str(tmp_path / "shared" / "by"))
+    (tmp_path / "shared" / "file").touch()
+    store.close()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "is", "shared"]
+
+
+def test_directories_for_spilled_objects_that_can_not_be_made_are_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("scaler.agent.host_store.Spiller", fails)
+    with pytest.raises(OptionError, match=r"spill_directory cannot be written: .*No space"):
+        HostStore(1 << 30, str(tmp_path / "not" / "there"))
+    assert not os.listdir(tmp_path)
