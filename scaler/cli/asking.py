@@ -61,10 +61,16 @@ def quietly(write: Callable[[], object]) -> int:
     except ScalerError:  # some are OSErrors, too
         raise
     except OSError as error:
-        _write_nowhere()
-        raise Unwritable(f"the output can't be written: {error.strerror}") from None
+        raise unwritable(error) from None
     return 0
 
 
+def unwritable(error: OSError) -> Unwritable:
+    """What to say of output that can't be written; no more of it is tried."""
+    _write_nowhere()
+    return Unwritable(f"the output can't be written: {error.strerror}")
+
+
 def _write_nowhere() -> None:
+    """Have the rest of the output go to nobody."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

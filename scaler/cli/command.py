@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from scaler.cli.asking import unwritable
 from scaler.cli.file import FileError, read_section, user_file
 from scaler.common import standard_descriptors
 from scaler.compatibility.flags import IGNORED, TASK_TIMEOUT, TASK_TIMEOUT_ADVICE
@@ -114,15 +116,22 @@ def call(command: click.Command, program: str, arguments: Sequence[str] | None =
         error.show()
         return WRONG_USE
     except click.ClickException as error:
-        context = getattr(error, "ctx", None)
+        context: click.Context | None = getattr(error, "ctx", None)
         where = context.command_path if context else program
-        return _complain(program, f"{_sentence(error.format_message())} ({where} -h lists the options)", WRONG_USE)
+        option = error.param.name if isinstance(error, click.BadParameter) and error.param else None
+        source = _source_of(option, context) if context and option else ""
+        said = f"{_sentence(error.format_message())}{source}"
+        return _complain(program, f"{said} ({where} -h lists the options)", WRONG_USE)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except AddressError as error:
         return _complain(program, str(error), WRONG_USE)
     except ScalerError as error:
         return _complain(program, str(error) or type(error).__name__, FAILURE)
+    except OSError as error:
+        if not _is_echo(error):
+            raise
+        return _complain(program, str(unwritable(error)), FAILURE)
 
 
 def _parameter(setting: Setting) -> click.Parameter:
@@ -166,6 +175,12 @@ def _source_of(option: str, context: click.Context) -> str:
     if source is ParameterSource.DEFAULT_MAP:
         return " (from the configuration file)"
     return ""
+
+
+def _is_echo(error: OSError) -> bool:
+    """It comes from writing what click says: help, or a version."""
+    *_, (innermost, _line) = traceback.walk_tb(error.__traceback__)
+    return innermost.f_code is click.echo.__code__
 
 
 def _sentence(text: str) -> str:

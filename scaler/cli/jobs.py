@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scaler.client.jobs.job import Job, JobState
     from scaler.client.jobs.session import JobSession
 
-#: seconds for which a scheduler is looked for that is not there
+#: seconds for which a scheduler is looked for that was there and is gone
 PATIENCE = 10.0
 #: seconds between two looks at a job that is attached to
 LOOK = 0.5
@@ -27,12 +27,13 @@ LOOK = 0.5
 
 @contextmanager
 def session_of(address: str, key_file: str | None, insecure: bool) -> Iterator[JobSession]:
-    """A session with the scheduler at an address."""
+    """A session with the scheduler at an address. Raises `ConnectionFailed` at once where there is none."""
     from scaler.client.jobs.session import JobSession  # `-h` and mistakes are answered without loading the engine
     from scaler.transport import known_security, load_or_create
 
     session = JobSession(address, known_security(key_file, insecure) or load_or_create(), PATIENCE)
     try:
+        session.find()
         yield session
     finally:
         session.close()

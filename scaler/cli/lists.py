@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scaler.cli.asking import ADDRESS, asking_command, quietly, session
+from scaler.errors import ScalerError
 
 if TYPE_CHECKING:
     from scaler.monitor.listing import Listed
@@ -66,8 +67,12 @@ def _table(listed: Listed) -> str:
 
 def _listing(kind: str) -> Callable[..., int]:
     def run(address: str, as_json: bool, key_file: str | None, insecure: bool, **filters: Any) -> int:
-        from scaler.monitor.listing import Filters
+        from scaler.monitor.listing import Filters, check_sort
 
+        try:
+            check_sort(kind, filters["sort"])
+        except ScalerError as error:
+            raise click.UsageError(str(error)) from error
         with session(address, key_file, insecure) as questions:
             listed = questions.listed(kind, Filters(**filters))
 

@@ -25,7 +25,7 @@ def run(config: MetricsConfig) -> int:
     security = known_security(config.key_file)
     with closing(Watcher(config.monitor, config.interval, security=security, name="scaler metrics")) as watcher:
         if config.port is not None:
-            return serve(config, Exposition(lambda: watcher.seen).text, lambda text: print(text, flush=True))
+            return serve(config, Exposition(lambda: watcher.seen).text, lambda text: quietly(lambda: print(text)))
         seen = watcher.wait(0, _PATIENCE)
         if seen is None or seen.snapshot is None:
             raise ScalerError(f"the scheduler at {watcher.address} showed nothing within {_PATIENCE:g} s")

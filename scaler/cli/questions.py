@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from scaler.cli.asking import ADDRESS, asking_command, quietly, session
+from scaler.errors import UnknownTask
 
 #: tasks that are shown unless more are asked for
 SHOWN = 1_000
@@ -57,6 +58,12 @@ def _rows(lines: Iterable[str]) -> Iterator[str]:
 
 def _about(kind: str) -> Callable[..., int]:
     def run(task: str, address: str, as_json: bool, key_file: str | None, insecure: bool) -> int:
+        from scaler.monitor.questions import parse_task
+
+        try:
+            parse_task(task)
+        except UnknownTask as error:
+            raise click.UsageError(str(error)) from error
         with session(address, key_file, insecure) as questions:
             found = questions.explain(task) if kind == "explain" else questions.story(task)
         return quietly(lambda: _write_about(found, as_json))

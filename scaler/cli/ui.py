@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
+from scaler.cli.asking import quietly
 from scaler.cli.command import call, make_command
 from scaler.config import DashboardConfig
 from scaler.errors import ScalerError
@@ -16,7 +17,7 @@ def run(config: DashboardConfig) -> int:
         raise ScalerError("the dashboard needs Bokeh: pip install scaler[dashboard]")
     from scaler.monitor.dashboard import server  # `-h` and mistakes are answered without loading Bokeh
 
-    return server.run(config, lambda address: print(f"Dashboard: open {address}", flush=True))
+    return server.run(config, lambda address: quietly(lambda: print(f"Dashboard: open {address}")))
 
 
 command = make_command(

@@ -62,13 +62,18 @@ class Listed:
         return [tuple(column.name for column in self.table.columns), *self.table.rows(self.snapshot, self.rows)]
 
 
+def check_sort(kind: str, by: str) -> None:
+    """Raises `ScalerError` if rows of this kind can't be sorted by this; they can by nothing in particular."""
+    names = [column.name for column in _KINDS[kind][0].columns]
+    if by and by not in names:
+        raise ScalerError(f"{kind} have no column {by!r} to sort by: they have {', '.join(names)}")
+
+
 def listed(kind: str, snapshot: Snapshot, filters: Filters) -> Listed:
     """Those rows of `kind` (agents, workers, clients, functions, objects) that are meant. Raises `ScalerError`."""
+    check_sort(kind, filters.sort)
     table, make = _KINDS[kind]
-    names = [column.name for column in table.columns]
     by = filters.sort or table.order
-    if by not in names:
-        raise ScalerError(f"{kind} have no column {by!r} to sort by: they have {', '.join(names)}")
     made = make(snapshot)
     order = table.sorted(snapshot, by, upwards=table.column(by).is_text, text=filters.find)
     rows = [row for row in order if _is_meant(made[row], filters)][: filters.limit]

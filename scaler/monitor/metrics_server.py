@@ -103,7 +103,7 @@ def _path_of(target: str) -> str:
         return ""
 
 
-def serve(config: MetricsConfig, text: Callable[[], str], say: Callable[[str], None]) -> int:
+def serve(config: MetricsConfig, text: Callable[[], str], say: Callable[[str], object]) -> int:
     """Answer until the process is told to end; the exit code. Raises `ScalerError`."""
     assert config.port is not None
     tls, token = tls_of(config), token_from(config.token_file)

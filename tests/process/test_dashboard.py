@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from urllib.parse import urlsplit
 
 import pytest
@@ -208,6 +209,12 @@ def test_each_way_not_to_begin_is_one_line(start_cluster, tmp_path, capsys, monk
     for command in (ui.command, metrics.command):
         assert "no scheduler is there" in complaint(command, f"ipc://{tmp_path}/nothing", "--port", "0")
         assert "is no address" in complaint(command, "nonsense", "--port", "0")
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert complaint(ui.command, *free) == "scaler_ui: the output can't be written: No space left on device\n"
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert "the output can't be written" in complaint(metrics.command, *free)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert complaint(ui.command, *free) == "scaler_ui: the dashboard needs Bokeh: pip install scaler[dashboard]\n"
     assert call(metrics.command, "scaler metrics", [monitor]) == 0

@@ -16,6 +16,7 @@ from scaler import SchedulerClusterCombo, errors
 from scaler.cli import cluster, logs, provision, scheduler, symphony, top, ui
 from scaler.cli import main as umbrella
 from scaler.cli.command import call, make_command
+from scaler.common.attempts import Attempts
 from scaler.common.processors import granted_cores
 from scaler.config import (
     AgentConfig,
@@ -233,7 +234,7 @@ def test_a_mistake_is_one_line(complaint, arguments, text):
         ("cluster = 3\n", "expected a table under [cluster]"),
         ("workers = \n", "cannot read the configuration file"),
         ("[cluster]\nworkers = 0\n", "workers must be at least 1, not 0 (from the configuration file)"),
-        ('[cluster]\nworkers = "many"\n', "'many' is not a valid integer"),
+        ('[cluster]\nworkers = "many"\n', "'many' is not a valid integer (from the configuration file)"),
         ("[cluster]\nworkers = [1]\n", "workers must be a whole number, not [1]"),
         ("[cluster]\nworkers = 8.5\n", "workers must be a whole number, not 8.5"),
         ("[cluster]\nworkers = true\n", "workers must be a whole number, not True"),
@@ -245,7 +246,8 @@ def test_a_mistake_is_one_line(complaint, arguments, text):
         ("log_level = ['INFO']\n", "log_level must be a text, not ['INFO']"),
         ("[cluster]\nlog_path = {a = 1}\n", "log_path must be a text, not {'a': 1}"),
         ("[cluster]\ncapabilities = 3\n", "capabilities must be a list of texts, not 3"),
-        ("[cluster]\ncapabilities = [3]\n", "--capabilities"),
+        ("[cluster]\ncapabilities = [3]\n", "is not a list of names (from the configuration file)"),
+        ('[cluster]\nevent_loop = "twisted"\n', "'twisted' is not one of"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line(complaint, tmp_path, content, text):
@@ -257,6 +259,11 @@ def test_a_mistake_in_a_file_is_one_line(complaint, tmp_path, content, text):
 def test_a_bad_value_in_the_environment_names_the_variable(complaint, monkeypatch):
     monkeypatch.setenv("SCALER_WORKERS", "-2")
     assert "SCALER_WORKERS" in complaint(cluster.command, "scaler_cluster", ADDRESS)
+    monkeypatch.setenv("SCALER_WORKERS", "many")
+    said = complaint(cluster.command, "scaler_cluster", ADDRESS)
+    assert "'many' is not a valid integer (from the environment: SCALER_WORKERS)" in said
+    said = complaint(cluster.command, "scaler_cluster", ADDRESS, "-n", "many")
+    assert "is not a valid integer (scaler_cluster -h" in said
 
 
 @pytest.mark.parametrize(
@@ -292,6 +299,44 @@ def test_the_umbrella_has_every_program(capsys):
 def test_each_program_says_its_version(module, capsys):
     assert call(module.command, "scaler_it", ["--version"]) == 0
     assert capsys.readouterr().out == f"scaler_it, version {scaler.__version__}\n"
+
+
+HELP = [["-h"], ["--version"], ["tasks", "-h"], ["scheduler", "-h"], ["provision", "--version"], ["journal", "-h"]]
+
+
+@pytest.mark.parametrize("arguments", HELP, ids=" ".join)
+def test_help_that_can_not_be_written_is_one_line(arguments, monkeypatch, capsys):
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert call(umbrella.command, "scaler", arguments) == 1
+    assert capsys.readouterr().err == "scaler: the output can't be written: No space left on device\n"
+
+
+def test_an_error_of_a_program_is_no_output_that_can_not_be_written():
+    def run(config):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        call(make_command("cluster", AgentConfig, "Help.", run), "scaler_cluster", [ADDRESS])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["workers", "--sort", "nope"], "workers have no column 'nope' to sort by: they have "),
+        (["explain", "abc"], "'abc' names no task: write CLIENT:TASK"),
+        (["story", "abc"], "'abc' names no task: write CLIENT:TASK"),
+    ],
+)
+def test_what_no_cluster_can_answer_is_a_wrong_call(complaint, arguments, words):
+    assert words in complaint(umbrella.command, "scaler", *arguments, "tcp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("arguments", [["jobs"], ["attach", "j"], ["results", "j"], ["delete", "j"], ["cancel", "j"]])
+def test_commands_about_jobs_look_once_for_a_scheduler_that_is_not_there(arguments, monkeypatch, capsys):
+    monkeypatch.setattr(Attempts, "next_pause", lambda *_: pytest.fail("they look again"))
+    assert call(umbrella.command, "scaler", [*arguments, "tcp://127.0.0.1:1"]) == 1
+    assert capsys.readouterr().err.startswith("scaler: nothing listens at tcp://127.0.0.1:1")
 
 
 def test_the_umbrella_alone_shows_what_there_is(capsys):

@@ -55,6 +55,10 @@ class JobSession:
         self._put_back(link)
         return link.limit
 
+    def find(self) -> None:
+        """Connect, without looking for long for a scheduler that is not there. Raises `ConnectionFailed`."""
+        self._put_back(self._connected(0.0))
+
     def submit_all(self, parts: Sequence[dict[str, Any]]) -> list[JobAnswer]:
         """Submit parts, each given as the fields of a `JobSubmit`; returns once all of them are on disk.
 

@@ -93,7 +93,7 @@ def watched(config: DashboardConfig, on_change: Callable[[Seen], None]) -> Abstr
     )
 
 
-def run(config: DashboardConfig, say: Callable[[str], None], watch: Watch = watched) -> int:
+def run(config: DashboardConfig, say: Callable[[str], object], watch: Watch = watched) -> int:
     """Serve the dashboard until the process is told to end; the exit code. `say` is told the address, once it serves.
 
     `watch` begins to tell what is seen. Raises `ScalerError` and its kinds in one line: no scheduler there, a port in
