@@ -23,7 +23,7 @@ from pathlib import Path
 from scaler.errors import ScalerError
 from scaler.journal import history as turns
 from scaler.journal import records
-from scaler.journal.layout import Place
+from scaler.journal.layout import ONLY_ANEW, Place
 from scaler.journal.records import SEGMENT_HEADER, Cut, Damaged, OtherVersion, Record
 
 #: bytes that are read at once before a segment is looked at
@@ -109,7 +109,7 @@ class Directory:
             there = os.stat(self.path / "lock")
             if (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino):
                 return
-        raise JournalError(f"{self.path / 'lock'} was removed or replaced; start the scheduler again")
+        raise JournalError(f"{self.path / 'lock'} was removed or replaced; {ONLY_ANEW}")
 
     def mark(self, number: int) -> None:
         """Whoever reads this number from now on looks at this very directory, not at another, nor at a copy of it.

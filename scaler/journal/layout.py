@@ -10,6 +10,8 @@ from scaler.journal.records import SEGMENT_HEADER, Frame, size_of
 
 #: bytes after which a segment is followed by another
 SEGMENT_BYTES = 64 << 20
+#: how it ends what is said of a journal that nobody can write any more who has it open
+ONLY_ANEW = "start the scheduler again"
 
 
 class Place(NamedTuple):

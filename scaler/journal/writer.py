@@ -14,7 +14,7 @@ import os
 from scaler.common.records import record
 from scaler.common.side_thread import SideThread
 from scaler.journal.directory import Directory, JournalError, refusal
-from scaler.journal.layout import Place
+from scaler.journal.layout import ONLY_ANEW, Place
 from scaler.journal.records import Frame
 
 #: seconds between two tries of a disk that refuses
@@ -139,7 +139,7 @@ class Writer:
         found = os.fstat(self._file)
         if not found.st_nlink or found.st_size < place.offset:
             self._leave_segment()
-            raise JournalError(f"{self._directory.segment(place.segment)} was removed or cut")
+            raise JournalError(f"{self._directory.segment(place.segment)} was removed or cut; {ONLY_ANEW}")
 
     def _leave_segment(self) -> None:
         if self._file is not None:

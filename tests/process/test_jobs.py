@@ -4,6 +4,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from support.programs import Daemons, environment, program
 
 from scaler import Client, Executor
 from scaler.cli.asking import quietly
+from scaler.client.jobs.session import SLACK
 from scaler.errors import ConnectionFailed, JobError, SerializationError
 
 QUICK = ("--heartbeat-interval", "0.2", "--agent-timeout", "2")
@@ -629,6 +631,18 @@ def test_a_job_waits_for_room_on_a_full_disk_and_loses_nothing(network, tmp_path
     assert host.start("mount", "mount", "-o", "remount,size=64m", str(mount)).ends(10) == 0
     assert script.ends(60) == 0, script.text
     assert "all there: 200" in script.text
+
+
+def test_a_job_is_refused_at_once_whose_journal_somebody_has_removed(daemons, journal):
+    daemons.start_scheduler(*QUICK, "--journal", str(journal))
+    with daemons.client() as client:
+        shutil.rmtree(journal)
+        begun = time.monotonic()
+        for name in ("first", "second"):
+            with pytest.raises(JobError, match="lock was removed or replaced; start the scheduler again"):
+                client.submit_job(abs, [1], name=name)
+        assert time.monotonic() - begun < SLACK / 2
+        assert client.jobs() == []
 
 
 def test_without_a_journal_it_is_said_how_to_have_one(daemons):

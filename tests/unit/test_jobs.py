@@ -12,6 +12,7 @@ from support.made_up_jobs import FIRST, MONITOR, Jobs, Paper, part, results
 from scaler.client.jobs.job import Job
 from scaler.errors import JobError
 from scaler.journal import records
+from scaler.journal.layout import ONLY_ANEW
 from scaler.protocol.codec import encode
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
@@ -195,6 +196,43 @@ def test_while_the_disk_refuses_nothing_is_accepted_and_rows_wait_in_the_end(job
     jobs.sync()
     assert jobs.holds[-1].bytes == 0
     assert jobs.state()["done"] == 3
+
+
+def test_a_journal_that_only_another_start_helps_has_nobody_wait_and_no_job_of_which_it_has_nothing(jobs):
+    jobs.submit(*part(1), name="there", is_last=False)
+    jobs.sync()
+    jobs.submit(*part(1), name="new", token=8, is_last=False)
+    jobs.submit(*part(1, 20), name="new", token=8, key="1")
+    jobs.submit(*part(1, 20), name="there", key="1", is_last=False)
+    jobs.ask("cancel", name="there")
+    jobs.ask("note", name="there")
+    before = len(jobs.answers)
+    jobs.paper.trouble = f"journal/lock was removed or replaced; {ONLY_ANEW}"
+    jobs.keeper.gather()
+    jobs.go_on()
+    errors = [answer.error for answer in jobs.answers[before:]]
+    assert len(errors) == 5
+    assert all(error.startswith(f"the journal can't be written: {jobs.paper.trouble}") for error in errors)
+    jobs.ask("list")
+    assert [json.loads(line)["job"] for line in jobs.last().text.splitlines()] == ["there"]
+    assert isinstance(jobs.said[-1].message, DisconnectRequest)
+    jobs.paper.trouble = None  # somebody has moved its directory back
+    jobs.sync()
+    again = Jobs(Paper(jobs.paper.segments))
+    assert again.state("there")["rows"] == 2
+    again.ask("state", name="new")
+    assert "there is no job 'new' here" in again.last().error
+
+
+def test_a_job_that_waits_for_a_disk_that_may_go_on_is_not_given_up(jobs):
+    jobs.submit(*part(1))
+    jobs.paper.trouble = "Input/output error"
+    jobs.keeper.gather()
+    jobs.go_on()
+    assert jobs.answers == []
+    jobs.paper.trouble = None
+    jobs.sync()
+    assert jobs.last().error == ""
 
 
 def test_results_wait_where_only_the_reserve_is_left_and_jobs_are_deleted_with_it(jobs):

@@ -32,7 +32,7 @@ def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence
         table.disk.wants_room = True
         trouble = NO_ROOM
     if trouble is not None:
-        return f"the journal can't be written: {trouble}; nothing is accepted until it can"
+        return unwritten(trouble)
     if message.key and message.token in table.gone:
         return f"job {message.name!r} was deleted: submit it anew"
     if quotas.journal is not None and message.key and table.segments.needed > quotas.journal:
@@ -44,6 +44,11 @@ def refusal(table: JobTable, quotas: Quotas, message: JobSubmit, inner: Sequence
         return f"there are {MOST_JOBS:,} jobs: delete some"
     is_repeated = job is not None and _is_there(job, message)
     return clash(job, message) or ("" if is_repeated else _misfit(job, inner))
+
+
+def unwritten(trouble: str) -> str:
+    """Why a part is not taken that is not on disk, and won't be."""
+    return f"the journal can't be written: {trouble}; nothing is accepted until it can"
 
 
 def clash(job: Job | None, message: JobSubmit) -> str:

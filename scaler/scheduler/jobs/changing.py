@@ -16,10 +16,11 @@ def change(table: JobTable, monitor: int, question: JobQuestion) -> None:
     if job is None and not is_gone:
         return
     if table.disk.refusal is not None:
-        reading.refuse(table, monitor, question.number, f"the journal can't be written: {table.disk.refusal}")
+        reading.refuse_unwritten(table, monitor, question.number, table.disk.refusal)
         return
+    refuse = partial(reading.refuse_unwritten, table, monitor, question.number)
     if job is None:  # asked again, maybe of another scheduler, as it could not be said that it is deleted
-        table.disk.then(partial(reading.accept, table, monitor, question.number, 0, question.token))
+        table.disk.then(partial(reading.accept, table, monitor, question.number, 0, question.token), refuse)
         return
     table.touched[job] = None
     if question.kind == "delete":
@@ -30,7 +31,7 @@ def change(table: JobTable, monitor: int, question: JobQuestion) -> None:
         table.write_state(job)
         if job.core.number:
             at_core.say_cancel(table, job)
-    table.disk.then(partial(reading.state_of, table, monitor, question.number, job))
+    table.disk.then(partial(reading.state_of, table, monitor, question.number, job), refuse)
 
 
 def delete_old(table: JobTable, wall: float, age: float) -> None:

@@ -31,8 +31,8 @@ class Disk:
     #: bytes of each of the records that are not on disk, and of all of them
     _unsynced: deque[int] = field(default_factory=deque)
     _unsynced_bytes: int = 0
-    #: what is done when so many records are on disk
-    _when_synced: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
+    #: what is done when so many records are on disk; and what instead, if they never will be
+    _when_synced: deque[tuple[int, Callable[[], None], Callable[[str], None] | None]] = field(default_factory=deque)
 
     @property
     def trouble(self) -> str | None:
@@ -60,9 +60,20 @@ class Disk:
             self._unsynced_bytes -= self._unsynced.popleft()
         self.synced = records
 
-    def then(self, action: Callable[[], None]) -> None:
-        """Do something as soon as all that was written is on disk: when `run_synced` is called next after that."""
-        self._when_synced.append((self.written, action))
+    def then(self, action: Callable[[], None], otherwise: Callable[[str], None] | None = None) -> None:
+        """Do something as soon as all that was written is on disk: when `run_synced` is called next after that.
+
+        `otherwise` is done in its place, and told why, when `give_up` says that it won't be.
+        """
+        self._when_synced.append((self.written, action, otherwise))
+
+    def give_up(self, why: str) -> None:
+        """What is not on disk now won't be as long as this process lives, as far as anybody can tell."""
+        waiting = list(self._when_synced)
+        self._when_synced = deque(each for each in waiting if each[2] is None)
+        for _, _, otherwise in waiting:
+            if otherwise is not None:
+                otherwise(why)
 
     def run_synced(self) -> None:
         """Do what waits for records that are on disk by now."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from scaler.common.records import record
-from scaler.journal.layout import Layout, Place
+from scaler.journal.layout import ONLY_ANEW, Layout, Place
 from scaler.journal.records import Record
 from scaler.protocol.messages import (
     Heartbeat,
@@ -252,9 +252,13 @@ class JobsCore:
             reading.refuse(table, event.monitor, message.number, refusal)
             return
         if message.token in table.gone:  # there is nothing to complete
-            table.disk.then(partial(reading.accept, table, event.monitor, message.number, 0, message.token))
+            table.disk.then(
+                partial(reading.accept, table, event.monitor, message.number, 0, message.token),
+                partial(self._turn_down, event.monitor, message.number, None),
+            )
             return
-        job = table.by_name.get(message.name) or self._open(message)
+        there = table.by_name.get(message.name)
+        job = there or self._open(message)
         if message.token != job.token:
             job.joined.add(message.token)
         if message.key and message.key not in job.parts:
@@ -266,7 +270,17 @@ class JobsCore:
             table.write_state(job)
         self._table.touched[job] = None
         first, _ = job.parts.get(message.key, (0, 0))
-        table.disk.then(partial(reading.accept, table, event.monitor, message.number, first, job.token))
+        table.disk.then(
+            partial(reading.accept, table, event.monitor, message.number, first, job.token),
+            partial(self._turn_down, event.monitor, message.number, job if there is None else None),
+        )
+
+    def _turn_down(self, monitor: int, number: int, opened: Job | None, trouble: str) -> None:
+        """What was submitted does not come to the disk: a job that was `opened` for it is none."""
+        reading.refuse(self._table, monitor, number, accepting.unwritten(trouble))
+        if opened is not None and opened.number in self._table.jobs:
+            at_core.leave(self._table, opened)
+            self._table.forget(opened)
 
     def _open(self, message: JobSubmit) -> Job:
         table = self._table
@@ -369,7 +383,10 @@ class JobsCore:
         elif question.kind == "file":
             filing.answer(self._table, event.monitor, question)
         elif question.kind == "note":
-            self._table.disk.then(lambda: reading.note(self._table, event.monitor, question))
+            self._table.disk.then(
+                partial(reading.note, self._table, event.monitor, question),
+                partial(reading.refuse_unwritten, self._table, event.monitor, question.number),
+            )
         elif not reading.answer(self._table, event.monitor, question, is_late=False) and self._may_wait(
             event.monitor, question.number
         ):
@@ -452,6 +469,8 @@ class JobsCore:
         table = self._table
         table.disk.note_synced(event.records)
         table.disk.refusal, table.disk.room = event.trouble, event.room
+        if event.trouble is not None and event.trouble.endswith(ONLY_ANEW):
+            table.disk.give_up(event.trouble)
         for job in list(table.unsettled):
             if job.number in table.jobs:
                 table.touched[job] = None

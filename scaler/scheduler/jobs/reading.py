@@ -64,6 +64,11 @@ def refuse(table: JobTable, monitor: int, number: int, error: str) -> None:
     table.effects.append(ev.Answer(monitor, JobAnswer(number, error, bodies=[b""])))
 
 
+def refuse_unwritten(table: JobTable, monitor: int, number: int, trouble: str) -> None:
+    """Say why it is not done, as it would have to be on disk."""
+    refuse(table, monitor, number, f"the journal can't be written: {trouble}")
+
+
 def accept(table: JobTable, monitor: int, number: int, first: int, token: int) -> None:
     """What was wanted of a job is on disk: say so; of a part, which is the first of its rows."""
     table.effects.append(ev.Answer(monitor, JobAnswer(number, next=first, token=token, bodies=[b""])))
