@@ -4,12 +4,14 @@ All numbers are little-endian; a text is u32 bytes of UTF-8 behind their number.
 
     u8      VERSION of this layout
     u8      kind: `ErrorKind`
-    u8      how the exception is encoded: `Encoding`
+    u8      how the exception is encoded: `Encoding`, or OMITTED
     text    type name of the exception, for people; message; traceback; name of the function
-    u32     and as many bytes: the exception, opaque but to those who know its encoding; none if it could not travel
+    u32     and as many bytes: the exception, opaque but to those who know its encoding; none if it could not travel;
+            if it was omitted, as it is too large, the bytes that it takes, u64
     u32     number of notes, and for each a text
 
 The texts say all there is to say, so a record is understood without the exception itself, which is left to clients.
+Whoever makes a record keeps to LARGEST_EXCEPTION, and texts are cut: so each fits into a message, whatever its limit.
 """
 
 from enum import IntEnum
@@ -21,7 +23,17 @@ from scaler.protocol.codes import Encoding
 
 VERSION = 1
 
+#: the encoding of an exception that is too large to be brought, and bytes that one may take
+OMITTED = 255
+LARGEST_EXCEPTION = 1 << 19
+#: characters that are kept of a text, and of a name
+LONGEST_TEXT, LONGEST_NAME = 1 << 15, 1000
+
+#: characters of what says that a text was cut, at most
+_CUT = 64
+
 _HEAD = Struct("<BBB")
+_OMITTED = Struct("<Q")
 _SIZE = Struct("<I")
 
 
@@ -65,20 +77,22 @@ class ErrorRecord(NamedTuple):
     traceback: str = ""
     #: the exception itself, empty if it can't travel
     exception: bytes = b""
-    #: how that is encoded, an `Encoding`
+    #: how that is encoded, an `Encoding`, or OMITTED
     encoding: int = Encoding.PICKLE.value
     #: what else there is to know, say what happened to the row; each is shown below the error
     notes: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
-        """The record as bytes; what of a text is no UTF-8 is written as escapes."""
+        """The record as bytes; what of a text is no UTF-8 is written as escapes, and long ones are cut."""
         parts = [_HEAD.pack(VERSION, self.kind, self.encoding)]
-        for text in (self.type_name, self.message, self.traceback, self.function):
-            _put(parts, text.encode("utf-8", "backslashreplace"))
+        _put(parts, _encoded(self.type_name, LONGEST_NAME))
+        _put(parts, _encoded(self.message))
+        _put(parts, _encoded(self.traceback))
+        _put(parts, _encoded(self.function, LONGEST_NAME))
         _put(parts, self.exception)
         parts.append(_SIZE.pack(len(self.notes)))
         for note in self.notes:
-            _put(parts, note.encode("utf-8", "backslashreplace"))
+            _put(parts, _encoded(note))
         return b"".join(parts)
 
     @classmethod
@@ -110,6 +124,34 @@ class ErrorRecord(NamedTuple):
     def with_note(self, note: str) -> Self:
         """The same with one more note."""
         return self._replace(notes=(*self.notes, note))
+
+    def with_exception(self, encoded: bytes) -> Self:
+        """The same with the exception itself, or with the bytes that it takes if those are too many."""
+        if len(encoded) <= LARGEST_EXCEPTION:
+            return self._replace(exception=encoded)
+        return self._replace(exception=_OMITTED.pack(len(encoded)), encoding=OMITTED)
+
+    @property
+    def omitted(self) -> int:
+        """The bytes that an exception takes which is too large to be here; 0: that is not so."""
+        is_omitted = self.encoding == OMITTED and len(self.exception) == _OMITTED.size
+        return int(_OMITTED.unpack(self.exception)[0]) if is_omitted else 0
+
+
+def cut(text: str, longest: int = LONGEST_TEXT) -> str:
+    """A text, or its beginning and its end if it has more characters than `longest`, which are not few.
+
+    >>> cut("a" * 500 + "b" * 500, 70)
+    'aaa\\n... 994 characters are left out ...\\nbbb'
+    """
+    if len(text) <= longest:
+        return text
+    half = (longest - _CUT) // 2
+    return f"{text[:half]}\n... {len(text) - 2 * half:,} characters are left out ...\n{text[-half:]}"
+
+
+def _encoded(text: str, longest: int = LONGEST_TEXT) -> bytes:
+    return cut(text, longest).encode("utf-8", "backslashreplace")
 
 
 def _put(parts: list[bytes], data: bytes) -> None:

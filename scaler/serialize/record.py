@@ -30,7 +30,7 @@ from scaler.errors import (
     WorkerMemoryExceeded,
 )
 from scaler.protocol.codes import Encoding
-from scaler.protocol.error_record import ErrorKind, ErrorRecord
+from scaler.protocol.error_record import LARGEST_EXCEPTION, OMITTED, ErrorKind, ErrorRecord, cut
 from scaler.serialize.exception import dumps_exception
 from scaler.serialize.payload import name_of_type
 
@@ -50,9 +50,6 @@ _CLASSES: dict[int, type[BaseException]] = {
 
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-#: characters of message and traceback that are kept
-_TEXT_LIMIT = 1 << 16
-
 
 def exception_record(error: BaseException, function: str = "") -> bytes:
     """Return the record of what a user's function raised, to be called where it was raised; never raises."""
@@ -61,7 +58,7 @@ def exception_record(error: BaseException, function: str = "") -> bytes:
         message, traceback_, pickled = _message(error), _traceback(error), dumps_exception(error) or b""
     except BaseException as failure:  # its class may do anything: end the process, or deny that it has a class
         message, traceback_, pickled = _untold(failure), "", b""
-    return ErrorRecord(ErrorKind.RAISED, message, function, name, traceback_, pickled).encode()
+    return ErrorRecord(ErrorKind.RAISED, message, function, name, traceback_).with_exception(pickled).encode()
 
 
 def decode_error(record: bytes | memoryview, what: str = "") -> BaseException:
@@ -99,6 +96,9 @@ def _raised(told: ErrorRecord, subject: str) -> BaseException:
             raise  # the user's Ctrl-C, not the exception we were asked for
         except BaseException as failure:  # the user's classes may do anything while they are unpickled
             reason = f"it cannot be unpickled here: {type(failure).__name__}: {_message(failure)}"
+    elif told.encoding == OMITTED:
+        takes = f"it takes {told.omitted:,} bytes as a pickle, and {LARGEST_EXCEPTION:,} are the most"
+        reason = f"it was too large to be brought: {takes}"
     elif told.exception:
         reason = f"its encoding, {told.encoding}, is not known here"
     words = f"{told.type_name}: {told.message}" if told.message else told.type_name
@@ -125,7 +125,7 @@ def add_note(error: BaseException, note: str) -> None:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)[:_TEXT_LIMIT]
+        return cut(str(error))
     except Exception as failure:
         return _untold(failure)
 
@@ -142,6 +142,6 @@ def _traceback(error: BaseException) -> str:
     if frames is None and isinstance(error, ScalerError):
         frames = error.__traceback__
     try:
-        return "".join(traceback.format_exception(type(error), error, frames))[-_TEXT_LIMIT:]
+        return cut("".join(traceback.format_exception(type(error), error, frames)))
     except Exception:
         return f"{type(error).__qualname__}: {_message(error)}\n"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from scaler.protocol.codes import WARNINGS
+from scaler.protocol.error_record import cut
 from scaler.worker.context import TaskContext
 from scaler.worker_protocol.messages import FromWorker, Output
 
@@ -28,7 +29,7 @@ def passed_on(send: Callable[[FromWorker], None], task: Callable[[], TaskContext
         message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
     ) -> None:
         row = task()
-        text = json.dumps([category.__module__, category.__qualname__, str(message), filename, lineno])
+        text = json.dumps([category.__module__, category.__qualname__, cut(str(message)), filename, lineno])
         if row is not None and (row.row, text) not in told and len(told) < MOST:
             told.add((row.row, text))
             send(Output(row.client, row.row, row.name, WARNINGS, text))

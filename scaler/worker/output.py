@@ -1,7 +1,8 @@
 """`sys.stdout` and `sys.stderr` of a worker: to the agent's own, or to the client that wants to see its tasks print.
 
 Lines are sent when they are complete. The rest of a line is sent when another task writes, before the results of its
-row go out, or when it has become long, so no row pays for asking whether it has printed.
+row go out, or when it has become long, so no row pays for asking whether it has printed. What is long goes in pieces,
+each of which fits into a message.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scaler.worker.context import TaskContext, innermost, is_logged
 from scaler.worker.last_lines import LastLines
 from scaler.worker_protocol import messages
 
-#: characters of a line that is not complete, after which it is sent all the same
+#: characters of a line that is not complete, after which it is sent all the same; a piece has no more
 LONGEST = 1 << 16
 
 
@@ -101,6 +102,10 @@ class OutputStream(io.TextIOBase):
     def _tell(self, text: str) -> None:
         assert self._task is not None
         assert self._send is not None
+        if len(text) > LONGEST:
+            for at in range(0, len(text), LONGEST):
+                self._tell(text[at : at + LONGEST])
+            return
         self._send(messages.Output(self._task.client, self._task.row, self._task.name, self._number, text))
 
     @property

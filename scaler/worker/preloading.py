@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from scaler.common.call_text import CallText
+from scaler.protocol.error_record import cut
 from scaler.worker import context, leftovers
 from scaler.worker_protocol.messages import FromWorker, Preloading
 
@@ -22,6 +23,6 @@ def run(send: Callable[[FromWorker], None]) -> bool:
         CallText.parse(text).call()
         leftovers.keep()
     except BaseException as error:  # of the user's
-        send(Preloading(text, " ".join(f"{type(error).__name__}: {error}".split())))
+        send(Preloading(text, " ".join(cut(f"{type(error).__name__}: {error}").split())))
         return False
     return True

@@ -4,8 +4,9 @@ import threading
 import pytest
 
 from scaler import errors
-from scaler.protocol.error_record import ErrorKind, ErrorRecord
+from scaler.protocol.error_record import LARGEST_EXCEPTION, LONGEST_TEXT, ErrorKind, ErrorRecord
 from scaler.serialize.record import decode_error, exception_record
+from scaler.transport.port import SLACK_BYTES
 
 
 def travelled(raiser):
@@ -276,3 +277,57 @@ def test_a_kind_of_exception_that_says_nothing_of_itself_has_a_record():
     error = travelled(raising(OfASilentKind()))
     assert type(error) is errors.TaskError
     assert error.type_name.endswith(".OfASilentKind")
+
+
+def noted(text):
+    error = ValueError("small")
+    error.add_note(text)
+    return error
+
+
+def caused(text):
+    error = ValueError("small")
+    error.__cause__ = KeyError(text)
+    return error
+
+
+LARGE = "x" * 3_000_000
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(LARGE),
+        ValueError("\udcff" * 1_000_000),
+        TwoArguments(LARGE, LARGE),
+        noted(LARGE),
+        caused(LARGE),
+        ExceptionGroup("several", [ValueError(1), TypeError(LARGE)]),
+        type("N" * 3_000_000, (ValueError,), {})("small"),
+    ],
+    ids=["text", "surrogates", "own", "note", "cause", "group", "name"],
+)
+def test_an_exception_that_is_too_large_comes_as_text_and_says_how_large_it_was(error):
+    try:
+        raise error
+    except Exception as raised:
+        record = exception_record(raised, "f" * 3_000_000)
+    assert len(record) < SLACK_BYTES  # so it fits into each message
+    back = decode_error(record, "task 3 (m.f)")
+    assert type(back) is errors.TaskError
+    assert f"was too large to be brought: it takes {ErrorRecord.decode(record).omitted:,} bytes" in str(back)
+    assert type(error).__qualname__[:9] in back.type_name
+    assert "raise error" in str(back.__cause__)
+
+
+def test_an_exception_that_is_not_small_comes_as_itself():
+    back = travelled(raising(ValueError("x" * (LARGEST_EXCEPTION - 4096))))
+    assert type(back) is ValueError
+    assert len(str(back)) == LARGEST_EXCEPTION - 4096
+
+
+def test_the_engines_own_words_are_cut():
+    record = ErrorRecord(ErrorKind.SERIALIZATION, LARGE, "f", traceback=LARGE, notes=(LARGE,)).encode()
+    assert len(record) < 4 * LONGEST_TEXT
+    assert ErrorRecord.decode(record).encode() == record
+    assert "characters are left out" in str(decode_error(record))
