@@ -22,7 +22,8 @@ def limits_of(config: AgentConfig) -> AgentLimits:
     )
     worker = config.worker_memory_limit
     store = _size_of(default_root())
-    return AgentLimits(total, total if worker is None else worker, store, config.max_tasks_per_worker or 0)
+    tasks = config.max_tasks_per_worker or 0
+    return AgentLimits(total, total if worker is None else worker, store, tasks, config.max_message_bytes)
 
 
 def live_limit(limits: AgentLimits, workers: int) -> int:

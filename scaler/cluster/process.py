@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from scaler import defaults
@@ -67,7 +68,7 @@ def serve(program: socket.socket, early: EarlyZygote | None = None) -> None:
         if exposed is not None:
             logging.getLogger(__name__).warning("%s", exposed)
         server = open_server(config, security)
-        limits = limits_of(agent_config)
+        limits = replace(limits_of(agent_config), message=config.max_message_bytes)
         store = HostStore(limits.objects_soft, agent_config.spill_directory, agent_config.store_port)
         store.open(security, server.address, on_its_host=True)
     except Exception as error:

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
     FILED,
     INLINE_VALUES,
@@ -109,6 +110,26 @@ def cut(span: SpanResult, runs: Sequence[tuple[int, int]]) -> list[SpanResult]:
     return parts
 
 
+def parts_within(span: SpanResult, most: int) -> list[SpanResult]:
+    """A span as spans whose payloads have at most so many bytes, as far as rows can be parted.
+
+    What the rows took is shared out evenly. A list of values that is none stays whole.
+    """
+    rows = span.hi - span.lo
+    if len(span.body) <= most or rows == 1:
+        return [span]
+    middle = span.lo + rows // 2
+    try:
+        halves = cut(span, [(span.lo, middle), (middle, span.hi)])
+    except ProtocolError:
+        return [span]
+    parts: list[SpanResult] = []
+    for half in halves:
+        duration, used = (each * (half.hi - half.lo) // rows for each in (span.duration, span.processor_time))
+        parts += parts_within(half._replace(duration=duration, peak=span.peak, processor_time=used), most)
+    return parts
+
+
 def misplaced(task: Task, outcome: int, lo: int, hi: int) -> str:
     """What is wrong with where the values of rows [lo, hi) are that ended so; empty if nothing is.
 
@@ -143,7 +164,7 @@ def rows_of(span: SpanResult) -> Iterator[SpanResult]:
         yield SpanResult(batch, row, row + 1, outcome, 0, 0, u32([len(payload)]), payload)
 
 
-#: payload bytes after which a `TaskResult` is sent and another one begun
+#: payload bytes of a `TaskResult`, unless one span has more; fewer if a message may not have so many
 FULL = 8 << 20
 
 

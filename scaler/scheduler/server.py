@@ -102,9 +102,11 @@ class Server:
         self._standalone_store = StandaloneStoreProcess(
             listener.address, config.standalone_store_port, security, config.max_message_bytes, config.log_level
         )
-        self._core = SchedulerCore(
-            Limits(config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected)
-        )
+        limits = Limits(
+            config.client_timeout, config.agent_timeout, config.retries_on_loss, config.protected,
+            config.max_message_bytes,
+        )  # fmt: skip
+        self._core = SchedulerCore(limits)
         self._succession = succession
         epoch = epoch_of(0, new_number()) if succession is None else succession.epoch
         terms = Terms(

@@ -100,13 +100,21 @@ class Ledger:
                 sizes, body = array("I", map(len, values)), b"".join(values)
                 self._add(lo, hi, self.kind, now, used, sizes, body)
             else:
-                body = pickle.dumps(values, PROTOCOL)  # of scalars: the form that protocol/value_list.py can cut
-                if len(body) > context.largest_result():
-                    record = too_large(len(body)).record
-                    for row in range(lo, hi):
-                        self._add(row, row + 1, ERROR, now, used, array("I", [len(record)]), record)
-                else:
-                    self._add(lo, hi, VALUES_LIST, now, used, array("I", [len(body)]), body)
+                self._add_list(lo, values, now, used)
+
+    def _add_list(self, lo: int, values: list[Any], now: int, used: Used) -> None:
+        """Make results of the rows from `lo` on, in as few lists as fit into messages."""
+        body = pickle.dumps(values, PROTOCOL)  # of scalars: the form that protocol/value_list.py can cut
+        count = len(values)
+        if len(body) <= context.largest_result():
+            self._add(lo, lo + count, VALUES_LIST, now, used, array("I", [len(body)]), body)
+        elif count > 1:
+            half = count // 2
+            self._add_list(lo, values[:half], now, used)
+            self._add_list(lo + half, values[half:], now, used)
+        else:
+            record = too_large(len(body)).record
+            self._add(lo, lo + 1, ERROR, now, used, array("I", [len(record)]), record)
 
     def settle(self, error: BaseException) -> bool:
         """Account for the row that was running when `error` came up; say whether there was one."""

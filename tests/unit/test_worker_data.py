@@ -194,6 +194,16 @@ def test_without_a_store_large_values_travel_in_messages_up_to_their_limit(agent
     assert isinstance(agent.outcomes()[1], ObjectTooLarge)
 
 
+def test_small_values_are_too_many_for_no_message(agent: Agent) -> None:
+    context.set_surroundings({"store": None, "limit": 5000})
+    agent.hand_out(1, str, range(100), arguments=[("t" * (6000 if row == 50 else 100),) for row in range(100)])
+    agent.run()
+    outcomes = agent.outcomes()
+    assert [row for row in range(100) if outcomes[row] != "t" * 100] == [50]
+    assert isinstance(outcomes[50], ObjectTooLarge)
+    assert all(len(span[9]) <= 5000 for span in agent.spans())
+
+
 def test_profiled_rows_are_stored_one_by_one(agent: Agent) -> None:
     agent.hand_out(1, ones, range(3), arguments=[(1,), (2,), (0,)], flags=PROFILE)
     agent.run()

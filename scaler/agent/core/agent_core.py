@@ -112,7 +112,8 @@ class AgentCore:
         """`may_return`: it may outlive its scheduler, and then tells the next one what is here."""
         self._state = state = new_host(workers, limits, strict)
         self._may_return = state.may_end = may_return
-        self.out = out = Outgoing(state.unsettled if may_return else None)
+        self._limit = limits.message
+        self.out = out = Outgoing(state.unsettled if may_return else None, limits.message)
         #: when the last `WakeAt` asked for a tick
         self._wake = math.inf
         #: what was raised in this step while a worker's message was dealt with: the state may be in disorder
@@ -218,6 +219,7 @@ class AgentCore:
         state.pulse.interval = event.heartbeat
         state.pulse.next = state.now
         state.number = event.number
+        self.out.heed(min(self._limit, event.limit))
         if not event.resumed:
             reporting.end(state, self.out)
         if event.returned:

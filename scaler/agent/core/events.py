@@ -57,6 +57,8 @@ class Welcomed:
     number: int = 1
     #: it is another scheduler than before, at which this agent has kept its number: it is told what is here
     returned: bool = False
+    #: bytes of a message that it hears
+    limit: int = 1 << 62
 
 
 @record

@@ -11,7 +11,7 @@ from scaler.protocol.messages import (
     ObjectMissing,
     ObjectResponse,
 )
-from scaler.protocol.results import FULL, ResultBuilder, SpanResult
+from scaler.protocol.results import FULL, ResultBuilder, SpanResult, parts_within
 from scaler.store.layout import Key
 from scaler.worker_protocol.messages import Publish
 
@@ -19,11 +19,12 @@ from scaler.worker_protocol.messages import Publish
 class Outgoing:
     """Effects in order. The scheduler hears everything in the order in which it was said here."""
 
-    __slots__ = ("_effects", "_missing", "_open", "_publish", "_results", "_unsettled")
+    __slots__ = ("_effects", "_limit", "_missing", "_open", "_publish", "_results", "_unsettled", "full")
 
-    def __init__(self, unsettled: UnsettledResults | None = None) -> None:
-        """`unsettled` keeps what is said of rows that ended; None: nobody will ask for that."""
+    def __init__(self, unsettled: UnsettledResults | None = None, limit: int = FULL) -> None:
+        """`unsettled` keeps what is said of rows that ended; None: nobody will ask for that. `limit`: see `heed`."""
         self._unsettled = unsettled
+        self.heed(limit)
         self._effects: list[Effect] = []
         self._results: dict[int, ResultBuilder] = {}
         #: a message about objects that more can be added to
@@ -32,6 +33,12 @@ class Outgoing:
         self._missing: set[Key] = set()
         #: objects that workers shall write, by slot
         self._publish: dict[int, list[Key]] = {}
+
+    def heed(self, limit: int) -> None:
+        """Messages may have so many bytes of results."""
+        self._limit = limit
+        #: bytes of results after which another message is begun
+        self.full = min(FULL, limit)
 
     def add(self, effect: Effect) -> None:
         """Anything but a message to the scheduler."""
@@ -53,12 +60,20 @@ class Outgoing:
         """Tell how rows ended."""
         if self._open is not None:
             self._close()
+        size = len(span.body)
+        if size > self._limit and span.hi - span.lo > 1:
+            parts = parts_within(span, self.full)
+            if len(parts) > 1:
+                for part in parts:
+                    self.result(client, part)
+                return
         builder = self._results.get(client)
+        if builder is not None and builder.size + size > self.full:
+            self._flush_results()
+            builder = None
         if builder is None:
             builder = self._results[client] = ResultBuilder(client)
         builder.add(span)
-        if builder.size > FULL:
-            self._flush_results()
 
     def drop_results(self, client: int | None = None) -> None:
         """Nobody wants to hear how rows ended: those of a client, or all."""

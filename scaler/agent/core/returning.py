@@ -19,7 +19,7 @@ def introduce_again(state: HostState, out: Outgoing) -> None:
         if key[0] in unsettled.sessions:
             inventory.rows.add(*key, lo, hi)
             held.setdefault(key, set()).update(range(lo, hi))
-    results = unsettled.say_again(held, state.objects.index.keys())
+    results = unsettled.say_again(held, state.objects.index.keys(), out.full)
     for message in results:
         _add_ended(inventory, message)
     for key in state.objects.inline:

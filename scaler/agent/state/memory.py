@@ -18,7 +18,7 @@ STORE_SOFT, STORE_HARD = 70, 85
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """Memory that an agent may use, bytes; and how long a worker serves."""
+    """Memory that an agent may use, bytes; how long a worker serves, and how large a message may be."""
 
     #: for objects and workers together
     total: int = 1 << 62
@@ -28,6 +28,8 @@ class AgentLimits:
     store: int = 1 << 62
     #: rows that a worker runs at most, 0 for any number
     tasks: int = 0
+    #: bytes of results that a message may have
+    message: int = 1 << 62
 
     @property
     def objects_soft(self) -> int:

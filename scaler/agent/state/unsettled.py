@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from scaler.common.spans import runs_of
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import ERROR, KEEP, LOST, STORED, Task, TaskResult
-from scaler.protocol.results import ResultBuilder, SpanResult, cut, spans_of
+from scaler.protocol.results import FULL, ResultBuilder, SpanResult, cut, spans_of
 from scaler.store.layout import Key
 
 #: bytes of values kept until their batches are over; of the oldest batch nothing is kept when there are more
@@ -110,8 +110,8 @@ class UnsettledResults:
         """Nothing is kept."""
         return not (self._kept or self._retried or any(of_client.unsettled for of_client in self._clients.values()))
 
-    def say_again(self, held: dict[Key, set[int]], stored: Container[Key]) -> list[TaskResult]:
-        """All that another scheduler has to be told, which counts messages anew.
+    def say_again(self, held: dict[Key, set[int]], stored: Container[Key], full: int = FULL) -> list[TaskResult]:
+        """All that another scheduler has to be told, which counts messages anew; each `full` of bytes at most.
 
         Not what became of rows that came again since and are `held` here to be run, nor of those whose values are lost
         (`stored` are there), and neither losses nor errors after which a row may run again: all those rows run as if
@@ -132,10 +132,14 @@ class UnsettledResults:
             builder = ResultBuilder(client)
             for span in of_one:
                 for part in self._still_true(client, span, held.get((client, span.batch)), lost):
+                    if builder.size and builder.size + len(part.body) > full:
+                        messages.append(builder.build())
+                        builder = ResultBuilder(client)
                     builder.add(part)
             if builder.message.batches:
                 messages.append(builder.build())
-                self.add(messages[-1])
+        for message in messages:
+            self.add(message)
         self._forget_others({*held, *((each.client, batch) for each in messages for batch in each.batches)})
         return messages
 

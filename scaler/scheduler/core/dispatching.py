@@ -1,8 +1,9 @@
 """The message that gives rows to an agent: the client's, or columns cut from it, with what the agent lacks."""
 
+from dataclasses import replace
 from itertools import chain
 
-from scaler.protocol.messages import APART, EACH, Frame, Task, i32, u32, u64
+from scaler.protocol.messages import APART, EACH, TOGETHER, Frame, Task, i32, u32, u64
 from scaler.scheduler.state.agent_records import AgentRecord
 from scaler.scheduler.state.batch_records import Batch
 from scaler.scheduler.state.client_records import ClientRecord
@@ -64,6 +65,21 @@ def task_for(agent: AgentRecord, client: ClientRecord, batch: Batch, spans: list
         task.holder_counts.append(len(item.copies))
         task.holders.extend(item.copies)
     return task
+
+
+def parted(task: Task, most: int) -> list[Task]:
+    """A message for an agent, or if it has more bytes than that, messages with its objects, and then one without."""
+    if not task.objects or sum(map(len, task.bodies)) <= most:
+        return [task]
+    first, size, parts = len(task.bodies) - len(task.objects), most, []
+    for object_id, payload in zip(task.objects, task.bodies[first:], strict=True):
+        if size + len(payload) > most:
+            size = 0
+            parts.append(Task(task.client, task.batch, task.rows, TOGETHER, 0, task.function, 0, task.name))
+        size += len(payload)
+        parts[-1].objects.append(object_id)
+        parts[-1].bodies.append(payload)
+    return [*parts, replace(task, objects=u64(), bodies=task.bodies[:first])]
 
 
 def _lend(agent: AgentRecord, client: ClientRecord, task: Task, object_id: int, stored: dict[int, None]) -> None:

@@ -17,9 +17,9 @@ from scaler.protocol.messages import (
     u32,
     u64,
 )
-from scaler.protocol.results import FULL, ResultBuilder, SpanResult
+from scaler.protocol.results import FULL, ResultBuilder, SpanResult, parts_within
 from scaler.scheduler.core import settling
-from scaler.scheduler.core.dispatching import task_for
+from scaler.scheduler.core.dispatching import parted, task_for
 from scaler.scheduler.core.events import Effect, Log, Send
 from scaler.scheduler.state.agent_records import LOCAL_AGENT, AgentRecord
 from scaler.scheduler.state.batch_records import AGENT, Batch
@@ -41,10 +41,23 @@ WITH_STORY = frozenset({ErrorKind.LOST, ErrorKind.TIMEOUT, ErrorKind.MEMORY, Err
 class Outgoing:
     """Effects in order, with results and tasks grouped by receiver."""
 
-    __slots__ = ("_heard_of", "_questions", "_results", "_stories", "_stories_left", "effects", "sent", "unsendable")
+    __slots__ = (
+        "_full",
+        "_heard_of",
+        "_questions",
+        "_results",
+        "_stories",
+        "_stories_left",
+        "effects",
+        "limit",
+        "sent",
+        "unsendable",
+    )
 
-    def __init__(self, stories: Stories) -> None:
+    def __init__(self, stories: Stories, limit: int = FULL) -> None:
         self._stories = stories
+        #: bytes of results that a message may have, and after which another one is begun
+        self.limit, self._full = limit, min(FULL, limit)
         #: stories that may still be told in this step
         self._stories_left = STORIES
         self.effects: list[Effect] = []
@@ -104,12 +117,20 @@ class Outgoing:
 
     def result(self, client: int, span: SpanResult) -> None:
         """Add a span to the client's next TaskResult."""
+        size = len(span.body)
+        if size > self.limit and span.hi - span.lo > 1:
+            parts = parts_within(span, self._full)
+            if len(parts) > 1:
+                for part in parts:
+                    self.result(client, part)
+                return
         builder = self._results.get(client)
+        if builder is not None and builder.size + size > self._full:
+            self.flush_results(client)
+            builder = None
         if builder is None:
             builder = self._results[client] = ResultBuilder(client)
         builder.add(span)
-        if builder.size > FULL:
-            self.flush_results(client)
 
     def flush_results(self, client: int) -> None:
         """Send what was gathered for this client."""
@@ -199,4 +220,7 @@ class Outgoing:
                 continue
             if task.holders:
                 self.introduce(state, agent, dict.fromkeys(task.holders))
-            self.effects.append(Send(agent.number, task))
+            if agent.number == LOCAL_AGENT:
+                self.effects.append(Send(agent.number, task))
+            else:
+                self.effects += [Send(agent.number, part) for part in parted(task, self.limit)]

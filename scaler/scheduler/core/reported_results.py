@@ -118,8 +118,11 @@ def forward(
 ) -> bool:
     """Send an agent's results to their client as they came, if that may be; False if it may not, and nothing is done.
 
-    It may if all are values that nobody but the client needs, of rows that this agent has.
+    It may if all are values that nobody but the client needs, of rows that this agent has, and no more than a message
+    to the client may have.
     """
+    if message.bodies and len(message.bodies[0]) > out.limit:
+        return False
     place, batches = AGENT + agent.number, client.batches
     ended: list[tuple[Batch, SpanResult]] = []
     for span in spans:

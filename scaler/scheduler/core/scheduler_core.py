@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from scaler import defaults
 from scaler.errors import ProtocolError
 from scaler.protocol.messages import (
     Ack,
@@ -111,6 +112,8 @@ class Limits:
     agent_timeout: float
     retries_on_loss: int
     protected: bool
+    #: bytes
+    max_message_bytes: int = defaults.MAX_MESSAGE_BYTES
 
 
 class SchedulerCore:
@@ -129,7 +132,7 @@ class SchedulerCore:
         self._strict = strict
         #: what was raised in this step while a message was dealt with: the state may be in disorder
         self._doubt: Exception | None = None
-        self._out = Outgoing(self.stories)
+        self._out = Outgoing(self.stories, limits.max_message_bytes)
         self._worklist = Worklist(self.state, self._out, limits.retries_on_loss)
         self._next_check: float | None = None
         #: when the last `WakeAt` was for
