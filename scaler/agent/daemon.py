@@ -31,13 +31,21 @@ from scaler.common.loop import make_loop
 from scaler.common.process_limits import words_of
 from scaler.common.side_thread import SideThread
 from scaler.config import AgentConfig, OptionError
-from scaler.errors import ConnectionFailed, ConnectionTimeout, HandshakeRefused, ProtocolError, ScalerError
+from scaler.errors import (
+    ConnectionFailed,
+    ConnectionTimeout,
+    HandshakeRefused,
+    ObjectTooLarge,
+    ProtocolError,
+    ScalerError,
+)
 from scaler.protocol.channel import Envelope
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import hello_of, new_number
 from scaler.protocol.initiator import Broken, Established, Initiator, Rejected
 from scaler.protocol.messages import Hello
+from scaler.protocol.unsendable import OF_TASKS, send_instead
 from scaler.serialize.versions import packages
 from scaler.transport import (
     GREETING_BYTES,
@@ -46,6 +54,7 @@ from scaler.transport import (
     Candidates,
     Connection,
     Security,
+    check_size,
     connect,
     security_of,
     size_of,
@@ -72,6 +81,8 @@ class Daemon:
         self._candidates = Candidates(address)
         self._security = security
         self._limit = config.max_message_bytes
+        #: bytes of a message that the scheduler hears, too
+        self._heard_bytes = self._limit
         self._heartbeat = config.heartbeat_interval
         name = config.name or os.uname().nodename
         workers = 0 if zygote is None else config.worker_count
@@ -252,6 +263,7 @@ class Daemon:
         return events
 
     def _go_on(self, established: Established) -> Welcomed:
+        self._heard_bytes = min(self._limit, established.welcome.limit)
         for envelope in established.again:
             self._send(envelope)
         logger.info("connected to the scheduler at %s", self._candidates.current)
@@ -259,12 +271,29 @@ class Daemon:
         self._attempts, self._is_in_vain = None, False
         self._complaints.clear()
         heartbeat = min(self._initiator.heartbeat, self._heartbeat)
-        return Welcomed(established.resumed, heartbeat, welcome.number, established.returned)
+        return Welcomed(established.resumed, heartbeat, welcome.number, established.returned, welcome.limit)
 
     def _send(self, envelope: Envelope | None) -> None:
         """Send this, if anything; what can't be sent now the session keeps."""
-        if envelope is not None and self._connection is not None:
-            self._connection.send(encode(envelope.message, envelope.seq, envelope.ack))
+        connection = self._connection
+        if envelope is None or connection is None:
+            return
+        try:
+            self._send_over(connection, envelope)
+        except Exception as error:  # ObjectTooLarge, or what the codec does not take
+            if not envelope.seq:
+                raise
+            message, initiator = envelope.message, self._initiator
+            words = send_instead(
+                message, error, lambda other: self._send_over(connection, initiator.replace(envelope, other))
+            )
+            is_told = isinstance(error, ObjectTooLarge) or type(message) in OF_TASKS
+            logger.error("%s", words, exc_info=None if is_told else error)
+
+    def _send_over(self, connection: Connection, envelope: Envelope) -> None:
+        frames = encode(envelope.message, envelope.seq, envelope.ack)
+        check_size(sum(map(size_of, frames)), self._heard_bytes)
+        connection.send(frames)
 
     def _take_notice(self) -> None:
         """The end of this host was announced: it drains; announced again, or with nobody to drain to, it ends."""

@@ -251,6 +251,13 @@ class Acceptor:
             self._tell_unread(session)
         return outgoing
 
+    def replace(self, outgoing: Outgoing, message: Message) -> Outgoing:
+        """What can't be sent is not said again, but this message in its place; how that is to be sent."""
+        session = self._by_connection.get(outgoing.connection)
+        if session is not None:
+            session.channel.replace(outgoing.seq, message)
+        return outgoing._replace(message=message)
+
     def sent_to(self, number: int) -> int:
         """How many messages a peer was sent so far; whoever confirms more has heard one that came later."""
         session = self._by_number.get(number)

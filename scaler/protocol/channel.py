@@ -74,6 +74,15 @@ class Channel:
         self._acked, self._unacked_bytes = self.received, 0
         return seq, self.received
 
+    def replace(self, seq: int, message: Message) -> None:
+        """Keep another message in the place of one that can't be sent."""
+        unacked = self._unacked
+        for at in range(len(unacked) - 1, -1, -1):
+            if unacked[at][0] == seq:
+                self.unread += message.weight - unacked[at][2]
+                unacked[at] = seq, message, message.weight
+                return
+
     def stamp_ack(self) -> tuple[int, int]:
         """The (seq, ack) of an Ack."""
         self._acked, self._unacked_bytes = self.received, 0

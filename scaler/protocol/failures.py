@@ -188,6 +188,12 @@ def result_too_large(size: int, limit: int) -> ErrorRecord:
     return ErrorRecord(ErrorKind.SIZE, words)
 
 
+def unsendable(size: int, problem: str) -> ErrorRecord:
+    """What is said of a row does not fit into a message, for the reason that `problem` gives."""
+    words = f"its result, or what it raised, takes {size:,} bytes and can't be sent: {problem}"
+    return ErrorRecord(ErrorKind.SIZE, words)
+
+
 def value_too_large(value: int, job: str, size: int) -> ErrorRecord:
     """A row needs a value that is a file of a job's results, and that no message can carry."""
     words = f"the value {value} of job {job!r} takes {size:,} bytes, more than a message may have (max_message_bytes)"

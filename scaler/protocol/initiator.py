@@ -256,6 +256,11 @@ class Initiator:
         seq, ack = self._channel.stamp(message)
         return Envelope(seq, ack, message) if self.state is State.OPEN else None
 
+    def replace(self, envelope: Envelope, message: Message) -> Envelope:
+        """What can't be sent is not said again, but this message in its place; how that is to be sent."""
+        self._channel.replace(envelope.seq, message)
+        return envelope._replace(message=message)
+
     def take_ack(self) -> Envelope | None:
         """An Ack of its own if one is due: much has come and nothing was said."""
         if self.state is not State.OPEN or not self._channel.owes_ack:

@@ -231,6 +231,10 @@ class Composition:
         self.sent[type(message)] += 1
         return self._acceptor.send(number, message)
 
+    def replace(self, outgoing: Outgoing, message: Message) -> Outgoing:
+        """What is to be sent in the place of a message that can't be."""
+        return self._acceptor.replace(outgoing, message)
+
     def reject(self, connection: int, reason: str, now: float) -> None:
         """What came over a connection was no message."""
         self._lose(self._acceptor.reject(connection, reason), now)

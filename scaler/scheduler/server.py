@@ -24,6 +24,7 @@ from scaler.protocol.codec import decode, encode
 from scaler.protocol.codes import Role
 from scaler.protocol.hello import epoch_of, first_number, new_number
 from scaler.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
+from scaler.protocol.unsendable import OF_TASKS, send_instead
 from scaler.scheduler.composition import LOCAL_AGENT, Composition, Core, Disconnect, LocalAgent, Wish
 from scaler.scheduler.core import events as ev
 from scaler.scheduler.core.scheduler_core import Limits, SchedulerCore
@@ -305,15 +306,30 @@ class Server:
     def _send(self, outgoing: Outgoing) -> None:
         listener = self._listener_of(outgoing.connection)
         try:
-            listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
+            _send_by(listener, outgoing)
         except Exception as error:  # ObjectTooLarge, or a defect of ours, from which nobody else shall suffer
-            trace = None if isinstance(error, ObjectTooLarge) else error
-            logger.error("a message for connection %d can't be sent: %s", outgoing.connection, error, exc_info=trace)
-            self._composition.disconnect(outgoing.connection, time.monotonic(), str(error))
+            if not self._send_instead(listener, outgoing, error):
+                trace = None if isinstance(error, ObjectTooLarge) else error
+                words = "a message for connection %d can't be sent: %s"
+                logger.error(words, outgoing.connection, error, exc_info=trace)
+                self._composition.disconnect(outgoing.connection, time.monotonic(), str(error))
         if outgoing.last:
             listener.disconnect(outgoing.connection)
         elif type(outgoing.message) is Welcome:
             listener.welcome(outgoing.connection)
+
+    def _send_instead(self, listener: Listener | MonitorDoor, outgoing: Outgoing, error: Exception) -> bool:
+        """Send something in the place of what a task has made too large; False if that can't be."""
+        if type(outgoing.message) not in OF_TASKS:
+            return False
+        try:
+            words = send_instead(
+                outgoing.message, error, lambda other: _send_by(listener, self._composition.replace(outgoing, other))
+            )
+        except Exception:  # it is the connection that is of no use
+            return False
+        logger.error("connection %d: %s", outgoing.connection, words)
+        return True
 
     def _carry_out(self, wish: Wish) -> None:
         if isinstance(wish, Disconnect):
@@ -347,6 +363,10 @@ class Server:
             self._stopping = self.has_stepped_down = True
         elif isinstance(wish, ev.Stop):
             self._stopping = True
+
+
+def _send_by(listener: Listener | MonitorDoor, outgoing: Outgoing) -> None:
+    listener.send(outgoing.connection, encode(outgoing.message, outgoing.seq, outgoing.ack))
 
 
 def _watched(core: SchedulerCore) -> Core:

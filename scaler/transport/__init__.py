@@ -7,7 +7,7 @@ whose scheduler is on another machine.
 from scaler.transport.address import Address
 from scaler.transport.candidates import PROBE, Candidates
 from scaler.transport.connecting import connect
-from scaler.transport.framing import GREETING_BYTES, size_of
+from scaler.transport.framing import GREETING_BYTES, check_size, size_of
 from scaler.transport.listening import listen
 from scaler.transport.monitor_door import FIRST_PEER, MonitorDoor, SocketFile, connect_file, open_door
 from scaler.transport.port import Connection, Frame, Listener, Message, Sendable
@@ -27,6 +27,7 @@ __all__ = [
     "Security",
     "Sendable",
     "SocketFile",
+    "check_size",
     "connect",
     "connect_file",
     "exposure",

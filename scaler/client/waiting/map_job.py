@@ -102,7 +102,7 @@ class MapJob:
             if span.outcome == VALUES_LIST:
                 self._values[lo:hi] = pickling.loads_list(span.body, hi - lo)
             elif span.outcome == ERROR:
-                self._errors[lo] = decode_error(bytes(span.body))
+                self._errors[lo] = decode_error(bytes(span.body), name)
             elif span.outcome == CANCELLED:
                 self._errors.update(dict.fromkeys(range(lo, hi), CancelledError()))
             elif span.outcome == STORED:
