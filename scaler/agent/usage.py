@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from scaler.agent.core.events import Sampled
+from scaler.agent.process_state import state_of
 
 #: seconds from when workers get rows to the first look, between looks while they run some, and while they don't
 FIRST, BUSY, QUIET = 0.05, 0.1, 1.0
@@ -46,7 +47,8 @@ class Usage:
             self._cpu_due = now + QUIET
             self._look_at_processors()
         memory = {slot: private_memory(pid) for slot, pid in pids.items()}
-        return Sampled(memory, self._cpu, _short(directory), begun)
+        halted = [slot for slot, taken in memory.items() if not taken and _has_halted(pids[slot])]
+        return Sampled(memory, self._cpu, _short(directory), begun, halted)
 
     def _look_at_processors(self) -> None:
         try:
@@ -70,8 +72,16 @@ def _short(directory: str) -> int:
     return max(0, status.f_blocks * FREE // 100 - status.f_bavail) * status.f_frsize
 
 
+def _has_halted(pid: int) -> bool:
+    state = state_of(pid)
+    return state is not None and state.is_halted
+
+
 def private_memory(pid: int) -> int:
-    """Bytes of memory that are a process's alone, without the objects it has mapped; 0 if it is gone."""
+    """Bytes of memory that are a process's alone, without the objects it has mapped.
+
+    0 if it is gone, or its main thread is.
+    """
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             _, resident, shared, *_ = file.read().split()

@@ -28,7 +28,7 @@ def worker_ended(pid: int, status: int) -> str:
 
 
 def worker_rejected(pid: int, what: str) -> str:
-    """Why a worker was ended that can't be believed, for the row that it ran; `what` says what it did.
+    """Why a worker was ended that can't be believed or used, for the row that it ran; `what` says what it did.
 
     >>> worker_rejected(7, "sent what is no message")
     'its worker (pid 7) was ended: it sent what is no message'

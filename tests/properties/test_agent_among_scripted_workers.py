@@ -264,6 +264,19 @@ class Agent(RuleBasedStateMachine):
             said, worker.said = worker.said[:n], worker.said[n:]
             self._handle(*[ae.FromWorker(slot, message) for message in said])
 
+    @rule(data=st.data(), is_halted=st.booleans())
+    def hangs_up(self, data: st.DataObject, is_halted: bool) -> None:
+        """A worker is at its end, and its process is not."""
+        if self.workers:
+            slot = data.draw(st.sampled_from(sorted(self.workers)))
+            worker = self.workers[slot]
+            if is_halted:
+                self._handle(*[ae.Sampled({slot: 0}, halted=[slot])] * 2)
+            else:
+                said, worker.said = worker.said, []
+                self._handle(*[ae.FromWorker(slot, message) for message in said], ae.HungUp(slot))
+            assert worker.dying
+
     @rule(data=st.data(), hard=st.booleans())
     def ends(self, data: st.DataObject, hard: bool) -> None:
         """A worker that was killed or told to quit ends, or one just dies."""

@@ -11,7 +11,7 @@ from scaler.agent.core import events as ev
 from scaler.agent.core.dispatching import DISPATCH_US, SHORT_DISPATCHES, SHORT_US
 from scaler.agent.core.withdrawing import FORCE_PATIENCE
 from scaler.agent.core.worker_lifecycle import SPARE
-from scaler.agent.state.worker_records import QUIET_SECONDS
+from scaler.agent.state.worker_records import QUIET_SECONDS, KillKind, KillReason
 from scaler.protocol.messages import (
     CANCELLED,
     ERROR,
@@ -688,6 +688,67 @@ def test_a_worker_that_sends_no_message_is_replaced_and_its_row_is_lost() -> Non
     assert bytes(message.bodies[0]) == b"its worker (pid 100) was ended: it sent what is no message (it is cut off)"
     assert fake.core.state.queued == 4
     assert fake.started == [0, 0]
+
+
+def test_a_worker_that_has_hung_up_is_ended_and_its_row_is_lost() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 5)
+    fake.handle(ev.HungUp(0))
+    assert fake.killed == [0]
+    (line,) = fake.logged
+    assert line == (
+        "worker 0, which ran f, closed its connection (has it called exec?): it is ended, and another one is started"
+    )
+    fake.handle(ev.HungUp(0))
+    assert (fake.killed, len(fake.logged)) == ([0], 1)
+    fake.dies(0)
+    (message,) = fake.heard(TaskResult)
+    assert (list(message.outcomes), list(message.spans)) == ([LOST], [0, 1])
+    assert bytes(message.bodies[0]) == b"its worker (pid 100) was ended: it closed its connection (has it called exec?)"
+    assert fake.core.state.queued == 4
+    assert fake.started == [0, 0]
+    fake.handle(ev.HungUp(5))
+
+
+def test_a_worker_that_has_ended_by_itself_after_it_had_hung_up_is_lost_as_any() -> None:
+    fake = FakeAgent(1)
+    fake.give(10, 0, 1)
+    fake.handle(ev.HungUp(0))
+    fake.dies(0, status=3 << 8)
+    (message,) = fake.heard(TaskResult)
+    assert bytes(message.bodies[0]) == b"its worker (pid 100) ended with exit code 3"
+
+
+def test_a_worker_that_hangs_up_before_it_is_ready_or_when_it_was_to_quit_is_ended() -> None:
+    fake = FakeAgent(1)
+    fake.handle(ev.HungUp(0))
+    assert fake.killed == [0]
+    fake.dies(0)
+    fake.now += 1.0
+    fake.handle(ev.Tick())
+    assert fake.started == [0, 0]
+    worker = fake.core.state.workers.records[0]
+    worker.kill_reason = KillReason(KillKind.SURPLUS, "")
+    fake.handle(ev.HungUp(0))
+    assert fake.killed == [0, 0]
+
+
+def test_a_worker_whose_main_thread_is_seen_to_have_ended_twice_is_ended_and_its_row_is_lost() -> None:
+    fake = FakeAgent(1)
+    learnt(fake)
+    fake.give(10, 0, 1)
+    halted = ev.Sampled({0: 0}, halted=frozenset([0]))
+    fake.handle(halted)
+    fake.handle(ev.Sampled({0: 1000}))
+    fake.handle(halted)
+    assert not fake.killed, "a process that ends may look like that for a moment"
+    fake.handle(halted)
+    fake.handle(halted)
+    assert fake.killed == [0]
+    fake.dies(0)
+    (message,) = fake.heard(TaskResult)
+    assert bytes(message.bodies[0]) == b"its worker (pid 100) was ended: it ended its main thread"
 
 
 @pytest.mark.parametrize(

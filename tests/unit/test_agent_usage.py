@@ -1,6 +1,11 @@
 """When the agent looks at its workers: soon after they get rows, often while they run some, seldom otherwise."""
 
+import os
+import subprocess
+import sys
+
 import pytest
+from support import until
 
 from scaler.agent.usage import BUSY, FIRST, QUIET, Usage
 
@@ -30,3 +35,26 @@ def test_a_short_row_is_not_looked_at(usage):
     usage.note(True, 100.2)
     usage.note(False, 100.201)
     assert usage.due == 100.0 + QUIET
+
+
+#: its main thread ends, and another one waits until nobody writes any more
+LEAVES = """
+import ctypes, os, threading
+threading.Thread(target=os.read, args=(0, 1)).start()
+ctypes.CDLL(None).syscall(93 if os.uname().machine == "aarch64" else 60, 0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+def test_a_process_without_its_main_thread_is_told_from_one_that_has_ended(usage, tmp_path):
+    left, ended = [subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) for code in (LEAVES, "")]
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    pids = {0: os.getpid(), 1: left.pid, 2: ended.pid, 3: 0x7FFFFFFF}
+    try:
+        sampled = until(lambda: (seen := usage.sample(pids, {}, 101.0, str(tmp_path))).halted and seen)
+        assert list(sampled.halted) == [1]
+        assert [slot for slot, memory in sampled.workers.items() if memory] == [0]
+    finally:
+        left.kill()
+        for process in left, ended:
+            process.communicate()

@@ -36,6 +36,7 @@ from scaler.agent.core.events import (
     FromScheduler,
     FromWorker,
     Garbled,
+    HungUp,
     Leave,
     Limited,
     Looked,
@@ -124,6 +125,7 @@ class AgentCore:
             Tick: lambda event: None,
             WorkerExited: partial(worker_endings.take_exit, state, out),
             Garbled: self._garbled,
+            HungUp: self._hung_up,
             Welcomed: self._welcomed,
             Looked: self._looked,
             Sampled: self._sampled,
@@ -231,6 +233,11 @@ class AgentCore:
         worker = self._state.workers.records.get(event.slot)
         if worker is not None:
             worker_commands.reject(self._state, self.out, worker, f"sent what is no message ({event.reason})")
+
+    def _hung_up(self, event: HungUp) -> None:
+        worker = self._state.workers.records.get(event.slot)
+        if worker is not None:
+            worker_commands.give_up(self.out, worker, "closed its connection (has it called exec?)")
 
     def _looked(self, event: Looked) -> None:
         withdrawing.take_look(self._state, self.out, event)

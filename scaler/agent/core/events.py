@@ -1,6 +1,6 @@
 """What an agent's core hears, and what it answers."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 
 from scaler.common.effects import Log as Log
@@ -35,6 +35,13 @@ class Garbled:
     slot: int
     #: what is wrong with them
     reason: str
+
+
+@record
+class HungUp:
+    """A worker has closed its connection, and its process goes on; nothing more is heard of it but its end."""
+
+    slot: int
 
 
 @record
@@ -145,6 +152,8 @@ class Sampled:
     short: int = 0
     #: (dispatch, row) that each worker has begun last, row -1 for none, by slot
     begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    #: slots of workers whose main thread has ended, while others of their threads are there
+    halted: Collection[int] = ()
 
 
 @record
@@ -174,6 +183,7 @@ Event = (
     FromScheduler
     | FromWorker
     | Garbled
+    | HungUp
     | WorkerExited
     | Welcomed
     | Spilled

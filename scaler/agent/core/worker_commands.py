@@ -40,11 +40,24 @@ def reject(state: HostState, out: Outgoing, worker: WorkerRecord, what: str) -> 
     """End a worker that said what can't be: nothing that it says from now on is believed."""
     if worker.kill_reason is not None:
         return
-    name = next((f", which ran {dispatch.origin.task.name}," for dispatch in worker.dispatches.values()), "")
-    out.log("ERROR", f"worker {worker.slot}{name} {what}: it is ended, and another one is started")
+    _log_end(out, worker, what)
     kill(out, worker, KillKind.REJECTED, what)
     if state.facts.wanted:
         state.facts.tell(WorkerRejected(worker.slot, what))
+
+
+def give_up(out: Outgoing, worker: WorkerRecord, what: str) -> None:
+    """End a worker of which nothing more will come, though its process is there; also one that was to end by itself."""
+    if worker.kill_reason is not None and worker.kill_reason.kind is KillKind.SURPLUS:
+        worker.kill_reason = None
+    if worker.kill_reason is None:
+        _log_end(out, worker, what)
+        kill(out, worker, KillKind.GIVEN_UP, what)
+
+
+def _log_end(out: Outgoing, worker: WorkerRecord, what: str) -> None:
+    name = next((f", which ran {dispatch.origin.task.name}," for dispatch in worker.dispatches.values()), "")
+    out.log("ERROR", f"worker {worker.slot}{name} {what}: it is ended, and another one is started")
 
 
 def drop_objects(state: HostState, out: Outgoing, slot: int, keys: list[Key]) -> None:

@@ -1,5 +1,7 @@
 """A worker has ended: its rows wait for another one; the one that it ran may end with it, as lost or with an error."""
 
+import signal
+
 from scaler.agent.core import preloads, releasing, staging, withdrawing
 from scaler.agent.core.events import DropObject, WorkerExited
 from scaler.agent.core.outgoing import Outgoing
@@ -96,9 +98,9 @@ def _end_of_running(worker: WorkerRecord, dispatch: Dispatch, row: int, event: W
     """How the row ended that a worker ran, or that it is most likely to have died of; None: it can run again."""
     task, peak = dispatch.origin.task, 0
     kind, words = worker.kill_reason or (None, "")
-    if kind is None:
+    if kind is None or (kind is KillKind.GIVEN_UP and event.status != signal.SIGKILL):  # it has ended by itself
         outcome, body = LOST, failures.worker_ended(event.pid, event.status).encode()
-    elif kind is KillKind.REJECTED:
+    elif kind in (KillKind.REJECTED, KillKind.GIVEN_UP):
         outcome, body = LOST, failures.worker_rejected(event.pid, words).encode()
     elif kind is KillKind.TIMEOUT:
         outcome, body = ERROR, failures.task_timeout(task.name, task.batch + row, task.timeout).encode()

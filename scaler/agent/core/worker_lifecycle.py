@@ -118,6 +118,7 @@ def take_sample(state: HostState, out: Outgoing, event: Sampled) -> None:
     """Workers take so much memory, and run these rows: end those that take more than they may.
 
     A row that ran when its worker was sampled last, and still does, is one that takes long: the scheduler is told once.
+    A worker without its main thread runs nothing, unless it is about to end: then it isn't there when sampled again.
     """
     limit = state.limits.worker
     begun = TaskBegun()
@@ -133,6 +134,9 @@ def take_sample(state: HostState, out: Outgoing, event: Sampled) -> None:
         worker.sampled = seen
         if limit and memory > limit and worker.kill_reason is None:
             _end_large(state, out, worker, limit)
+        was_halted, worker.halted = worker.halted, slot in event.halted
+        if was_halted and worker.halted:
+            worker_commands.give_up(out, worker, "ended its main thread")
     if begun:
         out.say(begun)
 

@@ -54,6 +54,8 @@ class KillKind(StrEnum):
     LEAVING = "leaving"
     #: it said what can't be, or made a move that can't be
     REJECTED = "rejected"
+    #: nothing more comes of it, though its process is there
+    GIVEN_UP = "given up"
 
 
 class KillReason(NamedTuple):
@@ -141,6 +143,8 @@ class WorkerRecord:
     #: bytes of memory that are its alone, as last sampled, and the most since it was started
     memory: int = 0
     peak: int = 0
+    #: its main thread had ended when it was last sampled
+    halted: bool = False
 
     def note_heard(self, now: float) -> None:
         """It has told all that it has finished, or begins with nothing to tell."""
