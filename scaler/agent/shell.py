@@ -19,6 +19,7 @@ from scaler.agent.core.events import (
     FromWorker,
     Garbled,
     GiveUp,
+    HungUp,
     KillWorker,
     Leave,
     Limited,
@@ -38,11 +39,13 @@ from scaler.agent.core.events import (
 )
 from scaler.agent.host_store import HostStore
 from scaler.agent.measuring import Measuring
+from scaler.agent.overdue import Overdue
 from scaler.agent.state.host import HostState
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.state.worker_records import STARTING
 from scaler.agent.usage import Usage
 from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
+from scaler.agent.zygote_watch import has_hung_up, look
 from scaler.common.exits import describe_exit
 from scaler.common.long_lived import HeapTrim
 from scaler.common.loop import Loop
@@ -109,6 +112,7 @@ class AgentShell:
         self._usage = Usage()
         self._heap = HeapTrim()
         self._measuring = Measuring()
+        self._overdue = Overdue()
         self._announced: set[int] = set()
         #: for the core, besides what comes from elsewhere
         self._seen: list[Event] = []
@@ -180,7 +184,8 @@ class AgentShell:
     def wake(self) -> float | None:
         """When `gather` and the core should be called again though nothing happened."""
         wake = self._core_wake
-        for other in (self._store.wake, self._usage.due if self._usage.is_busy else None, self._measuring.due):
+        usage = self._usage.due if self._usage.is_busy else None
+        for other in (self._store.wake, usage, self._measuring.due, self._overdue.due):
             if other is not None and (wake is None or other < wake):
                 wake = other
         return wake
@@ -203,9 +208,14 @@ class AgentShell:
             if type(source) is WorkerProcess:
                 del ready[source]
                 events += self._heard(source)
+                if source.ended:
+                    events += self._hung_up(source, now)
         if self._zygote in ready:
             del ready[self._zygote]
             events += self._reports()
+        if self._overdue.due is not None and now >= self._overdue.due:
+            assert self._zygote is not None
+            events += map(HungUp, look(self._overdue, self._zygote, self._workers, now))
         if self._store in ready:
             del ready[self._store]
             events += self._store.gather()
@@ -245,10 +255,18 @@ class AgentShell:
             events.append(Garbled(worker.slot, worker.broken))
         return events
 
+    def _hung_up(self, worker: WorkerProcess, now: float) -> list[Event]:
+        """Its connection has ended. So has its process, as a rule, or is about to: that is awaited."""
+        for fd in worker.descriptors:
+            self._loop.forget(fd)
+        self._overdue.await_end(worker.slot, now)
+        return [HungUp(worker.slot)] if has_hung_up(worker) else []
+
     def _reports(self) -> list[Event]:
         events: list[Event] = []
         assert self._zygote is not None
         for report in self._zygote.receive():
+            self._overdue.note(report.slot, isinstance(report, Exited))
             if isinstance(report, Exited):
                 events += self._exited(report)
             elif report.slot not in self._announced and report.slot < self._state.workers.target:
@@ -305,6 +323,7 @@ class AgentShell:
                 worker = self._workers.get(effect.slot)
                 if worker is not None:
                     worker.kill()
+                    self._overdue.await_end(effect.slot, time.monotonic())
             elif isinstance(effect, LookAt):
                 if self._zygote is not None:
                     self._seen.append(Looked(effect.slot, self._zygote.progress(effect.slot)))
@@ -325,7 +344,7 @@ class AgentShell:
 
     def _send(self, effect: ToWorker, following: Effect | None) -> None:
         worker = self._workers.get(effect.slot)
-        if worker is None:
+        if worker is None or worker.ended:
             return
         if effect.control:
             is_sent = worker.control(effect.message)
@@ -346,6 +365,7 @@ class AgentShell:
             self._end_before_it_began(slot)
             return
         self._workers[slot] = worker
+        self._overdue.await_start(slot, time.monotonic())
         worker.send(Surroundings(self._context))
         self._loop.watch(worker.fileno(), worker)
 

@@ -293,6 +293,8 @@ class Zygote:
             for worker in idle:
                 worker.send(Quit())
             self._await(lambda: any(self._workers.get(worker.slot) is worker for worker in idle), GRACE)
+            if not self.ended:
+                os.kill(self.pid, signal.SIGCONT)  # a task may have stopped it
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_WR)
             self._await(lambda: True, timeout)

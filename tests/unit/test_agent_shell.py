@@ -2,17 +2,24 @@
 
 import errno
 import gc
+import math
 import os
+import signal
 import socket
+import subprocess
+import time
 from typing import Any
 
 import pytest
 
-from scaler.agent.core.events import StartWorker, ToWorker
+from scaler.agent.core.events import HungUp, KillWorker, StartWorker, ToWorker
+from scaler.agent.overdue import PATIENCE
+from scaler.agent.process_state import state_of
 from scaler.agent.shell import AgentShell
 from scaler.agent.state.host import new_host
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.worker_processes import Exited, WorkerProcess
+from scaler.agent.zygote_watch import has_hung_up
 from scaler.common.loop import make_loop
 from scaler.worker_protocol.encoding import read_by_worker
 from scaler.worker_protocol.messages import Drop
@@ -38,6 +45,7 @@ class Zygote:
     """Workers that are no processes: their ends of the sockets are here."""
 
     ended = False
+    pid = 0
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -61,6 +69,8 @@ class Zygote:
         for sock in self.theirs:
             sock.close()
         self.reports.append(Exited(slot, 0, 9))
+
+    def kill(self, worker: WorkerProcess) -> None: ...
 
     def progress(self, slot: int) -> tuple[int, int]:
         return 0, -1
@@ -137,3 +147,66 @@ def test_a_worker_that_no_descriptors_are_left_for_ends_before_it_begins(
     shell.handle([], 0.0)
     assert [event.slot for event in shell.gather()] == [0]
     assert "(RLIMIT_NOFILE)" in caplog.text
+
+
+def hang_up(shell: Any, pid: int | None) -> list[Any]:
+    """A worker, of this process, closes its connection; what the core is told."""
+    shell._usage.due = math.inf
+    shell.core.wants = [StartWorker(0), ToWorker(0, Drop(KEYS), control=True)]
+    shell.handle([], 0.0)
+    shell._workers[0].pid = pid
+    for sock in shell._zygote.theirs:
+        sock.close()
+    shell._loop.ready[shell._workers[0]] = None
+    return [event for event in shell.gather() if type(event) is HungUp]
+
+
+def test_a_worker_that_has_hung_up_is_not_listened_to_any_more(shell: Any) -> None:
+    assert hang_up(shell, os.getpid()) == [HungUp(0)]
+    assert shell._loop._poller.poll() == [], "the loop would turn and turn"
+    shell.core.wants = [ToWorker(0, Drop(KEYS), control=True), KillWorker(0)]
+    shell.handle([], 0.0)
+    assert shell._loop._poller.poll() == []
+    shell._zygote.end(0)
+    shell._loop.ready[shell._zygote] = None
+    assert [type(event).__name__ for event in shell.gather()] == ["WorkerExited"]
+
+
+def test_a_worker_that_is_about_to_end_has_not_hung_up(shell: Any) -> None:
+    assert hang_up(shell, None) == []
+    child = subprocess.Popen(["true"])
+    try:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        worker = shell._workers[0]
+        worker.pid = child.pid
+        assert not has_hung_up(worker)
+    finally:
+        child.wait()
+
+
+@pytest.fixture
+def sleeper() -> Any:
+    """A process in place of the zygote."""
+    child = subprocess.Popen(["sleep", "1000"])
+    yield child
+    child.kill()
+    child.wait()
+
+
+def test_a_stopped_zygote_goes_on_or_is_killed(shell: Any, sleeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell._zygote.pid = sleeper.pid
+    hang_up(shell, None)
+    clock = time.monotonic()
+    monkeypatch.setattr("scaler.agent.shell.time.monotonic", lambda: clock)
+    for is_first in True, False:
+        sleeper.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED)
+        assert state_of(sleeper.pid).is_stopped
+        clock += PATIENCE
+        assert shell.wake <= clock
+        shell.gather()
+        assert shell.wake > clock
+        if is_first:
+            os.waitid(os.P_PID, sleeper.pid, os.WCONTINUED)
+            assert not state_of(sleeper.pid).is_stopped
+    assert sleeper.wait(20) == -signal.SIGKILL
