@@ -66,6 +66,9 @@ logger = logging.getLogger("scaler.agent")
 WALLTIME_PARTS = 4
 #: bytes of a greeting that are kept free for what is known later
 LATER_BYTES = 1024
+#: seconds for which a host that is about to go, and has no rows, but results, waits for a scheduler where nothing
+#: listens: another one may be started in the place of one that was killed
+RETURN_SECONDS = 2.0
 #: what the documents call it; objects are released by reference counting, so nothing waits for it
 OBJECT_RETENTION_SECONDS = 3600
 
@@ -124,6 +127,8 @@ class Daemon:
                 self.loop.on_signal(getattr(signal, config.preemption_signal), self._take_notice)
         if zygote is not None and config.preemption_url is not None:
             watch_for_notice(config.preemption_url, self.loop, self._take_first_notice)
+        #: since when nothing listens where the scheduler was, seconds; None: something does, or others may lead
+        self._gone_since: float | None = None
         #: no worker has started yet, and none may be able to: the scheduler is not looked for
         self._is_unproven = zygote is not None and config.preload is not None
         #: no worker can start any more: it ends
@@ -194,6 +199,9 @@ class Daemon:
                 if attempts.are_over(time.monotonic()):
                     self.failure = self._impatience(str(error))
                     break
+                is_there = isinstance(error, (ConnectionTimeout, HandshakeRefused)) or self._candidates.others
+                if self._gone_since is None and not is_there:
+                    self._gone_since = time.monotonic()
                 if self._complaints.is_news(str(error)):
                     logger.warning("%s; trying until it is there", error)
                 time.sleep(attempts.next_pause(time.monotonic()))
@@ -206,7 +214,7 @@ class Daemon:
         made = next(iter(self._connecting.take()), None)
         if made is None:
             return
-        self._connection = made
+        self._connection, self._gone_since = made, None
         if self._initiator.welcome is None and self._shell.widen_store(self._address):
             self._initiator.introduce(data=self._shell.store[2])
         self._shell.introduced()
@@ -297,12 +305,21 @@ class Daemon:
 
     def _take_notice(self) -> None:
         """The end of this host was announced: it drains; announced again, or with nobody to drain to, it ends."""
-        is_lonely = self._initiator.welcome is None or (not self._initiator.is_open and self._shell.has_nothing)
-        if self._is_announced or is_lonely:
+        if self._is_announced or self._is_lonely:
             self.loop.stop()
             return
         self._is_announced = True
         self._shell.announce_end(self._grace)
+
+    @property
+    def _is_lonely(self) -> bool:
+        """Nobody is there to drain to, or will be in time, and nothing runs here."""
+        if self._initiator.is_open:
+            return False
+        if self._initiator.welcome is None or self._shell.has_nothing:
+            return True
+        gone = self._gone_since
+        return gone is not None and time.monotonic() >= gone + RETURN_SECONDS and not self._shell.has_rows
 
     def _take_first_notice(self) -> None:
         """The end of this host was announced, perhaps by others as well."""
@@ -336,6 +353,9 @@ class Daemon:
             self._reconnect()
         if self._shell.failure is not None and not self.is_unfit:
             self._end_unfit(self._shell.failure)
+        if self._is_announced and self._is_lonely and not self._shell.stopped:
+            logger.info("ClusterProcess: nothing runs on this host, and its scheduler is gone: it ends")
+            self.loop.stop()
         if self._shell.stopped:
             self.loop.stop()
         wake = self._shell.wake if self._shell.wake is not None and self._shell.wake > now else now + 1.0

@@ -150,7 +150,12 @@ class AgentShell:
     def has_nothing(self) -> bool:
         """Nobody would miss this host: it has no rows, no objects, and no results that may have to be said again."""
         state = self._state
-        return not (state.queued or state.running or state.objects.count or state.unsettled.sessions)
+        return not (self.has_rows or state.objects.count) and state.unsettled.is_empty
+
+    @property
+    def has_rows(self) -> bool:
+        """Rows run here, or are to."""
+        return bool(self._state.queued or self._state.running)
 
     @property
     def leaving(self) -> Leaving:

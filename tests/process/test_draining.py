@@ -122,6 +122,46 @@ def test_a_second_signal_ends_a_draining_host_at_once(daemons, tmp_path):
     assert not future.done()
 
 
+def test_a_draining_host_that_runs_nothing_ends_when_its_scheduler_is_gone(daemons):
+    daemons.start_scheduler()
+    going = daemons.start_agent(1, "--drain-grace", "60")
+    client = daemons.client()
+    array = client.submit(np.ones, NUMBERS)  # what the host has goes with it
+    array.result(20)
+    going.signal(signal.SIGSTOP)
+    going.signal(signal.SIGTERM)
+    daemons.scheduler.signal(signal.SIGTERM)
+    assert daemons.scheduler.ends(10) == 0
+    going.signal(signal.SIGCONT)
+    assert going.ends(10) == 0
+    assert "the time to drain is over" not in going.text
+
+
+def test_a_draining_host_finishes_what_it_runs_though_its_scheduler_is_gone(daemons, tmp_path):
+    begun, goes_on = tmp_path / "begun", tmp_path / "goes_on"
+
+    def work():
+        begun.touch()
+        while not goes_on.exists():
+            pass
+        goes_on.unlink()
+
+    daemons.start_scheduler()
+    going = daemons.start_agent(1, "--drain-grace", "60")
+    client = daemons.client()
+    kept = client.submit(work)
+    until(begun.exists)
+    going.signal(signal.SIGTERM)
+    going.says("this host drains")
+    daemons.scheduler.signal(signal.SIGKILL)
+    going.says("trying until it is there")
+    goes_on.touch()
+    assert going.ends(10) == 0
+    assert not goes_on.exists()
+    assert "the time to drain is over" not in going.text
+    del kept
+
+
 def test_tasks_are_cancelled_by_name_function_and_client(daemons):
     daemons.start_scheduler()
     client = daemons.client()
