@@ -11,7 +11,7 @@ All numbers are little-endian; a text is u32 bytes of UTF-8 behind their number.
     u32     number of notes, and for each a text
 
 The texts say all there is to say, so a record is understood without the exception itself, which is left to clients.
-Whoever makes a record keeps to LARGEST_EXCEPTION, and texts are cut: so each fits into a message, whatever its limit.
+Whoever makes a record keeps to `largest_exception`, and texts are cut: so each fits into a message, whatever its limit.
 """
 
 from enum import IntEnum
@@ -23,9 +23,10 @@ from scaler.protocol.codes import Encoding
 
 VERSION = 1
 
-#: the encoding of an exception that is too large to be brought, and bytes that one may take
+#: the encoding of an exception that is too large to be brought
 OMITTED = 255
-LARGEST_EXCEPTION = 1 << 19
+#: bytes that an exception may take in any message, and in one that is large enough
+SMALL_EXCEPTION, LARGEST_EXCEPTION = 1 << 19, 8 << 20
 #: characters that are kept of a text, and of a name
 LONGEST_TEXT, LONGEST_NAME = 1 << 15, 1000
 
@@ -125,9 +126,9 @@ class ErrorRecord(NamedTuple):
         """The same with one more note."""
         return self._replace(notes=(*self.notes, note))
 
-    def with_exception(self, encoded: bytes) -> Self:
-        """The same with the exception itself, or with the bytes that it takes if those are too many."""
-        if len(encoded) <= LARGEST_EXCEPTION:
+    def with_exception(self, encoded: bytes, most: int = SMALL_EXCEPTION) -> Self:
+        """The same with the exception itself, or with the bytes that it takes if those are more than that."""
+        if len(encoded) <= most:
             return self._replace(exception=encoded)
         return self._replace(exception=_OMITTED.pack(len(encoded)), encoding=OMITTED)
 
@@ -136,6 +137,15 @@ class ErrorRecord(NamedTuple):
         """The bytes that an exception takes which is too large to be here; 0: that is not so."""
         is_omitted = self.encoding == OMITTED and len(self.exception) == _OMITTED.size
         return int(_OMITTED.unpack(self.exception)[0]) if is_omitted else 0
+
+
+def largest_exception(limit: int) -> int:
+    """How many bytes an exception may take where a message may have `limit` bytes.
+
+    >>> largest_exception(1 << 16), largest_exception(1 << 22), largest_exception(1 << 30)
+    (524288, 2097152, 8388608)
+    """
+    return max(SMALL_EXCEPTION, min(limit // 2, LARGEST_EXCEPTION))
 
 
 def cut(text: str, longest: int = LONGEST_TEXT) -> str:

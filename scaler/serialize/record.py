@@ -30,7 +30,7 @@ from scaler.errors import (
     WorkerMemoryExceeded,
 )
 from scaler.protocol.codes import Encoding
-from scaler.protocol.error_record import LARGEST_EXCEPTION, OMITTED, ErrorKind, ErrorRecord, cut
+from scaler.protocol.error_record import OMITTED, SMALL_EXCEPTION, ErrorKind, ErrorRecord, cut
 from scaler.serialize.exception import dumps_exception
 from scaler.serialize.payload import name_of_type
 
@@ -51,14 +51,17 @@ _CLASSES: dict[int, type[BaseException]] = {
 _ENGINE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def exception_record(error: BaseException, function: str = "") -> bytes:
-    """Return the record of what a user's function raised, to be called where it was raised; never raises."""
+def exception_record(error: BaseException, function: str = "", most: int = SMALL_EXCEPTION) -> bytes:
+    """Return the record of what a user's function raised, to be called where it was raised; never raises.
+
+    An exception of more than `most` bytes as a pickle comes back as TaskError with its text.
+    """
     name = name_of_type(type(error))
     try:
         message, traceback_, pickled = _message(error), _traceback(error), dumps_exception(error) or b""
     except BaseException as failure:  # its class may do anything: end the process, or deny that it has a class
         message, traceback_, pickled = _untold(failure), "", b""
-    return ErrorRecord(ErrorKind.RAISED, message, function, name, traceback_).with_exception(pickled).encode()
+    return ErrorRecord(ErrorKind.RAISED, message, function, name, traceback_).with_exception(pickled, most).encode()
 
 
 def decode_error(record: bytes | memoryview, what: str = "") -> BaseException:
@@ -97,8 +100,7 @@ def _raised(told: ErrorRecord, subject: str) -> BaseException:
         except BaseException as failure:  # the user's classes may do anything while they are unpickled
             reason = f"it cannot be unpickled here: {type(failure).__name__}: {_message(failure)}"
     elif told.encoding == OMITTED:
-        takes = f"it takes {told.omitted:,} bytes as a pickle, and {LARGEST_EXCEPTION:,} are the most"
-        reason = f"it was too large to be brought: {takes}"
+        reason = f"it was too large to be brought: it takes {told.omitted:,} bytes as a pickle"
     elif told.exception:
         reason = f"its encoding, {told.encoding}, is not known here"
     words = f"{told.type_name}: {told.message}" if told.message else told.type_name

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from scaler.protocol import error_record
 from scaler.protocol.codes import INLINE_LIMIT
 from scaler.serialize.call import AnySerializer
 from scaler.worker_protocol.messages import Blocked, FromWorker, Unblocked
@@ -99,6 +100,11 @@ def set_surroundings(surroundings: Mapping[str, Any]) -> None:
 def largest_result() -> int:
     """Return how many bytes one result may take inside a message."""
     return int((_surroundings or {}).get("limit", LARGEST_PAYLOAD))
+
+
+def largest_exception() -> int:
+    """Return how many bytes an exception may take to come back as itself."""
+    return error_record.largest_exception(largest_result())
 
 
 def store() -> str | None:

@@ -33,4 +33,4 @@ def run_inline(
         except Failed as failed:
             return ERROR, failed.record
         except BaseException as error:
-            return ERROR, exception_record(error, task.name)
+            return ERROR, exception_record(error, task.name, context.largest_exception())

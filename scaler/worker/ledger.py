@@ -127,7 +127,7 @@ class Ledger:
             self.cut()
             outcome = ERROR
             if type(error) is not Failed:  # `isinstance` would ask the user's exception for its class
-                record = exception_record(error, assignment.run.name)
+                record = exception_record(error, assignment.run.name, context.largest_exception())
             elif error.lacking is None:
                 record = error.record
             else:

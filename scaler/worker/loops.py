@@ -68,7 +68,7 @@ class Loops:
                     return lambda: self._together(assignment, function, items, spread, encode)
             call = caller(assignment, inputs, function, serializer)
         except BaseException as error:
-            failure = error if isinstance(error, Failed) else Failed(exception_record(error, run.name))
+            failure = error if type(error) is Failed else Failed(exception_record(error, run.name))
             call, encode = failing(failure), self._results.encoder(assignment, None)
         if run.flags & PROFILE:
             return lambda: self._profiled(assignment, call, encode)

@@ -4,7 +4,7 @@ import threading
 import pytest
 
 from scaler import errors
-from scaler.protocol.error_record import LARGEST_EXCEPTION, LONGEST_TEXT, ErrorKind, ErrorRecord
+from scaler.protocol.error_record import LONGEST_TEXT, SMALL_EXCEPTION, ErrorKind, ErrorRecord
 from scaler.serialize.record import decode_error, exception_record
 from scaler.transport.port import SLACK_BYTES
 
@@ -321,9 +321,9 @@ def test_an_exception_that_is_too_large_comes_as_text_and_says_how_large_it_was(
 
 
 def test_an_exception_that_is_not_small_comes_as_itself():
-    back = travelled(raising(ValueError("x" * (LARGEST_EXCEPTION - 4096))))
+    back = travelled(raising(ValueError("x" * (SMALL_EXCEPTION - 4096))))
     assert type(back) is ValueError
-    assert len(str(back)) == LARGEST_EXCEPTION - 4096
+    assert len(str(back)) == SMALL_EXCEPTION - 4096
 
 
 def test_the_engines_own_words_are_cut():

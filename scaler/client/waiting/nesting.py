@@ -136,7 +136,7 @@ class NestedWaits:
                 args, kwargs = self._claimed_rows.call_of(claimed)
             outcome, body = inline.run_inline(inner, claimed.template.function, args, kwargs, serializer)
         except BaseException as error:
-            outcome, body = ERROR, exception_record(error, task.name)
+            outcome, body = ERROR, exception_record(error, task.name, context.largest_exception())
         if outcome != ERROR:
             outcome = VALUES_EACH
         span = SpanResult(task.batch, row, row + 1, outcome, 0, 0, u32([len(body)]), body)
