@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import faulthandler
 import gc
+import math
 import multiprocessing
 import os
 import select
@@ -160,8 +161,11 @@ def _draw_other_numbers() -> None:
 
 def _end_as_a_usual_process() -> None:
     """Do what the interpreter does at the end of a program: wait for threads, call atexit functions; not for ever."""
-    with contextlib.suppress(RuntimeError):  # it can have no more threads
+    try:
         threading.Thread(target=_end_in_time, name="scaler-end", daemon=True).start()
+    except RuntimeError:  # it can have no more threads
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(math.ceil(END_SECONDS))
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
 

@@ -489,6 +489,25 @@ def test_a_worker_that_is_to_quit_does_not_wait_for_ever_for_threads_of_its_task
     assert host.results() == [None]
 
 
+def test_not_even_one_that_can_have_no_thread_to_see_to_that(
+    start: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "END_SECONDS", 0.1)
+    host = start()
+    host.fork(0)
+
+    def leave_a_thread() -> None:
+        import threading
+
+        threading.Thread(target=threading.Event().wait, name="left").start()
+        threading.excepthook = None  # type: ignore[assignment]
+
+    host.hand_out(leave_a_thread, [()])
+    host.workers[0].send(wm.Quit())
+    assert host.exit_of(0).status == signal.SIGALRM
+    assert host.results() == [None]
+
+
 def test_an_agent_may_start_more_workers_than_commands_and_reports_fit_into_the_sockets(
     start: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
