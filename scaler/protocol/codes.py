@@ -122,6 +122,9 @@ class Outcome(IntEnum):
     LACKING = 7
     #: with values that are files in the directory for results of durable jobs: what stands for each (`FILE`)
     FILED = 8
+    #: not: what the worker does before the function begins has failed, perhaps for what earlier rows have done to it,
+    #: said by workers to their agent only: the error record that the row ends with if that is its own failure
+    DOUBTFUL = 9
 
 
 class Stream(IntEnum):
@@ -199,7 +202,9 @@ class ObjectKind(IntEnum):
 
 
 EACH, TOGETHER, GRAPH = (member.value for member in Form)
-VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE, LACKING, FILED = (member.value for member in Outcome)
+VALUES_LIST, VALUES_EACH, ERROR, CANCELLED, LOST, STORED, LIVE, LACKING, FILED, DOUBTFUL = (
+    member.value for member in Outcome
+)
 PROFILE, STREAM, KEEP, SPREAD, WARN, FRESH, INLINE_VALUES, APART = (member.value for member in Flag)
 INLINE, FAILED, STORED_OBJECT = (member.value for member in ObjectKind)
 STDOUT, STDERR, WARNINGS = (member.value for member in Stream)

@@ -15,8 +15,8 @@ from scaler.serialize.call import AnySerializer, decode_function
 from scaler.serialize.outofband import unpack
 from scaler.store import ObjectMissing
 from scaler.store.layout import Key
-from scaler.store.segments import is_shortage, open_object
-from scaler.worker import context
+from scaler.store.segments import open_object
+from scaler.worker import context, fitness
 from scaler.worker.live_values import LiveValues
 from scaler.worker_protocol.messages import Need, Run
 
@@ -29,11 +29,13 @@ RECENT_BYTES, RECENT_LEAST = 64 << 20, 4096
 class Failed(Exception):
     """A row has failed, and its error record is made already."""
 
-    def __init__(self, record: bytes, lacking: int | None = None) -> None:
+    def __init__(self, record: bytes, lacking: int | None = None, is_doubtful: bool = False) -> None:
         super().__init__()
         self.record = record
         #: the object that was to be a file in the store and is none: its agent may know of another copy
         self.lacking = lacking
+        #: its function has not begun, for what earlier rows may have done to this process
+        self.is_doubtful = is_doubtful
 
 
 def undecodable(what: str, name: str, error: BaseException) -> Failed:
@@ -42,7 +44,8 @@ def undecodable(what: str, name: str, error: BaseException) -> Failed:
     install = error.name.partition(".")[0] if isinstance(error, ModuleNotFoundError) and error.name else ""
     lines = "".join(traceback.format_exception(error)) if not missing else ""
     words = f"{type(error).__qualname__}: {error}"
-    return Failed(failures.undecodable(what, name, socket.gethostname(), words, missing, install, lines).encode())
+    record = failures.undecodable(what, name, socket.gethostname(), words, missing, install, lines).encode()
+    return Failed(record, is_doubtful=fitness.is_doubtful(error))
 
 
 class Inputs:
@@ -210,7 +213,10 @@ class Inputs:
         return value
 
     def _parts(self, key: Key, name: str) -> tuple[bytes | memoryview, Sequence[memoryview]]:
-        """Return an object's pickle and the buffers beside it, in the memory of its file. Raises Failed, OSError."""
+        """Return an object's pickle and the buffers beside it, in the memory of its file.
+
+        Raises Failed, and OSError or ObjectMissing if it is this process that can't read the file.
+        """
         data = self._bytes.get(key)
         if data is not None:
             return data, ()
@@ -219,9 +225,7 @@ class Inputs:
             try:
                 stored = open_object(store, key)
                 return stored.inband, stored.buffers
-            except ObjectMissing:
-                pass
-            except OSError as error:
-                if is_shortage(error):
+            except (ObjectMissing, OSError) as error:
+                if fitness.is_doubtful(error):
                     raise
         raise Failed(failures.not_there(name, key[1], socket.gethostname()).encode(), key[1])

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from scaler.protocol import failures
-from scaler.protocol.codes import APART, ERROR, KEEP, LACKING, PROFILE, SIZE, VALUES_EACH, VALUES_LIST
+from scaler.protocol.codes import APART, DOUBTFUL, ERROR, KEEP, LACKING, PROFILE, SIZE, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import PROTOCOL
 from scaler.serialize.record import exception_record
 from scaler.worker import context, profiling
@@ -129,7 +129,7 @@ class Ledger:
             if type(error) is not Failed:  # `isinstance` would ask the user's exception for its class
                 record = exception_record(error, assignment.run.name, context.largest_exception())
             elif error.lacking is None:
-                record = error.record
+                outcome, record = DOUBTFUL if error.is_doubtful else ERROR, error.record
             else:
                 outcome, record = LACKING, SIZE.pack(error.lacking) + error.record
             row = self._start

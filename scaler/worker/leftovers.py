@@ -3,7 +3,7 @@
 The working directory, the umask, handlers and mask of signals, timers, the standard streams, the environment, how deep
 calls may go (`sys.setrecursionlimit`). Not what would take longer than a short task, or can't be told from what a
 library means to last: `sys.path`, modules and what is in them, the decimal context, the time zone of the C library,
-limits of resources, states of random numbers.
+states of random numbers. For limits of resources see `fitness.py`.
 
 It is done behind each lone task, before the next one may begin. What takes longest to compare, handlers and the
 environment, is compared only if something of it was set: the functions by which Python sets them are wrapped to say so.
@@ -19,6 +19,8 @@ import signal
 import sys
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
+
+from scaler.worker import fitness
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -109,6 +111,7 @@ def keep() -> None:
     """What was changed until now is meant to last: what is done once in a worker. Does nothing elsewhere."""
     if _mine is not None:
         _mine.note()
+    fitness.keep()
 
 
 def _directory() -> str:

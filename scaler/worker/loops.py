@@ -13,7 +13,7 @@ from typing import Any
 from scaler.protocol.codes import PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
 from scaler.serialize.payload import SCALARS
 from scaler.serialize.record import exception_record
-from scaler.worker import elsewhere, profiling
+from scaler.worker import elsewhere, fitness, profiling
 from scaler.worker.assignment import Assignment
 from scaler.worker.inputs import Failed, Inputs
 from scaler.worker.ledger import Clock, Ledger
@@ -68,7 +68,10 @@ class Loops:
                     return lambda: self._together(assignment, function, items, spread, encode)
             call = caller(assignment, inputs, function, serializer)
         except BaseException as error:
-            failure = error if type(error) is Failed else Failed(exception_record(error, run.name))
+            if type(error) is Failed:
+                failure = error
+            else:
+                failure = Failed(exception_record(error, run.name), is_doubtful=fitness.is_doubtful(error))
             call, encode = failing(failure), self._results.encoder(assignment, None)
         if run.flags & PROFILE:
             return lambda: self._profiled(assignment, call, encode)

@@ -51,6 +51,6 @@ def failing(failure: Failed) -> Callable[[int], Any]:
     """Return what fails in the place of a call."""
 
     def call(row: int) -> Any:
-        raise Failed(failure.record, failure.lacking)
+        raise Failed(failure.record, failure.lacking, failure.is_doubtful)
 
     return call

@@ -86,8 +86,8 @@ class RowRunner:
         self._quitting = False
         #: called before results are sent
         self.before_flush: Callable[[], None] = lambda: None
-        #: puts back what rows have changed in this process
-        self.tidy_up: Callable[[], None] = lambda: None
+        #: puts back what rows have changed in this process; told whether one has failed just now
+        self.tidy_up: Callable[[bool], None] = lambda has_failed: None
         #: rows have run since
         self._is_untidy = False
         #: called when the first assignment is done
@@ -204,7 +204,7 @@ class RowRunner:
                     self._idle = True
             if self._is_untidy:  # after the results are on their way, so that nobody waits for it
                 self._is_untidy = False
-                self.tidy_up()
+                self.tidy_up(False)
             if not self._idle:
                 return True
             try:
@@ -256,7 +256,7 @@ class RowRunner:
                 if self._ledger.settle(error):
                     failed = True
                     self._results.take_back()
-                    self._tidy_between_rows()
+                    self._tidy_between_rows(True)
                     continue
                 self._results.reported()
                 if not assignment.rows:
@@ -265,12 +265,12 @@ class RowRunner:
 
     def _tell(self) -> None:
         """Between two rows, every now and then."""
-        self._tidy_between_rows()
+        self._tidy_between_rows(False)
         self.flush()
 
-    def _tidy_between_rows(self) -> None:
+    def _tidy_between_rows(self, has_failed: bool) -> None:
         if self._assignments[0].run.threads <= 1:  # else its variables of native threads are others for now
-            self.tidy_up()
+            self.tidy_up(has_failed)
 
     def _run_assignment(self, assignment: Assignment, is_raised: bool = False) -> None:
         if assignment.run.threads > 1 and not is_raised:

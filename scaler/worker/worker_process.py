@@ -25,13 +25,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn, TextIO
 
-from scaler.worker import context, leftovers, preloading
+from scaler.worker import context, fitness, leftovers, preloading
 from scaler.worker.last_lines import LastLines
 from scaler.worker.output import OutputStream
 from scaler.worker.promised_modules import PromisedModules
 from scaler.worker.row_runner import Read, RowRunner
 from scaler.worker_protocol.encoding import read_by_worker
-from scaler.worker_protocol.messages import Drop, Flush, Leaving, Publish, Ready, Recall, Recite, Recited, ToWorker
+from scaler.worker_protocol.messages import (
+    Drop,
+    Flush,
+    Leaving,
+    Publish,
+    Ready,
+    Recall,
+    Recite,
+    Recited,
+    ToWorker,
+    Unfit,
+)
 from scaler.worker_protocol.progress import LEFT_CELL
 from scaler.worker_protocol.socketpair import BlockingSender, Receiver
 
@@ -64,7 +75,13 @@ def serve(
                         output.flush()
 
         runner.before_flush = flush_outputs
-        runner.tidy_up = leftovers.watch().undo
+        left, fit = leftovers.watch(), fitness.watch(lambda why: sender.send(Unfit(why)))
+
+        def tidy_up(has_failed: bool) -> None:
+            left.undo()
+            fit.attend(has_failed)
+
+        runner.tidy_up = tidy_up
         os.register_at_fork(after_in_child=lambda: _leave(runner, outputs, task, control))
         if promised:
             runner.after_first = PromisedModules(promised, lambda: _make_room(runner, sender, page)).revoke

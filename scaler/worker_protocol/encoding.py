@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Any
 
 from scaler.protocol.codes import (
+    DOUBTFUL,
     ERROR,
     FILE,
     FILED,
@@ -55,6 +56,7 @@ from scaler.worker_protocol.messages import (
     ToWorker,
     Unblocked,
     Unfiled,
+    Unfit,
 )
 
 Bytes = bytes | memoryview
@@ -84,10 +86,11 @@ def read_by_worker(data: memoryview | bytes) -> ToWorker:
 # ---- worker to agent -------------------------------------------------------------------------------------------------
 _FROM_WORKER: tuple[type[FromWorker], ...] = (
     Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving, Recited, Unfiled,
-    Preloading,
+    Preloading, Unfit,
 )  # fmt: skip
 (
     _READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING, _RECITED, _UNFILED, _PRELOADING,
+    _UNFIT,
 ) = (bytes([i]) for i in range(len(_FROM_WORKER)))  # fmt: skip
 
 _PID = Struct("=I")
@@ -118,7 +121,7 @@ _LARGEST_PART = (1 << 32) - 1
 #: bytes of a message that is rather copied as a whole than in parts
 _SHORT = 4096
 
-_OUTCOMES = frozenset({VALUES_LIST, VALUES_EACH, ERROR, STORED, LIVE, LACKING, FILED})
+_OUTCOMES = frozenset({VALUES_LIST, VALUES_EACH, ERROR, STORED, LIVE, LACKING, FILED, DOUBTFUL})
 #: those whose body is one part for all rows
 _IN_ONE = frozenset(outcome for outcome in _OUTCOMES if sizes_of(outcome, 2) == 1)
 #: most messages are done with no dispatch, or with one
@@ -173,6 +176,11 @@ def _write_preloading(message: Preloading) -> bytes:
     return b"".join([_PRELOADING, _PRELOADING_HEAD.pack(len(call), len(error)), call, error])
 
 
+def _write_unfit(message: Unfit) -> bytes:
+    said = message.why.encode("utf-8", "replace")
+    return b"".join([_UNFIT, _COUNT.pack(len(said)), said])
+
+
 _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Ready: lambda message: _READY + _PID.pack(message.pid),
     Results: _write_results,
@@ -185,6 +193,7 @@ _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Recited: _write_recited,
     Unfiled: lambda message: _UNFILED + _UNFILED_BODY.pack(*message),
     Preloading: _write_preloading,
+    Unfit: _write_unfit,
 }
 
 
@@ -248,7 +257,7 @@ def _read_results(data: Bytes, at: int) -> Read:
 
 
 def _check(outcome: int, rows: int, sizes: array[int], body: bytes) -> None:
-    if outcome == ERROR:
+    if outcome in (ERROR, DOUBTFUL):
         _require(rows == 1, "it has one error for several rows")
     elif outcome == LACKING:
         _require(rows == 1 and len(body) >= SIZE.size, "it lacks an object for several rows, or does not say which")
@@ -304,6 +313,12 @@ def _read_preloading(data: Bytes, at: int) -> Read:
     return Preloading(call, error), at
 
 
+def _read_unfit(data: Bytes, at: int) -> Read:
+    (length,) = _COUNT.unpack_from(data, at)
+    why, at = _text(data, at + _COUNT.size, length)
+    return Unfit(why), at
+
+
 def _text(data: Bytes, at: int, length: int) -> tuple[str, int]:
     end = at + length
     _require(end <= len(data), "it is cut off")
@@ -327,4 +342,5 @@ _READERS: tuple[Callable[[Bytes, int], Read], ...] = (
     _read_recited,
     lambda data, at: (Unfiled(*_UNFILED_BODY.unpack_from(data, at)), at + _UNFILED_BODY.size),
     _read_preloading,
+    _read_unfit,
 )

@@ -3,7 +3,7 @@
     agent ──task socket──────► worker     Run, Drop, Surroundings, Quit              read between two rows
     agent ──control socket───► worker     Recall, Flush, Publish, Drop               read while user code runs
     worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked,
-                                         Leaving, Recited, Unfiled, Preloading
+                                         Leaving, Unfit, Recited, Unfiled, Preloading
 
 They are plain tuples with names: made and taken apart at the price of a tuple. `encoding.py` says how they travel.
 """
@@ -132,7 +132,7 @@ class EndedSpan(NamedTuple):
     batch: int
     lo: int
     hi: int
-    #: VALUES_LIST, VALUES_EACH, ERROR (of one row), STORED, LIVE: stored in the worker itself, LACKING, or FILED
+    #: VALUES_LIST, VALUES_EACH, ERROR (of one row), STORED, LIVE: stored in the worker itself, LACKING, FILED, DOUBTFUL
     outcome: int
     #: microseconds, all rows together
     duration: int
@@ -228,7 +228,25 @@ class Leaving(NamedTuple):
     """The last word of a worker that has begun none of its rows: one that has loaded what they need does better."""
 
 
+class Unfit(NamedTuple):
+    """What a task has done to the worker's process can't be undone: another one is to take its place."""
+
+    #: what is wrong with it, in a few words
+    why: str
+
+
 ToWorker: TypeAlias = Run | Drop | Surroundings | Quit | Recall | Flush | Publish | Recite
 FromWorker: TypeAlias = (
-    Ready | Results | Returned | Published | Output | Blocked | Unblocked | Leaving | Recited | Unfiled | Preloading
+    Ready
+    | Results
+    | Returned
+    | Published
+    | Output
+    | Blocked
+    | Unblocked
+    | Leaving
+    | Recited
+    | Unfiled
+    | Preloading
+    | Unfit
 )

@@ -328,8 +328,8 @@ def worker_says(chosen: Lot, clients: tuple[int, ...] = (7, 8)) -> wm.FromWorker
     rows = chosen.choice((1, 1, 2, 4))
     action = chosen.randrange(7)
     if action < 3:
-        outcome = chosen.choice((m.VALUES_LIST, m.VALUES_EACH, m.ERROR, m.STORED, m.LIVE))
-        rows = 1 if outcome == m.ERROR else rows
+        outcome = chosen.choice((m.VALUES_LIST, m.VALUES_EACH, m.ERROR, m.STORED, m.LIVE, m.DOUBTFUL))
+        rows = 1 if outcome in (m.ERROR, m.DOUBTFUL) else rows
         sizes, body = [4], b"data"
         if outcome in (m.STORED, m.LIVE):
             sizes, body = [m.SIZE.size] * rows, m.SIZE.pack(chosen.choice((0, 1 << 20, 2**63))) * rows
@@ -348,7 +348,7 @@ def worker_says(chosen: Lot, clients: tuple[int, ...] = (7, 8)) -> wm.FromWorker
         return wm.Output(client, row, text, chosen.choice((m.STDOUT, m.WARNINGS)), text)
     return chosen.choice((
         wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1), wm.Preloading("m:f", "no"), wm.Recited(number, "said"),
-        wm.Unfiled(number, 28),
+        wm.Unfiled(number, 28), wm.Unfit("has no descriptors"),
     ))  # fmt: skip
 
 

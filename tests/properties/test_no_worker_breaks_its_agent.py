@@ -10,6 +10,7 @@ from simulator.scripted import FakeAgent
 from scaler.agent.core import events as ev
 from scaler.agent.state.validate import validate
 from scaler.protocol.messages import (
+    DOUBTFUL,
     ERROR,
     LIVE,
     SIZE,
@@ -41,9 +42,9 @@ key = st.tuples(client, st.integers(0, 35))
 @st.composite
 def ended(draw: st.DrawFn) -> wm.EndedSpan:
     """How rows ended, well-formed."""
-    outcome = draw(st.sampled_from([VALUES_LIST, VALUES_EACH, ERROR, STORED, LIVE]))
+    outcome = draw(st.sampled_from([VALUES_LIST, VALUES_EACH, ERROR, STORED, LIVE, DOUBTFUL]))
     lo = draw(row)
-    rows = 1 if outcome == ERROR else draw(st.integers(1, 4))
+    rows = 1 if outcome in (ERROR, DOUBTFUL) else draw(st.integers(1, 4))
     if outcome in (STORED, LIVE):
         sizes, body = [SIZE.size] * rows, SIZE.pack(draw(st.integers(1, 1 << 21))) * rows
     elif outcome == VALUES_EACH:
@@ -77,6 +78,7 @@ def said() -> st.SearchStrategy[wm.FromWorker]:
         st.just(wm.Blocked()),
         st.just(wm.Unblocked()),
         st.just(wm.Leaving()),
+        st.just(wm.Unfit("has no descriptors")),
     )
 
 

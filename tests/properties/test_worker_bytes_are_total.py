@@ -20,7 +20,7 @@ def results(draw: st.DrawFn) -> bytes:
     done = draw(st.lists(u64, max_size=3))
     pieces = [b"\1", struct.pack("=II", draw(st.just(spans) | u32), len(done)), struct.pack(f"={len(done)}Q", *done)]
     for _ in range(spans):
-        outcome, lo, rows = draw(st.integers(0, 9)), draw(st.integers(0, 9)), draw(st.integers(0, 4))
+        outcome, lo, rows = draw(st.integers(0, 10)), draw(st.integers(0, 9)), draw(st.integers(0, 4))
         count = sizes_of(outcome, rows)
         size = st.sampled_from([SIZE.size, FILE.size]) | st.integers(0, 9)
         sizes = draw(st.lists(size, min_size=count, max_size=count))

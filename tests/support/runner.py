@@ -5,7 +5,18 @@ from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from scaler.protocol.messages import ERROR, FILE, FILED, LACKING, SIZE, STORED, TOGETHER, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import (
+    DOUBTFUL,
+    ERROR,
+    FILE,
+    FILED,
+    LACKING,
+    SIZE,
+    STORED,
+    TOGETHER,
+    VALUES_EACH,
+    VALUES_LIST,
+)
 from scaler.serialize import payload
 from scaler.serialize.call import encode_function
 from scaler.serialize.record import decode_error
@@ -118,11 +129,11 @@ class Agent:
                 values = [decode_error(body[SIZE.size :], "a task")]
             elif outcome == FILED:
                 values = [Filed(*each) for each in FILE.iter_unpack(body)]
-            elif outcome >= STORED:
+            elif outcome >= STORED and outcome != DOUBTFUL:
                 assert sizes.tolist() == [8] * (hi - lo)
                 values = [Kept(outcome, size) for (size,) in SIZE.iter_unpack(body)]
             else:
-                assert outcome == ERROR
+                assert outcome in (ERROR, DOUBTFUL)
                 values = [decode_error(body, "a task")]
             assert len(values) == hi - lo
             for row, value in zip(range(lo, hi), values, strict=True):

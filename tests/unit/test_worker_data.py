@@ -22,8 +22,8 @@ from support.runner import ARGUMENTS, BATCH, CLIENT, FUNCTION, Agent, Kept
 from scaler.errors import ObjectLost, ObjectTooLarge, StoreFull
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
 from scaler.protocol.messages import (
+    DOUBTFUL,
     EACH,
-    ERROR,
     GRAPH,
     KEEP,
     LACKING,
@@ -364,7 +364,7 @@ def test_a_needed_file_that_is_missing_is_told_as_a_missing_object(agent: Agent)
     assert ErrorRecord.decode(span.body[SIZE.size :]).kind == ErrorKind.OBJECT
 
 
-@pytest.mark.parametrize(("number", "outcome"), [(errno.EIO, LACKING), (errno.EMFILE, ERROR)])
+@pytest.mark.parametrize(("number", "outcome"), [(errno.EIO, LACKING), (errno.EMFILE, DOUBTFUL)])
 def test_so_is_one_that_cannot_be_read_unless_the_worker_is_short_of_descriptors(
     agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch, number: int, outcome: int
 ) -> None:

@@ -7,7 +7,7 @@ from array import array
 import pytest
 
 from scaler.protocol.codes import LARGEST_VALUE
-from scaler.protocol.messages import ERROR, LIVE, SIZE, STORED, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import DOUBTFUL, ERROR, LIVE, SIZE, STORED, VALUES_EACH, VALUES_LIST
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import (
     MalformedMessage,
@@ -35,7 +35,7 @@ def ended(
 SAID: list[wm.FromWorker] = [
     wm.Ready(4711),
     wm.Results([], []),
-    wm.Results([ended(), ended(VALUES_EACH, 2, [1, 3]), ended(ERROR)], [1, 2]),
+    wm.Results([ended(), ended(VALUES_EACH, 2, [1, 3]), ended(ERROR), ended(DOUBTFUL)], [1, 2]),
     wm.Results([ended()], list(range(10))),
     wm.Results([ended(STORED, 2, [8, 8], SIZE.pack(10) + SIZE.pack(1 << 40)), ended(LIVE, 1, [8], SIZE.pack(1))], []),
     wm.Returned(0, [], None),
@@ -45,6 +45,7 @@ SAID: list[wm.FromWorker] = [
     wm.Blocked(),
     wm.Unblocked(),
     wm.Leaving(),
+    wm.Unfit("has no descriptors"),
     wm.Preloading("m:f"),
     wm.Preloading("m:f(1)", "ValueError: é"),
 ]
@@ -77,7 +78,8 @@ def test_text_that_is_no_text_is_told_with_what_can_be_written_of_it() -> None:
     [
         wm.Results([ended(rows=0)], []),
         wm.Results([ended(rows=2, outcome=ERROR)], []),
-        wm.Results([ended(outcome=9)], []),
+        wm.Results([ended(rows=2, outcome=DOUBTFUL)], []),
+        wm.Results([ended(outcome=10)], []),
         wm.Results([ended(VALUES_EACH, 2, [1, 2])], []),
         wm.Results([ended(sizes=[])], []),
         wm.Results([ended(VALUES_EACH, 2, [4])], []),

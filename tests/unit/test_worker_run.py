@@ -1,3 +1,4 @@
+import errno
 import marshal
 import pickle
 import random
@@ -12,7 +13,18 @@ import pytest
 from support.runner import ARGUMENTS, BATCH, CLIENT, FUNCTION, Agent
 
 from scaler.errors import SerializationError
-from scaler.protocol.messages import EACH, ERROR, GRAPH, KEEP, PROFILE, SPREAD, TOGETHER, VALUES_EACH, VALUES_LIST
+from scaler.protocol.messages import (
+    DOUBTFUL,
+    EACH,
+    ERROR,
+    GRAPH,
+    KEEP,
+    PROFILE,
+    SPREAD,
+    TOGETHER,
+    VALUES_EACH,
+    VALUES_LIST,
+)
 from scaler.serialize import payload
 from scaler.serialize.call import encode_call, encode_entries, encode_function
 from scaler.serialize.record import decode_error
@@ -86,6 +98,44 @@ def test_no_exception_of_a_task_ends_the_worker(agent: Agent, kind: type[BaseExc
     outcomes = agent.outcomes()
     assert isinstance(outcomes[0], BaseException)
     assert outcomes[1] == 1
+
+
+class Unreadable:
+    """Unpickling it runs into a limit of its process, or into the user's mistake."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> Any:
+        return raising, (self.error,)
+
+
+def raising(error: BaseException) -> None:
+    raise error
+
+
+SHORT = OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize(("error", "outcome"), [(SHORT, DOUBTFUL), (MemoryError(), DOUBTFUL), (ValueError(), ERROR)])
+@pytest.mark.parametrize("form", [EACH, TOGETHER])
+def test_a_row_that_does_not_begin_for_a_shortage_is_in_doubt(
+    agent: Agent, form: int, error: BaseException, outcome: int
+) -> None:
+    if form == TOGETHER:
+        agent.hand_out(1, double, range(2), arguments=[(0,), (Unreadable(error),)])
+    else:
+        agent.hand_out(1, double, range(2), form=EACH, calls=[encode_call((Unreadable(error),), {})] * 2)
+    agent.run()
+    assert [span.outcome for span in agent.spans()] == [outcome] * 2
+    assert all(isinstance(failure, SerializationError) for failure in agent.outcomes().values())
+    assert agent.done() == [1]
+
+
+def test_one_whose_function_runs_into_a_shortage_has_failed(agent: Agent) -> None:
+    agent.hand_out(1, raising, range(1), arguments=[(SHORT,)])
+    agent.run()
+    assert [span.outcome for span in agent.spans()] == [ERROR]
 
 
 @pytest.mark.usefixtures("patient")

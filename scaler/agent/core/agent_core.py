@@ -91,6 +91,7 @@ from scaler.worker_protocol.messages import (
     Returned,
     Unblocked,
     Unfiled,
+    Unfit,
 )
 
 UNLIMITED = AgentLimits()
@@ -166,6 +167,7 @@ class AgentCore:
             Blocked: lambda worker, message: worker_lifecycle.take_blocked(state, out, worker),
             Unblocked: lambda worker, message: worker_lifecycle.take_unblocked(state, worker),
             Leaving: lambda worker, message: worker_lifecycle.take_leaving(out, worker),
+            Unfit: lambda worker, message: worker_lifecycle.replace(state, out, worker, message.why),
             Recited: self._recited,
             Unfiled: self._unfiled,
             Preloading: partial(preloads.take_word, state, out),

@@ -27,6 +27,7 @@ def forget_client(state: HostState, out: Outgoing, message: ClientDeparture) -> 
                 else:
                     worker_commands.recall(state, out, worker)
     state.estimates.drop_client(client)
+    state.doubts.drop_client(client)
     releasing.release_client(state, out, client, message.stays)
 
 
@@ -35,6 +36,7 @@ def forget_everything(state: HostState, out: Outgoing) -> None:
     staging.drop_everything(state)
     releasing.release_everything(state, out)
     state.estimates.clear()
+    state.doubts.clear()
     out.drop_results()
     state.unsettled.clear()
     state.withdrawals.clear()

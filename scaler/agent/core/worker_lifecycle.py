@@ -6,7 +6,7 @@ parked for the next time; the others end.
 
 import math
 
-from scaler.agent.core import bringing, preloads, staging, worker_commands
+from scaler.agent.core import bringing, dispatching, preloads, staging, worker_commands
 from scaler.agent.core.events import Sampled, StartWorker
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import worker_moves
@@ -111,6 +111,17 @@ def take_unblocked(state: HostState, worker: WorkerRecord) -> None:
 def take_leaving(out: Outgoing, worker: WorkerRecord) -> None:
     """A worker makes room for one that has loaded what its rows need; they come back when it has ended."""
     worker_commands.kill(out, worker, KillKind.LEAVING, "")
+
+
+def replace(state: HostState, out: Outgoing, worker: WorkerRecord, why: str) -> None:
+    """A worker is as some task has left it, unfit for others: it ends after the row that it runs, and another comes."""
+    if worker.is_unfit:
+        return
+    worker.is_unfit = True
+    out.log("WARNING", f"worker {worker.slot} {why}, as tasks have left it: another one takes its place")
+    dispatching.wear_out(state, worker)
+    if worker.dispatches:
+        worker_commands.recall(state, out, worker, keep=0)
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

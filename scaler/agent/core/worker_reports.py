@@ -1,6 +1,6 @@
 """What workers say of their rows: how they ended, which come back, what they print, what they have written."""
 
-from scaler.agent.core import releasing, storing, withdrawing, worker_commands
+from scaler.agent.core import releasing, storing, withdrawing, worker_commands, worker_lifecycle
 from scaler.agent.core.events import Looked, ShowOutput
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
@@ -8,6 +8,7 @@ from scaler.agent.state.host import HostState
 from scaler.agent.state.worker_records import BUSY, IDLE, PARKED, Dispatch, KillKind, WorkerRecord
 from scaler.protocol.messages import (
     APART,
+    DOUBTFUL,
     ERROR,
     FILED,
     KEEP,
@@ -61,6 +62,11 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
             _take_lacking(state, out, worker, dispatch, ended, (client, lacking))
             return
         outcome, sizes = ERROR, u32([len(body)])
+    elif outcome == DOUBTFUL:
+        if dispatch is not None and _is_of_worker(state, worker, dispatch):
+            _take_doubtful(state, out, worker, dispatch, ended)
+            return
+        outcome = ERROR
     is_its_own = dispatch is not None and dispatch.origin.key == (client, batch)
     if dispatch is not None and outcome == VALUES_LIST and dispatch.origin.task.flags & (KEEP | APART):
         worker_commands.reject(state, out, worker, "answers with a list where each value is to stand by itself")
@@ -101,18 +107,42 @@ def _take_ended(state: HostState, out: Outgoing, worker: WorkerRecord, ended: En
     estimates.note_duration(function, duration / (hi - lo))
 
 
+def _is_of_worker(state: HostState, worker: WorkerRecord, dispatch: Dispatch) -> bool:
+    """Whether a row of it has failed for what rows before it have done to its worker, see `Doubts`."""
+    if not worker.ended:
+        state.doubts.confirm(dispatch.origin.function, state.now)
+        return False
+    if not worker.is_doubted:
+        worker.is_doubted = state.doubts.is_of_worker(dispatch.origin.function, state.now)
+    return worker.is_doubted
+
+
 def _take_lacking(
     state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch, ended: EndedSpan, key: Key
 ) -> None:
     """What a row needs is neither in the store nor in the worker, whoever took it: the row waits until it is there."""
-    number, lo, hi = ended.dispatch, ended.lo, ended.hi
+    if not _take_back(state, out, worker, dispatch, ended):
+        return
+    releasing.find_missing(state, out, key)
+    releasing.find_not_live(state, out, worker.slot, key)
+    withdrawing.take_returned(state, out, dispatch.origin, ended.lo, ended.hi)
+
+
+def _take_doubtful(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch, ended: EndedSpan) -> None:
+    """Its worker could not begin a row that another one can: the row goes there, and the worker gets no more."""
+    if not _take_back(state, out, worker, dispatch, ended):
+        return
+    withdrawing.take_returned(state, out, dispatch.origin, ended.lo, ended.hi)
+    worker_lifecycle.replace(state, out, worker, f"can't load what {dispatch.origin.task.name} needs")
+
+
+def _take_back(state: HostState, out: Outgoing, worker: WorkerRecord, dispatch: Dispatch, ended: EndedSpan) -> bool:
+    """Take a row from its worker that has not begun; False if there is nothing to be done about it any more."""
     is_its_own = dispatch.origin.key == (ended.client, ended.batch)
-    if not is_its_own or not dispatch_moves.return_rows(state, worker, number, dispatch, lo, hi):
+    if not is_its_own or not dispatch_moves.return_rows(state, worker, ended.dispatch, dispatch, ended.lo, ended.hi):
         worker_commands.reject(state, out, worker, "tells of rows that it was not given")
-    elif not dispatch.unwanted:
-        releasing.find_missing(state, out, key)
-        releasing.find_not_live(state, out, worker.slot, key)
-        withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
+        return False
+    return not dispatch.unwanted
 
 
 def _take_stored(state: HostState, out: Outgoing, worker: WorkerRecord, ended: EndedSpan) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from scaler.agent.state.agent_facts import Fact
 from scaler.agent.state.bandwidth import Bandwidth
 from scaler.agent.state.departure import DepartureState
+from scaler.agent.state.doubts import Doubts
 from scaler.agent.state.estimates import Estimates
 from scaler.agent.state.memory import AgentLimits, MemoryState
 from scaler.agent.state.object_records import ObjectTable
@@ -82,6 +83,7 @@ class HostState:
     waiting: WaitingRows = field(default_factory=WaitingRows)
     withdrawals: WithdrawalTable = field(default_factory=WithdrawalTable)
     estimates: Estimates = field(default_factory=Estimates)
+    doubts: Doubts = field(default_factory=Doubts)
     memory: MemoryState = field(default_factory=MemoryState)
     bandwidth: Bandwidth = field(default_factory=Bandwidth)
     pulse: Pulse = field(default_factory=Pulse)

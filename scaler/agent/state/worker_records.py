@@ -133,6 +133,10 @@ class WorkerRecord:
     ended: int = 0
     #: it takes no more rows: a fresh worker takes its place when it has done those that it has
     is_worn: bool = False
+    #: it is worn since a row has left its process in a state in which others fail
+    is_unfit: bool = False
+    #: the failure of a row was put down to it, see `Doubts`: so are those of others
+    is_doubted: bool = False
     #: why it is being ended; None: it isn't
     kill_reason: KillReason | None = None
     #: what it has last said of the call that it makes before it takes rows; None: nothing

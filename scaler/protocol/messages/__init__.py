@@ -16,6 +16,7 @@ the codec calls it on everything that comes from outside.
 from scaler.protocol.codes import (
     APART,
     CANCELLED,
+    DOUBTFUL,
     EACH,
     ERROR,
     FAILED,
@@ -145,6 +146,7 @@ __all__ = [
     "CANCELLED",
     "COLUMNS",
     "COMMANDS",
+    "DOUBTFUL",
     "EACH",
     "ERROR",
     "FAILED",

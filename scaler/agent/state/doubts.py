@@ -1,0 +1,45 @@
+"""Rows that failed before their functions began, for what may be wrong with their worker rather than with them.
+
+Such a row goes to another worker, and its own one ends, as somebody else's task may have spoilt it: left no descriptors
+or memory, say. What fails in a worker that has ended no row before is the row's own failure. So is what fails often:
+a function has `TRIES` in `SECONDS`, so that a map of rows that can't be decoded anywhere costs so many workers and not
+one for each row.
+"""
+
+from dataclasses import dataclass, field
+
+from scaler.agent.state.estimates import Function
+
+#: workers that end for the rows of one function in so many seconds, at most
+TRIES, SECONDS = 3, 60.0
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Doubts:
+    """How often a failure was put down to the worker, by client and name of the function."""
+
+    #: since when, seconds, and how often since; only functions of which rows have failed that way
+    tries: dict[Function, tuple[float, int]] = field(default_factory=dict)
+
+    def is_of_worker(self, function: Function, now: float) -> bool:
+        """Whether one more failure is put down to a worker that others may have spoilt."""
+        since, count = self.tries.get(function, (now, 0))
+        if now - since >= SECONDS:
+            since, count = now, 0
+        if count >= TRIES:
+            return False
+        self.tries[function] = since, count + 1
+        return True
+
+    def confirm(self, function: Function, now: float) -> None:
+        """A row of it has failed in a worker that nobody can have spoilt: so do others, for a while."""
+        self.tries[function] = now, TRIES
+
+    def drop_client(self, client: int) -> None:
+        """Forget the functions of a client."""
+        for function in [function for function in self.tries if function[0] == client]:
+            del self.tries[function]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.tries.clear()
