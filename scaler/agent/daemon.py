@@ -27,7 +27,7 @@ from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote, check_descriptors
 from scaler.common.attempts import FIRST_PAUSE, Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.long_lived import collect_rarely, keep_little_memory
-from scaler.common.loop import make_loop
+from scaler.common.loop import Ending, ending_signals, ignore_ending_signals, make_loop
 from scaler.common.process_limits import words_of
 from scaler.common.side_thread import SideThread
 from scaler.config import AgentConfig, OptionError
@@ -123,6 +123,8 @@ class Daemon:
             self._shell.limit(self._ends, min(self._grace, (config.walltime or 0.0) / WALLTIME_PARTS))
         if zygote is not None:
             self.loop.on_signal(signal.SIGTERM, self._take_notice)
+            if signal.SIGHUP in ending_signals():  # which shells and the system may send both
+                self.loop.on_signal(signal.SIGHUP, self._take_first_notice)
             if config.preemption_signal != "SIGTERM":
                 self.loop.on_signal(getattr(signal, config.preemption_signal), self._take_notice)
         if zygote is not None and config.preemption_url is not None:
@@ -153,12 +155,12 @@ class Daemon:
         except OSError as error:
             raise OptionError("alive_file", f"cannot be written: {error}") from error
 
-    def run(self) -> None:
+    def run(self, ending: Ending | None = None) -> None:
         """Serve until stopped."""
         if not self._is_unproven:
             self._reconnect()
         self.loop.soon()
-        self.loop.run(self._close)
+        self.loop.run(self._close, ending)
 
     def _close(self) -> None:
         if self._connection is not None and self._initiator.is_open:
@@ -378,7 +380,7 @@ def _check_length(hello: Hello) -> None:
 
 
 def run(config: AgentConfig) -> int:
-    """The program: serve until Ctrl-C, the cluster's shutdown or, after SIGTERM, until drained; the exit code."""
+    """The program: serve until Ctrl-C, the cluster's shutdown or, after other signals, until drained; the exit code."""
     address = Address.parse(config.address)
     logger.info(
         "ClusterProcess: starting %d workers, heartbeat_interval_seconds=%g, object_retention_seconds=%d",
@@ -402,11 +404,14 @@ def run(config: AgentConfig) -> int:
         store.close()
         raise
     collect_rarely()
+    ending = Ending()
     try:
-        daemon.run()
+        daemon.run(ending)
     except InvalidState as error:
         logger.critical("ClusterProcess: a defect, the agent's state does not add up %s", error)
         return 1
+    finally:
+        ignore_ending_signals()
     if daemon.failure is not None:
         logger.error("%s", daemon.failure)
         return 1

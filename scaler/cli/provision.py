@@ -50,6 +50,7 @@ def command(config: Path, is_print: bool, keep: bool) -> int:
     """Provide hosts for a cluster, as CONFIG says: a TOML file (docs/provisioning.md)."""
     from dataclasses import replace
 
+    from scaler.common.loop import ending_signals, ignore_ending_signals
     from scaler.provisioning.asking import template_of
     from scaler.provisioning.core import events as ev
     from scaler.provisioning.provider import ProviderError
@@ -76,10 +77,11 @@ def command(config: Path, is_print: bool, keep: bool) -> int:
     import logging
 
     logging.getLogger("scaler.provision").info("hosts of %s, tag %s", provider.describe(), wanted.tag)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as `nohup` has it
-            signal.signal(number, lambda _number, _frame: provisioner.tell(ev.End()))
-    return provisioner.run()
+    for number in ending_signals():
+        signal.signal(number, lambda _number, _frame: provisioner.tell(ev.End()))
+    code = provisioner.run()
+    ignore_ending_signals()
+    return code
 
 
 def main() -> None:

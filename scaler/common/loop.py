@@ -11,7 +11,8 @@ import contextlib
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import FrameType
 from typing import Any, Protocol
 
 from scaler.common.poller import READABLE, WRITABLE, new_poller
@@ -20,7 +21,37 @@ from scaler.common.spinning import Spinner
 
 #: seconds between looks at nothing, and for what is later: systems wait for some weeks at most
 FOREVER = 3600.0
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: they end a program: a service manager's, Ctrl-C, and the end of its terminal
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Those by which this process ends: not SIGHUP if it was started so as to outlive its terminal (`nohup`)."""
+    hears_all = signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+    return SIGNALS if hears_all else tuple(number for number in SIGNALS if number != signal.SIGHUP)
+
+
+def ignore_ending_signals() -> None:
+    """All is done: none of them does anything until the process is gone, not even when Python has no handlers left."""
+    for number in ending_signals():
+        signal.signal(number, signal.SIG_IGN)
+
+
+class Ending:
+    """From when it is made, signals that end this program are noted, and interrupt nothing: it ends in order.
+
+    A loop that is given it stops when one comes, or has come.
+    """
+
+    def __init__(self) -> None:
+        #: one has come
+        self.is_told = False
+        for number in ending_signals():
+            signal.signal(number, self.note)
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """One has come."""
+        self.is_told = True
 
 
 class Loop(Protocol):
@@ -54,8 +85,8 @@ class Loop(Protocol):
     def on_signal(self, number: int, callback: Callable[[], None]) -> None:
         """While it runs, call this when the process gets the signal."""
 
-    def run(self, closing: Callable[[], None] = lambda: None) -> None:
-        """Run until `stop`; raises what `step` raised. SIGTERM and SIGINT stop it too.
+    def run(self, closing: Callable[[], None] = lambda: None, ending: Ending | None = None) -> None:
+        """Run until `stop`; raises what `step` raised. `ending_signals` stop it too, and so do those of `ending`.
 
         `closing` is called when it has stopped, for whatever reason. Signals that come meanwhile do nothing.
         """
@@ -73,6 +104,11 @@ def _ignore() -> None:
     """A signal that is somebody else's."""
 
 
+def _handler(number: int, ending: Ending | None) -> Callable[[int, FrameType | None], None]:
+    """What Python calls at a signal while a loop runs, which hears of it by a descriptor."""
+    return ending.note if ending is not None and number in SIGNALS else lambda *_: None
+
+
 class BuiltinLoop:
     """On the system's poll."""
 
@@ -85,7 +121,7 @@ class BuiltinLoop:
         self._readers: dict[int, tuple[object, Callable[[], None] | None]] = {}
         self._writers: dict[int, Callable[[], None]] = {}
         self._wake: float | None = None
-        self._signals: dict[int, Callable[[], None]] = dict.fromkeys(SIGNALS, self.stop)
+        self._signals: dict[int, Callable[[], None]] = dict.fromkeys(ending_signals(), self.stop)
         self._running = False
         self._due = False
         self.ready: dict[object, None] = {}
@@ -127,7 +163,7 @@ class BuiltinLoop:
         """See `Loop`."""
         self._signals[number] = callback
 
-    def run(self, closing: Callable[[], None] = lambda: None) -> None:
+    def run(self, closing: Callable[[], None] = lambda: None, ending: Ending | None = None) -> None:
         """See `Loop`."""
         receiver, sender = socket.socketpair()
         sender.setblocking(False)
@@ -137,10 +173,10 @@ class BuiltinLoop:
                 self._signals.get(number, _ignore)()
 
         self.watch_with(receiver.fileno(), take_signals)
-        before = {number: signal.signal(number, lambda *_: None) for number in self._signals}
-        previous = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        previous = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)  # first, as none shall be lost
+        before = {number: signal.signal(number, _handler(number, ending)) for number in self._signals}
         try:
-            self._running = True
+            self._running = ending is None or not ending.is_told
             self._turn()
         finally:
             try:
@@ -196,7 +232,7 @@ class UvLoop:
         self._due = False
         self._timer: Any = None
         self._failure: BaseException | None = None
-        self._signals: dict[int, Callable[[], None]] = dict.fromkeys(SIGNALS, self.stop)
+        self._signals: dict[int, Callable[[], None]] = dict.fromkeys(ending_signals(), self.stop)
         self.ready: dict[object, None] = {}
         self.is_idle = False  # libuv sleeps
 
@@ -258,20 +294,35 @@ class UvLoop:
         """See `Loop`."""
         self._signals[number] = callback
 
-    def run(self, closing: Callable[[], None] = lambda: None) -> None:
+    def run(self, closing: Callable[[], None] = lambda: None, ending: Ending | None = None) -> None:
         """See `Loop`."""
+        before = {number: signal.getsignal(number) for number in self._signals}
         for number, callback in self._signals.items():
             self._loop.add_signal_handler(number, callback)
+            signal.signal(number, _handler(number, ending))  # uvloop hears of signals by its descriptor
+            signal.siginterrupt(number, False)
+        if ending is not None and ending.is_told:
+            self._loop.call_soon(self._loop.stop)
         try:
             self._loop.run_forever()
         finally:
             try:
                 closing()
             finally:
-                with contextlib.suppress(Exception):
-                    self._loop.close()
+                self._close(before)
         if self._failure is not None:
             raise self._failure
+
+    def _close(self, before: Mapping[int, Any]) -> None:
+        """Close it, and bring these handlers back. uvloop makes them the default ones: none comes meanwhile."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, before)
+        try:
+            with contextlib.suppress(Exception):
+                self._loop.close()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def stop(self) -> None:
         """See `Loop`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from scaler.common.attempts import Attempts
 from scaler.common.findings import InvalidState
 from scaler.common.long_lived import collect_rarely
-from scaler.common.loop import make_loop
+from scaler.common.loop import Ending, ignore_ending_signals, make_loop
 from scaler.config import SchedulerConfig
 from scaler.errors import AddressError, AddressInUse, ObjectTooLarge, ProtocolError, ScalerError
 from scaler.protocol.acceptor import Acceptor, Outgoing, Terms, TurnedAway
@@ -201,22 +201,22 @@ class Server:
         collect_rarely()
         self.run()
 
-    def run(self) -> None:
+    def run(self, ending: Ending | None = None) -> None:
         """Serve until stopped."""
         self.loop.soon()
-        try:
-            self.loop.run()
-        finally:
-            self._standalone_store.stop()
-            if self._agent is not None:
-                self._agent.close()
-            if self._durable is not None:
-                self._durable.close()
-            if self._partner is not None:
-                self._partner.close(says_goodbye=not self.has_stepped_down)
-            if self._door is not None:
-                self._door.close(0)
-            self._listener.close(0.2)
+        self.loop.run(self._close, ending)
+
+    def _close(self) -> None:
+        self._standalone_store.stop()
+        if self._agent is not None:
+            self._agent.close()
+        if self._durable is not None:
+            self._durable.close()
+        if self._partner is not None:
+            self._partner.close(says_goodbye=not self.has_stepped_down)
+        if self._door is not None:
+            self._door.close(0)
+        self._listener.close(0.2)
 
     def _step(self) -> None:
         now = time.monotonic()
@@ -449,7 +449,7 @@ def _reopened(config: SchedulerConfig, security: Security, succession: Successio
 
 
 def run(config: SchedulerConfig) -> int:
-    """The program: serve until SIGTERM, Ctrl-C or a client's shutdown; the exit code."""
+    """The program: serve until a signal, or a client's shutdown, ends it; the exit code."""
     try:
         security = security_of(config.key_file, config.insecure)
         exposed = exposure(security, Address.parse(config.address), config.insecure)
@@ -460,6 +460,7 @@ def run(config: SchedulerConfig) -> int:
     except ScalerError as error:
         logger.error("%s", error)
         return 1
+    ending = Ending()
     if security.is_ephemeral:
         logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
     if exposed is not None:
@@ -468,16 +469,18 @@ def run(config: SchedulerConfig) -> int:
     logger.info("Scheduler: monitor address is %s", server.door_address or server.address)
     logger.info("Scheduler: version %s listens at %s", __version__, server.address)
     try:
-        server.run()
+        server.run(ending)
         while server.has_stepped_down:
             config = replace(config, address=server.address.url)
             server = _reopened(config, security, succession)
-            server.run()
+            server.run(ending)
     except InvalidState as error:
         logger.critical("Scheduler: a defect, the state does not add up %s", error)
         return 1
     except ScalerError as error:
         logger.error("%s", error)
         return 1
+    finally:
+        ignore_ending_signals()
     logger.info("Scheduler: ended")
     return 0

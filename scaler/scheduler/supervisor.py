@@ -15,6 +15,7 @@ from types import FrameType
 
 from scaler.common.children import die_with_parent
 from scaler.common.exits import describe_exit
+from scaler.common.loop import ending_signals, ignore_ending_signals
 from scaler.config import SchedulerConfig
 from scaler.errors import ScalerError
 from scaler.scheduler import server
@@ -25,10 +26,10 @@ logger = logging.getLogger("scaler.scheduler")
 SHORT_LIFE, FIRST_PAUSE, LONGEST_PAUSE = 1.0, 0.05, 5.0
 #: seconds between two looks, in a pause, whether this process was told to end
 LOOK = 0.1
-#: what is passed on to the child: the first two end it, and this process with it
-PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 #: exit code of a child that ended with an exception
 CRASHED = 70
+#: a process that a signal has ended is told of as shells do it: by this and the signal's number
+BY_SIGNAL = 128
 
 
 class Supervisor:
@@ -40,18 +41,28 @@ class Supervisor:
         self._pid = 0
         #: this process was told to end
         self._is_ending = False
+        #: what the child is told of
+        self._passed_on = (*ending_signals(), signal.SIGUSR1)
 
     def run(self) -> int:
         """Run until the scheduler ends in order or is told to end; its exit code. Blocks."""
-        for number in PASSED_ON:
+        for number in self._passed_on:
             signal.signal(number, self._pass_on)
+        code = self._run_all()
+        ignore_ending_signals()
+        return code
+
+    def _run_all(self) -> int:
         pause = 0.0
         while True:
             began = time.monotonic()
             pid, status = self._run_once()
             code = os.waitstatus_to_exitcode(status)
-            if self._is_ending or (code >= 0 and code != CRASHED):
-                return max(code, 0)
+            if code >= 0 and (self._is_ending or code != CRASHED):
+                return code
+            if self._is_ending:
+                logger.error("Scheduler: process %d %s and could not end in order", pid, describe_exit(status))
+                return BY_SIGNAL - code
             if time.monotonic() - began > SHORT_LIFE:
                 pause = 0.0
             logger.error("Scheduler: process %d %s; another takes its place", pid, describe_exit(status))
@@ -69,14 +80,14 @@ class Supervisor:
     def _run_once(self) -> tuple[int, int]:
         """Run a scheduler; its process, and how that ended, as `os.wait` says it."""
         parent = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # none is lost while there is no child to pass it on to
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._passed_on)  # none is lost while there is no child to tell
         pid = os.fork()
         if not pid:
             self._be_scheduler(parent)
         self._pid = pid
         if self._is_ending:  # since it was looked last
             self._pass_on(signal.SIGTERM, None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._passed_on)
         ended = os.waitpid(pid, 0)
         self._pid = 0
         return ended
@@ -86,9 +97,9 @@ class Supervisor:
         code = CRASHED
         try:
             die_with_parent(parent)
-            for number in PASSED_ON:
+            for number in self._passed_on:
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, self._passed_on)
             code = server.run(self._config)
         except KeyboardInterrupt:
             code = 0

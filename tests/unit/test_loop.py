@@ -7,7 +7,7 @@ import time
 import pytest
 
 from scaler.common import loop as loops
-from scaler.common.loop import Loop, make_loop
+from scaler.common.loop import Ending, Loop, ignore_ending_signals, make_loop
 
 #: 0.4 ms beyond whole ones, to which timers are rounded
 SOON = 0.0014
@@ -66,6 +66,25 @@ def test_a_signal_while_a_process_closes_does_not_end_that(name: str) -> None:
             loop = make_loop(name, lambda: os.kill(os.getpid(), signal.SIGTERM))
             loop.soon()
             loop.run(lambda: os.kill(os.getpid(), signal.SIGTERM))
+        finally:
+            os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+@pytest.mark.parametrize("name", ["builtin", "uvloop"])
+def test_a_program_that_was_told_to_end_before_its_loop_runs_ends(name: str) -> None:
+    if name == "uvloop":
+        pytest.importorskip("uvloop")
+    pid = os.fork()
+    if not pid:
+        try:
+            ending = Ending()
+            os.kill(os.getpid(), signal.SIGTERM)
+            loop = make_loop(name, lambda: None)
+            loop.run(lambda: os.kill(os.getpid(), signal.SIGHUP), ending)
+            os.kill(os.getpid(), signal.SIGINT)
+            ignore_ending_signals()
+            os.kill(os.getpid(), signal.SIGTERM)
         finally:
             os._exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
