@@ -21,6 +21,7 @@ from scaler.agent.orders import COMMAND, EXITED, FORK, READY, REPORT, SOCKETS, S
 from scaler.agent.settling import WorkerOptions, settle_in
 from scaler.agent.warm_process import can_warm, fork
 from scaler.agent.warm_workers import WarmWorkers, kill_group
+from scaler.common.outlet import put
 from scaler.store.directory import clean_up_dead
 from scaler.store.spill import SPILL_PREFIX
 from scaler.worker import worker_process
@@ -224,8 +225,8 @@ class _Zygote:
 
 
 def _complain(text: str) -> None:
-    with contextlib.suppress(OSError):  # whoever read it is gone
-        os.write(2, f"{text}\n".encode())
+    with contextlib.suppress(OSError):  # whoever read it is gone; if it has stopped, nobody waits for it
+        put(2, f"{text}\n".encode())
 
 
 def _kill(pid: int) -> None:

@@ -9,6 +9,8 @@ import time
 
 from scaler import defaults
 from scaler.common import log_lines
+from scaler.common.log_handlers import to_file, to_stream
+from scaler.common.outlet import put
 from scaler.errors import ScalerError
 
 #: seconds between two complaints that the log can't be written
@@ -21,11 +23,7 @@ def set_up(level: str, path: str) -> None:
     Raises `ScalerError` when the file cannot be written.
     """
     try:
-        handler = (
-            logging.StreamHandler(sys.stdout)
-            if path == defaults.LOG_PATH
-            else logging.FileHandler(path, encoding="utf-8")
-        )
+        handler = to_stream(sys.stdout) if path == defaults.LOG_PATH else to_file(path)
     except OSError as error:
         raise ScalerError(f"cannot write the log to {path}: {error.strerror or error}") from error
     handler.handleError = _Complaints(handler).handle  # type: ignore[method-assign]
@@ -49,7 +47,6 @@ class _Complaints:
             type(self._handler).handleError(self._handler, record)
         elif now - self._said >= INTERVAL and sys.stderr is not None:
             self._said = now
+            said = f"the log can't be written: {error.strerror or error}; lines are missing until it can\n"
             with contextlib.suppress(OSError, ValueError):
-                sys.stderr.write(
-                    f"the log can't be written: {error.strerror or error}; lines are missing until it can\n"
-                )
+                put(sys.stderr.fileno(), said.encode())

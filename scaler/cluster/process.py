@@ -23,6 +23,7 @@ from scaler.agent.worker_processes import EXTRA_SLOTS, Zygote, check_descriptors
 from scaler.cluster.early_zygote import EarlyZygote
 from scaler.cluster.local_agent import LocalAgentShell
 from scaler.common import log_lines
+from scaler.common.log_handlers import to_file, to_stream
 from scaler.common.long_lived import keep_little_memory
 from scaler.common.process_limits import limit_for, words_of
 from scaler.config import AgentConfig, SchedulerConfig, from_plain_values
@@ -99,10 +100,7 @@ def set_up_log(level: str, paths: Sequence[str] = (), config_file: str | None = 
 
         config.fileConfig(config_file, disable_existing_loggers=False, encoding="utf-8")
         return
-    handlers = [
-        logging.StreamHandler(sys.stdout) if path == defaults.LOG_PATH else logging.FileHandler(path, encoding="utf-8")
-        for path in paths
-    ]
+    handlers = [to_stream(sys.stdout) if path == defaults.LOG_PATH else to_file(path) for path in paths]
     log_lines.set_up(level, *handlers)
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
+
+from scaler.common.log_handlers import to_stream
 
 #: for `logging.Formatter`
 LINE = "[%(levelname)s]%(asctime)s: %(message)s"
@@ -26,7 +29,7 @@ class LineFormatter(logging.Formatter):
 
 def set_up(level: str, *handlers: logging.Handler) -> None:
     """The log of this process goes to these; to standard error if there are none."""
-    handlers = handlers or (logging.StreamHandler(),)
+    handlers = handlers or (to_stream(sys.stderr),)
     for handler in handlers:
         handler.setFormatter(LineFormatter())
     logging.basicConfig(level=level, handlers=handlers)

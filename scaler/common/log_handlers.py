@@ -1,0 +1,145 @@
+"""The log of a program whose reader may have stopped (see `scaler.common.outlet`): lines are left out, nobody waits.
+
+One that is slow is waited for, or the first burst of lines would be lost. What may be waited in all is bounded, and
+grows only while something is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from scaler.common.outlet import Outlet, may_block, put
+
+#: seconds that are waited for a reader in a row, at most; parts of the time that are waited for a slow one; seconds
+#: that are waited for one at the end of the program; and between two looks
+LONGEST_WAIT, WAITING_PARTS, LAST_WAIT, LOOK = 0.5, 0.25, 0.2, 0.002
+
+
+class LineWriter:
+    """Writes lines whole and in order, or counts them as missing. `put` takes what is taken of some bytes at once."""
+
+    def __init__(
+        self,
+        put: Callable[[bytes], int],
+        note: Callable[[int], bytes],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`note` is a line that says how many are missing at its place."""
+        self._put = put
+        self._note = note
+        self._clock = clock
+        self._sleep = sleep
+        #: of a line whose beginning was taken
+        self._rest = b""
+        #: lines that were left out since the last note
+        self._missing = 0
+        #: seconds that may be waited
+        self._patience = LONGEST_WAIT
+        #: when something was taken last
+        self._taken_at = clock()
+
+    def write(self, line: bytes) -> None:
+        """Write a line, or leave it out. Blocks for a moment. Raises OSError, and then it is left out as well."""
+        note = self._note(self._missing) if self._missing else b""
+        self._missing += 1
+        self._end_line()
+        if not self._rest:
+            self._begin(note + line)
+
+    def finish(self) -> None:
+        """Write what is left to be said. Blocks for a moment. Raises OSError."""
+        self._patience = LAST_WAIT
+        self._end_line()
+        if self._missing and not self._rest:
+            self._begin(self._note(self._missing))
+
+    def forget(self) -> None:
+        """This is a fork of the process whose lines they are."""
+        self._rest, self._missing = b"", 0
+
+    def _end_line(self) -> None:
+        if self._rest:
+            self._rest = self._rest[self._send(self._rest) :]
+
+    def _begin(self, lines: bytes) -> None:
+        """Write that so many are missing, and another one; or nothing."""
+        taken = self._send(lines)
+        if taken:
+            self._rest, self._missing = lines[taken:], 0
+
+    def _send(self, data: bytes) -> int:
+        began, taken = self._clock(), self._put(data)
+        until = began + self._patience
+        while taken < len(data) and self._clock() < until:
+            self._sleep(LOOK)
+            taken += self._put(data[taken:])
+        now = self._clock()
+        self._patience = until - now
+        if taken:
+            self._patience = min(LONGEST_WAIT, self._patience + (now - self._taken_at) * WAITING_PARTS)
+            self._taken_at = now
+        return taken
+
+
+class LineHandler(logging.Handler):
+    """Logs to a pipe, a terminal or a socket. A fork may log to it as well, as long as it has the descriptor."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        stream.flush()
+        self.stream = stream
+        #: None: this is a fork, whose tasks may close what they have not opened
+        self._outlet: Outlet | None = Outlet(stream.fileno())
+        self._writer = LineWriter(self._put, self._note)
+        os.register_at_fork(after_in_child=self._leave)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler`."""
+        try:
+            self._writer.write(self._line(record))
+        except Exception:
+            self.handleError(record)
+
+    def close(self) -> None:
+        """See `logging.Handler`. Blocks for a moment."""
+        with contextlib.suppress(OSError):
+            self._writer.finish()
+        super().close()
+
+    def _put(self, data: bytes) -> int:
+        return put(self.stream.fileno(), data) if self._outlet is None else self._outlet.put(data)
+
+    def _leave(self) -> None:
+        self._writer.forget()
+        outlet, self._outlet = self._outlet, None
+        if outlet is not None:
+            outlet.close()
+
+    def _line(self, record: logging.LogRecord) -> bytes:
+        return f"{self.format(record)}\n".encode(self.stream.encoding, "backslashreplace")
+
+    def _note(self, missing: int) -> bytes:
+        text = "lines are missing here, as nobody has read the log: %d"
+        return self._line(logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, (missing,), None))
+
+
+def to_stream(stream: TextIO) -> logging.Handler:
+    """Logs to a standard stream of this process."""
+    with contextlib.suppress(OSError, ValueError):  # what somebody has put in its place has no descriptor
+        if type(stream) is io.TextIOWrapper and may_block(stream.fileno()):
+            return LineHandler(stream)
+    return logging.StreamHandler(stream)
+
+
+def to_file(path: str) -> logging.Handler:
+    """Logs to a file, which may be a pipe or a terminal. Raises OSError."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    assert handler.stream is not None
+    return LineHandler(handler.stream) if may_block(handler.stream.fileno()) else handler

@@ -1,0 +1,259 @@
+"""A log whose reader has stopped loses lines, says how many, and tears none."""
+
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from scaler.common import log_handlers
+from scaler.common.log_handlers import LONGEST_WAIT, WAITING_PARTS, LineWriter
+from scaler.common.outlet import may_block, put
+
+
+class Reader:
+    """Has room for so many bytes, and makes more while it is slept; time passes by sleeping alone."""
+
+    def __init__(self, room=0, rate=0.0):
+        self.room, self.rate = room, rate
+        self.text = b""
+        self.now = 100.0
+        self.writer = LineWriter(self.put, lambda missing: b"missing %d\n" % missing, lambda: self.now, self.sleep)
+
+    def put(self, data):
+        taken = data[: int(self.room)]
+        self.room -= len(taken)
+        self.text += taken
+        return len(taken)
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.room += seconds * self.rate
+
+
+def test_lines_are_written_as_they_come():
+    reader = Reader(100)
+    for line in (b"one\n", b"two\n"):
+        reader.writer.write(line)
+    assert (reader.text, reader.now) == (b"one\ntwo\n", 100.0)
+
+
+def test_what_nobody_reads_is_left_out_and_told_at_its_place():
+    reader = Reader(4)
+    for line in (b"one\n", b"two\n", b"three\n"):
+        reader.writer.write(line)
+    reader.room = 100
+    for line in (b"four\n", b"five\n"):
+        reader.writer.write(line)
+    assert reader.text == b"one\nmissing 2\nfour\nfive\n"
+
+
+def test_a_line_whose_beginning_was_taken_is_ended_before_another_one_begins():
+    reader = Reader(6)
+    for line in (b"one\n", b"three\n", b"lost\n"):
+        reader.writer.write(line)
+    assert reader.text == b"one\nth"
+    reader.room = 100
+    reader.writer.write(b"last\n")
+    assert reader.text == b"one\nthree\nmissing 1\nlast\n"
+
+
+def test_there_may_be_no_room_for_the_note_itself():
+    reader = Reader(4)
+    for line in (b"one\n", b"two\n"):
+        reader.writer.write(line)
+    reader.room = 3
+    reader.writer.write(b"three\n")
+    assert reader.text == b"one\nmis"
+    reader.room = 100
+    reader.writer.write(b"four\n")
+    assert reader.text == b"one\nmissing 1\nthree\nfour\n"
+
+
+def test_who_has_stopped_reading_is_waited_for_once_and_not_for_long():
+    reader = Reader()
+    for _ in range(1000):
+        reader.writer.write(b"x\n")
+    assert reader.now - 100.0 == pytest.approx(LONGEST_WAIT, abs=0.01)
+
+
+def test_a_slow_reader_is_waited_for_and_loses_nothing():
+    reader = Reader(rate=1000.0)
+    for _ in range(40):
+        reader.writer.write(b"123456789\n")
+    assert reader.text == b"123456789\n" * 40
+
+
+def test_a_reader_who_is_too_slow_takes_a_part_of_the_time_alone():
+    reader = Reader(rate=100.0)
+    worked = 0
+    for _ in range(1000):
+        reader.writer.write(b"123456789\n")
+        reader.sleep(0.01)
+        worked += 0.01
+    waited = reader.now - 100.0 - worked
+    assert waited < (LONGEST_WAIT + worked * WAITING_PARTS) / (1 - WAITING_PARTS) + 0.1
+    assert b"missing" in reader.text
+    *lines, _ = reader.text.split(b"\n")
+    assert all(line == b"123456789" or line.startswith(b"missing ") for line in lines)
+
+
+def test_what_is_left_to_be_said_is_said_at_the_end_if_somebody_reads_it():
+    reader = Reader(6)
+    for line in (b"one\n", b"three\n", b"lost\n"):
+        reader.writer.write(line)
+    reader.rate = 1000.0
+    reader.writer.finish()
+    assert reader.text == b"one\nthree\nmissing 1\n"
+
+
+def test_a_fork_does_not_say_again_what_its_parent_has_begun():
+    reader = Reader(6)
+    for line in (b"one\n", b"three\n", b"lost\n"):
+        reader.writer.write(line)
+    reader.writer.forget()
+    reader.room = 100
+    reader.writer.write(b"four\n")
+    assert reader.text == b"one\nthfour\n"
+
+
+def test_lines_that_can_not_be_written_are_told_of_when_they_can():
+    reader = Reader(100)
+    reader.writer._put = lambda data: os.write(-1, data)
+    for _ in range(3):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            reader.writer.write(b"x\n")
+    reader.writer._put = reader.put
+    reader.writer.write(b"y\n")
+    assert reader.text == b"missing 3\ny\n"
+
+
+@pytest.fixture(params=["pipe", "terminal", "terminal at Ctrl-S", "socket"])
+def ends(request):
+    """A descriptor to write to, and the one from which it is read."""
+    if request.param == "pipe":
+        reads, writes = os.pipe()
+    elif request.param == "socket":
+        reads, writes = (each.detach() for each in socket.socketpair())
+    else:
+        reads, writes = pty.openpty()
+        if "Ctrl-S" in request.param:
+            termios.tcflow(writes, termios.TCOOFF)
+    yield writes, reads
+    os.close(reads)
+    os.close(writes)
+
+
+@pytest.fixture
+def _impatient():
+    """Who blocks is interrupted."""
+
+    def interrupt(number, frame):
+        raise TimeoutError("it blocks")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.usefixtures("_impatient")
+@pytest.mark.parametrize("size", [1, 37, 500, select.PIPE_BUF, 100_000])
+def test_nothing_blocks_who_writes_to_what_nobody_reads(ends, size):
+    writes, _ = ends
+    assert may_block(writes)
+    line = b"x" * (size - 1) + b"\n"
+    while put(writes, line):
+        pass
+    assert os.get_blocking(writes), "others have it as well"
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_a_pipe_that_can_not_be_opened_anew_blocks_nobody(monkeypatch):
+    def refused(*_):
+        raise PermissionError
+
+    reads, writes = os.pipe()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", refused)
+            while put(writes, b"x" * 10_000):
+                pass
+        os.close(reads)
+        with pytest.raises(BrokenPipeError):
+            put(writes, b"x")
+    finally:
+        os.close(writes)
+
+
+def test_a_file_is_written_to_as_ever(tmp_path):
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.write(b"before\n")
+        file.flush()
+        assert not may_block(file.fileno())
+        assert put(file.fileno(), b"behind\n") == 7
+    assert path.read_text() == "before\nbehind\n"
+
+
+def test_a_log_to_a_file_is_what_it_was(tmp_path):
+    handler = log_handlers.to_file(str(tmp_path / "log"))
+    handler.close()
+    assert type(handler) is log_handlers.logging.FileHandler
+
+
+PROGRAM = """
+import logging, sys
+from scaler.cli.logs import set_up
+set_up("INFO", "/dev/stdout")
+for number in range(int(sys.argv[1])):
+    logging.info("%06d %s", number, "x" * 500)
+sys.stderr.write("written\\n")
+sys.stdin.read()
+logging.info("last")
+"""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "terminal"])
+def test_a_program_goes_on_and_ends_while_nobody_reads_its_log(kind):
+    reads, writes = os.pipe() if kind == "pipe" else pty.openpty()
+    running = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "1000"], stdin=subprocess.PIPE, stdout=writes, stderr=subprocess.PIPE
+    )
+    os.close(writes)
+    with running, open(reads, "rb", buffering=0) as log:
+        assert running.stderr.readline() == b"written\n"
+        text = b""
+        while b" 000001 " not in text:
+            text += log.read(4096)
+        while select.select([log], [], [], 0)[0]:
+            text += log.read(65536)
+        running.stdin.close()
+        while b"last" not in text:
+            text += log.read(4096)
+        assert running.wait(20) == 0
+        assert running.stderr.read() == b""
+    lines = text.decode().splitlines()
+    numbers = [int(line.split()[2]) for line in lines if line.endswith("x")]
+    assert numbers == list(range(len(numbers)))
+    assert 0 < len(numbers) < 1000
+    assert all(line.endswith(" " + "x" * 500) for line in lines[1 : len(numbers) + 1]), "none is torn"
+    assert len(lines) == len(numbers) + 3, lines[len(numbers) :]
+    missing, last = lines[-2:]
+    assert missing.endswith(f": lines are missing here, as nobody has read the log: {1000 - len(numbers)}")
+    assert missing.startswith("[WARNING]")
+    assert last.endswith(": last")
+
+
+def test_a_program_whose_log_is_read_loses_nothing():
+    running = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "3000"], input=b"", capture_output=True, check=True, timeout=60
+    )
+    lines = running.stdout.decode().splitlines()
+    assert [int(line.split()[2]) for line in lines[1:-1]] == list(range(3000))
