@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import dataclasses
 import gc
+import logging
 import os
 import signal
 import socket
@@ -32,6 +33,20 @@ class WorkerOptions:
     is_early: bool = False
 
 
+def _leave_log() -> None:
+    """What tasks log goes to a standard stream, or as Python has it without handlers: files of a log are closed."""
+    root = logging.getLogger()
+    root.handlers[:] = [each for each in root.handlers if not _is_of_file(each)]
+
+
+def _is_of_file(handler: logging.Handler) -> bool:
+    stream = getattr(handler, "stream", None)
+    try:
+        return stream is not None and stream.fileno() > 2
+    except (OSError, ValueError):
+        return False
+
+
 def settle_in(agent: socket.socket, options: WorkerOptions) -> None:
     """Leave the agent's session, files and script behind."""
     os.setsid()
@@ -40,6 +55,7 @@ def settle_in(agent: socket.socket, options: WorkerOptions) -> None:
         signal.signal(ignored, signal.SIG_IGN)
     os.closerange(3, agent.fileno())
     os.closerange(agent.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    _leave_log()
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     for number in (1, 2):

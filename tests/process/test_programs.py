@@ -84,6 +84,23 @@ def test_h_shows_the_options(daemons, name, module):
     assert ("--heartbeat-interval" in shown.text) == (module != "main")
 
 
+def test_what_tasks_log_is_in_a_file_that_is_the_agents_log(daemons, tmp_path):
+    """And not among what a worker says to its agent, whose socket had the file's number."""
+
+    def speak(x):
+        import logging
+
+        logging.getLogger("mine").warning("heard of %d", x)
+        return x
+
+    daemons.start_scheduler()
+    log = tmp_path / "log"
+    daemons.run("scaler_cluster", "cluster", "-n", "1", "--drain-grace", "0", "--log-path", str(log), daemons.address)
+    client = daemons.client()
+    assert [future.result(20) for future in [client.submit(speak, n) for n in range(5)]] == list(range(5))
+    until(lambda: re.search(r"(?m)^\[WARNING\].*speak\[\d+\]: heard of 4$", log.read_text()), "what was logged")
+
+
 def test_what_tasks_print_is_in_the_agents_log_with_the_tasks_name(daemons):
     def speak(x):
         import sys
