@@ -295,6 +295,22 @@ def test_a_row_past_its_timeout_ends_its_worker_and_says_so() -> None:
     assert "longer than its timeout of 2 s" in str(decode_error(bytes(message.bodies[0])))
 
 
+@pytest.mark.parametrize("what", ["time", "memory"])
+def test_a_limit_is_no_fault_of_a_row_that_its_worker_has_not_even_loaded(what: str) -> None:
+    fake = FakeAgent(1, worker=1_000)
+    fake.give(10, 0, 1, timeout=2.0)
+    for pid, is_begun in ((100, False), (101, True)):
+        (run,) = fake.runs.pop(0)
+        fake.now += 2.0 if what == "time" else 0.1
+        fake.handle(ev.Sampled({0: 0 if what == "time" else 2_000}))
+        assert len(fake.killed) == 1 + is_begun
+        assert ends(fake) == []
+        fake.handle(ev.WorkerExited(0, pid, 9, (run.dispatch, 0) if is_begun else (run.dispatch - 1, -1)))
+        if not is_begun:
+            fake.worker(0, wm.Ready(101))
+    assert ends(fake) == [(10, 0, 1, ERROR)]
+
+
 # ---- taking rows back ------------------------------------------------------------------------------------------------
 def test_queued_rows_are_cancelled_at_once() -> None:
     fake = FakeAgent(1)

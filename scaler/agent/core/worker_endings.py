@@ -68,10 +68,12 @@ def _end_dispatch(
             dispatch_moves.return_rows(state, worker, number, dispatch, lo, hi)
             withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
 
+    # what it had done before is no fault of a row that it was handed and did not even load
+    is_its_own = event.begun[0] >= number or worker.kill_reason is None or worker.is_rejected
     for lo, hi in reversed(list(dispatch.left)):
         if lo <= running < hi:
             come_back(running + 1, hi)
-            row_end = _end_of_running(worker, dispatch, running, event)
+            row_end = _end_of_running(worker, dispatch, running, event) if is_its_own else None
             if row_end is None or withdrawing.is_cancelled(state, *dispatch.origin.key, running):
                 come_back(running, running + 1)
             else:
