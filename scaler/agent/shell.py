@@ -28,6 +28,7 @@ from scaler.agent.core.events import (
     Looked,
     Measure,
     Measured,
+    Revoke,
     ShowOutput,
     StartWorker,
     Stop,
@@ -228,7 +229,8 @@ class AgentShell:
             events += self._store.mend(self._state.objects.index)
             self._heap.look(self._usage.is_busy, now)
             pids = self._pids
-            events.append(self._usage.sample(pids, self._begun(pids), now, self._store.directory.path))
+            begun, reached = self._begun(pids), self._reached(pids)
+            events.append(self._usage.sample(pids, begun, reached, now, self._store.directory.path))
         if self._measuring.due is not None and now >= self._measuring.due:
             events.append(self._measure(now))
         if now >= self._store.tidy_at:
@@ -244,6 +246,11 @@ class AgentShell:
         """What the workers of these slots have begun last, of those that have."""
         zygote = self._zygote
         return {} if zygote is None else {slot: zygote.progress(slot) for slot in pids if zygote.begun(slot)}
+
+    def _reached(self, pids: Iterable[int]) -> dict[int, int]:
+        """The dispatches that the workers of these slots are at, or were at last."""
+        zygote = self._zygote
+        return {} if zygote is None else {slot: zygote.progress(slot)[0] for slot in pids}
 
     def _measure(self, now: float) -> Measured:
         pids = self._pids
@@ -333,6 +340,9 @@ class AgentShell:
                 if self._zygote is not None:
                     self._seen.append(Looked(effect.slot, self._zygote.progress(effect.slot)))
                     self._loop.soon()
+            elif isinstance(effect, Revoke):
+                if self._zygote is not None:
+                    self._zygote.revoke(effect.slot, effect.dispatch)
             elif isinstance(effect, Measure):
                 self._measuring.every(effect.interval, self._pids, time.monotonic())
             elif isinstance(effect, ShowOutput):

@@ -38,9 +38,14 @@ class Usage:
             self.due = min(self.due, now + FIRST) if is_busy else self._looked + QUIET
 
     def sample(
-        self, pids: Mapping[int, int], begun: Mapping[int, tuple[int, int]], now: float, directory: str
+        self,
+        pids: Mapping[int, int],
+        begun: Mapping[int, tuple[int, int]],
+        reached: Mapping[int, int],
+        now: float,
+        directory: str,
     ) -> Sampled:
-        """Look now; `pids` and what was `begun` by slot, and the directory of the store."""
+        """Look now; `pids`, what was `begun` and the dispatch `reached` by slot, and the directory of the store."""
         self._looked = now
         self.due = now + (BUSY if self.is_busy else QUIET)
         if now >= self._cpu_due:
@@ -48,7 +53,7 @@ class Usage:
             self._look_at_processors()
         memory = {slot: private_memory(pid) for slot, pid in pids.items()}
         halted = [slot for slot, taken in memory.items() if not taken and _has_halted(pids[slot])]
-        return Sampled(memory, self._cpu, _short(directory), begun, halted)
+        return Sampled(memory, self._cpu, _short(directory), begun, reached, halted)
 
     def _look_at_processors(self) -> None:
         try:

@@ -29,7 +29,7 @@ from scaler.common.process_limits import allow_descriptors, most_descriptors
 from scaler.errors import ScalerError
 from scaler.worker_protocol.encoding import read_by_agent
 from scaler.worker_protocol.messages import FromWorker, Quit, ToWorker
-from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, PAGE_CELLS, ROW_CELL
+from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, PAGE_CELLS, REVOKED_CELL, ROW_CELL
 from scaler.worker_protocol.socketpair import QueuingSender, Receiver
 
 if TYPE_CHECKING:
@@ -277,6 +277,10 @@ class Zygote:
         """Return when that row began, in ns of time.monotonic_ns(); 0 if it has not."""
         began: int = self._page[slot * PAGE_CELLS + BEGUN_CELL]
         return began
+
+    def revoke(self, slot: int, dispatch: int) -> None:
+        """Have the worker of a slot begin no dispatch up to this one, unless it is at it already."""
+        self._page[slot * PAGE_CELLS + REVOKED_CELL] = dispatch
 
     def kill(self, worker: WorkerProcess) -> None:
         """Kill a worker with its process group."""

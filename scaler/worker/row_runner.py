@@ -41,7 +41,7 @@ from scaler.worker_protocol.messages import (
     Surroundings,
     ToWorker,
 )
-from scaler.worker_protocol.progress import ROW_CELL
+from scaler.worker_protocol.progress import REVOKED_CELL, ROW_CELL
 
 #: Results wait for company at most this long while further rows are there, ns.
 FLUSH_NS = 4_000_000
@@ -149,6 +149,15 @@ class RowRunner:
                 return
             self._waiting = running
         self._send(Returned(token, returned, running))
+
+    def _hand_back(self, assignment: Assignment) -> None:
+        """Begin nothing of an assignment that is revoked: its rows are others' now, or soon."""
+        with self._lock:
+            self.flush()
+            lo, hi = assignment.take_back(assignment.lo)
+            if lo < hi:
+                run = assignment.run
+                self._send(Returned(0, [ReturnedSpan(run.dispatch, run.client, run.batch, lo, hi)], None))
 
     def publish(self, keys: list[Key]) -> None:
         """Write values that stayed here to the store, and say so for each; blocks as long as that takes."""
@@ -281,18 +290,18 @@ class RowRunner:
             return
         ledger, failed = self._ledger, False
         self._is_untidy = True
+        if assignment.rows and not self._inputs.knows(assignment.run):
+            self.flush()  # importing the function's modules may take long
+        ledger.open(assignment)
+        if self._page[REVOKED_CELL] >= assignment.run.dispatch:
+            self._hand_back(assignment)
         if assignment.rows:
-            if not self._inputs.knows(assignment.run):
-                self.flush()  # importing the function's modules may take long
-            ledger.open(assignment)
             loop = self._loops.of(assignment, self._inputs)
             if assignment.run.flags & WARN:
                 with passed_on(self._send, self.task):
                     failed = self._work(assignment, loop)
             else:
                 failed = self._work(assignment, loop)
-        else:
-            ledger.open(assignment)
         if failed:
             self._inputs.decode_anew(assignment.run)
         with self._lock:

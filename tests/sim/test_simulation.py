@@ -132,6 +132,12 @@ def test_rows_are_given_back_for_idle_agents_of_other_capabilities() -> None:
     assert {"asked for some", "given back"} <= met.keys()
 
 
+def test_workers_that_are_stopped_come_to_rows_that_were_taken_back_meanwhile() -> None:
+    """That none of these is begun twice is checked in each run; here, that there are some."""
+    met = sum((run(seed, "stopped workers").world.revoked for seed in seeds(0, 5)), Counter())
+    assert {"asked", "found"} <= met.keys()
+
+
 def test_a_seed_says_all() -> None:
     stories = {tuple((when, who) for when, who, _ in run(3, "everything").world.events) for _ in range(2)}
     assert len(stories) == 1

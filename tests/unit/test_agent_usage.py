@@ -13,7 +13,7 @@ from scaler.agent.usage import BUSY, FIRST, QUIET, Usage
 @pytest.fixture
 def usage(tmp_path):
     usage = Usage()
-    usage.sample({}, {}, 100.0, str(tmp_path))
+    usage.sample({}, {}, {}, 100.0, str(tmp_path))
     return usage
 
 
@@ -25,7 +25,7 @@ def test_a_row_that_comes_is_looked_at_soon(usage):
 
 def test_while_rows_run_looks_follow_each_other(usage, tmp_path):
     usage.note(True, 100.2)
-    usage.sample({}, {}, 100.25, str(tmp_path))
+    usage.sample({}, {}, {}, 100.25, str(tmp_path))
     assert usage.due == 100.25 + BUSY
     usage.note(True, 100.3)
     assert usage.due == 100.25 + BUSY

@@ -33,7 +33,7 @@ from scaler.worker import context, elsewhere, inline
 from scaler.worker.context import TaskContext
 from scaler.worker_protocol import messages as wm
 from scaler.worker_protocol.encoding import from_worker, read_by_agent, read_by_worker, to_worker
-from scaler.worker_protocol.progress import BEGUN_CELL, ROW_CELL
+from scaler.worker_protocol.progress import BEGUN_CELL, DISPATCH_CELL, REVOKED_CELL, ROW_CELL
 
 
 @pytest.fixture
@@ -456,6 +456,44 @@ def test_a_recall_of_rows_that_come_in_parts_is_answered_when_there_is_something
     agent.runner.run(lambda *_: next(steps)())
     assert agent.returned() == [wm.Returned(5, [wm.ReturnedSpan(1, CLIENT, BATCH, 1, 3)], None)]
     assert sorted(agent.outcomes()) == [0, 3, 4, 5]
+
+
+@pytest.mark.parametrize("revoked", [1, 2, 3])
+def test_dispatches_that_are_revoked_before_they_begin_come_back(agent: Agent, revoked: int) -> None:
+    def revoke() -> None:
+        agent.page[REVOKED_CELL] = revoked
+
+    in_row(agent, 1, revoke)
+    for number in (1, 2, 3):
+        rows = range(10 * number, 10 * number + 2) if number > 1 else range(2)
+        agent.hand_out(number, b"" if number == 1 else None, rows, arguments=[(i,) for i in range(32)])
+    agent.run()
+    gone = range(2, revoked + 1)
+    assert agent.returned() == [
+        wm.Returned(0, [wm.ReturnedSpan(number, CLIENT, BATCH, 10 * number, 10 * number + 2)], None) for number in gone
+    ]
+    ran = [row for number in range(max(revoked, 1) + 1, 4) for row in range(10 * number, 10 * number + 2)]
+    assert sorted(agent.outcomes()) == [0, 1, *ran]
+    assert sorted(agent.done()) == [1, 2, 3]
+
+
+def test_a_worker_says_which_dispatch_it_is_at_before_it_looks_whether_that_is_revoked(agent: Agent) -> None:
+    order: list[tuple[str, int]] = []
+
+    class Page:
+        def __setitem__(self, cell: int, value: int) -> None:
+            order.append(("writes", cell))
+            agent.page[cell] = value
+
+        def __getitem__(self, cell: int) -> int:
+            order.append(("reads", cell))
+            return agent.page[cell]
+
+    agent.runner._page = agent.runner._ledger._page = Page()  # type: ignore[assignment]
+    agent.hand_out(1, double, range(1), arguments=[(0,)])
+    agent.run()
+    assert order.index(("writes", DISPATCH_CELL)) < order.index(("reads", REVOKED_CELL))
+    assert agent.outcomes() == {0: 0}
 
 
 def test_a_recall_is_answered_when_nothing_can_be_returned(agent: Agent) -> None:

@@ -19,6 +19,7 @@ from scaler.agent.core import (
     reporting,
     returning,
     sharing,
+    silence,
     spilling,
     staging,
     storing,
@@ -243,11 +244,13 @@ class AgentCore:
 
     def _looked(self, event: Looked) -> None:
         withdrawing.take_look(self._state, self.out, event)
+        silence.take_look(self._state, self.out, event)
         worker_reports.take_look(self._state, self.out, event)
 
     def _sampled(self, event: Sampled) -> None:
         self._state.pulse.cpu = event.cpu
         worker_lifecycle.take_sample(self._state, self.out, event)
+        silence.take_sample(self._state, self.out, event)
         spilling.note_short(self._state, event.short)
 
     def _spilled(self, event: Spilled) -> None:

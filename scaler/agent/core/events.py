@@ -152,6 +152,8 @@ class Sampled:
     short: int = 0
     #: (dispatch, row) that each worker has begun last, row -1 for none, by slot
     begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    #: the dispatch that each worker is at or was at last, begun or being loaded, 0 for none, by slot
+    reached: Mapping[int, int] = field(default_factory=dict)
     #: slots of workers whose main thread has ended, while others of their threads are there
     halted: Collection[int] = ()
 
@@ -239,6 +241,14 @@ class LookAt:
 
 
 @record
+class Revoke:
+    """Have a worker begin nothing of its dispatches up to this one, but for what it has begun, without its help."""
+
+    slot: int
+    dispatch: int
+
+
+@record
 class Measure:
     """Measure what the agent and its workers use, every so many seconds; 0: not any more. `Measured` follows."""
 
@@ -319,6 +329,7 @@ Effect = (
     | StartWorker
     | KillWorker
     | LookAt
+    | Revoke
     | Measure
     | Spill
     | Restore

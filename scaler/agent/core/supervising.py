@@ -2,7 +2,7 @@
 
 import math
 
-from scaler.agent.core import stealing, withdrawing, worker_commands
+from scaler.agent.core import silence, stealing, withdrawing, worker_commands
 from scaler.agent.core.events import LookAt
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
@@ -15,7 +15,8 @@ STEAL_SECONDS = 0.005
 def attend(state: HostState, out: Outgoing) -> None:
     """Look at each worker, unless none has rows, and plan the next look.
 
-    Rows are taken back from a worker that takes longer than expected, and when another worker has nothing to do.
+    Rows are taken back from a worker that takes longer than expected, and when another worker has nothing to do; also
+    from one that can't give them back.
     """
     pool, ready = state.workers, state.ready
     if not (pool.open_dispatches or ready.local or state.withdrawals.withdrawing):
@@ -34,7 +35,9 @@ def attend(state: HostState, out: Outgoing) -> None:
                     worker_commands.kill(out, worker, KillKind.TIMEOUT, "")
                     continue
                 wake = min(wake, first.at + timeout)
-            if not worker.recalling and worker.is_crowded:
+            if worker.recalling:
+                wake = min(wake, silence.attend(state, out, worker))
+            elif worker.is_crowded:
                 due = worker.due
                 if now >= due:
                     worker_commands.recall(state, out, worker)

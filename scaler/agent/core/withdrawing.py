@@ -15,7 +15,7 @@ from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state.host import HostState
 from scaler.agent.state.rows import RowRange
 from scaler.agent.state.withdrawals import Withdrawal
-from scaler.agent.state.worker_records import IDLE, KillKind, WorkerRecord
+from scaler.agent.state.worker_records import IDLE, SILENT, KillKind, WorkerRecord
 from scaler.protocol.messages import (
     CANCELLED,
     BalanceRequest,
@@ -160,6 +160,17 @@ def refuse_running(state: HostState, out: Outgoing, worker: WorkerRecord, begun:
         out.say(TaskClaimResponse(Spans(), refused))
 
 
+def end_unwanted(state: HostState, out: Outgoing, worker: WorkerRecord, begun: int) -> None:
+    """Rows that nobody wants have not come back: they run, are next, or have not been read by their worker yet."""
+    unwanted = [number for number, dispatch in worker.dispatches.items() if dispatch.unwanted]
+    if not unwanted:
+        return
+    if unwanted[0] <= begun or worker.dispatches[unwanted[0]] is worker.first:
+        worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
+    else:
+        worker_commands.recall(state, out, worker)
+
+
 def is_cancelled(state: HostState, client: int, batch: int, row: int) -> bool:
     """The row is to be cancelled when it comes back."""
     return state.withdrawals.withdrawing.get((client, batch, row), Withdrawal.CLAIM) is not Withdrawal.CLAIM
@@ -174,7 +185,9 @@ def balance(state: HostState, out: Outgoing, message: BalanceRequest) -> None:
     asked = False
     if message.rows and not response and slots == 1:
         for worker in state.workers.records.values():
-            if worker.rows > 1 and worker.kill_reason is None and (not batches or _may_give_back(worker, batches)):
+            if worker.silence is SILENT or worker.kill_reason is not None:
+                continue
+            if worker.rows > 1 and (not batches or _may_give_back(worker, batches)):
                 worker_commands.recall(state, out, worker)
                 asked = True
     if asked:
@@ -194,10 +207,10 @@ def _may_give_back(worker: WorkerRecord, batches: frozenset[Key]) -> bool:
 
 
 def return_rows(state: HostState, out: Outgoing) -> None:
-    """Give the scheduler rows that it wanted, when all workers that were asked for some have answered."""
+    """Give the scheduler rows that it wanted, when all workers that were asked for some have answered, or can't."""
     workers = state.workers.records.values()
     wanted = state.withdrawals.rows_to_return
-    if not wanted or any(worker.recalling for worker in workers):
+    if not wanted or any(worker.recalling and worker.silence is not SILENT for worker in workers):
         return
     state.withdrawals.rows_to_return = 0
     idle = sum(worker.state is IDLE and not worker.blocked for worker in workers)

@@ -9,6 +9,9 @@ from scaler.store.layout import Key
 from scaler.worker_protocol import messages as worker_messages
 from scaler.worker_protocol.messages import Drop, Recall
 
+#: seconds for which a worker's answer to a recall is waited for before its rows are taken without its help
+ANSWER_SECONDS = 0.25
+
 
 def tell(out: Outgoing, worker: WorkerRecord, message: worker_messages.ToWorker, control: bool = False) -> None:
     """Send a message; with `control` it is read while user code runs."""
@@ -23,6 +26,8 @@ def recall(state: HostState, out: Outgoing, worker: WorkerRecord, keep: int = 1)
     """
     if worker.recalling and worker.may_keep <= keep:
         return
+    if not worker.recalling:
+        worker.answer_by = state.now + ANSWER_SECONDS
     worker.recalling, worker.may_keep = state.workers.next_token, keep
     state.workers.next_token += 1
     last = next(reversed(worker.dispatches), 0)

@@ -1,11 +1,11 @@
 """What workers say of their rows: how they ended, which come back, what they print, what they have written."""
 
-from scaler.agent.core import releasing, storing, withdrawing, worker_commands, worker_lifecycle
+from scaler.agent.core import releasing, silence, storing, withdrawing, worker_commands, worker_lifecycle
 from scaler.agent.core.events import Looked, ShowOutput
 from scaler.agent.core.outgoing import Outgoing
 from scaler.agent.state import dispatch_moves, worker_moves
 from scaler.agent.state.host import HostState
-from scaler.agent.state.worker_records import BUSY, IDLE, PARKED, Dispatch, KillKind, WorkerRecord
+from scaler.agent.state.worker_records import BUSY, IDLE, PARKED, Dispatch, WorkerRecord
 from scaler.protocol.messages import (
     APART,
     DOUBTFUL,
@@ -164,6 +164,8 @@ def take_returned(state: HostState, out: Outgoing, worker: WorkerRecord, message
     """A worker gave back rows that had not begun, asked or not."""
     for number, client, batch, lo, hi in reversed(message.rows):
         dispatch = worker.dispatches.get(number)
+        if dispatch is None and number <= worker.revoked:
+            continue  # they were taken back without its help
         if (
             dispatch is None
             or dispatch.origin.key != (client, batch)
@@ -174,26 +176,17 @@ def take_returned(state: HostState, out: Outgoing, worker: WorkerRecord, message
             withdrawing.take_returned(state, out, dispatch.origin, lo, hi)
     for number in [number for number, dispatch in worker.dispatches.items() if not dispatch.left]:
         dispatch_moves.close_dispatch(state, worker, number)
-    if not message.token and worker.dispatches:
+    if not message.token and message.running is not None and worker.dispatches:
         worker.gives_back = True
+    if message.token:
+        silence.end(state, worker, message.token == worker.recalling)
     if message.token and message.token == worker.recalling:
         worker.recalling = 0
         begun = message.running[0] if message.running is not None else 0
-        _end_unwanted(state, out, worker, begun)
+        withdrawing.end_unwanted(state, out, worker, begun)
         withdrawing.refuse_running(state, out, worker, begun)
     _note_heard(state, worker)
     withdrawing.return_rows(state, out)
-
-
-def _end_unwanted(state: HostState, out: Outgoing, worker: WorkerRecord, begun: int) -> None:
-    """Rows that nobody wants have not come back: they run, are next, or have not been read by their worker yet."""
-    unwanted = [number for number, dispatch in worker.dispatches.items() if dispatch.unwanted]
-    if not unwanted:
-        return
-    if unwanted[0] <= begun or worker.dispatches[unwanted[0]] is worker.first:
-        worker_commands.kill(out, worker, KillKind.UNWANTED, "its client is gone")
-    else:
-        worker_commands.recall(state, out, worker)
 
 
 def _note_heard(state: HostState, worker: WorkerRecord) -> None:

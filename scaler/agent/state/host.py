@@ -49,6 +49,8 @@ class Pulse:
     said_full: bool = False
     #: share of the host's processors in use, 0 to 1
     cpu: float = 0.0
+    #: when the workers were last sampled, seconds
+    sampled_at: float = 0.0
     #: from the last heartbeat to its echo, seconds
     lag: float = 0.0
     #: the scheduler wants to be told what host and workers are busy with

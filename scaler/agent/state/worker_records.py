@@ -7,7 +7,7 @@ of one dispatch of one worker.
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from scaler.agent.state.rows import RowRange
@@ -56,6 +56,24 @@ class KillKind(StrEnum):
     REJECTED = "rejected"
     #: nothing more comes of it, though its process is there
     GIVEN_UP = "given up"
+    #: it has had rows for long and begun none, or does not answer though it has none
+    MUTE = "mute"
+
+
+class Silence(IntEnum):
+    """How far it has come with a worker that does not give back rows it was asked for."""
+
+    #: it has answered, or has time left to do so
+    NONE = 0
+    #: it was told by the progress page to begin nothing more
+    REVOKED = 1
+    #: it was looked at, some time after that
+    LOOKED_AT = 2
+    #: all dispatches that it had not begun are the agent's again: nobody waits for its answer
+    SILENT = 3
+
+
+SILENT = Silence.SILENT
 
 
 class KillReason(NamedTuple):
@@ -127,6 +145,15 @@ class WorkerRecord:
     recalling: int = 0
     #: rows that it was allowed to keep then
     may_keep: int = 0
+    #: when to do something about the answer that is missing, seconds; infinite: never
+    answer_by: float = math.inf
+    silence: Silence = Silence.NONE
+    #: the last dispatch that was revoked; 0: none. Those up to it may be the agent's again, whatever it says of them
+    revoked: int = 0
+    #: what it owed a sign of when it was last sampled: the dispatch to begin, or the recall (below 0); 0: nothing
+    owes: int = 0
+    #: for how long it has owed that, seconds
+    owes_for: float = 0.0
     #: when to see whether it keeps results back; infinite: that has been done since it last said something
     look_at: float = math.inf
     #: rows that it has been given and that have ended

@@ -14,6 +14,8 @@ class Mix:
 
     name: str
     kill_worker: float = 0.0
+    #: something stops a worker for some time
+    stop_worker: float = 0.0
     bad_starts: float = 0.0
     snap: float = 0.0
     #: connections that are reset on their way; schedulers hear of all that close
@@ -106,6 +108,7 @@ def drawn(seed: int) -> Mix:
         large=random.choice((None, 0.0, 0.6)),
         late_control=apart.choice((0.0, 0.0, 0.1)),
         late_reads=apart.choice((0.0, 0.3, 0.8)),
+        stop_worker=0.0 if "kill_scheduler" in faults else apart.choice((0.0, 0.0, 6.0)),
         without=frozenset(feature for feature in FEATURES if random.random() < 0.4),
     )
 
@@ -132,6 +135,19 @@ MIXES = {
         Mix("calm", wild=0.0),
         Mix("rows", wild=0.4),
         Mix("workers", kill_worker=12, bad_starts=0.2),
+        Mix("stopped workers", stop_worker=12, kill_worker=1, wild=0.3, late_control=0.1),
+        Mix(
+            "stopped workers and faults",
+            stop_worker=8,
+            kill_worker=2,
+            snap=2,
+            stop_agent=1,
+            kill_agent=0.5,
+            kill_client=0.7,
+            leave_client=0.5,
+            threads=0.1,
+            local_agent=False,
+        ),
         Mix("connections", snap=8, partition=3, kill_worker=2),
         Mix(
             "agents",
@@ -266,10 +282,33 @@ class Faults:
 
     def _kill_worker(self) -> None:
         workers = [
-            worker for host in self._cluster.hosts if host.alive for worker in host.workers.values() if worker.alive
+            worker
+            for host in self._cluster.hosts
+            if host.alive
+            for worker in host.workers.values()
+            if worker.alive and not worker.is_stopped  # the row that it has not read would be suspected
         ]
         if workers:
             self._world.random.choice(workers).die(11)
+
+    def _stop_worker(self) -> None:
+        """For so long that it may be ended for it, or not; a client in its task is not stopped with it.
+
+        At once, or as soon as one begins a row while it keeps back how the one before it has ended.
+        """
+        random = self._world.hearing
+        length = random.choice((0.01, 0.2, random.uniform(0.25, 0.32), 0.4, 1.0, 4.0, 9.0))
+        workers = [
+            worker
+            for host in self._cluster.hosts
+            if host.alive
+            for worker in host.workers.values()
+            if worker.may_be_stopped
+        ]
+        if random.random() < 0.5:
+            self._world.stops.append(length)
+        elif workers:
+            random.choice(workers).stop(length)
 
     def _snap(self) -> None:
         lines = [p.line for p in self._cluster.peers if p.alive and p.line is not None]

@@ -63,6 +63,8 @@ class Host(Process):
         self.seen: list[Any] = []
         #: when its batch system ends it
         self._ends = self.world.now + walltime
+        if cluster.mix.stop_worker:
+            self.world.after(0.1, self.sample)
         self.kind = kind
         self.line = None
         if kind is not None:
@@ -199,6 +201,12 @@ class Host(Process):
             elif isinstance(effect, ev.LookAt):
                 worker = self.workers.get(effect.slot)
                 self.tell(ev.Looked(effect.slot, worker.begun if worker is not None else (0, -1)))
+            elif isinstance(effect, ev.Revoke):
+                world.note(self.name, f"revokes dispatches of worker {effect.slot} up to {effect.dispatch}")
+                world.revoked["asked"] += 1
+                worker = self.workers.get(effect.slot)
+                if worker is not None:
+                    worker.revoked = effect.dispatch
             elif isinstance(effect, ev.Stop):
                 self.world.kills += self.core.state.departure.is_over  # whatever it has is lost
                 self.world.after(1e-4, self._leaves)
@@ -216,6 +224,13 @@ class Host(Process):
             for row in range(lo, hi):
                 is_true = (client, batch, row) in self.begun
                 require(is_true, f"{self.name}: row {batch + row} of client {client} has not begun, and is said to run")
+
+    def sample(self) -> None:
+        """Look at what the workers are at, as the shell does ten times a second."""
+        if self.alive:
+            if not self.stopped:
+                self.tell(ev.Sampled({}, reached={slot: worker.begun[0] for slot, worker in self.workers.items()}))
+            self.world.after(0.1, self.sample)
 
     def _wish(self, when: float) -> None:
         self._timer_wish = when

@@ -94,7 +94,9 @@ class Job:
             if not isinstance(job, Job) or job.uid in seen:
                 continue
             seen.add(job.uid)
-            if job.behaviour == "fail" or (job.behaviour == "flaky" and job.parameter > job.retries):
+            if job.behaviour == "fail" or (
+                job.behaviour == "flaky" and (job.parameter > job.retries or job.timeout)  # time-outs take retries, too
+            ):
                 kinds.add("raised")
             if job.deaths and job.deaths + losses > 3:
                 kinds.add("lost")

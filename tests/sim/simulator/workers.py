@@ -3,6 +3,8 @@
 import pickle
 from array import array
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +61,7 @@ class Assigned:
     def __init__(self, run: wm.Run) -> None:
         self.run = run
         self.rows = deque(range(run.lo, run.hi))
+        self.is_open = False
         self.offsets = list(accumulate(array("I", run.sizes), initial=0)) if run.sizes is not None else []
 
 
@@ -75,8 +78,11 @@ class SimWorker:
         self._assigned: deque[Assigned] = deque()
         #: (its dispatch, row, spec) that runs
         self.current: tuple[Assigned, int, Job] | None = None
-        #: (dispatch, row) in the progress page
+        #: (dispatch, row) in the progress page, and the last dispatch that the agent has revoked there
         self.begun = (0, -1)
+        self.revoked = 0
+        #: something stops it: what would have happened meanwhile, as calls
+        self._missed: list[Callable[[], None]] | None = None
         self._objects: dict[Any, bytes] = {}
         #: values that stayed here, the least recently used first
         self._live: dict[Any, Stayed] = {}
@@ -100,6 +106,41 @@ class SimWorker:
         """Slots of its host that its row takes for certain."""
         return 0 if self.current is None or self._has_waited else self.current[0].run.threads
 
+    # ---- something stops it ----------------------------------------------------------------------------------------
+    def stop(self, seconds: float) -> None:
+        """A task that has ended, or the one that runs, stops the process, or keeps the interpreter to itself."""
+        self.world.note(self.host.name, f"worker {self.slot} is stopped for {seconds:.3f} s")
+        self._missed = []
+        self.world.after(seconds, self.go_on)
+
+    @property
+    def may_be_stopped(self) -> bool:
+        """It is not, and no client is inside of its task."""
+        return self.alive and not self.is_stopped and self.nested is None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Something stops it."""
+        return self._missed is not None
+
+    def go_on(self) -> None:
+        """It goes on: the thread that listens on the control socket comes first, or last."""
+        missed, self._missed = self._missed, None
+        if not self.alive or missed is None:
+            return
+        self.world.note(self.host.name, f"worker {self.slot} goes on")
+        control_first = self.world.hearing.random() < 0.5
+        missed.sort(key=lambda call: call.func == self._hear and call.args[1] is control_first, reverse=True)
+        for call in missed:
+            call()
+
+    def _misses(self, call: Callable[..., None], *args: Any) -> bool:
+        """Whether it is stopped; then this is done when it goes on."""
+        if self._missed is None:
+            return False
+        self._missed.append(partial(call, *args))
+        return True
+
     # ---- the sockets -----------------------------------------------------------------------------------------------
     def tell(self, message: wm.ToWorker, control: bool) -> None:
         """The agent sends something."""
@@ -112,7 +153,7 @@ class SimWorker:
         self.world.after(at - self.world.now, self._hear, data, control)
 
     def _hear(self, data: bytes, control: bool) -> None:
-        if not self.alive:
+        if not self.alive or self._misses(self._hear, data, control):
             return
         if control and self._unheard is not None:
             self._unheard.append(data)
@@ -160,7 +201,7 @@ class SimWorker:
                 del self._live[key]
 
     def _publish(self, key: Any) -> None:
-        if not self.alive:
+        if not self.alive or self._misses(self._publish, key):
             return
         error = None
         full = self.host.cluster.mix.full
@@ -219,6 +260,8 @@ class SimWorker:
                 return
             assigned = self._assigned[0]
             number = assigned.run.dispatch
+            if not assigned.is_open:
+                self._open(assigned)
             if not assigned.rows:
                 self._assigned.popleft()
                 self._done.append(number)
@@ -229,6 +272,16 @@ class SimWorker:
             if self.world.now > self._flush_at:
                 self._flush()
             self._begin(assigned, row)
+
+    def _open(self, assigned: Assigned) -> None:
+        assigned.is_open, run = True, assigned.run
+        self.begun = (run.dispatch, run.lo)
+        if run.dispatch <= self.revoked and assigned.rows:
+            self._flush()
+            lo, hi = assigned.rows[0], assigned.rows[-1] + 1
+            assigned.rows.clear()
+            self.world.revoked["found"] += 1
+            self._say(wm.Returned(0, [wm.ReturnedSpan(run.dispatch, run.client, run.batch, lo, hi)], None))
 
     def _begin(self, assigned: Assigned, row: int) -> None:
         self.host.begun.add((assigned.run.client, assigned.run.batch, row))
@@ -264,9 +317,11 @@ class SimWorker:
             if self.world.random.random() < DEAF:
                 self._unheard = []
             self.world.after(delay, self._ends, assigned, row, job, spec, values)
+            if self.world.stops and (self._results or self._done) and self.may_be_stopped:
+                self.stop(self.world.stops.pop())
 
     def _unblocked(self, assigned: Assigned, row: int, job: Job, *rest: Any) -> None:
-        if self.alive:
+        if self.alive and not self._misses(self._unblocked, assigned, row, job, *rest):
             self._say(wm.Unblocked())
             self.world.after(100e-6, self._ends, assigned, row, job, *rest)
 
@@ -299,6 +354,8 @@ class SimWorker:
 
     def _ends(self, assigned: Assigned, row: int, job: Job, spec: Any, values: list[int]) -> None:
         if not self.alive or self.current is None or self.current[:2] != (assigned, row):
+            return
+        if self._misses(self._ends, assigned, row, job, spec, values):
             return
         behaviour, parameter = spec[2], spec[3]
         if behaviour == "poison" or (behaviour == "deadly" and job.runs <= parameter):

@@ -70,6 +70,10 @@ class World:
         self.kills = 0
         #: of the tables
         self.moves = Moves()
+        #: for how long workers are to be stopped that keep results back, seconds
+        self.stops: list[float] = []
+        #: how often workers were told to begin nothing more, by the progress page, and what came of it
+        self.revoked: Counter[str] = Counter()
         #: why queued rows were said to wait, as often as that was seen to be so
         self.explained: Counter[str] = Counter()
         #: how often agents were asked for any rows, or for some that others can run, and gave back such
