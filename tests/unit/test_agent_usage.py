@@ -51,7 +51,7 @@ def test_a_process_without_its_main_thread_is_told_from_one_that_has_ended(usage
     os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
     pids = {0: os.getpid(), 1: left.pid, 2: ended.pid, 3: 0x7FFFFFFF}
     try:
-        sampled = until(lambda: (seen := usage.sample(pids, {}, 101.0, str(tmp_path))).halted and seen)
+        sampled = until(lambda: (seen := usage.sample(pids, {}, {}, 101.0, str(tmp_path))).halted and seen)
         assert list(sampled.halted) == [1]
         assert [slot for slot, memory in sampled.workers.items() if memory] == [0]
     finally:
