@@ -415,12 +415,46 @@ def test_it_is_the_default_scheduler_while_it_lives(cluster):
         default_client()
 
 
+@pytest.mark.parametrize("name", ["distributed", "dask.distributed", "Distributed"])
+def test_the_scheduler_named_distributed_is_the_clients_while_it_lives(cluster, name):
+    with Client(cluster) as client:
+        assert delayed(os.getpid)().compute(scheduler=name) != os.getpid()
+        assert dask.base.get_scheduler(scheduler=name) == client.get
+        with dask.config.set(scheduler=name):
+            assert dask.compute(delayed(abs)(-1), delayed(os.getppid)()) != (1, os.getppid())
+            assert delayed(abs)(-1).persist().compute() == 1
+        with Client(cluster, set_as_default=False):
+            assert dask.base.get_scheduler(scheduler=name) == client.get
+    with pytest.raises(RuntimeError, match="no Client active"):
+        delayed(abs)(-1).compute(scheduler=name)
+
+
+def test_whoever_was_called_distributed_before_is_again(cluster, monkeypatch):
+    monkeypatch.setitem(dask.base.named_schedulers, "distributed", dask.get)
+    with Client(cluster) as client:
+        assert dask.base.get_scheduler(scheduler="distributed") == client.get
+    assert dask.base.get_scheduler(scheduler="distributed") == dask.get
+
+
+def test_an_asynchronous_client_is_no_scheduler_of_blocking_calls_by_name_either(cluster):
+    async def program():
+        async with Client(cluster, asynchronous=True):
+            with pytest.raises(RuntimeError, match="synchronous context"):
+                delayed(abs)(-1).compute(scheduler="distributed")
+
+    asyncio.run(program())
+
+
 def test_clients_may_be_closed_in_any_order(cluster):
     first, second = Client(cluster), Client(cluster)
     first.close()
-    assert dask.base.get_scheduler() == second.get
+    assert dask.base.get_scheduler() == dask.base.get_scheduler(scheduler="distributed") == second.get
     second.close()
     assert dask.config.get("scheduler", None) is None
+    first, second = Client(cluster), Client(cluster)
+    second.close()
+    assert dask.base.get_scheduler() == dask.base.get_scheduler(scheduler="distributed") == first.get
+    first.close()
 
 
 def test_compute_gives_a_future_for_each_collection(client):
