@@ -1,5 +1,10 @@
 """What dask.distributed has and Scaler has not, and what to do instead."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
 #: arguments of distributed's client, and of the local cluster it starts, that mean nothing here
 ARGUMENTS = frozenset(
     {
@@ -10,8 +15,8 @@ ARGUMENTS = frozenset(
     }
 )  # fmt: skip
 
-#: methods of distributed's client -> what to do instead
-METHODS = {
+#: methods and attributes of distributed's client -> what to do instead
+OF_CLIENT = {
     "publish_dataset": "keep the persisted collection in your program; datasets outlive no client here",
     "get_dataset": "keep the persisted collection in your program; datasets outlive no client here",
     "list_datasets": "keep the persisted collection in your program; datasets outlive no client here",
@@ -30,6 +35,13 @@ METHODS = {
     "run_on_scheduler": "the scheduler runs no code of users: use `run`, or submit a task",
     "start": "the constructor connects",
     "benchmark_hardware": "see bench/ in Scaler's repository",
+    "datasets": "keep the persisted collection in your program; datasets outlive no client here",
+    "extensions": "there are none",
+    "preloads": "give scaler_cluster --preload, or use register_plugin",
+    "refcount": "`futures` has the keys whose futures are held",
+    "rpc": "use the methods of the client, or the commands scaler workers, tasks and such",
+    "scheduler_comm": "use the methods of the client; `scheduler.address` is where its scheduler is",
+    "scheduler_file": "give the address, or set SCALER_ADDRESS",
     "amm": "values are copied to where they are used, and spilled where they do not fit",
     "as_current": "`with Client(...)`, or `set_as_default`: the client that was made last is the default",
     "get_scheduler_logs": "read the scheduler's log",
@@ -45,6 +57,33 @@ METHODS = {
     "unsubscribe_topic": "there is no subscribe_topic",
     "write_scheduler_file": "give the address, or set SCALER_ADDRESS",
 }
+
+_AS_MANY = "a local cluster keeps the workers it was started with: give Client(n_workers=...) as many as are needed"
+_ON_HOSTS = "use scaler.Cluster(provider, ...), whose hosts come and go as the work needs them"
+#: methods and attributes of dask's clusters -> what to do instead
+OF_CLUSTER = {
+    "adapt": _ON_HOSTS,
+    "called_from_running_loop": "methods block",
+    "from_name": "give Client the address",
+    "get_client": "use Client(cluster)",
+    "get_logs": "what it logs is on the program's standard error",
+    "loop": "it runs in processes of its own",
+    "new_worker_spec": _ON_HOSTS,
+    "observed": "`n_workers` says how many workers it has",
+    "plan": "`n_workers` says how many workers it has",
+    "requested": "`n_workers` says how many workers it has",
+    "scale": _AS_MANY,
+    "scale_down": _AS_MANY,
+    "scale_up": _AS_MANY,
+    "scheduler_info": "use Client.scheduler_info",
+    "start_worker": _AS_MANY,
+    "sync": "methods block",
+    "wait_for_workers": "use Client.wait_for_workers",
+    "worker_spec": _ON_HOSTS,
+    "workers": "`n_workers` says how many there are, Client.scheduler_info names them, the command scaler workers more",
+}
+#: what to do instead of asking the scheduler itself
+OF_SCHEDULER = "it is another process: use the methods of the client, or the commands scaler workers, tasks and such"
 
 _COMMAND = "use the command scaler_cluster, whose workers are replaced when they end"
 _HOSTS = "use the command scaler_provision, which starts hosts as they are needed"
@@ -94,3 +133,10 @@ NAMES = {
     "sync": "methods of Client block, or are awaited with `asynchronous=True`",
     "warn": "use the module warnings: what tasks of collections issue reaches the caller",
 }
+
+
+def refuse(asked: object, whose: str, name: str, instead: Mapping[str, str]) -> NoReturn:
+    """Raise the AttributeError of an object that has no such name: with what to do instead, if distributed has it."""
+    if name in instead:
+        raise AttributeError(f"Scaler has no counterpart to distributed's {whose}.{name}: {instead[name]}")
+    raise AttributeError(f"{type(asked).__name__!r} object has no attribute {name!r}", name=name, obj=asked)

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from dask.base import is_dask_collection
 from dask.callbacks import Callback
@@ -27,7 +27,7 @@ from dask.delayed import delayed
 from dask.utils import parse_timedelta
 
 from scaler import Client as Engine
-from scaler import Executor, SchedulerClusterCombo
+from scaler import Executor
 from scaler.extension import serializer_of, shared_client
 from scaler_dask import absent, cluster_info, default_scheduler, every_worker, worker_functions
 from scaler_dask.call_futures import CallFutures, key_of_call, keys_of_map
@@ -41,6 +41,7 @@ from scaler_dask.get import computed
 from scaler_dask.graph_session import GraphSession
 from scaler_dask.interrupts import tasks_under_way
 from scaler_dask.keyed_future import Future, as_parts
+from scaler_dask.own_cluster import OwnCluster, SchedulerAddress
 from scaler_dask.plugins import Plugins
 from scaler_dask.registry import Registry
 from scaler_dask.scattering import scattered
@@ -118,9 +119,24 @@ class Client:
         return self._status
 
     @property
-    def cluster(self) -> SchedulerClusterCombo | None:
-        """The local cluster that this client has started, if it has."""
+    def cluster(self) -> OwnCluster | None:
+        """The local cluster that this client has started, if it has: a `SchedulerClusterCombo`."""
         return self._connection.cluster
+
+    @property
+    def scheduler(self) -> SchedulerAddress:
+        """Where its scheduler is, as `scheduler.address`. Raises RuntimeError like `engine`."""
+        return SchedulerAddress(self.engine.address)
+
+    @property
+    def security(self) -> Any:
+        """The keys that it has connected with, for another client; None if they are those of the environment."""
+        return self._connection.security
+
+    @property
+    def futures(self) -> dict[Any, FutureState]:
+        """What the keys stand for whose futures are held: each with a `status`."""
+        return {state.key: state for state in self._registry.states()}
 
     @classmethod
     def current(cls, allow_global: bool = True) -> Client:
@@ -515,11 +531,8 @@ class Client:
     async def __aexit__(self, *exc_info: object) -> None:
         await asyncio.to_thread(self._close)
 
-    def __getattr__(self, name: str) -> Any:
-        instead = absent.METHODS.get(name)
-        if instead is not None:
-            raise AttributeError(f"Scaler has no counterpart to distributed's Client.{name}: {instead}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def __getattr__(self, name: str) -> NoReturn:
+        absent.refuse(self, "Client", name, absent.OF_CLIENT)
 
     def __copy__(self) -> Client:
         return self

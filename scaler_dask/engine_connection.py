@@ -7,8 +7,8 @@ from typing import Any
 import dask.config
 
 from scaler import Client as Engine
-from scaler import SchedulerClusterCombo
 from scaler.extension import surrounding_address
+from scaler_dask.own_cluster import OwnCluster
 
 
 class EngineConnection:
@@ -36,7 +36,7 @@ class EngineConnection:
         #: keys and such, if they are not those of the environment
         self.security = security
         #: started here, and ended with this
-        self.cluster: SchedulerClusterCombo | None = None
+        self.cluster: OwnCluster | None = None
 
     @property
     def is_open(self) -> bool:
@@ -61,7 +61,7 @@ class EngineConnection:
         if address is None and self._n_workers is None:
             address = dask.config.get("scaler.address", None) or surrounding_address()
         if address is None:
-            self.cluster = SchedulerClusterCombo(n_workers=self._n_workers, capabilities=self._capabilities)
+            self.cluster = OwnCluster(n_workers=self._n_workers, capabilities=self._capabilities)
             address, self.security = self.cluster.address, self.cluster.security
         try:
             self._engine = Engine(address, timeout=self._timeout, security=self.security)
@@ -77,7 +77,7 @@ class EngineConnection:
         n_workers = self.cluster.n_workers
         self.engine.disconnect()
         self.cluster.shutdown()
-        self.cluster = SchedulerClusterCombo(n_workers=n_workers, capabilities=self._capabilities)
+        self.cluster = OwnCluster(n_workers=n_workers, capabilities=self._capabilities)
         self.security = self.cluster.security
         self._engine = Engine(self.cluster.address, security=self.security)
 

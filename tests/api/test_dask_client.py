@@ -27,6 +27,7 @@ from scaler_dask import (
     CancelledError,
     Client,
     WorkerPlugin,
+    absent,
     as_completed,
     default_client,
     fire_and_forget,
@@ -38,6 +39,7 @@ from scaler_dask import (
     wait,
     worker_client,
 )
+from scaler_dask.own_cluster import OwnCluster
 
 
 @pytest.fixture(scope="module")
@@ -836,6 +838,56 @@ def test_a_client_without_an_address_has_a_cluster_of_its_own_and_can_restart_it
     with pytest.raises(ClientClosed):
         client.submit(inc, 3)
     client.close()
+
+
+def test_the_cluster_of_a_client_has_the_names_of_dasks_clusters_or_says_what_to_use():
+    with Client(n_workers=1) as client:
+        cluster = client.cluster
+        assert isinstance(cluster, SchedulerClusterCombo)
+        assert cluster.scheduler_address == cluster.scheduler.address == cluster.name == client.scheduler.address
+        assert not cluster.asynchronous
+        with Client(cluster, set_as_default=False) as other:
+            assert other.submit(inc, 1).result(DEADLINE) == 2
+        with pytest.raises(AttributeError, match=r"LocalCluster.scale: .*Client\(n_workers=...\)"):
+            cluster.scale(3)
+        with pytest.raises(AttributeError, match=r"scaler\.Cluster"):
+            cluster.adapt(minimum=1)
+        with pytest.raises(AttributeError, match="no attribute 'no_such_thing'"):
+            cluster.no_such_thing  # noqa: B018
+        with pytest.raises(AttributeError, match="another process"):
+            client.scheduler.identity()
+        restarted = client.restart().cluster
+        assert (cluster.status, restarted.status) == ("closed", "running")
+        with restarted:
+            pass
+        restarted.close()
+        assert restarted.status == "closed"
+
+
+def test_what_distributed_calls_its_own_is_here_or_says_what_to_use():
+    distributed = pytest.importorskip("distributed")
+
+    def names(kind):
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    assert names(distributed.Client) - names(Client) - absent.OF_CLIENT.keys() == {"asynchronous"}  # of each object
+    assert names(distributed.LocalCluster) - names(OwnCluster) - absent.OF_CLUSTER.keys() == set()
+    assert names(Client) & absent.OF_CLIENT.keys() == names(OwnCluster) & absent.OF_CLUSTER.keys() == set()
+
+
+def test_a_client_says_which_keys_it_has_futures_of_and_where_its_scheduler_is(client, cluster):
+    future, failing = client.submit(inc, 1), client.submit(fail)
+    wait([future, failing])
+    assert {key: state.status for key, state in client.futures.items()} == {
+        future.key: "finished",
+        failing.key: "error",
+    }
+    assert client.scheduler.address == cluster.address
+    assert repr(client.scheduler) == f"<Scheduler {cluster.address!r}>"
+    with Client(client.scheduler.address, security=client.security, set_as_default=False) as other:
+        assert other.submit(inc, 1).result(DEADLINE) == 2
+    with pytest.raises(AttributeError, match="`futures` has the keys"):
+        client.refcount  # noqa: B018
 
 
 def test_an_executor_on_the_cluster(client):
