@@ -110,6 +110,11 @@ class ResultWriter:
         self._patience = Patience()
         #: what was put somewhere, or is being put there, and is not in the ledger yet
         self._unreported: Key | None = None
+        self._is_abandoned = False
+
+    def abandon(self) -> None:
+        """Put nothing anywhere any more, but end when a row returns: this is a process that a task forked."""
+        self._is_abandoned = True
 
     def encoder(self, assignment: Assignment, serializer: AnySerializer | None) -> Encode:
         """Return what is to be done with the results of an assignment that are no numbers.
@@ -120,13 +125,17 @@ class ResultWriter:
 
         def encode(row: int, value: Any) -> tuple[int, bytes]:
             nonlocal made
-            if made is None:
+            if made is None or self._is_abandoned:
                 made = self._encoder(assignment, serializer)
             return made(row, value)
 
         return encode
 
     def _encoder(self, assignment: Assignment, serializer: AnySerializer | None) -> Encode:
+        if self._is_abandoned:
+            from scaler.worker.task_fork import end_as_a_program  # few tasks fork
+
+            end_as_a_program(None)
         run, store, name = assignment.run, context.store(), assignment.run.name
         write = in_message(name, serializer)
         travels = bool(run.flags & INLINE_VALUES)

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from typing import NoReturn
 
 from scaler.protocol.codes import STREAM, WARN
 from scaler.store.layout import Key
@@ -90,6 +91,8 @@ class RowRunner:
         self.tidy_up: Callable[[bool], None] = lambda has_failed: None
         #: rows have run since
         self._is_untidy = False
+        #: this is a process that a task has forked
+        self._is_forked = False
         #: called when the first assignment is done
         self.after_first: Callable[[], None] = lambda: None
 
@@ -197,7 +200,9 @@ class RowRunner:
         return TaskContext(run.client, run.batch + row, run.name, run.priority, 0, stream, assignment.serializer)
 
     def abandon(self) -> None:
-        """Have nothing to run any more: this is a process that a task forked."""
+        """Have nothing to run any more, and end with the row: this is a process that a task forked."""
+        self._is_forked = True
+        self._results.abandon()
         for assignment in self._assignments:
             assignment.rows.clear()
         self._assignments.clear()
@@ -262,6 +267,8 @@ class RowRunner:
             try:
                 loop()
             except BaseException as error:  # of the user's row, or IndexError since there are no more
+                if self._is_forked:
+                    _end_of_fork(error)
                 if self._ledger.settle(error):
                     failed = True
                     self._results.take_back()
@@ -307,3 +314,9 @@ class RowRunner:
         with self._lock:
             ledger.close()
             self._assignments.popleft()
+
+
+def _end_of_fork(error: BaseException) -> NoReturn:
+    from scaler.worker.task_fork import end_as_a_program, is_for_want_of_rows  # few tasks fork
+
+    end_as_a_program(None if is_for_want_of_rows(error) else error)

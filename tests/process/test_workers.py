@@ -22,7 +22,7 @@ from support import until
 
 from scaler.agent.worker_processes import Exited, Started, WorkerOptions, WorkerProcess, Zygote
 from scaler.common.exits import describe_exit
-from scaler.protocol.messages import ERROR, GRAPH, KEEP, LIVE, SIZE, STREAM, TOGETHER, VALUES_LIST
+from scaler.protocol.messages import ERROR, GRAPH, KEEP, LIVE, PROFILE, SIZE, STREAM, TOGETHER, VALUES_LIST
 from scaler.serialize import payload
 from scaler.serialize.call import encode_entries, encode_function
 from scaler.serialize.outofband import unpack
@@ -261,6 +261,50 @@ def test_a_process_forked_by_a_task_cannot_disturb_its_worker(host: Host) -> Non
 
     assert host.call(fork) == 2
     assert host.call(abs, -1) == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "told"),
+    [
+        ("return 1", 0, ""),
+        ("return 'x' * 3_000_000", 0, ""),
+        ("return [1] * 1_000_000", 0, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit(3)", 3, ""),
+        ("sys.exit('no luck')", 1, "no luck\n"),
+        ("[][0]", 1, "IndexError: list index out of range\n"),
+        ("raise ValueError('no luck')", 1, "ValueError: no luck\n"),
+    ],
+)
+@pytest.mark.parametrize("flags", [0, KEEP, PROFILE])
+def test_a_process_forked_by_a_task_ends_as_a_program_does(
+    host: Host, end: str, status: int, told: str, flags: int
+) -> None:
+    script = f"""
+def fork(number):
+    if number != 1:
+        return number
+    import os, sys
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(writing, 1), os.dup2(writing, 2), os.close(writing)
+        print("here")
+        {end}
+    os.close(writing)
+    with open(reading) as file:
+        said = file.read()
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said]
+"""
+    names: dict[str, Any] = {}
+    exec(script, names)
+    host.hand_out(names["fork"], [(0,), (1,), (2,)], flags=flags)
+    first, (ended, said), last = host.until(lambda: len(found := host.results()) == 3 and found)
+    assert (first, ended, last) == (0, status, 2)
+    assert said.startswith("here\n")
+    assert said.endswith(told)
+    assert "scaler" not in said
+    assert said.count("Traceback") == told.count("Error")
 
 
 def test_workers_differ_in_their_random_numbers(start: Callable[..., Host]) -> None:
