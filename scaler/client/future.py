@@ -126,6 +126,8 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
     _body: bytes | None = None
     #: the value is an object of the user's, not one that came
     _is_given = False
+    #: what is said of it, where it was cancelled with others
+    _why_cancelled: str | None = None
 
     def __init__(self, owner: FutureOwner) -> None:
         """Made by clients only."""
@@ -154,6 +156,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             self._load(timeout)
         if self._state is FINISHED and self._exception is None:
             return self._result
+        self._check_cancelled()
         return super().result(0)
 
     def done(self) -> bool:
@@ -170,7 +173,13 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
             timeout = self._wait_within(timeout)
         if self._unread is not None:
             self._load(timeout)
+        self._check_cancelled()
         return super().exception(0)
+
+    def _check_cancelled(self) -> None:
+        """Raise CancelledError if more can be said about that than the standard library does."""
+        if self._why_cancelled is not None and self._state is CANCELLED_AND_NOTIFIED:
+            raise CancelledError(self._why_cancelled)
 
     def _get_snapshot(self) -> Any:
         """What asyncio reads, since Python 3.14, in the place of `result` and `exception`."""
@@ -224,6 +233,7 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
                     if self._unread is not None:
                         raise
             return self.owner.copy(self._result, None)  # it came here before it was lost
+        self._check_cancelled()
         value = super().result(0)
         return self.owner.copy(value, self._body) if self._body is not None or self._is_given else value
 
@@ -361,8 +371,10 @@ class Future(concurrent.futures.Future, RemoteValue):  # type: ignore[type-arg]
         if self._state is PENDING:
             self._state = RUNNING
 
-    def mark_cancelled(self) -> None:
-        """The task was cancelled."""
+    def mark_cancelled(self, why: str | None = None) -> None:
+        """The task was cancelled; `why`, if that was with others."""
+        if why is not None:
+            self._why_cancelled = why
         if not self._watched and self._state in (PENDING, RUNNING):
             self._state = CANCELLED_AND_NOTIFIED
             if not self._watched:

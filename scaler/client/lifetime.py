@@ -124,7 +124,7 @@ class Lifetime:
             forget_functions()
         forget_values()
         with callbacks_collected:
-            self._resolver.cancel(tokens)
+            self._resolver.cancel(tokens, "`clear` has cancelled all that was under way")
 
     def _leave(self) -> None:
         liveness = self._liveness
@@ -136,7 +136,7 @@ class Lifetime:
         for close in self.companions:
             close()
         with callbacks_collected:
-            self._resolver.cancel(self._driver.abandon())
+            self._resolver.cancel(self._driver.abandon(), "its client was closed before it ended")
 
 
 def _take_leave() -> None:

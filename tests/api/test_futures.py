@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import CancelledError
 from contextlib import nullcontext
 from unittest.mock import Mock
 
@@ -406,6 +407,26 @@ def test_callbacks_that_wait_end_when_the_client_is_closed(client):
     others[0].add_done_callback(lambda _: seen.append([other.cancelled() for other in others]))
     client.disconnect()
     assert seen == [[True] * 20]
+
+
+def test_what_had_not_ended_says_that_its_client_was_closed_or_cleared(client, cluster):
+    cleared = client.submit(time.sleep, 60)
+    client.clear()
+    with pytest.raises(CancelledError, match="`clear` has cancelled all"):
+        cleared.result(20)
+    watched, future = client.submit(time.sleep, 60), client.submit(time.sleep, 60)
+    watched.add_done_callback(lambda _: None)
+    client.disconnect()
+    for each in watched, future:
+        for read in each.result, each.exception, each.fresh_result:
+            with pytest.raises(CancelledError, match="its client was closed before it ended"):
+                read(20)
+    with Client(cluster.address) as other:
+        taken_back = other.submit(time.sleep, 60)
+        taken_back.cancel(force=True)
+        with pytest.raises(CancelledError) as cancelled:
+            taken_back.result(20)
+    assert str(cancelled.value) == ""
 
 
 @pytest.mark.parametrize("of", ["client", "executor"])

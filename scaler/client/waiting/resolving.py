@@ -64,13 +64,13 @@ class Resolver:
             token.fail(type(error)(str(error)))
         self._tell_waiting(tokens)
 
-    def cancel(self, tokens: Sequence[Any]) -> None:
-        """What these stand for is not wanted any more."""
+    def cancel(self, tokens: Sequence[Any], why: str) -> None:
+        """What these stand for is not wanted any more; `why` is said to who waits for it."""
         for token in tokens:
             if type(token) is Future:
-                token.mark_cancelled()
+                token.mark_cancelled(why)
             else:
-                token.fail(CancelledError())
+                token.fail(CancelledError(why))
         self._tell_waiting(tokens)
 
     def _tell_waiting(self, tokens: Iterable[Any]) -> None:
