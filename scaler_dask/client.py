@@ -27,7 +27,7 @@ from dask.delayed import delayed
 from dask.utils import parse_timedelta
 
 from scaler import Client as Engine
-from scaler import Executor
+from scaler import ClientClosed, Executor
 from scaler.extension import serializer_of, shared_client
 from scaler_dask import absent, cluster_info, default_scheduler, every_worker, worker_functions
 from scaler_dask.call_futures import CallFutures, key_of_call, keys_of_map
@@ -162,9 +162,10 @@ class Client:
         be called, SerializationError, StoreFull, ClientClosed.
         """
         _check_call(func, "submit", actor or actors)
+        engine = self._engine_with(resources, retries, priority)
         if key is None:
             key = key_of_call(func, args, kwargs, pure)
-        return self._calls.of_call(self._engine_with(resources, retries, priority), key, func, args, kwargs)
+        return self._calls.of_call(engine, key, func, args, kwargs)
 
     def map(
         self, func: Callable[..., Any], *iterables: Iterable[Any], key: Any = None, workers: Any = None,
@@ -178,14 +179,20 @@ class Client:
         Everything else as for `submit`; also raises ValueError for a list of keys of another length.
         """
         _check_call(func, "map", actor or actors)
+        engine = self._engine_with(resources, retries, priority)
         rows = list(zip(*iterables, strict=False))
         keys = keys_of_map(func, rows, kwargs, pure, key)
-        engine = self._engine_with(resources, retries, priority)
         return [self._calls.of_call(engine, name, func, row, kwargs) for row, name in zip(rows, keys, strict=True)]
 
     def _engine_with(self, resources: Any, retries: Any, priority: Any) -> Engine:
+        self._check_open()
         options = options_of_call(resources, retries, priority)
         return self.engine.with_options(**options) if options else self.engine
+
+    def _check_open(self) -> None:
+        """What is known of keys serves nobody any more who would get an error for others."""
+        if self._status == "closed" or self.engine.closed:
+            raise ClientClosed("this client is closed: make a new Client")
 
     def _collections(self, resources: Any, retries: Any, priority: Any) -> CollectionFutures:
         engine = self._engine_with(resources, retries, priority)
@@ -273,6 +280,7 @@ class Client:
         values travel to where they are used, and one given again unchanged is written once in any case. Raises
         TypeError for an iterator, SerializationError, StoreFull, ClientClosed.
         """
+        self._check_open()
         return self._blocking(lambda: scattered(self._registry, self.engine, data), asynchronous)
 
     # ---- control ---------------------------------------------------------------------------------------------------

@@ -139,11 +139,23 @@ class Future(spec.TaskRef):
         seconds: float | None = parse_timedelta(timeout)
         if self._owner is not None and self._owner.asynchronous:
             return self._awaited(read, seconds)
-        return read(seconds)
+        try:
+            return read(seconds)
+        except TimeoutError:
+            if seconds is None or self.status == "error":  # of the task
+                raise
+            raise self._timed_out(seconds) from None
+
+    def _timed_out(self, seconds: float) -> TimeoutError:
+        return TimeoutError(f"{self.key!r}: timed out after {seconds:g} s")
 
     async def _awaited(self, read: Callable[[float | None], Any], seconds: float | None = None) -> Any:
-        async with asyncio.timeout(seconds):
-            await until_ended([self.state])
+        try:
+            async with asyncio.timeout(seconds):
+                await until_ended([self.state])
+        except TimeoutError:
+            assert seconds is not None
+            raise self._timed_out(seconds) from None
         return await asyncio.to_thread(read, None)
 
     def __await__(self) -> Generator[Any, None, Any]:

@@ -8,6 +8,7 @@ import os
 import pickle
 import tempfile
 import threading
+import time
 import uuid
 import weakref
 from pathlib import Path
@@ -398,6 +399,40 @@ def test_a_client_on_one_of_scalers_own_leaves_it_open(cluster):
         assert engine.submit(inc, 2).result(DEADLINE) == 3
 
 
+def test_a_closed_client_gives_out_no_futures_that_it_has_either(cluster):
+    client = Client(cluster)
+    known, x = client.submit(inc, 0), client.persist(da.ones(10, chunks=5))
+    assert known.result(DEADLINE) == 1
+    slow = client.submit(time.sleep, 60)
+    client.close()
+    for call in (
+        lambda: client.submit(inc, 0),
+        lambda: client.map(inc, [0]),
+        lambda: client.compute(x),
+        lambda: client.persist(x),
+        lambda: client.get({"a": (inc, 0)}, "a"),
+        lambda: client.scatter(known),
+    ):
+        with pytest.raises(ClientClosed, match="make a new Client"):
+            call()
+    assert known.result() == 1
+    with pytest.raises(CancelledError, match="its client was closed before it ended"):
+        slow.result(DEADLINE)
+
+
+def test_a_timeout_says_of_what_and_how_long(client, gate):
+    def give_up():
+        raise TimeoutError
+
+    slow, own = client.submit(gate.pass_through, key="slow"), client.submit(give_up)
+    for read in slow.result, slow.exception, slow.traceback:
+        with pytest.raises(TimeoutError, match=r"'slow': timed out after 0\.01 s"):
+            read(timeout=0.01)
+    with pytest.raises(TimeoutError) as raised:
+        own.result(timeout=DEADLINE)
+    assert str(raised.value) == ""
+
+
 # ---- collections -----------------------------------------------------------------------------------------------------
 def test_it_is_the_default_scheduler_while_it_lives(cluster):
     before = dask.config.get("scheduler", None)
@@ -619,7 +654,7 @@ def test_an_asynchronous_wait_gives_up_after_its_timeout(cluster, gate):
             slow = client.submit(gate.pass_through)
             with pytest.raises(TimeoutError):
                 await wait([slow], timeout=0.01)
-            with pytest.raises(TimeoutError):
+            with pytest.raises(TimeoutError, match=r"timed out after 0\.01 s"):
                 await slow.result(timeout=0.01)
             await client.cancel([slow])
             assert slow.cancelled()
