@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import operator
 import time
 import uuid
 import weakref
@@ -49,9 +50,9 @@ class Executor(concurrent.futures.Executor):
     of the engine's own, which has none of the program's threads. Other options are those of `Client`.
 
     Blocks until the cluster is there. Raises like `Client` and `SchedulerClusterCombo`, ValueError for `max_workers`
-    below 1, TypeError for an initializer that can't be called, `SerializationError` for one that can't be pickled with
-    its arguments; for `max_tasks_per_child` as the standard executor does, and ValueError with an address; `JobError`
-    for `durable`.
+    below 1, TypeError for one that is no integer, and for an initializer that can't be called, `SerializationError` for
+    one that can't be pickled with its arguments; for `max_tasks_per_child` as the standard executor does, and
+    ValueError with an address; `JobError` for `durable`.
 
     >>> with Executor(max_workers=1) as pool:
     ...     list(pool.map(pow, [2, 3], [3, 2]))
@@ -72,8 +73,13 @@ class Executor(concurrent.futures.Executor):
         thread_name_prefix: str = "",
         **client_options: Any,
     ) -> None:
-        if max_workers is not None and max_workers <= 0:
-            raise ValueError("max_workers must be greater than 0")
+        if max_workers is not None:
+            try:
+                max_workers = int(operator.index(max_workers))
+            except TypeError:
+                raise TypeError(f"max_workers must be an integer, not {max_workers!r}") from None
+            if max_workers <= 0:
+                raise ValueError("max_workers must be greater than 0")
         if initializer is not None and not callable(initializer):
             raise TypeError("initializer must be a callable")
         if max_tasks_per_child is not None:

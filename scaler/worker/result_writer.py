@@ -15,6 +15,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any
 
 from scaler.common.patience import Patience
@@ -59,7 +60,7 @@ def as_bytes(name: str, serializer: AnySerializer | None) -> Callable[[Any], byt
         try:
             return bytes(write(value))
         except Exception as error:
-            raise unpicklable(name, error) from None
+            raise unpicklable(name, value, error) from None
 
     return encode
 
@@ -77,9 +78,20 @@ def in_message(name: str, serializer: AnySerializer | None) -> Callable[[Any], b
     return encode
 
 
-def unpicklable(name: str, error: Exception) -> Failed:
+def unpicklable(name: str, value: Any, error: Exception) -> Failed:
     """Return the failure of a row whose result raised `error` while it was pickled."""
-    return Failed(failures.unencodable(name, str(error)).encode())
+    return Failed(failures.unencodable(name, _advice(value) or str(error)).encode())
+
+
+def _advice(value: Any) -> str | None:
+    """What to do about a result that was forgotten to be run; a coroutine is closed, or Python would warn of it."""
+    if isinstance(value, CoroutineType):
+        with contextlib.suppress(Exception):
+            value.close()
+        return "it is a coroutine of an `async def`, which nothing awaits there: call asyncio.run in the function"
+    if isinstance(value, (GeneratorType, AsyncGeneratorType)):
+        return "a generator can't leave its process: return a list of what it yields"
+    return None
 
 
 def _write(store: str, key: Key, packed: Packed) -> int:
@@ -162,7 +174,7 @@ class ResultWriter:
                 else:
                     packed = pack_large(value, limit)
             except Exception as error:
-                raise unpicklable(name, error) from None
+                raise unpicklable(name, value, error) from None
             if isinstance(packed, bytes):
                 if len(packed) < limit:
                     return VALUES_EACH, packed

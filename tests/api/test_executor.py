@@ -181,15 +181,50 @@ def test_a_map_of_a_function_that_cannot_be_pickled_raises_at_its_first_result(p
     assert list(pool.map(lambda _: lock, [], chunksize=2)) == []
 
 
-@pytest.mark.parametrize("made", ["generator", "coroutine"])
-def test_a_result_that_cannot_be_pickled_is_called_by_its_type(client, made):
-    async def coroutine():
-        raise AssertionError
-
-    make = {"generator": lambda: (n for n in ()), "coroutine": coroutine}[made]
+def test_a_result_that_cannot_be_pickled_is_called_by_its_type(client):
     called = "an object of type" if client._parts.serializer is None else "cannot pickle"
-    with pytest.raises(SerializationError, match=f"the result of .*: {called} '?{made}"):
-        client.submit(make).result(20)
+    with pytest.raises(SerializationError, match=f"the result of .*: {called} '?_thread.lock"):
+        client.submit(threading.Lock).result(20)
+
+
+async def coroutine(number):
+    raise AssertionError
+
+
+async def async_generator(number):
+    yield number
+
+
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (coroutine, "call asyncio.run in the function"),
+        (lambda number: coroutine(number), "call asyncio.run in the function"),
+        (lambda number: (n for n in ()), "return a list"),
+        (async_generator, "return a list"),
+    ],
+)
+def test_a_result_that_nobody_has_run_says_what_to_do(client, pool, make, advice):
+    for future in client.submit(make, 1), pool.submit(make, 1):
+        with pytest.raises(SerializationError, match=f"the result of .*: .*{advice}"):
+            future.result(20)
+    with pytest.raises(SerializationError, match=advice):
+        client.map(make, [1, 2])
+    with pytest.raises(SerializationError, match=advice):
+        client.get({"a": (make, 1)}, ["a"])
+
+
+def test_python_warns_of_no_coroutine_that_a_task_returns(scripts):
+    said = scripts.run("""
+    import scaler
+
+    async def coroutine():
+        pass
+
+    with scaler.Executor(1) as pool:
+        assert pool.submit(coroutine).exception(40)
+    """)
+    assert "never awaited" not in said
 
 
 def test_arguments_of_the_standard_executors_are_taken(cluster):
@@ -610,6 +645,20 @@ def test_a_broken_executor_in_a_task_does_not_break_the_one_around_it(new_pool, 
 class Unloadable:
     def __reduce__(self):
         return int, ("no number",)
+
+
+@pytest.mark.parametrize(
+    ("number", "error", "words"),
+    [
+        (1.5, TypeError, "max_workers must be an integer, not 1.5"),
+        ("2", TypeError, "max_workers must be an integer, not '2'"),
+        (0, ValueError, "max_workers must be greater than 0"),
+    ],
+)
+def test_a_number_of_workers_that_is_none_is_called_by_its_name(monkeypatch, number, error, words):
+    monkeypatch.setattr(executor_module, "SchedulerClusterCombo", Mock(side_effect=AssertionError))
+    with pytest.raises(error, match=words):
+        Executor(number)
 
 
 def test_an_argument_of_an_initializer_that_cannot_be_pickled_is_named_before_anything_is_started(monkeypatch):
