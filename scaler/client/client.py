@@ -152,9 +152,11 @@ class Client:
 
         With one iterable, items that are tuples are the arguments: `map(f, [(1, 2)])` calls `f(1, 2)`; those of
         subclasses, as namedtuples, are one argument each. Several iterables are zipped, and end with the shortest, as
-        with the builtin. Raises what the first failing call raised, with a note of its item, and TimeoutError. Items
-        are sent in blocks, and a block that is waiting is divided when a worker has nothing to do. Ctrl-C
-        takes back all of them, those that run too. `capabilities`: as in `with_options`.
+        with the builtin. Raises what the first failing call raised, with a note of its item, and TimeoutError if they
+        are not there `timeout` seconds after the call. What has not begun is taken back then; what runs goes on, unless
+        it is limited by `with_options(timeout=...)`. Items are sent in blocks, and a block that is waiting is divided
+        when a worker has nothing to do. Ctrl-C takes back all of them, those that run too. `capabilities`: as in
+        `with_options`.
         """
         items = items_of(iterables_of(originals, iterables) if originals else iterables)
         options = self._options.changed(capabilities=capabilities)

@@ -108,6 +108,19 @@ def test_a_map_that_is_late_says_nothing_of_items(client):
     assert not hasattr(caught.value, "__notes__")
 
 
+def test_a_map_that_is_late_takes_back_what_has_not_begun(client, tmp_path):
+    def begin(number):
+        (tmp_path / f"{number}").touch()
+        while not (tmp_path / "open").exists():
+            time.sleep(0.01)
+
+    with pytest.raises(TimeoutError):
+        client.map(begin, range(40), timeout=0.3)
+    (tmp_path / "open").touch()
+    assert client.map(abs, range(40)) == list(range(40))
+    assert len(list(tmp_path.iterdir())) < 40
+
+
 def test_arguments_that_do_not_fit_are_refused_where_they_are_given(client):
     for args, kwargs in (((), {}), ((1, 2, 3, 4), {}), ((1,), {"d": 2}), ((1, 2), {"a": 3})):
         with pytest.raises(TypeError, match=r"test_client\.add\(\) does not take these arguments"):
