@@ -9,21 +9,36 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def standing_somewhere() -> Iterator[None]:
-    """For libraries that need a working directory with a name: if there is none any more, stand in / meanwhile.
+    """For libraries that need a working directory with a name: if there is none any more, stand in / meanwhile; and
+    without PWD, if that names nothing.
 
     That holds for all threads; but no file of a removed directory can be opened, so none of them misses it.
     """
-    try:
-        os.getcwd()
-    except OSError:
-        here = os.open(os.curdir, getattr(os, "O_PATH", os.O_RDONLY))
+    with _without_wrong_name():
         try:
-            os.chdir(os.sep)
+            os.getcwd()
+        except OSError:
+            here = os.open(os.curdir, getattr(os, "O_PATH", os.O_RDONLY))
             try:
-                yield
+                os.chdir(os.sep)
+                try:
+                    yield
+                finally:
+                    os.fchdir(here)
             finally:
-                os.fchdir(here)
-        finally:
-            os.close(here)
-    else:
+                os.close(here)
+        else:
+            yield
+
+
+@contextlib.contextmanager
+def _without_wrong_name() -> Iterator[None]:
+    name = os.environ.get("PWD")
+    if name is None or (os.path.isabs(name) and os.path.exists(name)):
         yield
+        return
+    del os.environ["PWD"]
+    try:
+        yield
+    finally:
+        os.environ["PWD"] = name
