@@ -1,7 +1,8 @@
 """What is in a value that a function takes along, so that it is seen if the value is changed in place.
 
-Lists, dicts, sets and the attributes of objects are compared item by item, by identity, and what is in them in turn.
-What can't be looked into like that (arrays, tensors, objects with slots) may change unseen.
+Lists, dicts, sets and the attributes of objects are compared item by item, by identity, and what is in them in turn; so
+is what modules have that travel by value. What can't be looked into like that (arrays, tensors, random generators,
+objects with slots) may change unseen.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from types import (
 )
 from typing import Any
 
+from scaler.serialize.enums import GIVEN
+from scaler.serialize.importable import is_importable
 from scaler.serialize.payload import SCALARS
 
 #: fields of classes that `namedtuple` makes
@@ -33,20 +36,23 @@ _FIELD = type(vars(namedtuple("_", "field"))["field"])
 #: what never changes, or travels by name
 _CONSTANT = SCALARS | {range, slice, type(...), type(NotImplemented), object, _FIELD}
 _BY_NAME = (
-    type, ModuleType, FunctionType, BuiltinFunctionType, CodeType, Enum, staticmethod, classmethod, property,
-    GetSetDescriptorType, MappingProxyType, MemberDescriptorType, MethodDescriptorType, ClassMethodDescriptorType,
-    WrapperDescriptorType,
+    type, FunctionType, CodeType, staticmethod, classmethod, property, GetSetDescriptorType, MappingProxyType,
+    MemberDescriptorType, MethodDescriptorType, ClassMethodDescriptorType, WrapperDescriptorType,
 )  # fmt: skip
 #: modules whose objects can't be changed, or travel by name
 _CONSTANT_MODULES = frozenset(
     {
-        "_abc", "_collections", "_thread", "dataclasses", "datetime", "decimal", "fractions", "ipaddress", "logging",
-        "numpy.dtypes", "operator", "pathlib", "re", "typing", "uuid", "weakref", "zoneinfo",
+        "_abc", "_thread", "dataclasses", "datetime", "decimal", "fractions", "ipaddress", "numpy.dtypes", "operator",
+        "pathlib", "pathlib._local", "re", "typing", "uuid", "weakref", "zoneinfo",
     }
 )  # fmt: skip
+#: names of the classes of these modules whose objects can be changed
+_NOT_CONSTANT = frozenset({"Context", "VoidDType", "WeakKeyDictionary", "WeakValueDictionary", "methodcaller"})
+#: classes of objects that travel by name, or have values that are each process's own
+_FAMILIES = frozenset({("logging", "Logger"), ("_thread", "_local")})
 #: containers whose items are all that they have
 _CONTAINERS = (list, dict, set, defaultdict, OrderedDict, Counter, deque)
-#: set in `type.__flags__` of a class that Python code made
+#: set in `type.__flags__` of each class that Python code made, and of some that C code made
 HEAP_TYPE = 1 << 9
 
 
@@ -61,6 +67,10 @@ class Contents:
         self._keys = list(container) if is_dict else None
         self.items: list[Any] = list(container.values() if is_dict else container)
 
+    def changing_keys(self) -> list[Any]:
+        """Those of a dict that may have something in them."""
+        return [key for key in self._keys or () if type(key) not in SCALARS]
+
     def __call__(self, _: str, default: Any) -> Any:
         """Compare."""
         container, items, keys = self._container, self.items, self._keys
@@ -74,6 +84,25 @@ class Contents:
             return default
 
 
+class _Attributes(Contents):
+    """What an object has in its `__dict__`, which may be replaced."""
+
+    __slots__ = ("_names", "_owner")
+
+    def __init__(self, owner: Any, attributes: dict[str, Any]) -> None:
+        super().__init__(attributes)
+        self._owner = owner
+        self._names = list(attributes)
+
+    def __call__(self, _: str, default: Any) -> Any:
+        try:
+            attributes = _attribute(self._owner, "__dict__")
+            is_same = [*attributes] == self._names and all(map(is_, attributes.values(), self.items))
+            return self if is_same else default
+        except (RuntimeError, AttributeError):
+            return default
+
+
 def contents_of(value: Any, room: int) -> tuple[Contents | None, Sequence[Any], bool]:
     """What to compare, what is to be looked into in turn, and whether that is all there is to see of a value.
 
@@ -81,37 +110,67 @@ def contents_of(value: Any, room: int) -> tuple[Contents | None, Sequence[Any], 
     raises whatever odd classes bring about.
     """
     kind = type(value)
-    if _is_constant(kind):
+    if _is_constant(kind) or (issubclass(kind, ModuleType) and _has_a_name(value)):
         return None, (), True
-    if issubclass(kind, MethodType):
+    if issubclass(kind, (MethodType, BuiltinFunctionType)):
         return None, (value.__self__,), True
     if kind is frozenset:
         return (None, tuple(value), True) if len(value) <= room else _TOO_MUCH
+    attributes = _attributes_of(value)
     if kind is tuple or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
-        return (None, tuple.__getitem__(value, slice(None)), True) if tuple.__len__(value) <= room else _TOO_MUCH
-    container, is_whole = value, True
-    if kind not in _CONTAINERS:
-        try:
-            container = object.__getattribute__(value, "__dict__")
-        except AttributeError:
+        if tuple.__len__(value) > room:
             return _TOO_MUCH
-        is_whole = all(map(_has_nothing_else, kind.__mro__))
-        if type(container) is not dict:
-            return _TOO_MUCH
+        return None, tuple.__getitem__(value, slice(None)), not attributes
+    if kind in _CONTAINERS:
+        container, is_whole = value, not attributes
+    elif issubclass(kind, Enum):
+        if attributes is None or is_importable(kind.__module__):
+            return None, (), True
+        if attributes.keys() <= GIVEN:
+            return None, tuple(attributes.values()), True
+        container, is_whole = attributes, True
+    elif attributes is None:
+        return _TOO_MUCH
+    else:
+        container, is_whole = attributes, issubclass(kind, ModuleType) or all(map(_has_nothing_else, kind.__mro__))
     if len(container) > room:
         return _TOO_MUCH
-    contents = Contents(container)
-    return contents, contents.items, is_whole
+    contents = Contents(container) if container is value else _Attributes(value, container)
+    if issubclass(kind, ModuleType):
+        return contents, [part for name, part in container.items() if not name.startswith("__")], is_whole
+    return contents, [*contents.items, *contents.changing_keys()], is_whole
 
+
+#: reads what an object has, whatever its class says
+_attribute = object.__getattribute__
+#: bytes by which objects grow with a `__dict__`, and with weak references to them
+_POINTER = tuple.__itemsize__
 
 _TOO_MUCH: tuple[None, Sequence[Any], bool] = None, (), False
+
+
+def _attributes_of(value: Any) -> dict[str, Any] | None:
+    try:
+        found = _attribute(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict and all(type(name) is str for name in found) else None
+
+
+def _has_a_name(module: ModuleType) -> bool:
+    """A module is not copied to where it is used."""
+    return module.__name__ == "__main__" or is_importable(module.__name__)
 
 
 def _is_constant(kind: type) -> bool:
     """Objects of this class never change, travel by name, or are no concern of the user's."""
     if kind in _CONSTANT or issubclass(kind, _BY_NAME):
         return True
-    return kind.__module__ in _CONSTANT_MODULES or kind.__module__.startswith("scaler.") or _is_scalar(kind)
+    if kind.__module__ in _CONSTANT_MODULES:
+        return kind.__name__ not in _NOT_CONSTANT
+    if any((base.__module__, base.__name__) in _FAMILIES for base in kind.__mro__):
+        return True
+    return kind.__module__.startswith("scaler.") or _is_scalar(kind)
 
 
 def _is_scalar(kind: type) -> bool:
@@ -123,4 +182,10 @@ def _is_scalar(kind: type) -> bool:
 
 def _has_nothing_else(kind: type) -> bool:
     """Instances have what a class gives them in their `__dict__` alone."""
-    return kind in (object, SimpleNamespace) or (bool(kind.__flags__ & HEAP_TYPE) and not vars(kind).get("__slots__"))
+    if kind in (object, SimpleNamespace):
+        return True
+    base, own = kind.__base__, vars(kind)
+    if base is None or not kind.__flags__ & HEAP_TYPE or own.get("__slots__"):
+        return False
+    known = _POINTER * (("__dict__" in own) + ("__weakref__" in own))
+    return kind.__basicsize__ - base.__basicsize__ <= known and kind.__itemsize__ == base.__itemsize__

@@ -13,7 +13,7 @@ from typing import Any
 from cloudpickle import cloudpickle
 
 #: what an enumeration itself gives its members
-_GIVEN = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
+GIVEN = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
 #: what members may be beside objects, and how their own value of it is read
 _DATA: dict[type, Callable[[Any], Any]] = {int: int.__int__, str: str.__str__, float: float.__float__}
 
@@ -28,7 +28,7 @@ def reduced(kind: Any, by_cloudpickle: tuple[Any, ...]) -> tuple[Callable[..., A
     given: dict[str, dict[str, Any]] = {}
     for each, member in kind.__members__.items():
         members[each] = (member.value,) if read is None else (member.value, read(member))
-        given[each] = {key: value for key, value in vars(member).items() if key not in _GIVEN}
+        given[each] = {key: value for key, value in vars(member).items() if key not in GIVEN}
     others = {key: value for key, value in attributes.items() if key not in members}
     return _made, (bases, name, qualname, members, module, tracker), (set_state, (others, slots), given)
 

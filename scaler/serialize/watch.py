@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dis
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType
@@ -127,6 +128,8 @@ def _bindings_of(obj: Any) -> Iterator[Binding]:
     elif issubclass(kind, partial):
         for name, value in obj.keywords.items():
             yield obj.keywords.get, name, value
+    elif issubclass(kind, defaultdict):
+        yield partial(getattr, obj), "default_factory", obj.default_factory
     elif issubclass(kind, type) and obj.__flags__ & HEAP_TYPE and not travels_by_reference(obj):
         for name, value in list(vars(obj).items()):
             yield vars(obj).get, name, value
@@ -156,7 +159,7 @@ def _parts_of(obj: Any) -> tuple[Any, ...]:
     if issubclass(kind, LruCache):
         return (obj.__wrapped__,)
     if issubclass(kind, partial):
-        return (obj.func,)
+        return obj.func, *obj.args
     if issubclass(kind, (MethodType, staticmethod, classmethod)):
         return obj.__func__, getattr(obj, "__self__", None)
     if issubclass(kind, property):

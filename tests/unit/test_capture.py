@@ -1,7 +1,10 @@
+import collections
+import enum
 import functools
 import json
 import math
 import threading
+import types
 
 import pytest
 
@@ -10,7 +13,7 @@ from scaler.serialize import Serializer
 from scaler.serialize.call import decode_function
 from scaler.serialize.contents import Contents
 from scaler.serialize.function import UNSEEN_BYTES, FunctionCache, name_of
-from scaler.serialize.watch import bindings
+from scaler.serialize.watch import bindings, is_current
 
 
 class Program:
@@ -131,6 +134,15 @@ def test_an_unchanged_function_is_recognised_without_pickling_it_again(cache, so
             "g.register(int, lambda x: 2)", 2,
         ),
         ("class F:\n  x = 1\n  def __call__(self): return self.x\nf = F()", "f.x = 2", 2),
+        ("import random\nr = random.Random(3)\ndef f(): return r.getstate()[1][-1]", "r.random()", 2),
+        ("import array\nclass A(array.array): pass\na = A('i', [1])\ndef f(): return a[0]", "a[0] = 2", 2),
+        ("import types\nm = types.ModuleType('m')\nm.v = 1\ndef f(): return m.v", "m.v = 2", 2),
+        ("import types\nm = types.ModuleType('m')\nm.v = [1]\ndef f(): return m.v[0]", "m.v[0] = 2", 2),
+        ("class C: pass\nc = C()\nc.x = 1\ndef f(): return c.x", "c.__dict__ = {'x': 2}", 2),
+        ("P = {1: 1}\nget = P.get\ndef f(): return get(1)", "P[1] = 2", 2),
+        ("import functools\nP = [1]\ng = functools.partial(max, P)\ndef f(): return g()", "P[0] = 2", 2),
+        ("class C: pass\nc = C()\nc.x = 1\nP = {c}\ndef f(): return list(P)[0].x", "c.x = 2", 2),
+        ("class C: pass\nc = C()\nc.x = 1\nP = {c: 0}\ndef f(): return list(P)[0].x", "c.x = 2", 2),
         ("class F:\n  x = 1\n  def m(self): return self.x\na = F()\nf = a.m", "a.x = 2", 2),
     ],
 )  # fmt: skip
@@ -142,6 +154,119 @@ def test_a_function_is_captured_anew_once_anything_that_it_names_has_changed(cac
     assert after.token != before.token
     assert call(after) == result == program["f"]()
     assert cache.capture(program["f"]) is after
+
+
+CHANGES = [
+    ("random.Random(0)", "it.random()"),
+    ("type('Own', (random.Random,), {})(0)", "it.seed(1)"),
+    ("array.array('i', [1])", "it[0] = 2"),
+    ("type('Own', (array.array,), {})('i', [1])", "it[0] = 2"),
+    ("type('Own', (array.array,), {})('i', [1])", "it.more = 2"),
+    ("collections.deque([1])", "it.rotate() or it.append(2)"),
+    ("type('Own', (collections.deque,), {})([1])", "it.append(2)"),
+    ("type('Own', (list,), {})([1])", "it.append(2)"),
+    ("type('Own', (dict,), {})(a=1)", "it['b'] = 1"),
+    ("type('Own', (set,), {})([1])", "it.add(2)"),
+    ("type('Own', (Exception,), {})(1)", "it.args = 2,"),
+    ("made_point(more=1)", "it.more = 2"),
+    ("collections.OrderedDict(a=1, b=2)", "it.move_to_end('a')"),
+    ("collections.Counter('ab')", "it.update('a')"),
+    ("collections.ChainMap({}, {1: 2})", "it[1] = 3"),
+    ("collections.UserList([1])", "it.append(2)"),
+    ("collections.defaultdict(int)", "it.default_factory = list"),
+    ("collections.defaultdict(lambda: table)", "it.default_factory.__defaults__ = 2,"),
+    ("functools.partial(max, table)", "table.append(7)"),
+    ("functools.partial(max, key=table)", "table.append(7)"),
+    ("functools.partial(functools.partial(max, table), 1)", "table.append(7)"),
+    ("table.index", "table.append(7)"),
+    ("{'a': table}.get", "it.__self__['b'] = 1"),
+    ("operator.methodcaller('count', table)", "table.append(7)"),
+    ("{collections.UserString('a'): 1}", "next(iter(it)).data = 'b'"),
+    ("iter(table)", "next(it)"),
+    ("iter(collections.deque(table))", "next(it)"),
+    ("itertools.count(1)", "next(it)"),
+    ("itertools.cycle(table)", "next(it)"),
+    ("io.BytesIO(b'ab')", "it.read(1)"),
+    ("io.StringIO('ab')", "it.read(1)"),
+    ("bytearray(b'a')", "it.append(0)"),
+    ("decimal.Context(prec=5)", "it.prec = 6"),
+    ("logging.Formatter('%(message)s')", "it.datefmt = 'b'"),
+    ("logging.LoggerAdapter(logging.getLogger('a'), {})", "it.extra['b'] = 1"),
+    ("string.Template('a')", "it.template = 'b'"),
+    ("types.SimpleNamespace(x=1)", "it.__init__(x=2)"),
+    ("types.SimpleNamespace(x=1)", "it.__dict__.clear()"),
+    ("collections.UserDict(a=1)", "it.__dict__ = {'data': {'b': 1}}"),
+    ("made_member(more=1)", "it.more = 2"),
+    ("made_member(more=table)", "table.append(2)"),
+    ("made_module(v=1)", "it.v = 2"),
+    ("made_module(v=1)", "it.w = 2"),
+    ("made_module(v=table)", "table.append(2)"),
+    ("datetime.timezone(datetime.timedelta(hours=1))", None),
+    ("re.compile('a')", None),
+    ("decimal.Decimal(1)", None),
+    ("fractions.Fraction(1, 2)", None),
+    ("pathlib.Path('a')", None),
+    ("json", None),
+    ("made_module(v=1).__name__", None),
+    ("math.sqrt", None),
+    ("logging.getLogger('a')", None),
+    ("enum.Enum('Own', 'A B', module='nowhere')", None),
+    ("enum.IntEnum('Own', 'A B', module='nowhere').A", None),
+    ("uuid.UUID(int=1)", None),
+    ("type('Own', (), {'__slots__': ()})", None),
+    ("type('Own', (threading.local,), {})()", None),
+    ("numpy.arange(2)", "it[0] = 7"),
+    ("numpy.ma.array([1, 2])", "it[0] = 7"),
+    ("numpy.random.default_rng(0)", "it.random()"),
+    ("numpy.random.RandomState(0)", "it.random()"),
+    ("numpy.dtype([('a', int)])", "it.names = 'b',"),
+    ("numpy.poly1d([1, 2])", "it[0] = 7"),
+    ("numpy.float64(1)", None),
+    ("numpy.dtype('f8')", None),
+    ("pandas.Series([1, 2])", "it[0] = 7"),
+    ("pandas.DataFrame({'a': [1]})", "it['b'] = 2"),
+    ("pandas.Index([1])", "it.name = 'b'"),
+    ("pandas.Categorical(['a', 'b'])", "it[0] = 'b'"),
+]  # fmt: skip
+MODULES = (
+    "array", "collections", "datetime", "decimal", "enum", "fractions", "functools", "io", "itertools", "json",
+    "logging", "math", "numpy", "operator", "pandas", "pathlib", "random", "re", "string", "threading", "types", "uuid",
+)  # fmt: skip
+
+
+def made_module(**attributes):
+    made = types.ModuleType("made_by_hand")
+    vars(made).update(attributes)
+    return made
+
+
+def made_member(**attributes):
+    made = enum.Enum("Own", "A", module="nowhere").A
+    vars(made).update(attributes)
+    return made
+
+
+def made_point(**attributes):
+    made = type("Own", (collections.namedtuple("Own", "x"),), {})(1)
+    vars(made).update(attributes)
+    return made
+
+
+@pytest.mark.parametrize(("made", "change"), CHANGES)
+def test_a_change_within_what_a_function_uses_is_noticed(made, change):
+    makers = {made.__name__: made for made in (made_module, made_member, made_point)}
+    names = {"__name__": "__main__", "table": [1, 2], **makers}
+    for name in MODULES:
+        if name in made:
+            names[name] = pytest.importorskip(name)
+    it = names["it"] = eval(made, names)
+    watched, is_all = bindings(lambda: it)
+    assert is_current(watched)
+    if change is None:
+        assert is_all
+        return
+    exec(change, names)
+    assert not is_all or not is_current(watched)
 
 
 def test_what_is_large_and_changes_unseen_is_known_by_what_is_seen(cache, monkeypatch):
