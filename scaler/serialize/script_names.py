@@ -20,7 +20,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextvars import Context, ContextVar
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, ModuleType
 from typing import Any, NoReturn, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -84,11 +84,16 @@ class ScriptNames:
     def state_of(self, function: FunctionType, state: tuple[Any, dict[str, Any]]) -> Any:
         """A function's state, which is as `cloudpickle` has it, as it is to be pickled.
 
-        Of a function that its module has by its name all is part of that, also what a decorator keeps in a closure.
+        Of a function that its module has by its name all is part of that, also what a decorator keeps in a closure. Of
+        others that has no more than variables of contexts.
         """
         slots = state[1]
         slots["__globals__"] = self.marked(slots["__globals__"])
-        return _Marked(None, state) if _is_in_module(function) else state
+        if _is_in_module(function):
+            return _Marked(None, state)
+        if slots["__closure__"]:
+            slots["__closure__"] = tuple(map(_with_variable_marked, slots["__closure__"]))
+        return state
 
     def wrapped_by(self, function: Any) -> Any:
         """What a function wraps, as it is to be pickled."""
@@ -194,6 +199,14 @@ def _words_of(value: Any, error: Exception) -> str:
 def _is_simple(value: Any) -> bool:
     kind = type(value)
     return kind in _SIMPLE or kind.__module__ == "_ctypes" or (kind is FunctionType and value.__closure__ is None)
+
+
+def _with_variable_marked(cell: CellType) -> CellType:
+    try:
+        value = cell.cell_contents
+    except ValueError:  # it is empty
+        return cell
+    return CellType(_Marked(None, value)) if type(value) is ContextVar else cell
 
 
 def _is_in_module(function: Any) -> bool:

@@ -147,6 +147,24 @@ def test_a_lock_goes_with_the_functions_that_use_it():
 GIVEN = ("lock", "own", "variable", "[again, take]", "counter", "waiting", "(lambda x: lambda: x)(again)", "cached")
 
 
+def test_a_function_made_within_another_one_may_use_a_variable_of_that():
+    code = """
+def make(mine):
+    def get(key=None): return (mine, variable) if key else mine.get()
+    def get_first(): return get()
+    return get, get_first, lambda: empty
+    empty = 1
+made = make(contextvars.ContextVar("mine", default=3))
+there = payload.loads(payload.dumps(made[0]))
+assert there(1)[0] is made[0](1)[0]
+"""
+    makers = *(f"made[{n}]" for n in range(3)), "make(contextvars.ContextVar('mine', default=4))[0]"
+    get, get_first, _, other = map(payload.loads, pickle.loads(in_script(code + DUMP, *makers)))
+    assert [get(), get_first(), other()] == [3, 3, 4]
+    assert get(1)[0] is get_first.__closure__[0].cell_contents(1)[0] is not other(1)[0]
+    assert payload.loads(payload.dumps(get))(1)[0] is get(1)[0]  # and sent on
+
+
 def test_what_is_given_is_refused():
     code = """
 for each in expressions:
