@@ -4,8 +4,13 @@ Scheduler, agents, workers and clients make their error records by these functio
 among them. Errors name the task, what happened to it, and what can be done about it where that is not plain.
 """
 
+import re
+
 from scaler.common.exits import describe_exit
 from scaler.protocol.error_record import ErrorKind, ErrorRecord
+
+#: what is said of an attribute of the script that the worker's own `__main__` has not got
+_NOT_IN_MAIN = re.compile(r"attribute ('[^']+') on <module '__main__'|module '__main__' has no attribute ('[^']+')")
 
 
 def task_words(name: str, row_id: int) -> str:
@@ -164,6 +169,9 @@ def undecodable(
     With `missing` something that it imports is not there; `install` names the package to install.
     """
     words = f"{what} {name} cannot be unpickled on {host}: {error}"
+    if missing and (found := _NOT_IN_MAIN.search(error)):
+        words += f" ({found[1] or found[2]} is pickled by its name in the script, which workers don't have: put it in a"
+        words += " module that they can import)"
     if install:
         path = "have PYTHONPATH name the directory that has it where the agent is started"
         words += f" (install {install} there, or {path})"

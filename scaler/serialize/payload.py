@@ -30,6 +30,7 @@ from scaler.serialize import (
     dispatchers,
     enums,
     mapped_files,
+    named_objects,
     typing_names,
 )
 from scaler.serialize.importable import can_be_imported, is_importable
@@ -67,8 +68,12 @@ class ReferencePickler(pickle.Pickler):
             return mapped_files.reduced(obj)
         elif module == _CONNECTIONS == kind.__module__:
             _refuse_connection(obj)
-        # Decorated functions, type variables and the like have a module of their own and are written as names too.
-        elif module is not None and module != kind.__module__ and not is_importable(module):
+        # Decorated functions, type variables, sentinels and the like are written as names, too.
+        elif (
+            module is not None
+            and (module != kind.__module__ or named_objects.may_be_a_name(kind))
+            and not is_importable(module)
+        ):
             raise _OutOfReach
         return NotImplemented
 
@@ -118,6 +123,8 @@ class ValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
             return opened
         elif self.names is not None and (own := self.names.reduced(obj)) is not NotImplemented:
             return own
+        elif (named := named_objects.reduced(obj, PROTOCOL)) is not NotImplemented:
+            return named
         elif (sentinel := by_value.reduced_sentinel(obj)) is not NotImplemented:
             return sentinel
         reduced = super().reducer_override(obj)

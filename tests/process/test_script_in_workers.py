@@ -111,6 +111,51 @@ def test_instances_with_slots_come_back_and_what_dispatches_on_them_runs(scripts
     scripts.run(SLOTS_AND_DISPATCH)
 
 
+BY_NAME = """
+    import pickle
+    import dask.bag, toolz
+    from scaler import Client, Executor, FunctionNotFound, SchedulerClusterCombo
+    from scaler_dask import scaler_get
+
+    @toolz.curry
+    def add(a, b):
+        return a + b
+
+    class Missing:
+        def __reduce__(self):
+            return "MISSING"
+
+    MISSING = Missing()
+
+    def is_missing(x=MISSING):
+        return x is MISSING
+
+    def made():
+        return [MISSING]
+
+    class Plain:
+        serialize, deserialize = staticmethod(pickle.dumps), staticmethod(pickle.loads)
+
+    print(dask.bag.range(4, npartitions=2).map(add(10)).compute(scheduler=scaler_get))
+    with Executor(2) as pool:
+        print(pool.submit(add, 1, 2).result(30), pool.submit(add(1), 2).result(30), pool.submit(add, 1).result(30)(2))
+        print(list(pool.map(is_missing, [MISSING, 1])), pool.submit(is_missing).result(30))
+        print(pool.submit(made).result(30)[0] is MISSING)
+    with SchedulerClusterCombo(n_workers=1) as cluster:
+        with Client(cluster.get_address(), serializer=Plain) as client:
+            try:
+                client.submit(is_missing).result(30)
+            except FunctionNotFound as error:
+                print(error)
+"""
+
+
+def test_objects_that_pickle_as_their_name_are_those_of_the_script(scripts: Scripts) -> None:
+    *right, words = scripts.run(BY_NAME).splitlines()
+    assert right == ["[10, 11, 12, 13]", "3 3 3", "[True, False] True", "True"]
+    assert "'is_missing' is pickled by its name in the script, which workers don't have: put it in a module" in words
+
+
 def test_what_it_sets_in_its_process_is_set_by_an_initializer(scripts: Scripts) -> None:
     program = """
     for initializer in (None, settle):
