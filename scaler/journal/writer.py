@@ -130,6 +130,8 @@ class Writer:
             _write_at(self._file, first.offset, buffers)
             os.fdatasync(self._file)
             at = end
+        if self._file is not None and not os.fstat(self._file).st_nlink:
+            self._leave_segment()  # nobody needs it any more, and it takes room as long as it is open
 
     def _enter_segment(self, place: Place) -> None:
         """What comes goes to this place: not into a file that somebody has removed, and not behind a gap."""

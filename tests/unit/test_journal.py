@@ -367,3 +367,27 @@ def test_places_follow_each_other():
 def test_a_cut_head_is_no_record():
     with pytest.raises(Cut):
         records.read(memoryview(b"abc"), 0)
+
+
+def test_a_segment_that_is_removed_takes_no_room_though_it_was_written_last(tmp_path, some):
+    journal = Journal(tmp_path)
+    layout, _ = journal.replay(lambda record, place: None)
+    journal.append(layout.take(some[0].frames), records.pack(some[0]))
+    until(lambda: journal.take_news() == (1, None), "the record on disk")
+
+    def segments_open():
+        paths = []
+        for link in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # that of this listing
+                paths.append(os.readlink(link))
+        return [path for path in paths if path.startswith(str(tmp_path)) and ".log" in path]
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(journal.close)
+        assert segments_open()
+        layout.turn_over()
+        journal.remove(1)
+        until(lambda: not segments_open(), "the segment to be let go of")
+        journal.append(layout.take(some[1].frames), records.pack(some[1]))
+        until(lambda: journal.take_news() == (2, None), "the next record on disk")
+    assert replayed(tmp_path) == ([some[1]], None)
