@@ -1,4 +1,4 @@
-"""Ctrl-C, as a program's code hears of it."""
+"""Ctrl-C and other signals, as a program's code hears of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from itertools import compress
 from threading import get_ident, main_thread
 from types import FrameType
 from typing import Any
@@ -19,41 +20,91 @@ LOOK = 0.25
 #: the main thread's, which alone hears of signals; each lone task asks for it several times
 _main = main_thread().ident
 
+_getsignal, _setsignal = _signal.getsignal, _signal.signal
+_Handler = Callable[[int, FrameType | None], Any]
 
-def _note_main() -> None:
-    global _main
-    _main = main_thread().ident
-
-
-os.register_at_fork(after_in_child=_note_main)  # whoever forks is the child's main thread
+_NAMES = (
+    "INT", "TERM", "ALRM", "USR1", "USR2", "HUP", "QUIT", "VTALRM", "PROF", "XCPU", "XFSZ", "PIPE", "CHLD", "CONT",
+    "TSTP", "WINCH", "IO", "PWR",
+)  # fmt: skip
+#: those that programs have handlers for
+_SIGNALS = tuple(int(getattr(signal, f"SIG{name}")) for name in _NAMES if hasattr(signal, f"SIG{name}"))
+#: the block that the main thread is in
+_block: Uninterrupted | None = None
 
 
 class Uninterrupted:
-    """A block of code that Ctrl-C does not leave in the middle: it is heard of at the block's end. Not to be shared.
+    """A block of code that no signal's handler leaves in the middle, as that of Ctrl-C does: those of signals that come
+    meanwhile are called at the block's end, in order, whatever one of them raises. Not to be shared.
 
     Nothing in it may block, or call what is the user's. In other threads than the main one, which alone hears of
     signals, and inside another block it does nothing.
     """
 
-    __slots__ = ("_came", "_handler")
+    __slots__ = ("_came", "_handlers")
 
     def __enter__(self) -> None:
-        self._handler: Callable[[int, FrameType | None], Any] | None = None
-        if get_ident() == _main:
-            handler = _signal.getsignal(SIGINT)
-            if callable(handler) and type(getattr(handler, "__self__", None)) is not Uninterrupted:
-                self._came = False
-                self._handler = handler
-                _signal.signal(SIGINT, self._note)
+        global _block
+        self._handlers: dict[int, _Handler] | None = None
+        if get_ident() != _main or _block is not None:
+            return
+        handlers = self._handlers = {}
+        #: signals in the order in which they came
+        self._came: list[int] = []
+        try:
+            for number in compress(_SIGNALS, map(callable, map(_getsignal, _SIGNALS))):
+                handlers[number] = _getsignal(number)
+                _setsignal(number, self._note)  # before it does so it calls those of signals that came
+        except BaseException:
+            self.put_back()
+            raise
+        _block = self  # last, and first let go of: a handler that is called until then may have a block of its own
 
     def __exit__(self, *exc_info: object) -> None:
-        if self._handler is not None:
-            _signal.signal(SIGINT, self._handler)
+        global _block
+        if self._handlers is None:
+            return
+        _block = None
+        try:
+            self.put_back()
+        finally:
             if self._came:
-                self._handler(SIGINT, sys._getframe(1))
+                self._call(self._handlers, sys._getframe(1))
+
+    def put_back(self) -> None:
+        """The handlers are those of before, also if one that is called meanwhile raises."""
+        note = self._note
+        try:
+            for number, handler in (self._handlers or {}).items():
+                if _getsignal(number) == note:
+                    _setsignal(number, handler)
+        except BaseException:
+            self.put_back()
+            raise
+
+    def _call(self, handlers: dict[int, _Handler], frame: FrameType) -> None:
+        number = self._came.pop(0)
+        try:
+            handlers[number](number, frame)
+        finally:
+            if self._came:
+                self._call(handlers, frame)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._came = True
+        if number not in self._came:
+            self._came.append(number)
+
+
+def _become_main() -> None:
+    """In a child of a fork, whose main thread is the one that has forked. It is in no block; its parent's may be."""
+    global _main, _block
+    _main = main_thread().ident
+    block, _block = _block, None
+    if block is not None:
+        block.put_back()
+
+
+os.register_at_fork(after_in_child=_become_main)
 
 
 def is_interrupt(error: BaseException | None) -> bool:

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
 
 import pytest
+from support.signals_at import signals_at_each_point
 
 from scaler.common.interrupts import Heed, Uninterrupted, ends_event_loop, is_interrupt
 
@@ -79,6 +81,71 @@ def test_other_threads_leave_the_handler_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [signal.default_int_handler]
+
+
+class Raised(Exception):
+    """By a handler."""
+
+
+@pytest.fixture
+def heard() -> Iterator[list[int]]:
+    """What the handlers of two signals were called for, the first of which raises."""
+    heard: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        heard.append(number)
+        if number == signal.SIGUSR2:
+            raise Raised
+
+    numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+    before = {number: signal.signal(number, note) for number in numbers}
+    yield heard
+    for number, handler in before.items():
+        assert signal.signal(number, handler) is note
+
+
+def test_handlers_of_all_signals_are_called_at_the_end_in_their_order_whatever_one_raises(heard: list[int]) -> None:
+    def work() -> None:
+        with Uninterrupted():
+            for number in (signal.SIGUSR2, signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM):
+                signal.raise_signal(number)
+            assert not heard
+
+    with pytest.raises(Raised):
+        work()
+    assert heard == [signal.SIGUSR2, signal.SIGTERM, signal.SIGUSR1]
+
+
+def test_a_handler_that_raises_at_any_point_of_a_block_leaves_all_handlers_as_they_were(heard: list[int]) -> None:
+    def block() -> None:
+        with Uninterrupted():
+            pass
+
+    def look() -> None:
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with Uninterrupted():
+            signal.raise_signal(signal.SIGTERM)
+            heard.append(0)
+        assert heard == [0, signal.SIGTERM]
+        heard.clear()
+
+    assert signals_at_each_point(block, look) > 20
+
+
+def test_a_child_that_another_thread_forks_meanwhile_has_the_handlers(heard: list[int]) -> None:
+    def fork() -> None:
+        pid = os.fork()
+        if not pid:
+            signal.raise_signal(signal.SIGUSR1)
+            os._exit(heard != [signal.SIGUSR1])
+        ended.append(os.waitpid(pid, 0)[1])
+
+    ended: list[int] = []
+    thread = threading.Thread(target=fork)
+    with Uninterrupted():
+        thread.start()
+        thread.join()
+    assert ended == [0]
 
 
 async def _told(seen: list[bool], press: int, cancel: bool = False) -> None:

@@ -1,0 +1,92 @@
+"""Signals that come at every point of what a program does, one after the other: exhaustive rather than by chance.
+
+A signal is marked as having come before the n-th bytecode of a deed, as the handler of C does it, so Python calls the
+program's handler where it would, and nowhere else: the tracing must not call it, so from then on it runs no Python.
+"""
+
+import ctypes
+import itertools
+import signal
+import sys
+import types
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import scaler
+
+_zeros = itertools.repeat(0)
+PACKAGE = str(Path(scaler.__file__).parent)
+
+
+class Came(BaseException):
+    """What the handler raises."""
+
+
+def _marks(number: int) -> Callable[..., Any]:
+    """A trace function that marks the signal as one that has come, the first time that it is called."""
+    mark = ctypes.PYFUNCTYPE(None, ctypes.c_int)(("PyErr_SetInterruptEx", ctypes.pythonapi))
+    numbers = itertools.chain([number], itertools.repeat(0))  # there is no signal 0
+    # Each of three arguments is turned into the next number, also without running Python.
+    mark.argtypes = [types.SimpleNamespace(from_param=partial(next, it)) for it in (numbers, _zeros, _zeros)]  # type: ignore[misc]
+    return mark
+
+
+class _Tracing:
+    """Counts the bytecodes of the package until the signal comes."""
+
+    def __init__(self, before: int, number: int) -> None:
+        self.left = before
+        self._marks = _marks(number)
+
+    def begin(self, frame: types.FrameType, kind: str, arg: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        frame.f_trace_opcodes = True
+        return self._count
+
+    def _count(self, frame: types.FrameType, kind: str, arg: Any) -> Any:
+        if kind != "opcode":
+            return self._count
+        self.left -= 1
+        if self.left >= 0:
+            return self._count
+        sys.settrace(self._marks)
+        outer: types.FrameType | None = frame
+        while outer is not None:
+            if outer.f_trace is not None:
+                outer.f_trace = self._marks
+            outer = outer.f_back
+        return self._marks
+
+
+def signals_at_each_point(deed: Callable[[], Any], after: Callable[[], Any], every: int = 1) -> int:
+    """Do this again and again, with a signal at each point of it, or at one of `every` so many, whose handler raises
+    `Came`; `after` each, without. How often the signal came.
+    """
+    is_armed = False
+
+    def handler(number: int, frame: object) -> None:
+        if is_armed:
+            raise Came
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        for n in itertools.count(0, every):
+            tracing = _Tracing(n, int(signal.SIGUSR1))
+            try:
+                is_armed = True
+                sys.settrace(tracing.begin)
+                deed()
+            except Came:
+                pass
+            finally:
+                is_armed = False
+                sys.settrace(None)
+            after()
+            if tracing.left >= 0:
+                return n // every
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    raise AssertionError
