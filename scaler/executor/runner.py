@@ -85,19 +85,21 @@ class Runner:
     def submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Future:
         """See `Executor.submit`."""
         call = self._initialized_call
-        self._calls.begin_sending()
-        future = None
+        calls, token = self._calls, object()
         try:
+            calls.begin(token)
             if call is None:
                 future = submit_call(self.client, self._without_object(fn), args, kwargs)
             else:
                 future = submit_call(self.client, call, (fn, *args), kwargs)
+            calls.keep_future(future)
         except SerializationError as error:
             if call is None or self._custom:
                 raise
             raise error_of_call(fn, args, kwargs, error) from error.__cause__
         finally:
-            self._calls.end_sending(future)
+            calls.sending.pop(token, None)
+            calls.end()
         if call is not None:
             future.add_done_callback(self._break_if_initializer_failed)
             if self.broken is not None:  # since it was sent
@@ -106,12 +108,14 @@ class Runner:
 
     def submit_map(self, fn: Callable[..., Any], items: list[Any], single: bool, chunksize: int) -> MapJob:
         """Send the items of a map in blocks: arguments if they are `single`, else tuples of arguments."""
-        self._calls.begin_sending()
-        job = None
+        calls, token = self._calls, object()
         try:
+            calls.begin(token)
             job = submit_map(self.client, self._without_object(fn), items, single, chunksize, fails_apart=True)
+            calls.keep_map(job)
         finally:
-            self._calls.end_sending(job)
+            calls.sending.pop(token, None)
+            calls.end()
         return job
 
     def _without_object(self, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,9 +162,11 @@ class Runner:
                 raise
             self._closed = True
             forget(self)
-            self.client.disconnect()
-            if self._cluster is not None:
-                self._cluster.shutdown()
+            try:
+                self.client.disconnect()
+            finally:
+                if self._cluster is not None:
+                    self._cluster.shutdown()
 
     def _await(self, future: Future) -> None:
         """Wait until a future has ended. While the interpreter ends, callbacks that do not end hold nothing up."""
