@@ -115,6 +115,8 @@ def test_equal_options_are_one_object():
 class Line:
     """Keeps what is said."""
 
+    error = None
+
     def __init__(self):
         self.said = []
 

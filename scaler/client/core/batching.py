@@ -46,11 +46,19 @@ class Batcher:
         self._take_ids = take_ids
         #: as `BATCH_BYTES`, for a scheduler that takes no messages of that size: less
         self.most_bytes = BATCH_BYTES
+        #: calls taken from the outbox that are not all sent: those of scalars, and those with their own payloads
+        self._scalars: dict[TaskTemplate, tuple[list[Any], list[Any]]] = {}
+        self._packed: dict[TaskTemplate, list[QueuedCall]] = {}
+
+    @property
+    def in_hand(self) -> list[Any]:
+        """The futures of calls that were taken from the outbox, and may not have been sent."""
+        plain = [future for _, futures in self._scalars.values() for future in futures]
+        return plain + [call.future for calls in self._packed.values() for call in calls]
 
     def take(self, outbox: deque[ScalarCall | QueuedCall]) -> Iterable[Submit | Announce]:
         """Take at most `ROUND` calls from the outbox; their batches, in an order that keeps dependencies first."""
-        plain: dict[TaskTemplate, tuple[list[Any], list[Any]]] = {}
-        own: dict[TaskTemplate, list[QueuedCall]] = {}
+        plain, own = self._scalars, self._packed
         pop = outbox.popleft
         template = rows = futures = None
         for _ in range(min(ROUND, len(outbox))):
@@ -64,14 +72,13 @@ class Batcher:
             else:
                 needs = item.needs  # type: ignore[union-attr]
                 if needs and not all(need.id for need in needs):  # without an id: it is in this round
-                    yield from self._flush(plain, own)
+                    yield from self._flush()
                     template = None
                 own.setdefault(item.template, []).append(item)  # type: ignore[union-attr, arg-type]
-        yield from self._flush(plain, own)
+        yield from self._flush()
 
-    def _flush(
-        self, plain: dict[TaskTemplate, tuple[list[Any], list[Any]]], own: dict[TaskTemplate, list[QueuedCall]]
-    ) -> Iterable[Submit | Announce]:
+    def _flush(self) -> Iterable[Submit | Announce]:
+        plain, own = self._scalars, self._packed
         for template in (*plain, *own):
             if not template.object_id:
                 yield self.announce(template)

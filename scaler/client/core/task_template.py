@@ -42,7 +42,6 @@ class TaskTemplate:
         release: Callable[[int], None] | None = None,
     ) -> None:
         """`release` is told of the function's id when nobody has this any more, by the collector: takes no lock."""
-        self._release = release
         self.captured = captured
         #: the function itself, for running it here when a waiting task claims a row
         self.function = function
@@ -56,6 +55,7 @@ class TaskTemplate:
         self.names: frozenset[str] = frozenset()
         #: all shapes of arguments that are known to fit
         self._shapes: set[tuple[int, frozenset[str]]] = set()
+        self._release = release  # last: see `__del__`
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raise TypeError for arguments that don't fit. Needless where their shape is that of the call before."""
@@ -70,8 +70,9 @@ class TaskTemplate:
             self.count = len(args)
 
     def __del__(self) -> None:
-        if self._release is not None and self.object_id:
-            self._release(self.object_id)
+        release = getattr(self, "_release", None)  # a signal's handler that raises may have left this half made
+        if release is not None and self.object_id:
+            release(self.object_id)
 
     def task(self, batch: int, rows: int, form: int) -> Task:
         """A message for rows of this function, without their payloads."""

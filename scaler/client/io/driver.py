@@ -23,6 +23,7 @@ from scaler.client.io.line import Line
 from scaler.client.io.wakeup import Wakeup
 from scaler.client.liveness import Liveness
 from scaler.common.interrupts import Uninterrupted
+from scaler.errors import ConnectionFailed
 from scaler.protocol.initiator import Established
 from scaler.protocol.messages import Frame, Message, Welcome
 from scaler.transport import Connection
@@ -48,6 +49,8 @@ class SessionDriver:
         self._outbox: deque[ScalarCall | QueuedCall] = deque()
         #: events queued for the session, in order behind the outbox
         self._events: deque[ev.Event] = deque()
+        #: those of them that are being handled
+        self._in_hand: list[ev.Event] = []
         #: effects to be carried out
         self._effects: list[ev.Effect] = []
         #: the I/O thread was woken and has not looked yet
@@ -85,9 +88,8 @@ class SessionDriver:
 
     def flush(self, *events: ev.Event) -> None:
         """Send what is queued, also calls, which then have their ids, and after it these events; waits for the lock."""
-        with self.lock, Uninterrupted():
-            self._flush()
-            self._handle(events)
+        with Uninterrupted(), self.lock:  # no handler is called while others wait for it
+            self._send(events)
             if self._effects:
                 self.wake()
 
@@ -106,16 +108,20 @@ class SessionDriver:
         return [] if template.object_id else [self._batcher.announce(template)]
 
     def wake(self) -> None:
-        """Make the I/O thread look."""
-        with Uninterrupted():
-            self._is_awake = True
+        """Make the I/O thread look. It does so in a while also if this is interrupted."""
+        self._is_awake = True
+        try:
             self._wakeup.wake()
+        except BaseException:
+            self._is_awake = False
+            raise
 
     def abandon(self) -> list[Any]:
         """Wait for nothing any more; all tokens that have been waited for, also of what was not sent."""
         with self.lock:
-            tokens = self.session.pending.tokens()
+            tokens = self.session.pending.tokens() + self._batcher.in_hand
             self.session.pending.clear()
+            self._events.extendleft(reversed(self._in_hand))  # none, unless that was left in the middle
             while self._outbox:
                 call = self._outbox.popleft()
                 tokens.append(call.future if isinstance(call, QueuedCall) else call[2])
@@ -140,10 +146,25 @@ class SessionDriver:
             if not self.lock.acquire(False):
                 return False
             try:
-                self._flush()
+                self._send(())
             finally:
                 self.lock.release()
             return not self._effects
+
+    def _send(self, events: Iterable[ev.Event]) -> None:
+        """Send what is queued, and after it these events. What is raised in the midst of that ends the session."""
+        try:
+            self._flush()
+            self._handle(events)
+        except BaseException as error:
+            self._give_up(error)
+            raise
+
+    def _give_up(self, error: BaseException) -> None:
+        """Nobody knows what of it is done: the I/O thread says so to all who wait."""
+        said = f"{error!r} was raised in the midst of what this client sent or received: make a new Client"
+        self._line.give_up(ConnectionFailed(said))
+        self.wake()
 
     def is_cut_off(self, now: float) -> bool:
         """Nothing comes of the scheduler at present; so it says nothing that it does not answer. Takes no lock."""
@@ -163,16 +184,23 @@ class SessionDriver:
     def look(self, is_due: bool) -> None:
         """Send what is queued; heartbeats also if it `is_due` to look at the time."""
         self._is_awake = False
+        if self._line.error is not None:
+            return
         if is_due or self._outbox or self._events:
             self._flush()
             self._handle(())
 
     def receive(self) -> None:
         """Take in what has come; what no scheduler says ends the session: the I/O thread sees to that."""
+        if self._line.error is not None:
+            return
         try:
             self._take(self._line.receive())
         except Exception as error:
             self._line.give_up(error)
+        except BaseException as error:
+            self._give_up(error)
+            raise
 
     def establish(self, connection: Connection, established: Established, arrived: list[list[Frame]]) -> None:
         """The session goes on over this connection, or begins; `arrived` came behind the scheduler's welcome."""
@@ -198,13 +226,14 @@ class SessionDriver:
 
     def _flush(self) -> None:
         while self._outbox or self._events:
-            if self._liveness.failure is not None:
+            if self._liveness.failure is not None or self._line.error is not None:
                 return
             # Events first, calls next: a call that was queued before an event is then packed before it is handled.
-            events = [self._events.popleft() for _ in range(len(self._events))]
+            events = self._in_hand = [self._events.popleft() for _ in range(len(self._events))]
             for _ in range(-(-len(self._outbox) // ROUND)):
                 self._handle(self._batcher.take(self._outbox))
             self._handle(merged_releases(events) if len(events) > 1 else events)
+            self._in_hand = []
 
     def _handle(self, events: Iterable[ev.Event]) -> None:
         for effect in self.session.handle(events, time.monotonic()):

@@ -24,7 +24,7 @@ class Line:
         self.identity = f"{hello.name}|Client|{hello.session:016x}".encode()
         #: the one in use, or that was in use last; None before the first. May be looked at without the lock
         self.connection: Connection | None = None
-        #: what came over it was nothing that a scheduler says: no other connection would mend that
+        #: what came over it was nothing that a scheduler says, or nobody knows what was: no other one would mend that
         self.error: Exception | None = None
 
     @property
@@ -119,8 +119,8 @@ class Line:
         return self.connection is None or self.connection.is_closed or not self._initiator.is_open
 
     def give_up(self, error: Exception) -> None:
-        """What came can't be dealt with."""
-        self.error = error
+        """What came, or is to be sent, can't be dealt with."""
+        self.error = self.error or error
         self.close(0)
 
     def close(self, linger: float) -> None:

@@ -8,6 +8,9 @@ import threading
 from scaler.client.io.wakeup import Wakeup
 from scaler.common.poller import new_poller
 
+#: raised for a descriptor that is not watched any more
+_CLOSED = (OSError, ValueError, KeyError)
+
 
 class ConnectionPoller:
     """Watches a connection, and the descriptor that wakes the I/O thread."""
@@ -31,7 +34,7 @@ class ConnectionPoller:
     def remove(self, fd: int) -> None:
         """Forget a connection that is lost and going to be closed; waits until who has borrowed it has noticed."""
         self.nudge.wake()
-        with self._borrowing, contextlib.suppress(OSError, ValueError, KeyError):
+        with self._borrowing, contextlib.suppress(*_CLOSED):
             self._poller.remove(fd)
 
     def poll(self, timeout: float) -> tuple[bool, bool]:
@@ -48,31 +51,36 @@ class ConnectionPoller:
     def borrow(self, fd: int) -> bool:
         """Look away from a connection that the calling thread is going to watch; False if another one does already.
 
-        Raises OSError, ValueError or KeyError if it is not watched any more.
+        Raises OSError, ValueError or KeyError if it is not watched any more. Who is interrupted has to `recover` it.
         """
         if self.is_borrowed or not self._borrowing.acquire(False):
             return False
         try:
             self.is_borrowed = True
             self._poller.pause(fd, True)
-        except BaseException:
-            self.is_borrowed = False
-            self._borrowing.release()
+        except _CLOSED:
+            self._let_go()
             raise
         return True
 
     def give_back(self, fd: int) -> None:
-        """Look at a borrowed connection again. Raises like `borrow`."""
+        """Look at a borrowed connection again. Raises like `borrow`; who is interrupted has to `recover` it, too."""
         try:
             self._poller.pause(fd, False)
-        finally:
-            self.is_borrowed = False
-            self._borrowing.release()
+        except _CLOSED:
+            self._let_go()
+            raise
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self.is_borrowed = False
+        self._borrowing.release()
 
     def recover(self, fd: int) -> None:
-        """The calling thread was interrupted: `give_back` what it may not have given back. Raises like `borrow`."""
+        """The calling thread was interrupted: `give_back` what it may not have given back; -1 if that is closed."""
         while self._borrowing._is_owned():  # type: ignore[attr-defined]  # as `threading.Condition` asks
-            self.give_back(fd)
+            with contextlib.suppress(*_CLOSED):
+                self.give_back(fd)
 
     def close(self) -> None:
         """Forget all, and close what belongs to this."""

@@ -80,10 +80,11 @@ class Watcher:
 
     def recover(self) -> None:
         """The calling thread was interrupted while it waited: the I/O thread watches the connection again."""
-        connection = self._line.connection
+        connection, fd = self._line.connection, -1
         if connection is not None:
             with contextlib.suppress(*_CLOSED):
-                self._poller.recover(connection.fileno())
+                fd = connection.fileno()
+        self._poller.recover(fd)
         self._driver.wake()
 
     def _watch(self, connection: Connection, is_done: Callable[[], bool], deadline: float | None) -> None:
