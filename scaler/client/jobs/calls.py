@@ -78,7 +78,9 @@ class DurableCalls:
         #: as the sender thread asks about it
         self._claimed = JobSubject(self._sending, name)
         self._counts: Counter[str] = Counter()
-        self._changed = threading.Condition()
+        #: taken by itself: a signal's handler that raises may leave a Condition's own methods with it
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._queue: list[_Call] = []
         #: those that were sent and have no answer yet, in their order
         self._in_flight: deque[_Call] = deque()
@@ -109,7 +111,7 @@ class DurableCalls:
 
     def take_no_more(self, cancels: bool = False) -> None:
         """Refuse all further calls. With `cancels` nobody waits any more for those that were made; they stay made."""
-        with self._changed:
+        with self._lock:
             self._is_refusing = True
             waiting = self._take_waiting() if cancels else []
             self._changed.notify_all()
@@ -118,7 +120,7 @@ class DurableCalls:
     @property
     def waited_for(self) -> int:
         """Calls that have not ended."""
-        with self._changed:
+        with self._lock:
             calls = (*self._in_flight, *self._queue)
             return len(self._futures) + sum(len(call.futures) for call in calls)
 
@@ -126,7 +128,7 @@ class DurableCalls:
         """Take no more calls, and leave when all have ended; blocks until then. Once."""
         self.take_no_more()
         wait_in_steps(self._end_within, None)
-        with self._changed:
+        with self._lock:
             if self._is_closing:
                 return  # it was abandoned meanwhile
             self._is_closing = True
@@ -145,7 +147,7 @@ class DurableCalls:
         """The program was interrupted: take no more calls, send none that was not sent, and wait for none. Blocks for a
         moment.
         """
-        with self._changed:
+        with self._lock:
             self._is_refusing = self._is_closing = True
             waiting = self._take_waiting()
             self._queue.clear()
@@ -161,7 +163,7 @@ class DurableCalls:
 
     def _end_within(self, seconds: float) -> bool:
         """Wait until all calls have ended, for so many seconds; whether they have, or never will."""
-        with self._changed:
+        with self._lock:
             return bool(self._changed.wait_for(lambda: self._failure or self._is_closing or self._is_idle, seconds))
 
     @property
@@ -181,7 +183,7 @@ class DurableCalls:
     def _add(self, part: Part) -> list[concurrent.futures.Future[Any]]:
         digest = _digest(part)
         futures: list[concurrent.futures.Future[Any]] = [concurrent.futures.Future() for _ in range(part.rows)]
-        with self._changed:
+        with self._lock:
             if self._failure is not None:
                 raise self._failure
             if self._is_refusing:
@@ -196,7 +198,7 @@ class DurableCalls:
         try:
             work()
         except BaseException as error:
-            with self._changed:
+            with self._lock:
                 if self._is_closing or self._failure is not None:
                     return
                 self._failure = error
@@ -210,7 +212,7 @@ class DurableCalls:
 
     def _send(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 self._changed.wait_for(lambda: self._queue or self._is_closing or self._failure)
                 if not self._queue:
                     return
@@ -231,7 +233,7 @@ class DurableCalls:
                 ended |= {each.row: each for each in ended_rows(answer, self._name, self._codec.load, files)}
                 # what runs still is passed over; what has just ended will be heard of
                 position = answer.next if answer.outcomes else max(answer.next, position + 1)
-        with self._changed:
+        with self._lock:
             if self._failure is not None:
                 return  # of the other thread: the futures know
             found: list[tuple[concurrent.futures.Future[Any], Ended]] = []
@@ -252,7 +254,7 @@ class DurableCalls:
         job = JobSubject(self._pulling, self._name)
         files = JobFiles(job)
         while True:
-            with self._changed:
+            with self._lock:
                 self._changed.wait_for(lambda: self._futures or self._in_flight or self._is_closing or self._failure)
                 if self._is_closing or self._failure is not None:
                     return
@@ -265,13 +267,13 @@ class DurableCalls:
                 continue
             self._position = answer.next
             for each in ended_rows(answer, self._name, self._codec.load, files):  # one by one: they may be large
-                with self._changed:
+                with self._lock:
                     future = self._futures.pop(each.row, None)
                     if future is None and self._in_flight:
                         self._unclaimed[each.row] = each
                 if future is not None:
                     _fulfil(future, each)
-            with self._changed:
+            with self._lock:
                 self._changed.notify_all()
 
 

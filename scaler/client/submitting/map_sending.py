@@ -14,6 +14,7 @@ from scaler.client.submitting.submission import Submission
 from scaler.client.submitting.templates import Templates
 from scaler.client.values.arguments import Arguments
 from scaler.client.waiting.map_job import MapJob
+from scaler.common.interrupts import Uninterrupted
 from scaler.errors import SerializationError
 from scaler.protocol.messages import INLINE_LIMIT, SPREAD, TOGETHER, u64
 from scaler.serialize.outofband import Packed, joined, pack, pack_large
@@ -149,7 +150,7 @@ class MapSender:
         driver = self._driver
         if payload is not None:
             check_size(len(payload), driver.welcome.limit, f"a block of arguments of {template.captured.name}")
-        with driver.lock:
+        with Uninterrupted(), driver.lock:  # a function that has an id is sent
             events = driver.announced(template)
             task = template.task(driver.take_ids(rows), rows, TOGETHER)
             task.flags |= SPREAD if spread else 0

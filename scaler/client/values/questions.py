@@ -34,8 +34,10 @@ class StoreQuestions:
     def __init__(self, driver: SessionDriver, liveness: Liveness) -> None:
         self._driver = driver
         self._liveness = liveness
+        #: taken by itself: a signal's handler that raises may leave a Condition's own methods with it
+        self._lock = threading.RLock()
         #: told of answers, and of the end
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(self._lock)
         #: the last offer of stores, if it was asked for
         self._offers: StoreOffers | None = None
         #: by object id
@@ -46,7 +48,7 @@ class StoreQuestions:
     # ---- for the I/O thread ----------------------------------------------------------------------------------------
     def answer(self, message: StoreOffers | ObjectResponse) -> None:
         """An answer came."""
-        with self._changed:
+        with self._lock:
             if isinstance(message, StoreOffers):
                 self._offers = message
             else:
@@ -58,13 +60,13 @@ class StoreQuestions:
 
     def repeat(self) -> None:
         """The scheduler and its stores are new ones: all is asked again."""
-        with self._changed:
+        with self._lock:
             self._round += 1
             self._changed.notify_all()
 
     def end(self) -> None:
         """There is no scheduler any more."""
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     # ---- for those who ask -----------------------------------------------------------------------------------------
@@ -82,14 +84,14 @@ class StoreQuestions:
 
     def place_of(self, object_id: int, deadline: float | None) -> ObjectResponse | None:
         """Where an object can be read, or why it can't; None if no answer comes in time. Blocks like `offers`."""
-        with self._changed:
+        with self._lock:
             question = self._questions.setdefault(object_id, _Question())
             question.askers += 1
             question.answer = None
         try:
             return self._ask(ObjectRequest(u32([0]), u64([object_id])), lambda: question.answer, deadline)
         finally:
-            with self._changed:
+            with self._lock:
                 question.askers -= 1
                 if not question.askers:
                     self._questions.pop(object_id, None)
@@ -107,7 +109,7 @@ class StoreQuestions:
             if asked != self._round:
                 asked = self._round
                 self._driver.tell(ev.Request(message))
-            with self._changed:
+            with self._lock:
                 while (found := answer()) is None and liveness.failure is None and asked == self._round:
                     now = time.monotonic()
                     if is_patient and deadline is not None and self._driver.is_cut_off(now):

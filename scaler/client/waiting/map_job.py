@@ -15,6 +15,7 @@ from scaler.client.io.driver import SessionDriver
 from scaler.client.values.stored_results import StoredResults
 from scaler.client.values.value_codec import ValueCodec
 from scaler.client.waiting.nesting import NestedWaits
+from scaler.common.gate import Gate
 from scaler.common.interrupts import LOOK, Heed
 from scaler.common.item_note import note_item
 from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_LIST, Task
@@ -79,7 +80,10 @@ class MapJob:
         self._errors: dict[int, BaseException] = {}
         #: values that are in a store, until they are collected
         self._stored: dict[int, StoredValue] = {}
-        self._changed = threading.Condition()
+        #: held while rows end
+        self._lock = threading.RLock()
+        #: opened when rows have ended that somebody may wait for
+        self._changed = Gate()
         #: the first row of each piece, and the block or, for a row by itself, the future that brings its results
         self._pieces: list[tuple[int, MapBlock | Future]] = []
 
@@ -117,20 +121,20 @@ class MapJob:
                         self._errors[row] = error
         except BaseException as error:
             self._errors[lo] = error
-        with self._changed:
+        with self._lock:
             block.left -= hi - lo
             self._done[lo:hi] = b"\x01" * (hi - lo)
             if not block.left or self._errors or lo <= self._awaited < hi:
-                self._changed.notify_all()
+                self._changed.open()
         self._release_arguments(block)
 
     def fail(self, block: MapBlock, error: BaseException) -> None:
         """The rows of a block that have not ended never will."""
-        with self._changed:
+        with self._lock:
             rows = range(block.start, block.start + block.size)
             self._errors.update((row, error) for row in rows if not self._done[row])
             block.left = 0
-            self._changed.notify_all()
+            self._changed.open()
         self._release_arguments(block)
 
     def _release_arguments(self, block: MapBlock) -> None:
@@ -256,15 +260,17 @@ class MapJob:
 
     def _sleep_until(self, has_ended: Callable[[], bool], deadline: float | None, row: int | None) -> None:
         heed = Heed()
-        with self._changed:
-            if row is not None:
-                self._awaited = row
-            while not has_ended():
-                heed()
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")
-                self._changed.wait(LOOK if left is None else min(LOOK, left))
+        if row is not None:
+            self._awaited = row
+        while True:
+            self._changed.close()  # what comes after the look opens it; of several threads one may miss it, for `LOOK`
+            if has_ended():
+                return
+            heed()
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")
+            self._changed.wait(LOOK if left is None else min(LOOK, left))
 
     def _missing(self) -> int:
         return sum(not piece.done() if isinstance(piece, Future) else piece.left for _, piece in self._pieces)

@@ -66,9 +66,10 @@ class ClientOwner:
             )
         try:
             self._wait(future, timeout)
-        except KeyboardInterrupt:
+        except BaseException as error:  # whatever a signal's handler raises
             self._watcher.recover()
-            self.abandon([future])
+            if isinstance(error, KeyboardInterrupt):
+                self.abandon([future])
             raise
 
     def _wait(self, future: Future, timeout: float | None) -> None:
