@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from scaler.common.process_use import stat_of
+
 #: the kernel's flag of a thread that is about to end, from before its descriptors are closed
 _EXITING = 0x4
 
@@ -37,9 +39,7 @@ class ProcessState(NamedTuple):
 def state_of(pid: int) -> ProcessState | None:
     """The state of a process; None if it is gone, or there is no /proc."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # behind the name, which may hold anything
-            fields = file.read().rpartition(b")")[2].split()
+        fields = stat_of(pid)
         return ProcessState(fields[0].decode(), int(fields[1]), int(fields[6]), int(fields[17]))
     except (OSError, ValueError, IndexError):
         return None

@@ -10,6 +10,12 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _LEAST = 0.1
 
 
+def stat_of(pid: int) -> list[bytes]:
+    """What /proc says of a process, from its state on: behind its name, which may hold anything. Raises OSError."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
 class ProcessUse:
     """Looks at one process now and then."""
 
@@ -29,9 +35,7 @@ class ProcessUse:
         0 if it is gone. `now` in seconds; who looks again at once is told the same share.
         """
         try:
-            with open(f"/proc/{self._pid}/stat", "rb") as file:
-                # behind the name, which may hold anything
-                fields = file.read().rpartition(b")")[2].split()
+            fields = stat_of(self._pid)
             ticks, memory = int(fields[11]) + int(fields[12]), int(fields[21]) * _PAGE
         except (OSError, ValueError, IndexError):
             return 0, 0

@@ -515,8 +515,9 @@ def test_quit_ends_the_worker_after_its_rows_and_atexit(host: Host, tmp_path: Pa
     assert path.exists()
 
 
+@pytest.mark.parametrize(("may_start_threads", "status"), [(True, 0), (False, signal.SIGALRM)])
 def test_a_worker_that_is_to_quit_does_not_wait_for_ever_for_threads_of_its_tasks(
-    start: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Host], monkeypatch: pytest.MonkeyPatch, may_start_threads: bool, status: int
 ) -> None:
     monkeypatch.setattr(worker_process, "END_SECONDS", 0.1)
     host = start()
@@ -526,29 +527,12 @@ def test_a_worker_that_is_to_quit_does_not_wait_for_ever_for_threads_of_its_task
         import threading
 
         threading.Thread(target=threading.Event().wait, name="left").start()
+        if not may_start_threads:
+            threading.excepthook = None  # type: ignore[assignment]
 
     host.hand_out(leave_a_thread, [()])
     host.workers[0].send(wm.Quit())
-    assert host.exit_of(0).status == 0
-    assert host.results() == [None]
-
-
-def test_not_even_one_that_can_have_no_thread_to_see_to_that(
-    start: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker_process, "END_SECONDS", 0.1)
-    host = start()
-    host.fork(0)
-
-    def leave_a_thread() -> None:
-        import threading
-
-        threading.Thread(target=threading.Event().wait, name="left").start()
-        threading.excepthook = None  # type: ignore[assignment]
-
-    host.hand_out(leave_a_thread, [()])
-    host.workers[0].send(wm.Quit())
-    assert host.exit_of(0).status == signal.SIGALRM
+    assert host.exit_of(0).status == status
     assert host.results() == [None]
 
 

@@ -60,20 +60,14 @@ class Outgoing:
         """Tell how rows ended."""
         if self._open is not None:
             self._close()
-        size = len(span.body)
-        if size > self._limit and span.hi - span.lo > 1:
-            parts = parts_within(span, self.full)
-            if len(parts) > 1:
-                for part in parts:
-                    self.result(client, part)
-                return
-        builder = self._results.get(client)
-        if builder is not None and builder.size + size > self.full:
-            self._flush_results()
-            builder = None
-        if builder is None:
-            builder = self._results[client] = ResultBuilder(client)
-        builder.add(span)
+        for part in (span,) if len(span.body) <= self._limit else parts_within(span, self.full):
+            builder = self._results.get(client)
+            if builder is not None and builder.size + len(part.body) > self.full:
+                self._flush_results()
+                builder = None
+            if builder is None:
+                builder = self._results[client] = ResultBuilder(client)
+            builder.add(part)
 
     def drop_results(self, client: int | None = None) -> None:
         """Nobody wants to hear how rows ended: those of a client, or all."""

@@ -117,20 +117,14 @@ class Outgoing:
 
     def result(self, client: int, span: SpanResult) -> None:
         """Add a span to the client's next TaskResult."""
-        size = len(span.body)
-        if size > self.limit and span.hi - span.lo > 1:
-            parts = parts_within(span, self._full)
-            if len(parts) > 1:
-                for part in parts:
-                    self.result(client, part)
-                return
-        builder = self._results.get(client)
-        if builder is not None and builder.size + size > self._full:
-            self.flush_results(client)
-            builder = None
-        if builder is None:
-            builder = self._results[client] = ResultBuilder(client)
-        builder.add(span)
+        for part in (span,) if len(span.body) <= self.limit else parts_within(span, self._full):
+            builder = self._results.get(client)
+            if builder is not None and builder.size + len(part.body) > self._full:
+                self.flush_results(client)
+                builder = None
+            if builder is None:
+                builder = self._results[client] = ResultBuilder(client)
+            builder.add(part)
 
     def flush_results(self, client: int) -> None:
         """Send what was gathered for this client."""
