@@ -502,6 +502,18 @@ def test_so_are_batches_that_made_what_it_needed_though_their_values_are_let_go(
     assert list(session.core.objects.kept) == []
 
 
+def test_a_small_value_that_two_kept_batches_needed_is_known_until_both_are_let_go() -> None:
+    session = Session()
+    small = Token()
+    for batch in (10, 20):
+        session.submit(task(batch, 1, dependencies=u64([5]), dependency_counts=u32([1])), needs=[[small]])
+        session.hear(ended(batch, 0, 1, STORED))
+    session.do(ev.Release([10]))
+    assert session.core.lineage.need(5) is small
+    session.do(ev.Release([20]))
+    assert session.core.lineage.need(5) is None
+
+
 def test_no_more_of_what_has_ended_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineage, "MOST_BYTES", 5 * lineage.OVERHEAD)
     session = Session()

@@ -52,8 +52,9 @@ class Lineage:
         self._reasons: Counter[int] = Counter()
         #: id of a value that is referred to -> of its batch
         self._made_by: dict[int, int] = {}
-        #: id of a value that a kept batch needed -> its token, of those that are small
+        #: id of a value that kept batches needed -> its token, of those that are small; and how many batches they are
         self._needs: dict[int, Any] = {}
+        self._needed_by: Counter[int] = Counter()
         #: numbers of kept batches, and of some that are not kept any more, with their ids; a heap
         self._numbers: list[tuple[int, int]] = []
         self._bytes = 0
@@ -90,7 +91,7 @@ class Lineage:
 
     def clear(self) -> None:
         """Nothing can be computed again."""
-        for table in (self.kept, self._reasons, self._made_by, self._needs, self._numbers):
+        for table in (self.kept, self._reasons, self._made_by, self._needs, self._needed_by, self._numbers):
             table.clear()
         self._bytes = 0
 
@@ -131,6 +132,7 @@ class Lineage:
             self._reasons[parent] += 1
         self.kept[task.batch] = EndedBatch(task, pending.number, needs, list(parents), size)
         self._needs.update(needs)
+        self._needed_by.update(needs.keys())
         self._bytes += size
         if len(self._numbers) > 2 * len(self.kept) + FEW:
             self._numbers = sorted((ended.number, batch) for batch, ended in self.kept.items())
@@ -168,5 +170,7 @@ class Lineage:
         if ended is not None:
             self._bytes -= ended.size
             for value in ended.needs:
-                self._needs.pop(value, None)
+                self._needed_by[value] -= 1
+                if not self._needed_by[value]:
+                    del self._needs[value], self._needed_by[value]
         return ended
