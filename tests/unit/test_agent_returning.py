@@ -94,6 +94,16 @@ def test_of_the_oldest_batch_nothing_is_kept_when_there_is_too_much(monkeypatch:
     assert rows_of(made.say_again({}, ())) == [(20, 0, 1), (20, 1, 2)]
 
 
+def test_rows_that_may_run_again_are_not_said_to_have_ended_though_of_their_batch_nothing_is_kept(
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr(module, "KEPT_BYTES", 600)
+    made = said(*(result(30, row, row + 1, VALUES_EACH) for row in range(3)), keeps=30, retries=30)
+    made.settle(CLIENT, 3)
+    made.add(message(result(30, 3, 4, ERROR)))
+    assert made.say_again({}, ()) == []
+
+
 def test_rows_that_came_again_or_may_run_again_are_not_said_to_have_ended() -> None:
     made = said(result(10, 0, 4, VALUES_EACH), result(20, 0, 1, LOST), result(30, 0, 1, ERROR), retries=30)
     assert rows_of(made.say_again({(CLIENT, 10): {1, 2}}, ())) == [(10, 0, 1), (10, 3, 4)]

@@ -80,10 +80,7 @@ class UnsettledResults:
     def end_batch(self, client: int, batch: int) -> None:
         """A batch is over."""
         self._retried.discard((client, batch))
-        for span in self._kept.pop((client, batch), ()):
-            self.kept_bytes -= len(span.body) + KEPT_OVERHEAD
-        if not self._kept:
-            self._lost.clear()
+        self._drop_kept((client, batch))
 
     def drop_client(self, client: int, stays: bool) -> None:
         """Nobody wants to hear how rows of a client ended."""
@@ -161,6 +158,12 @@ class UnsettledResults:
         except ProtocolError:
             return ()
 
+    def _drop_kept(self, key: Key) -> None:
+        for span in self._kept.pop(key, ()):
+            self.kept_bytes -= len(span.body) + KEPT_OVERHEAD
+        if not self._kept:
+            self._lost.clear()
+
     def _keep(self, message: TaskResult) -> None:
         for span in spans_of(message):
             kept = self._kept.get((message.client, span.batch))
@@ -168,4 +171,4 @@ class UnsettledResults:
                 kept.append(span._replace(body=bytes(span.body)))
                 self.kept_bytes += len(span.body) + KEPT_OVERHEAD
         while self.kept_bytes > KEPT_BYTES:
-            self.end_batch(*next(iter(self._kept)))
+            self._drop_kept(next(iter(self._kept)))
