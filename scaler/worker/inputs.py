@@ -74,11 +74,11 @@ class Inputs:
 
     def drop(self, keys: list[Key]) -> None:
         """Forget objects; keys that are not here do not matter. Files stay."""
+        self.drop_values(keys)  # first, for what is being decoded: else it would come into a cache after this
         for key in keys:
             self._bytes.pop(key, None)
             self._functions.pop(key, None)
             self._lists.pop(key, None)
-        self.drop_values(keys)
 
     def drop_values(self, keys: list[Key], last: int | None = None) -> None:
         """Forget values that rows have made, but for those of dispatches after `last`; what was sent stays."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support import DEADLINE
 from support.runner import ARGUMENTS, BATCH, CLIENT, FUNCTION, Agent, Kept
 
 from scaler.errors import ObjectLost, ObjectTooLarge, StoreFull
@@ -774,3 +775,31 @@ def test_what_was_decoded_is_kept_unless_it_was_dropped_meanwhile(
     dispatch: Any = SimpleNamespace(function=(1, 7), name="abs")
     assert known.function(dispatch)[0] is abs
     assert known.knows(dispatch) is kept
+
+
+def test_a_function_whose_decoding_ends_in_the_midst_of_its_being_dropped_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = inputs.Inputs(LiveValues(lambda told: None))
+    known.add([((1, 7), encode_function(abs))])
+    dispatch: Any = SimpleNamespace(function=(1, 7), name="abs")
+    decode, drop_values = inputs.decode_function, known.drop_values
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def decode_slowly(*parts: Any) -> Any:
+        has_begun.set()
+        assert may_end.wait(DEADLINE)
+        return decode(*parts)
+
+    def end_decoding_first(keys: list[Any]) -> None:
+        may_end.set()
+        decoding.join(DEADLINE)
+        drop_values(keys)
+
+    monkeypatch.setattr(inputs, "decode_function", decode_slowly)
+    monkeypatch.setattr(known, "drop_values", end_decoding_first)
+    decoding = threading.Thread(target=known.function, args=[dispatch])
+    decoding.start()
+    assert has_begun.wait(DEADLINE)
+    known.drop([(1, 7)])
+    assert not known.knows(dispatch)
