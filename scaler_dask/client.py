@@ -320,6 +320,7 @@ class Client:
     def wait_at_close(self, state: FutureState) -> None:
         """Have `close` wait until this has ended; see `fire_and_forget`."""
         self._awaited_at_close.add(state)
+        state.watch(partial(self._awaited_at_close.discard, state))
 
     def restart(self, timeout: Any = None, wait_for_workers: bool = True) -> Any:
         """Cancel everything and forget all values. Blocks, or is awaited.
@@ -453,7 +454,8 @@ class Client:
     ) -> Any:
         """What is known of tasks since the first call of this: dicts with key, status, and seconds begun and ended.
 
-        They are the client's own times: from when the task was submitted to when its end was heard of. Does not block.
+        Of the last 100,000 tasks. The times are the client's own: when the task was submitted, and when its end was
+        heard of. Does not block.
         """
         if self._stream is None:
             self._stream = TaskStream()
@@ -484,18 +486,21 @@ class Client:
     def close(self, timeout: Any = None) -> Any:
         """Leave the cluster, end one that was started here, and restore dask's settings. Blocks, or is awaited.
 
-        A second call does nothing, and neither does any for a client that was made from a `scaler.Client`.
+        Waits for what `fire_and_forget` was given, for `timeout` at most: seconds, or text such as "5s". A second call
+        does nothing, and neither does any for a client that was made from a `scaler.Client`.
         """
-        return self._blocking(self._close)
+        seconds = parse_timedelta(timeout) if timeout is not None else None
+        return self._blocking(partial(self._close, seconds))
 
-    def _close(self) -> None:
+    def _close(self, seconds: float | None = None) -> None:
         if self._status == "closed" or self._connection.is_shared:
             return
         self._status = "closed"
         default_scheduler.leave(self)
         self._registry.close()
         if self._connection.is_open and self.cluster is None and not self.engine.closed:
-            concurrent.futures.wait([s.task for s in self._awaited_at_close if not s.done and s.task is not None])
+            left = [state.task for state in self._awaited_at_close.copy() if state.task is not None]
+            concurrent.futures.wait(left, seconds)
         self._connection.close()
 
     def shutdown(self) -> Any:

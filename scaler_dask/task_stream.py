@@ -5,16 +5,20 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+from collections import deque
 from typing import Any
 
 from scaler_dask.future_state import FutureState
 
+#: tasks that are remembered, as many as distributed does unless it is told otherwise
+MOST_RECORDS = 100_000
+
 
 class TaskStream:
-    """The tasks that it was shown since it was made. Any thread."""
+    """The tasks that it was shown since it was made, the last `MOST_RECORDS` of them. Any thread."""
 
     def __init__(self) -> None:
-        self._records: list[dict[str, Any]] = []
+        self._records: deque[dict[str, Any]] = deque(maxlen=MOST_RECORDS)
         self._lock = threading.Lock()
 
     def watch(self, state: FutureState) -> None:

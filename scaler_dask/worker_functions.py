@@ -134,7 +134,7 @@ class PluginCall:
 
 
 class FileUpload:
-    """Puts a file where this worker can import it from: in memory, so that nothing is left of it after the worker."""
+    """Puts a file where this worker can import it from: in memory where `memfd_create` is, so that none is left."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self._name = name

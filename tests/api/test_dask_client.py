@@ -1018,6 +1018,20 @@ def test_what_is_forgotten_ends_before_its_client_does(cluster, tmp_path, gate):
     assert all(path.exists() for path in paths)
 
 
+def test_a_close_waits_no_longer_for_what_is_forgotten_than_it_is_told(cluster, gate):
+    client = Client(cluster)
+    scaler_dask.fire_and_forget(client.submit(gate.pass_through, 1))
+    client.close(timeout="100ms")
+    assert client.status == "closed"
+
+
+def test_nothing_is_kept_of_what_is_forgotten_once_it_has_ended(client):
+    futures = client.map(inc, range(50))
+    scaler_dask.fire_and_forget(futures)
+    wait(futures)
+    until(lambda: not client._awaited_at_close)
+
+
 def test_keys_that_the_client_has_are_not_computed_again(client, tmp_path):
     path = str(tmp_path / "calls")
     one = delayed(count_calls)(path, dask_key_name="one")
