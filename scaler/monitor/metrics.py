@@ -100,7 +100,7 @@ def metrics_of(snapshot: Snapshot, totals: Totals, departed: Departed | None = N
     """All metrics of a snapshot, and of what `departed` remembers of those before."""
     departed = departed or Departed()
     departed.see(snapshot)
-    return [*_scheduler(snapshot), *_rows(snapshot), *_workers(snapshot, totals), *_agents(snapshot, totals),
+    return [*_scheduler(snapshot), *_rows(snapshot), *_workers(totals), *_agents(snapshot, totals),
             *_objects(snapshot), *_functions(snapshot, departed.counts)]  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def _rows(snapshot: Snapshot) -> Iterable[Metric]:
     yield _by("outcome", "scaler_rows_ended_total", "Rows (calls) that have ended.", outcomes, "counter")
 
 
-def _workers(snapshot: Snapshot, totals: Totals) -> Iterable[Metric]:
+def _workers(totals: Totals) -> Iterable[Metric]:
     yield _by("state", "scaler_workers", "Workers by what they do.", totals.states)
     yield _one("scaler_workers_cpu_cores", "Processors in use by workers.", totals.cpu / 1000)
     yield _one("scaler_workers_memory_bytes", "Resident memory of workers.", totals.memory)

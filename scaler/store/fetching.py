@@ -190,7 +190,7 @@ class Fetching:
             elif address and address != self.own:
                 self._add_part(fetch, address, False, now)
             self._feed(fetch)
-        self._check_sources(fetch, now)
+        self._check_sources(fetch)
 
     def cancel(self, key: Key, error: str) -> None:
         """End a fetch; one that is not there does not matter."""
@@ -430,9 +430,9 @@ class Fetching:
             self._feed(fetch)
         if not part.named:
             fetch.troubles[address] = reason
-            self._check_sources(fetch, now)
+            self._check_sources(fetch)
 
-    def _check_sources(self, fetch: _Fetch, now: float) -> None:
+    def _check_sources(self, fetch: _Fetch) -> None:
         """Without sources the stores that were named are asked for everything; without those it is over."""
         if any(not part.named for part in fetch.parts.values()):
             return

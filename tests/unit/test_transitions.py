@@ -128,7 +128,7 @@ def test_an_illegal_move_is_logged_with_the_story_and_the_scheduler_lives(monkey
     fake.say(client, task(10, 3))
     batch = fake.core.state.clients[client].batches[10]
     assert batch.place.tolist() == [AGENT + fake.agents[0]] * 2 + [QUEUED]
-    monkeypatch.setattr(transitions, "_LEGAL", transitions._LEGAL - {(3 * 4 + 2) * 16 + Cause.FINISHED})
+    monkeypatch.setattr(transitions, "_LEGAL", transitions._LEGAL - {transitions._move_key(3, 2, Cause.FINISHED)})
     fake.heard(client)
     fake.report(fake.agents[0], client, result(10, 0, 1))
     (log,) = [effect for effect in fake.effects if isinstance(effect, Log)]
@@ -153,7 +153,7 @@ def test_rows_that_need_a_batch_in_disorder_fail_with_it(monkeypatch: pytest.Mon
     fake.core._strict = False
     fake.say(client, graph(10, [[], []], [0, 1]))
     fake.say(client, task(30, 1, dependency_counts=u32([1]), dependencies=u64([11])))
-    monkeypatch.setattr(transitions, "_LEGAL", transitions._LEGAL - {(3 * 4 + 2) * 16 + Cause.FINISHED})
+    monkeypatch.setattr(transitions, "_LEGAL", transitions._LEGAL - {transitions._move_key(3, 2, Cause.FINISHED)})
     fake.report(fake.agents[0], client, result(10, 0, 1, VALUES_EACH))
     assert sorted((batch, lo, outcome) for batch, lo, _, outcome in fake.ends(client)) == [
         (10, 0, ERROR), (10, 1, ERROR), (30, 0, ERROR),

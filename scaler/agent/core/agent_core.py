@@ -164,7 +164,7 @@ class AgentCore:
             Results: partial(worker_reports.take_results, state, out),
             Returned: partial(worker_reports.take_returned, state, out),
             Published: partial(worker_reports.take_published, state, out),
-            worker_messages.Output: partial(worker_reports.take_output, state, out),
+            worker_messages.Output: partial(worker_reports.take_output, out),
             Blocked: lambda worker, message: worker_lifecycle.take_blocked(state, out, worker),
             Unblocked: lambda worker, message: worker_lifecycle.take_unblocked(state, worker),
             Leaving: lambda worker, message: worker_lifecycle.take_leaving(out, worker),

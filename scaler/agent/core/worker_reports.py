@@ -218,7 +218,7 @@ def _is_running(worker: WorkerRecord, key: Key) -> bool:
     return False
 
 
-def take_output(state: HostState, out: Outgoing, worker: WorkerRecord, message: worker_messages.Output) -> None:
+def take_output(out: Outgoing, worker: WorkerRecord, message: worker_messages.Output) -> None:
     """A task has printed or warned: it goes to the log, and to its client if that wants it."""
     client, row, name, stream, text = message
     wanted = WARN if stream == WARNINGS else STREAM

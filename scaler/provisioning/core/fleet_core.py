@@ -97,11 +97,6 @@ class FleetCore:
         """There may be jobs that are not known: more lists are needed before more can be asked for."""
         return self._lists_needed > 0
 
-    @property
-    def requests_under_way(self) -> int:
-        """Requests that were not answered yet."""
-        return int(self._under_way is not None)
-
     def status(self, now: float) -> Status:
         """How things stand."""
         pending = self.jobs.of(Stage.PENDING)

@@ -127,14 +127,14 @@ class Taking:
         elif piece.removed and max(piece.removed) > (self._next or NOTHING).segment:
             self._reject("would have a segment removed that is not there")
         else:
-            self._take_slice(piece, place, bytes(data), now)
+            self._take_slice(piece, place, bytes(data))
 
     def _fits(self, place: Place) -> bool:
         if self._next is None:
             return place.segment > 0 and place.offset == SEGMENT_HEADER
         return place == self._next or (place.segment > self._next.segment and place.offset == SEGMENT_HEADER)
 
-    def _take_slice(self, piece: JournalSlice, place: Place, data: bytes, now: float) -> None:
+    def _take_slice(self, piece: JournalSlice, place: Place, data: bytes) -> None:
         while self._beats and self._beats[0][0] <= piece.echo:
             number, when = self._beats.popleft()
             if number == piece.echo and piece.in_step:

@@ -92,10 +92,12 @@ _PLACED = int(Cause.PLACED)
 _FINISHING = (Cause.FINISHED, Cause.RETURNED)
 _KINDS = ("waiting", "queued", "done", "agent")
 _AT_AGENT = 3
+#: more than the greatest cause
+_CAUSES = max(Cause) + 1
 
 
 def _move_key(before: int, after: int, cause: int) -> int:
-    return (before * 4 + after) * 16 + cause
+    return (before * 4 + after) * _CAUSES + cause
 
 
 _LEGAL = frozenset(
@@ -220,7 +222,8 @@ def _take_out(state: ClusterState, batch: Batch, lo: int, hi: int, after: int, k
     """Move rows from wherever they are, and let go of what was counted for that place."""
     column, rows = batch.place, hi - lo
     before = column[lo]
-    if ((before if before < AGENT else _AT_AGENT) * 4 + kind) * 16 + cause not in _LEGAL:  # `_move_key`, at less cost
+    # `_move_key`, at less cost
+    if ((before if before < AGENT else _AT_AGENT) * 4 + kind) * _CAUSES + cause not in _LEGAL:
         raise _illegal(batch, lo, hi, kind, cause)
     if rows == 1:
         column[lo] = after

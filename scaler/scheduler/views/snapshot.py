@@ -39,8 +39,6 @@ class ClientSnapshot:
     batches: int
     outstanding: int
     objects: int
-    #: of them those that no store has any more
-    lost_objects: int
     #: seconds since its last message
     silent: float
 
@@ -98,7 +96,7 @@ def snapshot(state: ClusterState) -> Snapshot:
     clients = tuple(
         ClientSnapshot(
             client.number, client.name, len(client.batches), client.outstanding, len(client.values.objects),
-            len(client.values.lost), now - client.seen,
+            now - client.seen,
         )
         for client in state.clients.values()
     )  # fmt: skip
