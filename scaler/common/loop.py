@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
@@ -191,7 +192,8 @@ class BuiltinLoop:
 
     def _turn(self) -> None:
         poll, readers, ready, monotonic = self._poller.poll, self._readers, self.ready, time.monotonic
-        look = Spinner(poll).poll if available_cores() > 1 else poll  # others can go on while this process looks
+        may_spin = available_cores() > 1  # others can go on while this process looks
+        look = partial(Spinner().poll, poll) if may_spin else poll
         while self._running:
             if self._due:
                 timeout = 0.0

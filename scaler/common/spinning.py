@@ -23,25 +23,26 @@ Ready = list[tuple[int, int]]
 
 
 class Spinner:
-    """Waits by a function that takes the seconds to wait for, and returns what is ready. One thread."""
+    """Decides how to wait. One thread at a time."""
 
-    def __init__(self, poll: Callable[[float], Ready], clock: Callable[[], float] = time.monotonic) -> None:
-        self._poll = poll
+    def __init__(self, moment: float = MOMENT, clock: Callable[[], float] = time.monotonic) -> None:
+        self._moment = moment
         self._clock = clock
         #: answers in a row that came within a moment, and how many make it worth while to look
         self._quick = 0
         self._wanted = 1
 
-    def poll(self, timeout: float) -> Ready:
-        """What is ready; waits at most `timeout` seconds for that, the first moment without sleep if that may help.
+    def poll(self, poll: Callable[[float], Ready], timeout: float) -> Ready:
+        """What is ready, as `poll` finds it, which takes the seconds to wait for.
 
-        Who was kept from looking goes to sleep: somebody else needs this processor, and who wakes may be given another.
+        Waits at most `timeout` seconds, the first moment without sleep if that may help. Who was kept from looking goes
+        to sleep: somebody else needs this processor, and who wakes may be given another.
         """
-        poll, clock = self._poll, self._clock
+        clock, moment = self._clock, self._moment
         began = now = clock()
         ready: Ready = []
         if self._quick >= self._wanted:
-            until = began + min(MOMENT, timeout)
+            until = began + min(moment, timeout)
             while not ready and now < until:
                 before = now
                 ready = poll(0.0)
@@ -52,5 +53,5 @@ class Spinner:
         if not ready:
             ready = poll(max(0.0, began + timeout - now))
             now = clock()
-        self._quick = self._quick + 1 if ready and now - began < MOMENT else 0
+        self._quick = self._quick + 1 if ready and now - began < moment else 0
         return ready

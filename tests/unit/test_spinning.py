@@ -40,47 +40,47 @@ class Descriptors:
 
 def test_after_a_quick_one_it_looks_without_sleeping() -> None:
     descriptors = Descriptors(MOMENT / 2, MOMENT)
-    spinner = Spinner(descriptors.poll, descriptors.clock)
-    assert (spinner.poll(1.0), descriptors.sleeps) == (FOUND, 1)  # nothing is known yet
-    assert (spinner.poll(1.0), descriptors.sleeps) == (FOUND, 0)
+    spinner = Spinner(clock=descriptors.clock)
+    assert (spinner.poll(descriptors.poll, 1.0), descriptors.sleeps) == (FOUND, 1)  # nothing is known yet
+    assert (spinner.poll(descriptors.poll, 1.0), descriptors.sleeps) == (FOUND, 0)
 
 
 def test_it_looks_for_no_longer_than_a_moment_and_then_just_sleeps() -> None:
     descriptors = Descriptors(MOMENT / 2, 0.5, 0.9)
-    spinner = Spinner(descriptors.poll, descriptors.clock)
-    assert spinner.poll(1.0) == FOUND
+    spinner = Spinner(clock=descriptors.clock)
+    assert spinner.poll(descriptors.poll, 1.0) == FOUND
     descriptors.asked.clear()
-    assert spinner.poll(1.0) == FOUND
+    assert spinner.poll(descriptors.poll, 1.0) == FOUND
     assert len(descriptors.asked) <= MOMENT / LOOK + 2
     assert descriptors.sleeps == 1
-    assert (spinner.poll(1.0), len(descriptors.asked)) == (FOUND, 1)  # the last one was slow
+    assert (spinner.poll(descriptors.poll, 1.0), len(descriptors.asked)) == (FOUND, 1)  # the last one was slow
 
 
 def test_the_whole_wait_takes_no_longer_than_it_may() -> None:
     descriptors = Descriptors(MOMENT / 2)
-    spinner = Spinner(descriptors.poll, descriptors.clock)
-    assert spinner.poll(1.0) == FOUND
+    spinner = Spinner(clock=descriptors.clock)
+    assert spinner.poll(descriptors.poll, 1.0) == FOUND
     for timeout in (MOMENT / 4, 0.1):
         began = descriptors.now
-        assert spinner.poll(timeout) == []
+        assert spinner.poll(descriptors.poll, timeout) == []
         assert timeout <= descriptors.now - began <= timeout + 4 * LOOK
 
 
 def test_nothing_found_in_a_short_wait_was_not_quick() -> None:
     descriptors = Descriptors(0.5)
-    spinner = Spinner(descriptors.poll, descriptors.clock)
-    assert spinner.poll(MOMENT / 2) == []
+    spinner = Spinner(clock=descriptors.clock)
+    assert spinner.poll(descriptors.poll, MOMENT / 2) == []
     descriptors.asked.clear()
-    assert (spinner.poll(1.0), len(descriptors.asked)) == (FOUND, 1)
+    assert (spinner.poll(descriptors.poll, 1.0), len(descriptors.asked)) == (FOUND, 1)
 
 
 def test_whoever_was_kept_from_looking_sleeps() -> None:
     descriptors = Descriptors(MOMENT / 2, 0.5)
-    spinner = Spinner(descriptors.poll, descriptors.clock)
-    assert spinner.poll(1.0) == FOUND
+    spinner = Spinner(clock=descriptors.clock)
+    assert spinner.poll(descriptors.poll, 1.0) == FOUND
     descriptors.asked.clear()
     descriptors.look = 2 * INTERRUPTED
-    assert spinner.poll(1.0) == FOUND
+    assert spinner.poll(descriptors.poll, 1.0) == FOUND
     assert len(descriptors.asked) == 2
     assert descriptors.sleeps == 1
 
@@ -88,10 +88,10 @@ def test_whoever_was_kept_from_looking_sleeps() -> None:
 def test_looks_in_vain_become_rare() -> None:
     """Every second answer comes late, the others at once."""
     descriptors = Descriptors(*(0.01 * number + (MOMENT / 2 if number % 2 else 0.0) for number in range(1, 401)))
-    spinner = Spinner(descriptors.poll, descriptors.clock)
+    spinner = Spinner(clock=descriptors.clock)
     in_vain = 0
     for _ in range(400):
         descriptors.asked.clear()
-        assert spinner.poll(1.0) == FOUND
+        assert spinner.poll(descriptors.poll, 1.0) == FOUND
         in_vain += len(descriptors.asked) > 1
     assert in_vain <= 8

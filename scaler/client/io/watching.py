@@ -10,6 +10,7 @@ import select
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from scaler.client.core import events as ev
@@ -17,11 +18,13 @@ from scaler.client.io.driver import SessionDriver
 from scaler.client.io.line import Line
 from scaler.client.io.polling import ConnectionPoller
 from scaler.common.interrupts import Heed, Uninterrupted
+from scaler.common.processors import available_cores
+from scaler.common.spinning import Spinner
 from scaler.transport import Connection
 
 #: seconds between looks at the time while nothing happens
 IDLE = 0.5
-#: seconds for which the thread looks without sleeping, if the last answer was as quick
+#: seconds for which the thread looks without sleeping, at most, and within which an answer was quick
 SPIN = 0.001
 #: only epoll can be changed by one thread while another waits in it
 IS_POSSIBLE = sys.platform == "linux"
@@ -49,8 +52,8 @@ class Watcher:
         self._line = line
         self._poller = poller
         self._quick_effects = quick_effects
-        #: the last answer came at once
-        self._was_quick = False
+        #: None where others can't go on while a thread looks
+        self._spinner = Spinner(SPIN) if available_cores() > 1 else None
 
     def watch_while_waiting(self, is_done: Callable[[], bool], timeout: float | None) -> None:
         """Wait for the only task under way by watching the connection here, in the stead of the I/O thread.
@@ -72,7 +75,6 @@ class Watcher:
         try:
             self._watch(connection, is_done, deadline)
         finally:
-            self._was_quick = time.monotonic() - began < SPIN
             try:
                 self._poller.give_back(fd)
             except _CLOSED:
@@ -90,6 +92,11 @@ class Watcher:
     def _watch(self, connection: Connection, is_done: Callable[[], bool], deadline: float | None) -> None:
         nudge, heed = self._poller.nudge, Heed()
         poll = select.poll()
+
+        def wait(seconds: float) -> list[tuple[int, int]]:
+            return poll.poll(seconds * 1000)
+
+        look = partial(self._spinner.poll, wait) if self._spinner is not None else wait
         try:
             fd = connection.fileno()
             poll.register(fd, select.POLLIN)
@@ -100,7 +107,7 @@ class Watcher:
             left = IDLE if deadline is None else min(IDLE, deadline - time.monotonic())
             if left <= 0:
                 return
-            ready = self._spin(poll) or poll.poll(left * 1000)
+            ready = look(left)
             if not ready:
                 heed()
                 continue
@@ -120,18 +127,3 @@ class Watcher:
                 driver.wake()
             if connection.is_closed or driver.is_queued:
                 return
-
-    def _spin(self, poll: select.poll) -> list[tuple[int, int]]:
-        """Look without sleeping, as long as an answer that is as quick as the last one may take.
-
-        Waking a processor that sleeps takes as long as a short task. After a slow answer the next wait just sleeps.
-        """
-        began = now = time.monotonic()
-        if not self._was_quick:
-            return []
-        while now - began < SPIN:
-            ready = poll.poll(0)
-            if ready:
-                return ready
-            now = time.monotonic()
-        return []
