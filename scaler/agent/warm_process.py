@@ -137,9 +137,9 @@ class WarmProcess:
     def end(self) -> None:
         """End it with its workers; blocks until it is gone."""
         if self.socket is not None:
-            if not self.is_ready:
-                os.kill(self.pid, signal.SIGKILL)
             self.socket.close()
+            # a task may have stopped it
+            os.kill(self.pid, signal.SIGCONT if self.is_ready else signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
 

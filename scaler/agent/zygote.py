@@ -35,6 +35,7 @@ def serve(agent: socket.socket, page: mmap.mmap, options: WorkerOptions) -> NoRe
     try:
         settle_in(agent, options)
         zygote = _Zygote(agent, page, options.spill_directory)
+        zygote.wake_at_agents_end()
         missing = [name for name in options.warm_modules if name not in sys.modules]
         if missing and can_warm():
             zygote.warm_up(missing, options.is_early)
@@ -56,13 +57,18 @@ class _Zygote:
         #: reports that the agent has not taken yet
         self._unsent = bytearray()
         self._pid = os.getpid()
-        self._die_with_parent = _find_prctl()
+        self._prctl = _find_prctl()
         self._child_ended, self._waking_end = os.pipe()
         for descriptor in (self._child_ended, self._waking_end):
             os.set_blocking(descriptor, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._waking_end, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))  # the program may have it blocked
+
+    def wake_at_agents_end(self) -> None:
+        """Have the kernel let this go on when the agent has ended, for whoever has stopped it: it is to clean up."""
+        if self._prctl is not None:
+            self._prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
     def warm_up(self, names: Sequence[str], is_early: bool) -> None:
         """Begin to load these modules in a process of their own, from which workers are forked when it has them."""
@@ -162,8 +168,8 @@ class _Zygote:
 
     def _leave_zygote(self) -> None:
         """In a child: die with the zygote, and close what is its alone."""
-        if self._die_with_parent is not None:
-            self._die_with_parent(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if self._prctl is not None:
+            self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != self._pid:
                 os._exit(1)
         signal.set_wakeup_fd(-1)

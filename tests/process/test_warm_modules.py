@@ -1,5 +1,6 @@
 """Modules that are loaded once, in a process that workers are forked from."""
 
+import contextlib
 import importlib
 import os
 import signal
@@ -109,6 +110,22 @@ def test_when_the_warm_process_dies_work_goes_on_without(start_cluster, connect,
     os.kill(warm, signal.SIGKILL)
     assert {future.result(20) for future in running} <= {the_zygote(cluster), warm}
     assert client.submit(lambda: (heavy.PID, os.getpid())).result(20)[0] != warm
+
+
+def test_when_its_cluster_is_killed_it_ends_with_its_workers_though_it_was_stopped(start_cluster, connect, module):
+    heavy = module("heavy_k", HEAVY)
+    cluster = start_cluster(1, warm_modules=["heavy_k"])
+    worker, warm = connect(cluster).submit(lambda: (heavy.PID and os.getpid(), os.getppid())).result(20)
+    pids = [the_zygote(cluster), warm, worker]
+    os.kill(warm, signal.SIGSTOP)
+    until(lambda: psutil.Process(warm).status() == psutil.STATUS_STOPPED)
+    os.kill(cluster.pid, signal.SIGKILL)
+    try:
+        until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_a_worker_that_has_run_something_stays(start_cluster, connect, module, tmp_path):

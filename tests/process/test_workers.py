@@ -123,6 +123,23 @@ class Host:
         return self.until(exits)[-1]
 
 
+def stop(*pids: int) -> None:
+    """Stop processes, and wait until they are."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+        until(lambda pid=pid: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+
+
+def expect_gone(*pids: int) -> None:
+    """As `wait_gone`, and none lives on if they are not."""
+    try:
+        wait_gone(*pids)
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 @pytest.fixture
 def start() -> Iterator[Callable[..., Host]]:
     hosts: list[Host] = []
@@ -651,7 +668,8 @@ AGENT = """
 """
 
 
-def test_when_the_agent_is_killed_everything_below_it_is_gone() -> None:
+@pytest.mark.parametrize("stopped", [0, 1, 3], ids=["running", "with-a-zygote-that-is-stopped", "all-stopped"])
+def test_when_the_agent_is_killed_everything_below_it_is_gone(stopped: int) -> None:
     """One worker is idle, the other blocked in sending what the agent does not read."""
     command = [sys.executable, "-c", textwrap.dedent(AGENT)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
@@ -659,9 +677,10 @@ def test_when_the_agent_is_killed_everything_below_it_is_gone() -> None:
             assert agent.stdout is not None
             pids = [int(pid) for pid in agent.stdout.readline().split()]
             assert len(pids) == 3
+            stop(*pids[:stopped])
         finally:
             agent.kill()
-    wait_gone(*pids)
+    expect_gone(*pids)
 
 
 def test_what_an_agent_that_was_killed_has_moved_to_disk_is_removed(start: Callable[..., Host], tmp_path: Path) -> None:
