@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dask.utils import parse_timedelta
 
-from scaler.extension import wait_in_steps
+from scaler.extension import Gate
 from scaler_dask.end_watching import until_ended, wake, watch_all
 from scaler_dask.gathering import futures_of
 from scaler_dask.interrupts import taken_back_at_interrupt
@@ -38,19 +38,11 @@ def wait(futures: Any, timeout: float | str | None = None, return_when: str = "A
     seconds: float | None = parse_timedelta(timeout)
     if any(handle.client is not None and handle.client.asynchronous for handle in handles):
         return _wait_async(handles, seconds, return_when)
-    changed = threading.Condition()
-    enough = False
-
-    def announce() -> None:
-        nonlocal enough
-        with changed:
-            enough = True
-            changed.notify_all()
-
-    watch = watch_all([handle.state for handle in handles], return_when, announce)
+    enough = Gate()
+    watch = watch_all([handle.state for handle in handles], return_when, enough.open)
     try:
-        with taken_back_at_interrupt(lambda: handles), changed:
-            if not wait_in_steps(lambda step: changed.wait_for(lambda: enough, step), seconds):
+        with taken_back_at_interrupt(lambda: handles):
+            if not enough.wait(seconds):
                 left = sum(not handle.done() for handle in handles)
                 raise TimeoutError(f"{left} of {len(handles)} futures did not end in time")
     finally:
@@ -98,7 +90,10 @@ class as_completed:
         self._raise_errors = raise_errors
         seconds: float | None = parse_timedelta(timeout)
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._changed = threading.Condition()
+        #: held while one ends, or is taken
+        self._lock = threading.RLock()
+        #: opened when one has ended
+        self._changed = Gate()
         #: those that ended and were not given out
         self._ready: deque[Future] = deque()
         #: those that have not ended, by their `id()`
@@ -112,7 +107,7 @@ class as_completed:
 
     def add(self, future: Future) -> None:
         """Add a future."""
-        with self._changed:
+        with self._lock:
             self._left += 1
             self._pending[id(future)] = future
             generation = self._generation
@@ -137,7 +132,7 @@ class as_completed:
 
     def clear(self) -> None:
         """Forget all futures that were not given out."""
-        with self._changed:
+        with self._lock:
             self._generation += 1
             self._left = 0
             self._ready.clear()
@@ -161,12 +156,12 @@ class as_completed:
         return taken
 
     def _ended(self, future: Future, generation: int) -> None:
-        with self._changed:
+        with self._lock:
             if generation != self._generation:
                 return
             self._ready.append(future)
             self._pending.pop(id(future), None)
-            self._changed.notify_all()
+            self._changed.open()
             waiters, self._waiters = self._waiters, []
         for loop, waiter in waiters:
             try:
@@ -175,7 +170,7 @@ class as_completed:
                 pass
 
     def _take(self) -> Future | None:
-        with self._changed:
+        with self._lock:
             if not self._ready:
                 return None
             self._left -= 1
@@ -191,9 +186,6 @@ class as_completed:
                 raise
             return future, (type(error), error, error.__traceback__)
 
-    def _wait_for_next(self, seconds: float) -> bool:
-        return bool(self._changed.wait_for(lambda: self._ready or not self._left, seconds))
-
     def _time_left(self) -> float | None:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
@@ -201,8 +193,8 @@ class as_completed:
         return self
 
     def __next__(self) -> Any:
-        with taken_back_at_interrupt(lambda: list(self._pending.values())), self._changed:
-            if not wait_in_steps(self._wait_for_next, self._time_left()):
+        with taken_back_at_interrupt(lambda: list(self._pending.values())):
+            if not self._changed.wait_for(lambda: self._ready or not self._left, self._time_left()):
                 raise TimeoutError(f"{self._left} futures did not end in time")
             if not self._left:
                 raise StopIteration
@@ -215,7 +207,7 @@ class as_completed:
     async def __anext__(self) -> Any:
         loop = asyncio.get_running_loop()
         while (future := self._take()) is None:
-            with self._changed:
+            with self._lock:
                 if not self._left:
                     raise StopAsyncIteration
                 if self._ready:

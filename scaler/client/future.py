@@ -21,6 +21,7 @@ from concurrent.futures import CancelledError
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Protocol
 
 from scaler.client.callbacks import call_back, callbacks_collected
@@ -34,9 +35,17 @@ from scaler.serialize.record import add_note
 #: nothing that comes afterwards changes these
 _ENDED = frozenset({CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED})
 
+
+class _Condition(threading.Condition):
+    """`with` takes its lock itself: a signal's handler that raises within Condition's methods leaves that taken."""
+
+    __enter__ = property(attrgetter("_lock.__enter__"))
+    __exit__ = property(attrgetter("_lock.__exit__"))
+
+
 _first_look = threading.Lock()
 _LAZY: dict[str, Callable[[Future], Any]] = {
-    "_condition": lambda _: threading.Condition(),
+    "_condition": lambda _: _Condition(),
     "_waiters": lambda future: Waiters(future),
     "_done_callbacks": lambda _: [],
     "_gates": lambda _: [],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 from scaler.common.interrupts import wait_in_steps
 
@@ -50,3 +51,17 @@ class Gate:
             return self.is_open or wait_in_steps(lambda seconds: lock.acquire(timeout=seconds), timeout) or self.is_open
         finally:
             self._locks.remove(lock)
+
+    def wait_for(self, holds: Callable[[], object], timeout: float | None) -> bool:
+        """Block until this holds, for at most so many seconds; whether it does. What makes it hold opens the gate then.
+
+        >>> ended = []
+        >>> Gate().wait_for(lambda: ended, 0.0)
+        False
+        """
+
+        def look(seconds: float) -> bool:
+            self.close()  # what comes after the look opens it; of several threads one may miss it, for `LOOK`
+            return bool(holds() or (self.wait(seconds) and holds()))
+
+        return wait_in_steps(look, timeout)

@@ -10,7 +10,7 @@ A user of Scaler needs none of this. An adapter makes another library's programs
     submit_call, submit_map, failed_call, fail_future, take_result,
     with_warnings_kept, issue_warnings                                  clients and futures, beyond what users do
     is_interrupt, has_ended_program, abandon, leave_at_once             what to do when the user presses Ctrl-C
-    wait_in_steps                                                       so that it is heard
+    wait_in_steps, Gate                                                 so that it is heard
     pass_callback                                                       what to do when the program ends in a callback
     durable_calls                                                       calls that outlive their program
     Future, MapJob                                                      what `submit` and `submit_map` return
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from scaler.client.future import take_result
     from scaler.client.waiting.map_job import MapJob
     from scaler.common.callback_thread import CallbackThread
+    from scaler.common.gate import Gate
     from scaler.common.item_note import note_item
     from scaler.extension.clients import (
         FoundClient,
@@ -72,6 +73,7 @@ __all__ = [
     "CallbackThread",
     "FoundClient",
     "Future",
+    "Gate",
     "MapJob",
     "abandon",
     "begin_local_cluster",
@@ -110,6 +112,7 @@ _HOMES = {
     "CallbackThread": "scaler.common.callback_thread",
     "FoundClient": "scaler.extension.clients",
     "Future": "scaler.client",
+    "Gate": "scaler.common.gate",
     "MapJob": "scaler.client.waiting.map_job",
     "SCALAR_TYPES": "scaler.extension.values",
     "abandon": "scaler.extension.interrupts",

@@ -18,6 +18,12 @@ DEEDS = {
     "force": "client.cancel([client.submit(abs, -1)], force=True)",
 }
 
+#: and of dask's
+DASK_DEEDS = {
+    "wait": "wait([dask_client.submit(abs, -1, pure=False)])",
+    "as_completed": "list(as_completed([dask_client.submit(abs, -1, pure=False)]))",
+}
+
 EACH_POINT = """
     import scaler, sys
     from support.signals_at import signals_at_each_point
@@ -59,6 +65,43 @@ def test_a_signal_at_any_point_of_what_a_client_does_leaves_it_whole(scripts, de
     with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
         {DEEDS[deed]}
         assert signals_at_each_point(lambda: {DEEDS[deed]}, works_on, 2) > 100
+    print("works on")
+    """,
+        within=90,
+    )
+    assert text.endswith("works on\n")
+
+
+@pytest.mark.parametrize("deed", DASK_DEEDS)
+def test_a_signal_at_any_point_of_a_wait_for_dasks_futures_leaves_the_client_whole(scripts, deed):
+    text = scripts.run(
+        EACH_POINT
+        + f"""
+    from scaler_dask import Client, as_completed, wait
+
+    with scaler.SchedulerClusterCombo(n_workers=2) as cluster, Client(cluster.address) as dask_client:
+        client = dask_client.engine
+        {DASK_DEEDS[deed]}
+        assert signals_at_each_point(lambda: {DASK_DEEDS[deed]}, works_on, 3) > 20
+    print("works on")
+    """,
+        within=90,
+    )
+    assert text.endswith("works on\n")
+
+
+def test_a_signal_at_any_point_of_a_wait_inside_a_task_leaves_its_client_whole(scripts):
+    text = scripts.run(
+        EACH_POINT
+        + """
+    def task():
+        global client
+        with scaler.Client() as client:
+            client.submit(abs, -1).result()
+            return signals_at_each_point(lambda: client.submit(abs, -1).result(), works_on, 7)
+
+    with scaler.Executor(2) as pool:
+        assert pool.submit(task).result(80) > 100
     print("works on")
     """,
         within=90,

@@ -8,6 +8,7 @@ import ctypes
 import itertools
 import signal
 import sys
+import threading
 import types
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +18,8 @@ from typing import Any
 import scaler
 
 _zeros = itertools.repeat(0)
-PACKAGE = str(Path(scaler.__file__).parent)
+#: what signals come in: the packages `scaler` and `scaler_dask`, and Python's locks
+FILES = (str(Path(scaler.__file__).parent), threading.__file__)
 
 
 class Came(BaseException):
@@ -34,14 +36,14 @@ def _marks(number: int) -> Callable[..., Any]:
 
 
 class _Tracing:
-    """Counts the bytecodes of the package until the signal comes."""
+    """Counts the bytecodes of these files until the signal comes."""
 
     def __init__(self, before: int, number: int) -> None:
         self.left = before
         self._marks = _marks(number)
 
     def begin(self, frame: types.FrameType, kind: str, arg: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
+        if not frame.f_code.co_filename.startswith(FILES):
             return None
         frame.f_trace_opcodes = True
         return self._count

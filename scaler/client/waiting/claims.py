@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from typing import Any
 
 from scaler.client.core import events as ev
+from scaler.common.gate import Gate
 
 
 class Claim:
     """A task's wait for one of its own tokens."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
+        #: opened when there is something to look at
+        self.changed = Gate()
         #: rows that are this task's to run
         self.granted: list[ev.ClaimGranted] = []
         #: a question is under way
@@ -44,10 +45,9 @@ class Claims:
         claim = self.by_token.get(id(effect.token))
         if claim is None:
             return False
-        with claim.changed:
-            claim.granted.append(effect)
-            claim.is_asked = False
-            claim.changed.notify_all()
+        claim.granted.append(effect)
+        claim.is_asked = False
+        claim.changed.open()
         return True
 
     def refuse(self, tokens: Iterable[Any]) -> None:
@@ -55,13 +55,11 @@ class Claims:
         for token in tokens:
             claim = self.by_token.get(id(token))
             if claim is not None:
-                with claim.changed:
-                    claim.is_asked = False
-                    claim.is_refused = True
-                    claim.changed.notify_all()
+                claim.is_refused = True
+                claim.is_asked = False
+                claim.changed.open()
 
     def notify(self) -> None:
         """Some rows have ended: those that wait look again."""
         for claim in list(self.by_token.values()):
-            with claim.changed:
-                claim.changed.notify_all()
+            claim.changed.open()

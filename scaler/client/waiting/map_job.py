@@ -16,7 +16,6 @@ from scaler.client.values.stored_results import StoredResults
 from scaler.client.values.value_codec import ValueCodec
 from scaler.client.waiting.nesting import NestedWaits
 from scaler.common.gate import Gate
-from scaler.common.interrupts import LOOK, Heed
 from scaler.common.item_note import note_item
 from scaler.protocol.messages import CANCELLED, ERROR, STORED, VALUES_LIST, Task
 from scaler.protocol.results import SpanResult, stored_sizes, values_of
@@ -259,18 +258,10 @@ class MapJob:
             take_back_slot()
 
     def _sleep_until(self, has_ended: Callable[[], bool], deadline: float | None, row: int | None) -> None:
-        heed = Heed()
         if row is not None:
             self._awaited = row
-        while True:
-            self._changed.close()  # what comes after the look opens it; of several threads one may miss it, for `LOOK`
-            if has_ended():
-                return
-            heed()
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")
-            self._changed.wait(LOOK if left is None else min(LOOK, left))
+        if not self._changed.wait_for(has_ended, _left(deadline)):
+            raise TimeoutError(f"a map did not end in time: {self._missing()} rows are missing")
 
     def _missing(self) -> int:
         return sum(not piece.done() if isinstance(piece, Future) else piece.left for _, piece in self._pieces)

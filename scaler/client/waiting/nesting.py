@@ -73,6 +73,7 @@ class NestedWaits:
         claims, ran = 0, 0.0
         try:
             while not is_done() and self._liveness.failure is None:
+                claim.changed.close()  # what comes after the looks below opens it
                 if claim.granted:
                     begun = time.monotonic()
                     self._run_claimed(claim.granted.pop(0), task)
@@ -85,12 +86,11 @@ class NestedWaits:
                 if claim.is_refused and not claim.is_asked and not is_blocked:
                     is_blocked = True
                     context.blocked()
-                with claim.changed:
-                    if not claim.granted and not is_done():
-                        left = None if deadline is None else deadline - time.monotonic()
-                        if left is not None and left <= 0:
-                            break
-                        claim.changed.wait(1.0 if left is None else min(left, 1.0))
+                if not claim.granted and not is_done():
+                    left = None if deadline is None else deadline - time.monotonic()
+                    if left is not None and left <= 0:
+                        break
+                    claim.changed.wait(1.0 if left is None else min(left, 1.0))
         finally:
             for claimed in self._claims.close(token):
                 self._claimed_rows.resubmit(claimed)
