@@ -405,6 +405,7 @@ def run(config: AgentConfig) -> int:
         raise
     collect_rarely()
     ending = Ending()
+    ending.begin()
     try:
         daemon.run(ending)
     except InvalidState as error:

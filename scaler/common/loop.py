@@ -39,7 +39,7 @@ def ignore_ending_signals() -> None:
 
 
 class Ending:
-    """From when it is made, signals that end this program are noted, and interrupt nothing: it ends in order.
+    """From `begin` on, signals that end this program are noted, and interrupt nothing: it ends in order.
 
     A loop that is given it stops when one comes, or has come.
     """
@@ -47,6 +47,9 @@ class Ending:
     def __init__(self) -> None:
         #: one has come
         self.is_told = False
+
+    def begin(self) -> None:
+        """Note those that come from now on."""
         for number in ending_signals():
             signal.signal(number, self.note)
 

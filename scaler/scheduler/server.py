@@ -375,24 +375,30 @@ def _watched(core: SchedulerCore) -> Core:
     return ValidatingCore(core)
 
 
-def open_server(config: SchedulerConfig, security: Security, succession: Succession | None = None) -> Server:
+def open_server(
+    config: SchedulerConfig, security: Security, succession: Succession | None = None, ending: Ending | None = None
+) -> Server:
     """A scheduler that listens, with a door for monitors of this machine, and with durable jobs if it keeps a journal.
 
-    With `succession` it may be one of a pair. Blocks while the journal is read. Raises `ScalerError`s; nothing is open
-    then.
+    With `succession` it may be one of a pair. Blocks while the journal is read; `ending` begins when that is done, and
+    before there is a file. Raises `ScalerError`s; nothing is open then.
     """
     listener = listen(config.address, security, max_message_bytes=config.max_message_bytes, awaits_welcome=True)
-    door = None
+    door = jobs = None
     try:
         if succession is not None:
             succession.address = _seen_by(succession.partner, listener.address)
-        door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
         copies = None if succession is None or config.journal is None else _copies(config.journal, succession)
         jobs = _first_jobs(config, copies) if succession is None or succession.leads else None
+        if ending is not None:
+            ending.begin()
+        door = open_door(config.monitor_address, listener.address, config.max_message_bytes)
         return Server(config, listener, security, door, jobs, succession, copies)
     except BaseException:
         if door is not None:
             door.close(0)
+        if jobs is not None:
+            jobs.close()
         listener.close(0)
         raise
 
@@ -454,13 +460,13 @@ def run(config: SchedulerConfig) -> int:
         security = security_of(config.key_file, config.insecure)
         exposed = exposure(security, Address.parse(config.address), config.insecure)
         succession = _succession_of(config)
-        server = open_server(config, security, succession)
+        ending = Ending()
+        server = open_server(config, security, succession, ending)
     except AddressError:
         raise  # the program was called wrongly, which its command line says
     except ScalerError as error:
         logger.error("%s", error)
         return 1
-    ending = Ending()
     if security.is_ephemeral:
         logger.warning("no key file could be made: only programs that were given $SCALER_KEY can connect by tcp")
     if exposed is not None:

@@ -45,6 +45,28 @@ def test_a_scheduler_that_is_told_to_end_many_times_ends_in_order(daemons, numbe
 
 
 @pytest.mark.parametrize("number", ENDING)
+def test_a_scheduler_that_is_told_to_end_before_it_listens_leaves_no_file(scripts, tmp_path, number):
+    door = tmp_path / "monitor"
+    text = scripts.run(f"""
+    import pathlib, signal
+    from scaler.config import SchedulerConfig
+    from scaler.scheduler import server
+
+    class Told(server.Server):
+        def __init__(self, *args):
+            assert pathlib.Path({str(door)!r}).exists()
+            signal.raise_signal({int(number)})
+            super().__init__(*args)
+
+    server.Server = Told
+    config = SchedulerConfig("tcp://127.0.0.1:0", monitor_address="ipc://{door}")
+    print(server.run(config))
+    """)
+    assert text.endswith("0\n")
+    assert not door.exists()
+
+
+@pytest.mark.parametrize("number", ENDING)
 @pytest.mark.parametrize("loop", ["builtin", "uvloop"])
 def test_a_host_that_is_told_to_end_many_times_ends_in_order(daemons, number, loop):
     if loop == "uvloop":

@@ -79,6 +79,7 @@ def test_a_program_that_was_told_to_end_before_its_loop_runs_ends(name: str) -> 
     if not pid:
         try:
             ending = Ending()
+            ending.begin()
             os.kill(os.getpid(), signal.SIGTERM)
             loop = make_loop(name, lambda: None)
             loop.run(lambda: os.kill(os.getpid(), signal.SIGHUP), ending)
