@@ -24,7 +24,6 @@ from typing import Any, NoReturn
 from dask.base import is_dask_collection
 from dask.callbacks import Callback
 from dask.delayed import delayed
-from dask.utils import parse_timedelta
 
 from scaler import Client as Engine
 from scaler import ClientClosed, Executor
@@ -47,6 +46,7 @@ from scaler_dask.registry import Registry
 from scaler_dask.scattering import scattered
 from scaler_dask.task_options import options_of_call
 from scaler_dask.task_stream import TaskStream
+from scaler_dask.timeouts import seconds_of
 
 #: seconds for which a scheduler is given to answer, by programs for dask that do not say
 ANSWER = 5.0
@@ -85,7 +85,7 @@ class Client:
         self.name = name or f"Client-{uuid.uuid4()}"
         self.id = self.name
         self._set_as_default = set_as_default
-        seconds: float = parse_timedelta(timeout) or ANSWER
+        seconds = seconds_of(timeout) or ANSWER
         self._connection = EngineConnection(address, n_workers, tuple(map(str, resources or ())), seconds, security)
         #: one of newly-created, running, closed
         self._status = "newly-created"
@@ -406,7 +406,7 @@ class Client:
 
     def wait_for_workers(self, n_workers: int = 1, timeout: float | str | None = None) -> Any:
         """Block, or be awaited, until there are so many workers. Raises TimeoutError after `timeout` seconds."""
-        seconds: float | None = parse_timedelta(timeout)
+        seconds = seconds_of(timeout)
         return self._blocking(lambda: cluster_info.wait_for_workers(self.engine, n_workers, seconds))
 
     # ---- what there is to know -------------------------------------------------------------------------------------

@@ -9,13 +9,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from dask.utils import parse_timedelta
-
 from scaler.extension import Gate
 from scaler_dask.end_watching import until_ended, wake, watch_all
 from scaler_dask.gathering import futures_of
 from scaler_dask.interrupts import taken_back_at_interrupt
 from scaler_dask.keyed_future import CancelledError, Future
+from scaler_dask.timeouts import seconds_of
 
 
 class DoneAndNotDoneFutures(NamedTuple):
@@ -35,7 +34,7 @@ def wait(futures: Any, timeout: float | str | None = None, return_when: str = "A
     handles = futures_of(futures)
     if return_when not in ("ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"):
         raise ValueError(f"return_when must be ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION, not {return_when!r}")
-    seconds: float | None = parse_timedelta(timeout)
+    seconds = seconds_of(timeout)
     if any(handle.client is not None and handle.client.asynchronous for handle in handles):
         return _wait_async(handles, seconds, return_when)
     enough = Gate()
@@ -88,7 +87,7 @@ class as_completed:
     ) -> None:
         self._with_results = with_results
         self._raise_errors = raise_errors
-        seconds: float | None = parse_timedelta(timeout)
+        seconds = seconds_of(timeout)
         self._deadline = None if seconds is None else time.monotonic() + seconds
         #: held while one ends, or is taken
         self._lock = threading.RLock()

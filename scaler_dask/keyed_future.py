@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any
 
 from dask import _task_spec as spec
-from dask.utils import parse_timedelta
 
 from scaler.extension import CallbackThread
 from scaler.extension import Future as EngineFuture
@@ -23,6 +22,7 @@ from scaler_dask.frames import with_frames
 from scaler_dask.future_state import FutureState
 from scaler_dask.registry import FutureOwner, Registry
 from scaler_dask.sources import LocalValue
+from scaler_dask.timeouts import seconds_of
 
 CancelledError = concurrent.futures.CancelledError
 
@@ -136,7 +136,7 @@ class Future(spec.TaskRef):
 
     def _blocking(self, read: Callable[[float | None], Any], timeout: float | str | None) -> Any:
         """Read, or with an asynchronous client what is to be awaited for it."""
-        seconds: float | None = parse_timedelta(timeout)
+        seconds = seconds_of(timeout)
         if self._owner is not None and self._owner.asynchronous:
             return self._awaited(read, seconds)
         try:

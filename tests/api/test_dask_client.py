@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import io
+import math
 import operator
 import os
 import pickle
@@ -418,6 +419,23 @@ def test_a_closed_client_gives_out_no_futures_that_it_has_either(cluster):
     assert known.result() == 1
     with pytest.raises(CancelledError, match="its client was closed before it ended"):
         slow.result(DEADLINE)
+
+
+@pytest.mark.parametrize(
+    "wait_for",
+    [
+        lambda client, timeout: client.submit(operator.add, 1, 1).result(timeout),
+        lambda client, timeout: client.submit(operator.add, 1, 2).exception(timeout),
+        lambda client, timeout: client.submit(operator.add, 1, 3).traceback(timeout),
+        lambda client, timeout: wait([client.submit(operator.add, 1, 4)], timeout),
+        lambda client, timeout: list(as_completed([client.submit(operator.add, 1, 5)], timeout=timeout)),
+        lambda client, timeout: client.wait_for_workers(1, timeout),
+        lambda client, timeout: Client(client.scheduler.address, timeout=timeout, set_as_default=False).close(),
+    ],
+    ids=["result", "exception", "traceback", "wait", "as_completed", "wait_for_workers", "Client"],
+)
+def test_an_infinite_timeout_is_none(client, wait_for):
+    wait_for(client, math.inf)
 
 
 def test_a_timeout_says_of_what_and_how_long(client, gate):
