@@ -694,18 +694,19 @@ def check(config: Config) -> None:
             raise OptionError(setting.name, f"must be a list of texts, not {list(value)!r}")
         if setting.choices and value not in setting.choices:
             raise OptionError(setting.name, f"must be one of {', '.join(setting.choices)}, not {value!r}")
-        minimum, is_size = setting.option.minimum, setting.option.is_size
-        if minimum is not None and isinstance(value, int | float) and not value >= minimum:
-            raise OptionError(
-                setting.name, f"must be at least {_amount(minimum, is_size)}, not {_amount(value, is_size)}"
-            )
-        maximum = setting.option.maximum
-        if maximum is not None and isinstance(value, int | float) and not value <= maximum:
-            raise OptionError(
-                setting.name, f"must be at most {_amount(maximum, is_size)}, not {_amount(value, is_size)}"
-            )
+        if isinstance(value, int | float):
+            option = setting.option
+            check_number(setting.name, value, option.minimum, option.maximum, option.is_size)
         if setting.default is MISSING and not value:
             raise OptionError(setting.name, "must not be empty")
+
+
+def check_number(name: str, value: float, minimum: float | None, maximum: float | None, is_size: bool = False) -> None:
+    """Raises `OptionError` for a value that is too small or too large; None for no limit."""
+    if minimum is not None and not value >= minimum:
+        raise OptionError(name, f"must be at least {_amount(minimum, is_size)}, not {_amount(value, is_size)}")
+    if maximum is not None and not value <= maximum:
+        raise OptionError(name, f"must be at most {_amount(maximum, is_size)}, not {_amount(value, is_size)}")
 
 
 #: from here on the digits of a number are in groups

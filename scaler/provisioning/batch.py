@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scaler.config import OptionError
+from scaler.config import LONGEST_LOOK, OptionError
 from scaler.provisioning.asking import job_environment
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
-from scaler.provisioning.registry import take
+from scaler.provisioning.registry import Known, take
 
 #: options that all of these have
-OPTIONS: dict[str, tuple[type, Any]] = {
+OPTIONS: dict[str, Known] = {
     "queue": (str, ""), "account": (str, ""), "memory": (str, ""), "directives": (list, []),
-    "log": (str, "/dev/null"), "template": (str, ""), "timeout": (float, 20.0),
+    "log": (str, "/dev/null"), "template": (str, ""), "timeout": (float, 20.0, 0.05, LONGEST_LOOK),
 }  # fmt: skip
 
 #: what stands for something in a template

@@ -25,7 +25,7 @@ from typing import Any
 from scaler import defaults
 from scaler.cluster.spawning import spawn
 from scaler.common import at_exit, dashboards
-from scaler.config import OptionError, ProvisionConfig, SchedulerConfig, from_plain_values, plain_values, settings
+from scaler.config import ProvisionConfig, SchedulerConfig, from_plain_values, plain_values, settings
 from scaler.errors import AddressInUse, ConnectionFailed, ConnectionTimeout, ScalerError
 from scaler.monitor.watcher import Watcher
 from scaler.provisioning.provider import ProviderError
@@ -171,11 +171,7 @@ class Cluster:
 
         Raises ValueError if these are no such numbers.
         """
-        for name, value in (("minimum", minimum), ("maximum", maximum)):
-            if type(value) is not int or value < 0:
-                raise OptionError(name, f"must be an int of at least 0, not {value!r}")
-        if minimum > maximum:
-            raise OptionError("minimum", f"must not be more than maximum ({maximum}), not {minimum}")
+        replace(self._config, minimum=minimum, maximum=maximum)  # which checks them
         with self._lock:
             self._limits = (minimum, maximum)
             if self._provisioner is not None:

@@ -16,10 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from scaler.config import LONGEST_LOOK, OptionError
 from scaler.provisioning import kubernetes_key
 from scaler.provisioning.manifests import REQUEST, TAG, PodOptions, agent_pod
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError
-from scaler.provisioning.registry import take
+from scaler.provisioning.registry import Known, take
 from scaler.transport.security import KEY_FILE_VARIABLE, KEY_VARIABLE
 
 logger = logging.getLogger("scaler.provision")
@@ -27,10 +28,10 @@ logger = logging.getLogger("scaler.provision")
 #: seconds for which a pod that failed can be looked at
 KEPT = 600.0
 
-_OPTIONS: dict[str, tuple[type, Any]] = {
+OPTIONS: dict[str, Known] = {
     "image": (str, ""), "namespace": (str, "default"), "cpu": (str, ""), "memory": (str, ""),
-    "key_secret": (str, ""), "pull_secret": (str, ""), "service_account": (str, ""), "grace": (int, 30),
-    "program": (str, "scaler_cluster"), "kubeconfig": (str, ""), "url": (str, ""),
+    "key_secret": (str, ""), "pull_secret": (str, ""), "service_account": (str, ""),
+    "grace": (int, 30, 0, LONGEST_LOOK), "program": (str, "scaler_cluster"), "kubeconfig": (str, ""), "url": (str, ""),
 }  # fmt: skip
 
 Jobs = list[Job]
@@ -38,15 +39,13 @@ Jobs = list[Job]
 
 def make(options: dict[str, Any]) -> KubernetesProvider:
     """A provider from the options of a configuration file. Raises `OptionError`, ImportError without kr8s."""
-    return KubernetesProvider(take(options, _OPTIONS, "kubernetes"))
+    return KubernetesProvider(take(options, OPTIONS, "kubernetes"))
 
 
 class KubernetesProvider:
     """See the module. The job's id is the pod's name."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        from scaler.config import OptionError
-
         if not options["image"]:
             raise OptionError("image", "is needed: one that has this package, and what tasks import")
         try:

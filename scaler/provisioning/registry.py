@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import math
 from collections.abc import Callable, Mapping
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeAlias
 
-from scaler.config import OptionError
+from scaler.config import OptionError, check_number
 from scaler.errors import ScalerError
 from scaler.provisioning.provider import Provider
+
+#: of an option: the type, the default, and of a number the least and the greatest value
+Known: TypeAlias = tuple[type, Any] | tuple[type, Any, float, float]
 
 #: where third parties say what theirs are called
 GROUP = "scaler.providers"
@@ -58,22 +60,23 @@ def make_provider(name: str, options: Mapping[str, Any] | None = None) -> Provid
     return make(dict(options or {}))
 
 
-def take(options: dict[str, Any], known: Mapping[str, tuple[type, Any]], provider: str) -> dict[str, Any]:
-    """Options checked: `known` has the type and the default of each. Raises `OptionError` for others.
+def take(options: dict[str, Any], known: Mapping[str, Known], provider: str) -> dict[str, Any]:
+    """Options checked. Raises `OptionError` for those that are not known, and for values that they don't take.
 
-    >>> take({"partition": "debug"}, {"partition": (str, ""), "cores": (int, 1)}, "slurm")
+    >>> take({"partition": "debug"}, {"partition": (str, ""), "cores": (int, 1, 1, 100)}, "slurm")
     {'partition': 'debug', 'cores': 1}
     """
     for name, value in options.items():
         if name not in known:
             raise OptionError(name, f"is no option of the provider {provider!r}, which has {', '.join(known)}")
-        kind = known[name][0]
+        option = known[name]
+        kind = option[0]
         if (isinstance(value, bool) and kind is not bool) or not isinstance(
             value, (int, float) if kind is float else kind
         ):
             raise OptionError(name, f"must be of type {kind.__name__}, not {value!r}")
         if isinstance(value, list) and not all(isinstance(each, str) for each in value):
             raise OptionError(name, f"must be a list of texts, not {value!r}")
-        if name == "timeout" and isinstance(value, int | float) and not 0 < value < math.inf:
-            raise OptionError(name, f"must be a number of seconds above 0, not {value!r}")
-    return {name: options.get(name, default) for name, (_, default) in known.items()}
+        if len(option) == 4 and isinstance(value, int | float):
+            check_number(name, value, option[2], option[3])
+    return {name: options.get(name, default) for name, (_, default, *_) in known.items()}

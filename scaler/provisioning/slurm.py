@@ -14,10 +14,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scaler.config import LONGEST_LOOK
 from scaler.provisioning.asking import job_environment
 from scaler.provisioning.batch import ask, filled, template_text
 from scaler.provisioning.provider import HostTemplate, Job, JobState, ProviderError, request_of
-from scaler.provisioning.registry import take
+from scaler.provisioning.registry import Known, take
 
 TEMPLATE = """\
 #!/bin/sh
@@ -42,9 +43,10 @@ _VARIABLES = {
     "array": ("ARRAY_INX",), "time": ("TIMELIMIT",), "no-requeue": ("REQUEUE",), "requeue": ("NO_REQUEUE",),
     "mem": ("MEM_PER_NODE", "MEM_PER_CPU", "MEM_PER_GPU"),
 }  # fmt: skip
-_OPTIONS: dict[str, tuple[type, Any]] = {
+OPTIONS: dict[str, Known] = {
     "partition": (str, ""), "account": (str, ""), "qos": (str, ""), "constraint": (str, ""), "memory": (str, ""),
-    "directives": (list, []), "log": (str, "/dev/null"), "template": (str, ""), "timeout": (float, 20.0),
+    "directives": (list, []), "log": (str, "/dev/null"), "template": (str, ""),
+    "timeout": (float, 20.0, 0.05, LONGEST_LOOK),
 }  # fmt: skip
 
 Jobs = list[Job]
@@ -52,7 +54,7 @@ Jobs = list[Job]
 
 def make(options: dict[str, Any]) -> SlurmProvider:
     """A provider from the options of a configuration file. Raises `OptionError`."""
-    return SlurmProvider(take(options, _OPTIONS, "slurm"))
+    return SlurmProvider(take(options, OPTIONS, "slurm"))
 
 
 class SlurmProvider:

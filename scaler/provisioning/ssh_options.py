@@ -7,28 +7,23 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from scaler.config import OptionError
-from scaler.provisioning.registry import take
+from scaler.config import LAST_PORT, LONGEST_LOOK, MOST_HOSTS, OptionError
+from scaler.provisioning.registry import Known, take
 
 #: options of ssh, before those of the user, of which the first one counts
 DEFAULTS = ("BatchMode=yes", "ServerAliveInterval=15", "ServerAliveCountMax=3")
 
-OPTIONS: dict[str, tuple[type, Any]] = {
-    "hosts": (list, []), "hosts_file": (str, ""), "user": (str, ""), "port": (int, 0), "identity": (str, ""),
-    "python": (str, "python3"), "ssh_options": (list, []), "parallel": (int, 32), "connect_timeout": (int, 10),
-    "grace": (float, 5.0), "log": (str, ""), "ssh": (str, "ssh"),
+OPTIONS: dict[str, Known] = {
+    "hosts": (list, []), "hosts_file": (str, ""), "user": (str, ""), "identity": (str, ""),
+    "port": (int, 0, 0, LAST_PORT), "parallel": (int, 32, 1, MOST_HOSTS), "connect_timeout": (int, 10, 1, LONGEST_LOOK),
+    "grace": (float, 5.0, 0.0, LONGEST_LOOK), "python": (str, "python3"), "ssh_options": (list, []), "log": (str, ""),
+    "ssh": (str, "ssh"),
 }  # fmt: skip
-
-#: options that are numbers, and the least that each may be
-_LEAST = (("parallel", 1), ("connect_timeout", 1), ("grace", 0), ("port", 0))
 
 
 def checked(options: dict[str, Any]) -> dict[str, Any]:
     """All options, with the defaults of those that are not there. Raises `OptionError`."""
     found = take(options, OPTIONS, "ssh")
-    for name, least in _LEAST:
-        if not least <= found[name] < 65536:
-            raise OptionError(name, f"must be from {least} to 65535, not {found[name]}")
     try:
         open(found["log"] or os.devnull, "ab").close()
     except OSError as error:

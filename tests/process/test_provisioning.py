@@ -37,6 +37,8 @@ def test_hosts_come_with_work_and_go_without_and_a_killed_provisioner_is_replace
             assert dask_client.submit(pow, 2, 5).result() == 32
         os.kill(cluster._provisioner.process.pid, signal.SIGKILL)
         until(lambda: cluster._provisioner.process.poll() is None and client.submit(pow, 2, 4).result(30) == 16)
+        with pytest.raises(ValueError, match="maximum must be at most 1,000,000, not"):
+            cluster.adapt(maximum=1 << 40)
         cluster.adapt(maximum=0)
         until(lambda: not any(cluster.status[name] for name in ("running", "pending", "draining")), "hosts to go")
         assert "<th>hosts</th>" in cluster._repr_html_()

@@ -157,8 +157,8 @@ def test_manifests_are_of_hosts_that_can_be(complaint, option, value):
         ("[options]\ndirectives = [1]", "directives must be a list of texts, not [1]"),
         (f"walltime = {10**400}", "walltime must be at most 1,000,000,000, not"),
         (f"minimum = {'9' * 5000}", "cannot read"),
-        ("[options]\ntimeout = -1", "timeout must be a number of seconds above 0, not -1"),
-        ("[options]\ntimeout = nan", "timeout must be a number of seconds above 0, not nan"),
+        ("[options]\ntimeout = -1", "timeout must be at least 0.05, not -1"),
+        ("[options]\ntimeout = nan", "timeout must be at least 0.05, not nan"),
     ],
 )
 def test_a_mistake_about_hosts_is_one_line(complaint, tmp_path, content, text):

@@ -24,6 +24,8 @@ from scaler.config import (
 from scaler.protocol import codes
 from scaler.protocol.codec import decode, encode
 from scaler.protocol.messages import Command, Heartbeat, Hello, Watch, Welcome
+from scaler.provisioning import batch, kubernetes, slurm, ssh_options
+from scaler.provisioning.registry import take
 from scaler.transport import Address
 from scaler.transport.zeromq_sockets import make_socket
 
@@ -38,6 +40,7 @@ CONFIGS = {
     MetricsConfig: ((ADDRESS,), {}),
     ProvisionConfig: ((ADDRESS, "local"), {"minimum": 0}),
 }
+STRANGE = [2**64, 1e300, math.inf, -math.inf, math.nan, -1, 0, 2**63 - 1, 2**32, 10**400]
 NUMBERS = [(config, setting) for config in CONFIGS for setting in settings(config) if setting.kind in (int, float)]
 
 
@@ -118,8 +121,7 @@ def test_a_number_is_refused_in_a_line_or_can_be_used(config, setting):
     assert option.minimum is not None
     assert option.maximum is not None
     given, more = CONFIGS[config]
-    strange = [2**64, 1e300, math.inf, -math.inf, math.nan, -1, 0, 2**63 - 1, 2**32, 10**400]
-    for value in [*strange, option.minimum, option.maximum]:
+    for value in [*STRANGE, option.minimum, option.maximum]:
         # what other checks compare it with is as large, or as small, as may be
         others = {"maximum": MOST_HOSTS} if setting.name == "minimum" else {}
         if config is SchedulerConfig and setting.name == "heartbeat_interval":
@@ -133,6 +135,28 @@ def test_a_number_is_refused_in_a_line_or_can_be_used(config, setting):
         else:
             with pytest.raises(OptionError, match=rf"\A{setting.name} .*\Z"):
                 config(*given, **said)
+
+
+NUMBERS_OF_PROVIDERS = [
+    (provider, name)
+    for provider in (batch, kubernetes, slurm, ssh_options)
+    for name, (kind, *_) in provider.OPTIONS.items()
+    if kind in (int, float)
+]
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"), NUMBERS_OF_PROVIDERS, ids=[f"{made.__name__}.{name}" for made, name in NUMBERS_OF_PROVIDERS]
+)
+def test_a_number_for_a_provider_is_refused_in_a_line_or_can_be_used(provider, name):
+    kind, default, minimum, maximum = provider.OPTIONS[name]
+    for value in [*STRANGE, default, minimum, maximum]:
+        if minimum <= value <= maximum and (kind is float or type(value) is int):
+            assert take({name: value}, provider.OPTIONS, "any")[name] == value
+            assert (value + 60) * 1000 < 1 << 31, "the milliseconds of a poll"
+        else:
+            with pytest.raises(OptionError, match=rf"\A{name} .*\Z"):
+                take({name: value}, provider.OPTIONS, "any")
 
 
 def test_limits_that_the_protocol_has_too_are_the_same():
