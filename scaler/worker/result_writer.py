@@ -43,10 +43,12 @@ from scaler.worker.assignment import Assignment
 from scaler.worker.inputs import Failed
 from scaler.worker.ledger import too_large
 from scaler.worker.live_values import LiveValues, live_value
-from scaler.worker_protocol.messages import Run, Unfiled
+from scaler.worker_protocol.messages import Crowded, Run, Unfiled
 
 #: seconds for which room in a full store is waited for
 ROOM_PATIENCE = 3.0
+#: seconds between two tries
+ROOM_PAUSE = 0.05
 
 #: row and value -> outcome, payload. Raises Failed
 Encode = Callable[[int, Any], tuple[int, bytes]]
@@ -94,25 +96,10 @@ def _advice(value: Any) -> str | None:
     return None
 
 
-def _write(store: str, key: Key, packed: Packed) -> int:
-    """Write a file; where there is no room, or no store any more, wait a moment for the agent to see to that."""
-    deadline = time.monotonic() + ROOM_PATIENCE
-    while True:
-        try:
-            return segments.write(store, key, packed.inband, packed.buffers)
-        except StoreFull as full:
-            if full.largest is not None or time.monotonic() > deadline:
-                raise
-        except FileNotFoundError:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.05)
-
-
 class ResultWriter:
     """Puts the results of rows where they belong. One thread."""
 
-    def __init__(self, values: LiveValues, tell: Callable[[Unfiled], None]) -> None:
+    def __init__(self, values: LiveValues, tell: Callable[[Crowded | Unfiled], None]) -> None:
         """`tell` tells the agent."""
         self._live = values
         self._tell = tell
@@ -230,6 +217,21 @@ class ResultWriter:
                 with contextlib.suppress(OSError):
                     segments.free(store, key)
 
+    def _write(self, store: str, key: Key, packed: Packed) -> int:
+        """Write a file; where there is no room, or no store any more, wait a moment for the agent to see to that."""
+        deadline = time.monotonic() + ROOM_PATIENCE
+        while True:
+            try:
+                return segments.write(store, key, packed.inband, packed.buffers)
+            except StoreFull as full:
+                if full.largest is not None or time.monotonic() > deadline:
+                    raise
+                self._tell(Crowded(full.wanted))
+            except FileNotFoundError:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(ROOM_PAUSE)
+
     def _put(self, run: Run, row: int, value: Any, packed: Packed, store: str, may_live: bool) -> tuple[int, bytes]:
         key = (run.client, run.batch + row)
         self._unreported = key
@@ -240,7 +242,7 @@ class ResultWriter:
                     self._live.make_room(store, stays.memory, limit)
                     self._live.add(key, stays)
                     return LIVE, SIZE.pack(stays.size)
-            return STORED, SIZE.pack(_write(store, key, packed))
+            return STORED, SIZE.pack(self._write(store, key, packed))
         except (StoreFull, OSError) as error:
             if isinstance(error, OSError) and error.errno is None:
                 raise  # not by the system: a signal handler of the user's

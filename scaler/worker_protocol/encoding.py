@@ -33,6 +33,7 @@ from scaler.protocol.codes import (
 )
 from scaler.worker_protocol.messages import (
     Blocked,
+    Crowded,
     Drop,
     EndedSpan,
     Flush,
@@ -86,11 +87,11 @@ def read_by_worker(data: memoryview | bytes) -> ToWorker:
 # ---- worker to agent -------------------------------------------------------------------------------------------------
 _FROM_WORKER: tuple[type[FromWorker], ...] = (
     Ready, Results, Returned, Published, Output, Blocked, Unblocked, Leaving, Recited, Unfiled,
-    Preloading, Unfit,
+    Preloading, Unfit, Crowded,
 )  # fmt: skip
 (
     _READY, _RESULTS, _RETURNED, _PUBLISHED, _OUTPUT, _BLOCKED, _UNBLOCKED, _LEAVING, _RECITED, _UNFILED, _PRELOADING,
-    _UNFIT,
+    _UNFIT, _CROWDED,
 ) = (bytes([i]) for i in range(len(_FROM_WORKER)))  # fmt: skip
 
 _PID = Struct("=I")
@@ -112,6 +113,7 @@ _OUTPUT_HEAD = Struct("=IQBIQ")
 _RECITED_HEAD = Struct("=QQ")
 #: dispatch, errno
 _UNFILED_BODY = Struct("=QH")
+_CROWDED_SIZE = Struct("=Q")
 #: bytes of the call, bytes of the error; both follow
 _PRELOADING_HEAD = Struct("=QQ")
 
@@ -194,6 +196,7 @@ _WRITERS: dict[type[FromWorker], Callable[[Any], bytes]] = {
     Unfiled: lambda message: _UNFILED + _UNFILED_BODY.pack(*message),
     Preloading: _write_preloading,
     Unfit: _write_unfit,
+    Crowded: lambda message: _CROWDED + _CROWDED_SIZE.pack(message.size),
 }
 
 
@@ -343,4 +346,5 @@ _READERS: tuple[Callable[[Bytes, int], Read], ...] = (
     lambda data, at: (Unfiled(*_UNFILED_BODY.unpack_from(data, at)), at + _UNFILED_BODY.size),
     _read_preloading,
     _read_unfit,
+    lambda data, at: (Crowded(*_CROWDED_SIZE.unpack_from(data, at)), at + _CROWDED_SIZE.size),
 )

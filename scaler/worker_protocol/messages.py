@@ -3,7 +3,8 @@
     agent ──task socket──────► worker     Run, Drop, Surroundings, Quit              read between two rows
     agent ──control socket───► worker     Recall, Flush, Publish, Drop               read while user code runs
     worker ──task socket─────► agent      Ready, Results, Returned, Published, Output, Blocked, Unblocked,
-                                         Leaving, Unfit, Recited, Unfiled, Preloading
+                                         Leaving, Unfit, Recited, Unfiled, Preloading,
+                                         Crowded
 
 They are plain tuples with names: made and taken apart at the price of a tuple. `encoding.py` says how they travel.
 """
@@ -216,6 +217,13 @@ class Unfiled(NamedTuple):
     error: int
 
 
+class Crowded(NamedTuple):
+    """The store has no room for a result, which waits for that."""
+
+    #: bytes
+    size: int
+
+
 class Blocked(NamedTuple):
     """The task that runs waits for other tasks: another worker may take this one's place."""
 
@@ -249,4 +257,5 @@ FromWorker: TypeAlias = (
     | Unfiled
     | Preloading
     | Unfit
+    | Crowded
 )

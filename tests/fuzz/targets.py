@@ -348,7 +348,7 @@ def worker_says(chosen: Lot, clients: tuple[int, ...] = (7, 8)) -> wm.FromWorker
         return wm.Output(client, row, text, chosen.choice((m.STDOUT, m.WARNINGS)), text)
     return chosen.choice((
         wm.Blocked(), wm.Unblocked(), wm.Leaving(), wm.Ready(1), wm.Preloading("m:f", "no"), wm.Recited(number, "said"),
-        wm.Unfiled(number, 28), wm.Unfit("has no descriptors"),
+        wm.Unfiled(number, 28), wm.Unfit("has no descriptors"), wm.Crowded(1 << 20),
     ))  # fmt: skip
 
 

@@ -221,6 +221,27 @@ NO_ROOM = """
 """
 
 
+RACE = """
+    import time
+    import numpy as np
+    import scaler
+
+    with scaler.SchedulerClusterCombo(n_workers=2) as cluster, scaler.Client(cluster.address) as client:
+        begun = time.monotonic()
+        for _ in range(5):
+            made = [client.submit(np.full, 2_000_000, number) for number in range(2)]
+            for number, future in enumerate(made):
+                assert (future.result(20) == number).all()
+        print(f"took {time.monotonic() - begun:.2f} s", flush=True)
+"""
+
+
+def test_results_that_have_room_one_after_the_other_are_both_there(network):
+    script = network.host("narrow", shm=24 << 20).start_script(RACE)
+    script.says(r"took .* s")
+    assert script.ends(5) == 0
+
+
 def test_a_value_that_dev_shm_has_no_room_for_fails_alone(network):
     host = network.host("narrow", shm=16 << 20)
     script = host.start_script(NO_ROOM)

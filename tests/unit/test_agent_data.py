@@ -390,6 +390,18 @@ def test_an_object_that_finds_no_room_makes_others_leave_and_comes_as_soon_as_it
     assert [list(answer.outcomes) for answer in fake.heard(ObjectResponse)] == [[0]]
 
 
+def test_a_result_that_finds_no_room_makes_others_leave_as_far_as_they_do_not_already() -> None:
+    fake = FakeAgent(2, total=100 * MB)
+    first, second = (made(fake, 0, batch, size=16 * MB) for batch in (10, 20))
+    assert fake.asked(ev.Spill) == []
+    for _ in range(3):
+        fake.worker(1, wm.Crowded(16 * MB))
+    assert fake.asked(ev.Spill) == [(C, first)]
+    fake.handle(ev.Spilled((C, first)))
+    fake.worker(1, wm.Crowded(16 * MB))
+    assert fake.asked(ev.Spill) == [(C, second)]
+
+
 def fetching_without_room() -> FakeAgent:
     fake = FakeAgent(2)
     fake.tell(Neighbours(u32([OTHER]), ["tcp://other:1"]))

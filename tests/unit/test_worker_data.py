@@ -598,6 +598,23 @@ def test_a_published_value_is_let_go_without_being_written_again(
     assert agent.runner._live.get(key_of(0)) is None
 
 
+def test_a_result_waits_for_the_room_that_its_agent_makes(
+    agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_room(monkeypatch)
+    refuse = os.posix_fallocate
+
+    def refuse_until_told(*args: int) -> None:
+        if not any(isinstance(message, wm.Crowded) for message in agent.sent):
+            refuse(*args)
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse_until_told)
+    agent.hand_out(1, ones, range(1), arguments=[(1,)])
+    agent.run()
+    assert [message.size > MB for message in agent.sent if isinstance(message, wm.Crowded)] == [True]
+    assert agent.outcomes()[0].outcome == STORED
+
+
 def test_a_value_that_finds_no_room_fails_its_row_and_the_others_stay(
     agent: Agent, store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,7 @@ SAID: list[wm.FromWorker] = [
     wm.Unblocked(),
     wm.Leaving(),
     wm.Unfit("has no descriptors"),
+    wm.Crowded(1 << 40),
     wm.Preloading("m:f"),
     wm.Preloading("m:f(1)", "ValueError: é"),
 ]

@@ -83,6 +83,7 @@ from scaler.protocol.messages import (
 from scaler.worker_protocol import messages as worker_messages
 from scaler.worker_protocol.messages import (
     Blocked,
+    Crowded,
     Leaving,
     Preloading,
     Published,
@@ -172,6 +173,7 @@ class AgentCore:
             Recited: self._recited,
             Unfiled: self._unfiled,
             Preloading: partial(preloads.take_word, state, out),
+            Crowded: lambda worker, message: spilling.note_crowded(state, message.size),
         }
 
     @property

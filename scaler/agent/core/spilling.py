@@ -59,6 +59,11 @@ def note_no_room(state: HostState, size: int) -> None:
     state.memory.short = max(state.memory.short, size)
 
 
+def note_crowded(state: HostState, size: int) -> None:
+    """A worker says, again and again, that so many bytes have no room; what is on its way to disk will be free."""
+    note_no_room(state, size - state.objects.leaving)
+
+
 def note_failure(state: HostState, out: Outgoing, error: str) -> None:
     """An object could not be moved to disk."""
     if state.now >= state.memory.paused_until:
