@@ -69,8 +69,9 @@ class _Known:
         self.captured = captured
         #: what it takes along; nothing if it travels by reference
         self.watched = watched
-        #: of a function by value, checked without a detour; else None
-        self.code = function.__code__ if watched and type(function) is FunctionType else None
+        #: of a function by value that has no attributes, checked without a detour; else None
+        is_plain = watched and type(function) is FunctionType and not function.__dict__
+        self.code = function.__code__ if is_plain else None
         self.defaults = function.__defaults__ if self.code else None
         self.kwdefaults = function.__kwdefaults__ if self.code else None
         if self.code:
@@ -112,6 +113,7 @@ class FunctionCache:
                 function.__code__ is code
                 and function.__defaults__ is known.defaults
                 and function.__kwdefaults__ is known.kwdefaults
+                and not function.__dict__
                 and (not known.watched or is_current(known.watched))
             ):
                 return known.captured

@@ -3,7 +3,8 @@
 A function travels by value with its code, defaults, closure and the globals that it names, and with the functions and
 classes among those that travel by value themselves, and so on. Each of these bindings is one `Binding`: how to read
 it, its name, and the value it had. They are compared by identity. What is in these values is compared, too, as far as
-it can be looked into and is little (`contents.py`).
+it can be looked into and is little (`contents.py`). New attributes of a class are seen, and of the function itself, if
+it had none; not those of the functions that it uses, as for each of them a comparison would cost every call more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
@@ -29,6 +30,9 @@ Binding = tuple[Callable[[str, Any], Any], str, Any]
 
 #: items of values that are compared, at most
 MOST_ITEMS = 100
+
+#: attributes that Python gives a class when it is first asked for them, or an object of it is pickled
+_LAZY = frozenset({"__annotations__", "__annotations_cache__", "__slotnames__"})
 
 _names: WeakKeyDictionary[CodeType, tuple[str, ...]] = WeakKeyDictionary()
 
@@ -131,8 +135,26 @@ def _bindings_of(obj: Any) -> Iterator[Binding]:
     elif issubclass(kind, defaultdict):
         yield partial(getattr, obj), "default_factory", obj.default_factory
     elif issubclass(kind, type) and obj.__flags__ & HEAP_TYPE and not travels_by_reference(obj):
-        for name, value in list(vars(obj).items()):
-            yield vars(obj).get, name, value
+        attributes = vars(obj)
+        for name, value in list(attributes.items()):
+            if name not in ("__dict__", "__weakref__"):  # which are never bound anew
+                yield attributes.get, name, value
+        yield _binding_of_names(attributes)
+
+
+def _binding_of_names(attributes: Mapping[str, Any]) -> Binding:
+    """A class has no more attributes than it had, and those have bindings of their own."""
+    names, size = frozenset(attributes), len(attributes)
+
+    def read(_: str, default: Any) -> Any:
+        nonlocal size
+        if len(attributes) != size:
+            if attributes.keys() - names - _LAZY:
+                return default
+            size = len(attributes)
+        return True
+
+    return read, "__dict__", True
 
 
 def _binding_of_cell(cell: CellType) -> Binding:

@@ -143,6 +143,10 @@ def test_an_unchanged_function_is_recognised_without_pickling_it_again(cache, so
         ("import functools\nP = [1]\ng = functools.partial(max, P)\ndef f(): return g()", "P[0] = 2", 2),
         ("class C: pass\nc = C()\nc.x = 1\nP = {c}\ndef f(): return list(P)[0].x", "c.x = 2", 2),
         ("class C: pass\nc = C()\nc.x = 1\nP = {c: 0}\ndef f(): return list(P)[0].x", "c.x = 2", 2),
+        ("def f(): return len(f.__dict__)", "f.k = 2", 1),
+        ("class C: pass\ndef f(): return getattr(C, 'k', 1)", "C.k = 2", 2),
+        ("class B: pass\nclass C(B): pass\nc = C()\ndef f(): return getattr(c, 'k', 1)", "B.k = 2", 2),
+        ("class C:\n  k = 2\nclass D(C):\n  k = 1\ndef f(): return D.k", "del D.k", 2),
         ("class F:\n  x = 1\n  def m(self): return self.x\na = F()\nf = a.m", "a.x = 2", 2),
     ],
 )  # fmt: skip
