@@ -35,7 +35,7 @@ class CallFutures:
         """The future of a call: the one that its key stands for, or of one that is submitted to this session."""
         known = self._registry.get(key)
         if known is not None and known.status != "cancelled":
-            return Future(known, self._registry.owner)
+            return Future(known.key, self._registry.owner, known)
 
         found = find_futures(args, kwargs)
         submit = partial(_submit, self._plugins, session, key, function, args, kwargs, found)

@@ -119,8 +119,15 @@ class Client:
         return self._status
 
     @property
-    def cluster(self) -> OwnCluster | None:
-        """The local cluster that this client has started, if it has: a `SchedulerClusterCombo`."""
+    def cluster(self) -> Any:
+        """The local cluster that this client has started, a `SchedulerClusterCombo`, or the cluster that it was given.
+
+        None if it has only an address.
+        """
+        return self._own_cluster or self._connection.cluster_given
+
+    @property
+    def _own_cluster(self) -> OwnCluster | None:
         return self._connection.cluster
 
     @property
@@ -498,7 +505,7 @@ class Client:
         self._status = "closed"
         default_scheduler.leave(self)
         self._registry.close()
-        if self._connection.is_open and self.cluster is None and not self.engine.closed:
+        if self._connection.is_open and self._own_cluster is None and not self.engine.closed:
             left = [state.task for state in self._awaited_at_close.copy() if state.task is not None]
             concurrent.futures.wait(left, seconds)
         self._connection.close()
@@ -510,7 +517,7 @@ class Client:
         """
 
         def shutdown() -> None:
-            if self.cluster is None:
+            if self._own_cluster is None:
                 self.engine.shutdown()
             self._close()
 

@@ -39,6 +39,11 @@ class EngineConnection:
         self.cluster: OwnCluster | None = None
 
     @property
+    def cluster_given(self) -> Any:
+        """The cluster that was given instead of its address."""
+        return None if self.is_shared or isinstance(self._address, str) else self._address
+
+    @property
     def is_open(self) -> bool:
         """There is, or was, a connection."""
         return self._engine is not None

@@ -47,7 +47,7 @@ def _of_graph(graph: dict[Any, Any]) -> Iterator[Future]:
             known = find(next(iter(value.dependencies)))
             if known is not None:
                 owner, state = known
-                yield Future(state, owner)
+                yield Future(state.key, owner, state)
 
 
 def fire_and_forget(obj: Any) -> None:

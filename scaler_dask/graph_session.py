@@ -88,7 +88,7 @@ class GraphSession:
         for key in missing:
             state = self._find(key)
             if state is not None:
-                nodes[key] = spec.DataNode(key, Future(state, None))
+                nodes[key] = spec.DataNode(key, Future(key, None, state))
         return AnnotatedGraph(nodes, dsk)
 
     def _known_nodes(self, nodes: Mapping[Any, Node], wanted: Iterable[Any]) -> dict[Any, Node]:

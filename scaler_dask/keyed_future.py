@@ -20,7 +20,7 @@ from scaler.extension import Future as EngineFuture
 from scaler_dask.end_watching import until_ended
 from scaler_dask.frames import with_frames
 from scaler_dask.future_state import FutureState
-from scaler_dask.registry import FutureOwner, Registry
+from scaler_dask.registry import FutureOwner, Registry, find
 from scaler_dask.sources import LocalValue
 from scaler_dask.timeouts import seconds_of
 
@@ -45,13 +45,21 @@ class Future(spec.TaskRef):
 
     __slots__ = ("__weakref__", "_owner", "_state")
 
-    def __init__(self, state: FutureState, owner: FutureOwner | None) -> None:
-        """Made by clients only."""
+    def __init__(self, key: Any, client: FutureOwner | None = None, state: FutureState | None = None) -> None:
+        """Another future of a key that one is held of: of this client's, or of any of the program's.
+
+        Raises ValueError for other keys. Clients give the `state`.
+        """
+        if state is None:
+            found = find(key, client)
+            if found is None:
+                raise ValueError(f"no future of {key!r} is held here: submit the task, or keep its future")
+            client, state = found
         super().__init__(state.key)
         #: None after `release`
         self._state: FutureState | None = state
         #: None if it came with a pickle
-        self._owner = owner
+        self._owner = client
 
     @property
     def state(self) -> FutureState:
@@ -184,13 +192,13 @@ class Future(spec.TaskRef):
 
 
 def _unpickled(key: Any, value: Any) -> Future:
-    return Future(FutureState(key, LocalValue(value)), None)
+    return Future(key, None, FutureState(key, LocalValue(value)))
 
 
 def registered(registry: Registry, state: FutureState) -> Future:
     """A future of a state, for which its key stands from now on."""
     registry.add(state)
-    return Future(state, registry.owner)
+    return Future(state.key, registry.owner, state)
 
 
 class PersistedPart(spec.DataNode):

@@ -75,10 +75,10 @@ class Registry:
 _open: weakref.WeakSet[Registry] = weakref.WeakSet()
 
 
-def find(key: Any) -> tuple[FutureOwner, FutureState] | None:
-    """What a key stands for with any client of this process, and whose it is."""
+def find(key: Any, owner: FutureOwner | None = None) -> tuple[FutureOwner, FutureState] | None:
+    """What a key stands for with this client, or any of this process, and whose it is."""
     for registry in list(_open):
-        state = registry.get(key)
+        state = registry.get(key) if owner is None or registry.owner is owner else None
         if state is not None:
             return registry.owner, state
     return None

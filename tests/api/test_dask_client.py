@@ -28,6 +28,7 @@ from scaler import ClientClosed, SchedulerClusterCombo, WorkerLost
 from scaler_dask import (
     CancelledError,
     Client,
+    Future,
     WorkerPlugin,
     absent,
     as_completed,
@@ -419,6 +420,25 @@ def test_a_closed_client_gives_out_no_futures_that_it_has_either(cluster):
     assert known.result() == 1
     with pytest.raises(CancelledError, match="its client was closed before it ended"):
         slow.result(DEADLINE)
+
+
+def test_a_future_can_be_made_of_a_key_that_one_is_held_of(client):
+    made = client.submit(operator.add, 1, 2)
+    for again in (Future(made.key, client), Future(made.key)):
+        assert again.result(DEADLINE) == 3
+        assert again.client is client
+    with pytest.raises(ValueError, match="no future of 'nobodys' is held here"):
+        Future("nobodys", client)
+    del made, again
+
+
+def test_a_client_knows_the_cluster_that_it_was_given(client, cluster):
+    assert client.cluster is cluster
+    with Client(cluster.address, set_as_default=False) as other:
+        assert other.cluster is None
+        with Client(other.engine, set_as_default=False) as shared:
+            assert shared.cluster is None
+    assert cluster.is_running
 
 
 @pytest.mark.parametrize(
