@@ -1,4 +1,4 @@
-"""Carries out what an agent's core wants: workers started, spoken to and ended, objects moved. Tells it what happened.
+"""Carries out what an agent's core wants, with the workers and the store of its host, and tells it what happened.
 
 Used by the agent's daemon and, in the same process as the scheduler's core, by a local cluster.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
 from scaler.agent.core.agent_core import AgentCore
@@ -16,16 +16,12 @@ from scaler.agent.core.events import (
     Event,
     FileMissing,
     FromScheduler,
-    FromWorker,
-    Garbled,
     GiveUp,
-    HungUp,
     KillWorker,
     Leave,
     Limited,
     Log,
     LookAt,
-    Looked,
     Measure,
     Measured,
     Revoke,
@@ -36,25 +32,20 @@ from scaler.agent.core.events import (
     ToScheduler,
     ToWorker,
     WakeAt,
-    WorkerExited,
 )
 from scaler.agent.host_store import HostStore
+from scaler.agent.host_workers import HostWorkers
 from scaler.agent.measuring import Measuring
-from scaler.agent.overdue import Overdue
 from scaler.agent.state.host import HostState
 from scaler.agent.state.memory import AgentLimits
 from scaler.agent.state.worker_records import STARTING
 from scaler.agent.usage import Usage
-from scaler.agent.worker_processes import Exited, WorkerProcess, Zygote
-from scaler.agent.zygote_watch import has_hung_up, look
-from scaler.common.exits import describe_exit
+from scaler.agent.worker_processes import Zygote
 from scaler.common.long_lived import HeapTrim
 from scaler.common.loop import Loop
-from scaler.common.process_limits import words_of
 from scaler.protocol.codes import STDOUT, Leaving
 from scaler.protocol.messages import Message, ObjectFetch
 from scaler.transport import Address
-from scaler.worker_protocol.messages import Surroundings
 
 logger = logging.getLogger("scaler.agent")
 
@@ -105,16 +96,12 @@ class AgentShell:
         self.core = core
         self._state = core.state
         self._store = store
-        self._zygote = zygote
+        self._workers = HostWorkers(zygote, loop, context, store.worker_ended)
         self._loop = loop
-        self._context = context
         self._print_output = print_output
-        self._workers: dict[int, WorkerProcess] = {}
         self._usage = Usage()
         self._heap = HeapTrim()
         self._measuring = Measuring()
-        self._overdue = Overdue()
-        self._announced: set[int] = set()
         #: for the core, besides what comes from elsewhere
         self._seen: list[Event] = []
         #: when the core wants to be woken
@@ -122,8 +109,6 @@ class AgentShell:
         self.stopped = False
         #: why no worker of this host can start
         self.failure: str | None = None
-        if zygote is not None:
-            loop.watch(zygote.fileno(), zygote)
         store.watch(loop)
 
     def log_holdings(self) -> None:
@@ -191,7 +176,7 @@ class AgentShell:
         """When `gather` and the core should be called again though nothing happened."""
         wake = self._core_wake
         usage = self._usage.due if self._usage.is_busy else None
-        for other in (self._store.wake, usage, self._measuring.due, self._overdue.due):
+        for other in (self._store.wake, usage, self._measuring.due, self._workers.due):
             if other is not None and (wake is None or other < wake):
                 wake = other
         return wake
@@ -210,26 +195,15 @@ class AgentShell:
         """What workers said and did since the last time; never blocks."""
         events, self._seen = self._seen, []
         ready, now = self._loop.ready, time.monotonic()
-        for source in list(ready):
-            if type(source) is WorkerProcess:
-                del ready[source]
-                events += self._heard(source)
-                if source.ended:
-                    events += self._hung_up(source, now)
-        if self._zygote in ready:
-            del ready[self._zygote]
-            events += self._reports()
-        if self._overdue.due is not None and now >= self._overdue.due:
-            assert self._zygote is not None
-            events += map(HungUp, look(self._overdue, self._zygote, self._workers, now))
+        events += self._workers.gather(now, self._state.workers.target)
         if self._store in ready:
             del ready[self._store]
             events += self._store.gather()
-        if now >= self._usage.due and self._workers:
+        if now >= self._usage.due and self._workers.processes:
             events += self._store.mend(self._state.objects.index)
             self._heap.look(self._usage.is_busy, now)
-            pids = self._pids
-            begun, reached = self._begun(pids), self._reached(pids)
+            pids = self._workers.pids
+            begun, reached = self._workers.begun(pids), self._workers.reached(pids)
             events.append(self._usage.sample(pids, begun, reached, now, self._store.directory.path))
         if self._measuring.due is not None and now >= self._measuring.due:
             events.append(self._measure(now))
@@ -237,76 +211,13 @@ class AgentShell:
             self._store.tidy(self._state.objects.index, now)
         return events
 
-    @property
-    def _pids(self) -> dict[int, int]:
-        """Of the workers' processes, by slot."""
-        return {slot: worker.pid for slot, worker in self._workers.items() if worker.pid is not None}
-
-    def _begun(self, pids: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """What the workers of these slots have begun last, of those that have."""
-        zygote = self._zygote
-        return {} if zygote is None else {slot: zygote.progress(slot) for slot in pids if zygote.begun(slot)}
-
-    def _reached(self, pids: Iterable[int]) -> dict[int, int]:
-        """The dispatches that the workers of these slots are at, or were at last."""
-        zygote = self._zygote
-        return {} if zygote is None else {slot: zygote.progress(slot)[0] for slot in pids}
-
     def _measure(self, now: float) -> Measured:
-        pids = self._pids
-        measured, clock = self._measuring.measure(pids, self._begun(pids), now), time.monotonic_ns()
+        pids = self._workers.pids
+        measured, clock = self._measuring.measure(pids, self._workers.begun(pids), now), time.monotonic_ns()
         for slot, worker in measured.workers.items():
-            if self._zygote is not None and worker.begun[1] >= 0:
-                worker.elapsed = (clock - self._zygote.begun(slot)) // 1_000_000
+            if worker.begun[1] >= 0:
+                worker.elapsed = (clock - self._workers.began(slot)) // 1_000_000
         return measured
-
-    def _heard(self, worker: WorkerProcess) -> list[Event]:
-        events: list[Event] = [FromWorker(worker.slot, message) for message in worker.receive()]
-        if worker.broken is not None:
-            self._loop.forget(worker.fileno())
-            events.append(Garbled(worker.slot, worker.broken))
-        return events
-
-    def _hung_up(self, worker: WorkerProcess, now: float) -> list[Event]:
-        """Its connection has ended. So has its process, as a rule, or is about to: that is awaited."""
-        for fd in worker.descriptors:
-            self._loop.forget(fd)
-        self._overdue.await_end(worker.slot, now)
-        return [HungUp(worker.slot)] if has_hung_up(worker) else []
-
-    def _reports(self) -> list[Event]:
-        events: list[Event] = []
-        assert self._zygote is not None
-        for report in self._zygote.receive():
-            self._overdue.note(report.slot, isinstance(report, Exited))
-            if isinstance(report, Exited):
-                events += self._exited(report)
-            elif report.slot not in self._announced and report.slot < self._state.workers.target:
-                self._announced.add(report.slot)
-                logger.info("Worker[%d] started", report.slot)
-        if self._zygote.ended and not self.stopped:
-            self._loop.forget(self._zygote.fileno())
-            self._zygote.close()
-            how = "ended" if self._zygote.status is None else describe_exit(self._zygote.status)
-            logger.error(
-                "the process that workers are forked from (pid %d) %s, and %d workers with it: their tasks run again; "
-                "another one is started", self._zygote.pid, how, sum(type(event) is WorkerExited for event in events),
-            )  # fmt: skip
-        return events
-
-    def _exited(self, report: Exited) -> list[Event]:
-        worker = self._workers.pop(report.slot, None)
-        events: list[Event] = []
-        if worker is not None:
-            events += self._heard(worker)
-            for fd in worker.descriptors:
-                self._loop.forget(fd)
-            self._loop.ready.pop(worker, None)
-            worker.close()
-        assert self._zygote is not None
-        events.append(WorkerExited(report.slot, report.pid, report.status, self._zygote.progress(report.slot)))
-        self._store.worker_ended(report.pid)
-        return events
 
     def handle(self, events: list[Event], now: float) -> list[Message]:
         """Let the core decide, and do what it wants; what it says to the scheduler. Without events: time has passed."""
@@ -324,27 +235,21 @@ class AgentShell:
         said: list[Message] = []
         for number, effect in enumerate(effects, 1):
             if isinstance(effect, ToWorker):
-                self._send(effect, effects[number] if number < len(effects) else None)
+                self._workers.send(effect, effects[number] if number < len(effects) else None)
             elif isinstance(effect, ToScheduler):
                 said.append(effect.message)
             elif isinstance(effect, WakeAt):
                 self._core_wake = effect.when
             elif isinstance(effect, StartWorker):
-                self._start(effect.slot)
+                self._workers.start(effect.slot)
             elif isinstance(effect, KillWorker):
-                worker = self._workers.get(effect.slot)
-                if worker is not None:
-                    worker.kill()
-                    self._overdue.await_end(effect.slot, time.monotonic())
+                self._workers.kill(effect.slot)
             elif isinstance(effect, LookAt):
-                if self._zygote is not None:
-                    self._seen.append(Looked(effect.slot, self._zygote.progress(effect.slot)))
-                    self._loop.soon()
+                self._workers.look_at(effect.slot)
             elif isinstance(effect, Revoke):
-                if self._zygote is not None:
-                    self._zygote.revoke(effect.slot, effect.dispatch)
+                self._workers.revoke(effect.slot, effect.dispatch)
             elif isinstance(effect, Measure):
-                self._measuring.every(effect.interval, self._pids, time.monotonic())
+                self._measuring.every(effect.interval, self._workers.pids, time.monotonic())
             elif isinstance(effect, ShowOutput):
                 self._print_output(effect)
             elif isinstance(effect, Log):
@@ -352,63 +257,10 @@ class AgentShell:
             elif isinstance(effect, GiveUp):
                 self.failure = effect.reason
             elif isinstance(effect, Stop):
-                self.stopped = True
+                self.stopped = self._workers.are_ending = True
             else:
                 self._store.carry_out(effect, time.monotonic())
         return said
-
-    def _send(self, effect: ToWorker, following: Effect | None) -> None:
-        worker = self._workers.get(effect.slot)
-        if worker is None or worker.ended:
-            return
-        if effect.control:
-            is_sent = worker.control(effect.message)
-        else:
-            more = isinstance(following, ToWorker) and following.slot == effect.slot and not following.control
-            is_sent = worker.send(effect.message, more)
-        if not is_sent:
-            self._watch_writable(worker)
-
-    def _start(self, slot: int) -> None:
-        assert self._zygote is not None
-        if self._zygote.ended and not self._start_zygote(slot):
-            return
-        try:
-            worker = self._zygote.fork_worker(slot)
-        except OSError as error:
-            logger.error("cannot start a worker: %s; it is tried again", words_of(error))
-            self._end_before_it_began(slot)
-            return
-        self._workers[slot] = worker
-        self._overdue.await_start(slot, time.monotonic())
-        worker.send(Surroundings(self._context))
-        self._loop.watch(worker.fileno(), worker)
-
-    def _start_zygote(self, slot: int) -> bool:
-        """Another one, as the last was killed; if none can be, the worker of this slot ends before it begins."""
-        assert self._zygote is not None
-        try:
-            self._zygote = self._zygote.start_another()
-        except OSError as error:
-            logger.error("cannot start a process that workers are forked from: %s; it is tried again", error)
-            self._end_before_it_began(slot)
-            return False
-        self._loop.watch(self._zygote.fileno(), self._zygote)
-        return True
-
-    def _end_before_it_began(self, slot: int) -> None:
-        """How often it is tried again is the core's to decide, as with workers that end while they start."""
-        self._seen.append(WorkerExited(slot, 0, 1 << 8, (0, -1)))
-        self._loop.soon()
-
-    def _watch_writable(self, worker: WorkerProcess) -> None:
-        for fd in worker.want_write():
-            self._loop.watch_writable(fd, lambda: self._flush(worker))
-
-    def _flush(self, worker: WorkerProcess) -> None:
-        if self._workers.get(worker.slot) is worker:
-            worker.flush()
-            self._watch_writable(worker)
 
     def close(self) -> None:
         """End all workers, and remove the store; blocks until they are gone.
@@ -417,12 +269,8 @@ class AgentShell:
         """
         self.stopped = True
         try:
-            if self._zygote is not None:
-                records = self._state.workers.records
-                idle = [slot for slot, record in records.items() if record.is_without_task]
-                self._zygote.close([self._workers[slot] for slot in idle if slot in self._workers])
-            for worker in self._workers.values():
-                worker.close()
+            records = self._state.workers.records
+            self._workers.close([slot for slot, record in records.items() if record.is_without_task])
         finally:
             self._store.close()
 

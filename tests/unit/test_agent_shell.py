@@ -113,7 +113,7 @@ def test_what_follows_for_the_same_worker_is_sent_with_it(shell: Any, monkeypatc
     core.wants = [ToWorker(0, Drop(KEYS[:1])), ToWorker(0, Drop(KEYS[:2])), ToWorker(0, Drop(KEYS[:3]), control=True)]
     core.wants += [ToWorker(0, Drop(KEYS[:4]))]
     shell.handle([], 0.0)
-    task, control = shell._zygote.theirs
+    task, control = shell._workers.zygote.theirs
     assert flushed == [2, 1, 1]
     said = Receiver(task, read_by_worker).read()
     assert said[1:] == [Drop(KEYS[:1]), Drop(KEYS[:2]), Drop(KEYS[:4])]
@@ -121,13 +121,13 @@ def test_what_follows_for_the_same_worker_is_sent_with_it(shell: Any, monkeypatc
 
 
 def test_nothing_is_watched_of_a_worker_that_has_ended_though_it_had_not_read_what_it_was_told(shell: Any) -> None:
-    zygote, core = shell._zygote, shell.core
+    zygote, core = shell._workers.zygote, shell.core
     descriptors = []
     gc.collect()  # what other tests have left would give numbers back meanwhile
     for _ in range(2):  # the sockets of the second one have the numbers of those of the first
         core.wants = [StartWorker(0), ToWorker(0, Drop(KEYS), control=True)]
         shell.handle([], 0.0)
-        worker = shell._workers[0]
+        worker = shell._workers.processes[0]
         descriptors.append(worker.want_write())
         assert descriptors[-1]
         zygote.end(0)
@@ -142,7 +142,7 @@ def test_a_worker_that_no_descriptors_are_left_for_ends_before_it_begins(
     def fork_worker(slot: int) -> WorkerProcess:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(shell._zygote, "fork_worker", fork_worker)
+    monkeypatch.setattr(shell._workers.zygote, "fork_worker", fork_worker)
     shell.core.wants = [StartWorker(0)]
     shell.handle([], 0.0)
     assert [event.slot for event in shell.gather()] == [0]
@@ -154,10 +154,10 @@ def hang_up(shell: Any, pid: int | None) -> list[Any]:
     shell._usage.due = math.inf
     shell.core.wants = [StartWorker(0), ToWorker(0, Drop(KEYS), control=True)]
     shell.handle([], 0.0)
-    shell._workers[0].pid = pid
-    for sock in shell._zygote.theirs:
+    shell._workers.processes[0].pid = pid
+    for sock in shell._workers.zygote.theirs:
         sock.close()
-    shell._loop.ready[shell._workers[0]] = None
+    shell._loop.ready[shell._workers.processes[0]] = None
     return [event for event in shell.gather() if type(event) is HungUp]
 
 
@@ -167,8 +167,8 @@ def test_a_worker_that_has_hung_up_is_not_listened_to_any_more(shell: Any) -> No
     shell.core.wants = [ToWorker(0, Drop(KEYS), control=True), KillWorker(0)]
     shell.handle([], 0.0)
     assert shell._loop._poller.poll() == []
-    shell._zygote.end(0)
-    shell._loop.ready[shell._zygote] = None
+    shell._workers.zygote.end(0)
+    shell._loop.ready[shell._workers.zygote] = None
     assert [type(event).__name__ for event in shell.gather()] == ["WorkerExited"]
 
 
@@ -177,7 +177,7 @@ def test_a_worker_that_is_about_to_end_has_not_hung_up(shell: Any) -> None:
     child = subprocess.Popen(["true"])
     try:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        worker = shell._workers[0]
+        worker = shell._workers.processes[0]
         worker.pid = child.pid
         assert not has_hung_up(worker)
     finally:
@@ -194,7 +194,7 @@ def sleeper() -> Any:
 
 
 def test_a_stopped_zygote_goes_on_or_is_killed(shell: Any, sleeper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    shell._zygote.pid = sleeper.pid
+    shell._workers.zygote.pid = sleeper.pid
     hang_up(shell, None)
     clock = time.monotonic()
     monkeypatch.setattr("scaler.agent.shell.time.monotonic", lambda: clock)
