@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import math
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -496,8 +497,7 @@ class Client:
         Waits for what `fire_and_forget` was given, for `timeout` at most: seconds, or text such as "5s". A second call
         does nothing, and neither does any for a client that was made from a `scaler.Client`.
         """
-        seconds = parse_timedelta(timeout) if timeout is not None else None
-        return self._blocking(partial(self._close, seconds))
+        return self._blocking(partial(self._close, seconds_of(timeout)))
 
     def _close(self, seconds: float | None = None) -> None:
         if self._status == "closed" or self._connection.is_shared:
@@ -507,7 +507,7 @@ class Client:
         self._registry.close()
         if self._connection.is_open and self._own_cluster is None and not self.engine.closed:
             left = [state.task for state in self._awaited_at_close.copy() if state.task is not None]
-            concurrent.futures.wait(left, seconds)
+            concurrent.futures.wait(left, None if seconds == math.inf else seconds)
         self._connection.close()
 
     def shutdown(self) -> Any:
