@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from zlib import crc32
 
+from scaler.common.interrupts import Uninterrupted
 from scaler.common.processors import available_cores
 
 #: copies of at least so many bytes are shared by threads, of which each has at least half as many to do
@@ -70,10 +72,26 @@ def checksums(buffer: memoryview) -> tuple[int, ...]:
         return tuple(pool.map(crc32, parts))
 
 
+class _Share:
+    """A part of what is to be copied. One thread does it, the first that comes; others wait for that."""
+
+    def __init__(self, copies: list[Copy]) -> None:
+        self._copies = copies
+        #: held by who copies
+        self._lock = threading.RLock()
+
+    def copy(self) -> None:
+        """Returns when it is copied."""
+        with self._lock:
+            copies, self._copies = self._copies, []
+            _copy(copies)
+
+
 def copy_all(target: int, parts: Sequence[bytes | memoryview]) -> None:
     """Copy contiguous parts one behind the other to an address, with several threads if that is much.
 
-    The caller keeps the parts and the memory at `target`, and sees that it is large enough.
+    The caller keeps the parts and the memory at `target`, and sees that it is large enough. Whatever is raised, no
+    thread copies on; handlers of signals that come while several do are called at the end.
     """
     copies: list[Copy] = []
     for part in parts:
@@ -86,13 +104,13 @@ def copy_all(target: int, parts: Sequence[bytes | memoryview]) -> None:
     if total < _SHARED_FROM or shares < 2:
         _copy(copies)
         return
-    first, *others = _shares(copies, -(-total // shares))
-    threads = [threading.Thread(target=_copy, args=(share,), name="scaler-copies") for share in others]
-    for thread in threads:
-        thread.start()
-    _copy(first)
-    for thread in threads:
-        thread.join()
+    first, *others = map(_Share, _shares(copies, -(-total // shares)))
+    with Uninterrupted(), contextlib.ExitStack() as ends:
+        for share in others:
+            ends.callback(share.copy)
+            with contextlib.suppress(RuntimeError):  # there may be no more threads: this one does it
+                threading.Thread(target=share.copy, name="scaler-copies").start()
+        first.copy()
 
 
 def _copy(copies: list[Copy]) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scaler.common.buffers import address_of, copy_all, populate
+from scaler.common.interrupts import Uninterrupted
 from scaler.store.segments import Draft, write_all
 from scaler.transport.stream import forget_in_children
 
@@ -45,7 +46,8 @@ class WarmSegments:
     """See the module's text. Any thread; one of its own runs while there are mappings."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        #: a handler of a signal may send a large value, too
+        self._lock = threading.RLock()
         #: by device and inode, which no other file can have while it is mapped
         self._mappings: dict[tuple[int, int], _Mapping] = {}
         #: files to be mapped: descriptor and bytes
@@ -59,24 +61,16 @@ class WarmSegments:
 
     def write(self, draft: Draft, parts: Sequence[bytes | memoryview]) -> None:
         """Write the parts of an object one behind the other. Raises OSError."""
-        size, mapping = draft.size, None
-        if draft.is_reserved and MAPPED_FROM <= size <= KEEP_BYTES:
-            status = os.fstat(draft.fd)
-            with self._lock:
-                mapping = self._mappings.get((status.st_dev, status.st_ino))
-                if mapping is None or mapping.busy or len(mapping.memory) < size:
-                    mapping = None
-                    self._want(draft)
-                else:
-                    mapping.busy = True
-        if mapping is None:
-            write_all(draft.fd, parts)
-            return
-        try:
-            copy_all(address_of(mapping.memory), parts)
-        finally:
-            mapping.used = time.monotonic()
-            mapping.busy = False
+        with Uninterrupted():  # no handler leaves a mapping marked as busy
+            mapping = self._take(draft)
+            if mapping is not None:
+                try:
+                    copy_all(address_of(mapping.memory), parts)
+                finally:
+                    mapping.used = time.monotonic()
+                    mapping.busy = False
+                return
+        write_all(draft.fd, parts)
 
     def clear(self) -> None:
         """Drop all mappings that are not in use."""
@@ -84,7 +78,7 @@ class WarmSegments:
 
     def abandon(self) -> None:
         """In a forked child: the mappings are the parent's, and end here."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         mappings, self._mappings = self._mappings, {}
         wanted, self._wanted = self._wanted, []
         self._keeper = None
@@ -93,11 +87,28 @@ class WarmSegments:
         for fd, _ in wanted:
             os.close(fd)
 
+    def _take(self, draft: Draft) -> _Mapping | None:
+        """The mapping of this segment, now busy; None if there is none to be had, and one may be wanted."""
+        if not (draft.is_reserved and MAPPED_FROM <= draft.size <= KEEP_BYTES):
+            return None
+        status = os.fstat(draft.fd)
+        with self._lock:
+            mapping = self._mappings.get((status.st_dev, status.st_ino))
+            if mapping is None or mapping.busy or len(mapping.memory) < draft.size:
+                self._want(draft)
+                return None
+            mapping.busy = True
+            return mapping
+
     def _want(self, draft: Draft) -> None:
-        self._wanted.append((os.dup(draft.fd), draft.size))
         if self._keeper is None:
-            self._keeper = threading.Thread(target=self._keep, name="scaler-warm-segments", daemon=True)
-            self._keeper.start()
+            keeper = threading.Thread(target=self._keep, name="scaler-warm-segments", daemon=True)
+            try:
+                keeper.start()
+            except RuntimeError:  # there may be no more threads: then there is no mapping
+                return
+            self._keeper = keeper
+        self._wanted.append((os.dup(draft.fd), draft.size))
         self._is_due.set()
 
     def _keep(self) -> None:

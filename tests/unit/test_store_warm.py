@@ -1,6 +1,7 @@
 """Segments that a writer keeps mapped."""
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,3 +109,17 @@ def test_a_forked_child_has_no_mappings(store: str, kept: WarmSegments) -> None:
         os._exit(len(kept) + (kept._keeper is not None))
     assert os.waitpid(child, 0)[1] == 0
     assert len(kept) == 1
+
+
+def test_where_no_thread_can_be_started_objects_are_written_without_a_mapping(
+    store: str, kept: WarmSegments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        put(store, kept, random(1))
+    assert not kept._wanted
+    put(store, kept, random(2), (7, 2))
+    until(lambda: len(kept) == 1, "the mapping")
