@@ -18,7 +18,7 @@ import threading
 import weakref
 
 from scaler import defaults
-from scaler.cluster.spawning import spawn
+from scaler.cluster.spawning import await_end, spawn
 from scaler.common import advance, at_exit, dashboards
 from scaler.compatibility.signatures import WithOriginals, takes_in_order
 
@@ -129,7 +129,8 @@ class SchedulerClusterCombo:
             for options, translation in zip((of_scheduler, of_agent, of_log), translated(originals), strict=True):
                 options.update(translation)
         self._owner = os.getpid()
-        self._lock = threading.Lock()
+        #: held by who shuts it down; so may do a signal's handler that comes meanwhile
+        self._lock = threading.RLock()
         begun = _begun_in_advance()
         while True:
             self._socket, self._process = begun or spawn("scaler.cluster.process")
@@ -256,11 +257,7 @@ class SchedulerClusterCombo:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             self._socket.close()
-            try:
-                self._process.wait(STOP_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                self._process.kill()  # its workers see that and end too
-                self._process.wait()
+            await_end(self._process, STOP_TIMEOUT)  # if it is killed its workers see that and end too
 
     def __enter__(self) -> SchedulerClusterCombo:
         return self

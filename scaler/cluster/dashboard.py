@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
-import subprocess
 
-from scaler.cluster.spawning import spawn
+from scaler.cluster.spawning import await_end, spawn
 from scaler.errors import ConnectionFailed, ScalerError
 
 #: seconds that it may take to start, and to end before it is killed
@@ -40,9 +38,4 @@ class LocalDashboard:
     def close(self) -> None:
         """End it; a second call does nothing."""
         self._socket.close()
-        try:
-            self._process.wait(STOP_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            with contextlib.suppress(OSError):
-                self._process.kill()
-            self._process.wait()
+        await_end(self._process, STOP_TIMEOUT)

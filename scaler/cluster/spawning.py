@@ -1,4 +1,4 @@
-"""Starting the process of a local cluster."""
+"""Starting the process of a local cluster, and waiting for its end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,19 @@ import os
 import signal
 import socket
 import subprocess
+import time
+from math import inf
 
 from scaler.common import hugepages, standard_descriptors
 from scaler.common.interpreter import command
+from scaler.common.interrupts import Uninterrupted
+
+TYPE_CHECKING = False  # as in `scaler`
+
+if TYPE_CHECKING:
+    from scaler.cluster.forking import ForkedProcess
+
+    Process = subprocess.Popen[bytes] | ForkedProcess
 
 
 def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
@@ -36,3 +46,26 @@ def spawn(module: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
         raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def await_end(process: Process, patience: float) -> None:
+    """Block until a process that was told to end has done so; kill it after so many seconds.
+
+    May be called while the same thread is in it, by the handler of a signal, as `Popen.wait` may not.
+    """
+    if not _ends_within(process, patience):
+        process.kill()
+        _ends_within(process, inf)
+
+
+def _ends_within(process: Process, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    pause = 0.0005
+    while True:
+        with Uninterrupted():  # `Popen` holds a lock meanwhile
+            if process.poll() is not None:
+                return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)

@@ -35,8 +35,8 @@ class DurableRunner:
         self._calls = durable_calls(client, name)
         #: of the process that may end it: children that are forked may not
         self._owner = os.getpid()
-        #: held by the thread that waits for the last call and leaves
-        self._closing = threading.Lock()
+        #: held by the thread that waits for the last call and leaves; a signal's handler may do so, too
+        self._closing = threading.RLock()
         self._is_closed = False
         wait_for_at_exit(self)
 

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, Protocol
 
@@ -71,9 +72,10 @@ class Runner:
         #: what is said of the initializer that has raised
         self.broken: str | None = None
         #: held by who breaks this
-        self._breaking = threading.Lock()
-        #: held by the thread that waits for the last task and closes everything
-        self._closing = threading.Lock()
+        self._breaking = threading.RLock()
+        #: held by the thread that waits for the last task and closes everything; a signal's handler may do so, too
+        self._closing = threading.RLock()
+        #: nothing is waited for any more
         self._closed = False
         wait_for_at_exit(self)
 
@@ -149,24 +151,30 @@ class Runner:
         if os.getpid() != self._owner:
             return
         with self._closing:
-            if self._closed:
-                return
             try:
-                self._calls.wait_until_sent()
-                for future in self._calls.futures():
-                    self._await(future)
-                for job in self._calls.maps():
-                    job.wait()
+                if not self._closed:
+                    self._wait()
             except KeyboardInterrupt:
                 self.abandon()
                 raise
-            self._closed = True
-            forget(self)
-            try:
-                self.client.disconnect()
-            finally:
-                if self._cluster is not None:
-                    self._cluster.shutdown()
+            self._close(self.client.disconnect)
+
+    def _wait(self) -> None:
+        self._calls.wait_until_sent()
+        for future in self._calls.futures():
+            self._await(future)
+        for job in self._calls.maps():
+            job.wait()
+
+    def _close(self, leave: Callable[[], None]) -> None:
+        """Let go of the client by this, and of the cluster; goes on where an earlier call was left, or still is."""
+        self._closed = True
+        forget(self)
+        try:
+            leave()
+        finally:
+            if self._cluster is not None:
+                self._cluster.shutdown()
 
     def _await(self, future: Future) -> None:
         """Wait until a future has ended. While the interpreter ends, callbacks that do not end hold nothing up."""
@@ -179,14 +187,11 @@ class Runner:
         """The program was interrupted: take no more calls, and wait for none. What is under way is cancelled, and what
         runs ends with the cluster if that is the executor's own. Blocks for a moment.
         """
-        if os.getpid() != self._owner or self._closed:
+        if os.getpid() != self._owner:
             return
-        self._closed = self._ended = True
-        forget(self)
+        self._ended = True
         self.take_no_more()
-        leave_at_once(self.client)
-        if self._cluster is not None:
-            self._cluster.shutdown()
+        self._close(partial(leave_at_once, self.client))
 
     @property
     def calls_under_way(self) -> int:

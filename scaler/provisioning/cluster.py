@@ -15,7 +15,6 @@ import json
 import os
 import secrets
 import socket
-import subprocess
 import threading
 import time
 import weakref
@@ -23,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from scaler import defaults
-from scaler.cluster.spawning import spawn
+from scaler.cluster.spawning import await_end, spawn
 from scaler.common import at_exit, dashboards
 from scaler.config import ProvisionConfig, SchedulerConfig, from_plain_values, plain_values, settings
 from scaler.errors import AddressInUse, ConnectionFailed, ConnectionTimeout, ScalerError
@@ -83,11 +82,7 @@ class _Child:
         """Hang up, and wait for its end; kill it after `timeout` seconds."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
-        try:
-            self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        await_end(self.process, timeout)
         self.socket.close()
 
 
@@ -205,14 +200,13 @@ class Cluster:
         if os.getpid() != self._owner:
             return
         with self._lock:
-            if self._is_closed:
-                return
-            self._is_closed = True
+            is_first, self._is_closed = not self._is_closed, True
             provisioner = self._provisioner
-            if provisioner is not None and provisioner.process.poll() is not None and not self._config.keep:
+            is_dead = provisioner is not None and provisioner.process.poll() is not None
+            if is_first and is_dead and not self._config.keep:
                 with contextlib.suppress(Exception):  # it died a moment ago: its jobs have to end all the same
                     self._provisioner = self._start_provisioner(False)
-            self._end()
+            self._end()  # also if the first call, which was interrupted or is under way in this thread, is there
 
     #: as local clusters call it
     shutdown = close

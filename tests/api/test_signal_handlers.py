@@ -194,6 +194,36 @@ def test_a_call_from_a_handler_while_a_call_is_sent_and_the_end_there_wait_for_n
     assert text == "1\n"
 
 
+@pytest.mark.parametrize(
+    "place", ["scaler.executor.runner.Runner._await", "scaler.client.Client.disconnect", "subprocess.Popen.poll"]
+)
+def test_an_executor_that_is_being_shut_down_may_be_shut_down_by_a_handler(scripts, place):
+    text = scripts.run(f"""
+    import functools, pkgutil, signal
+    from scaler import Executor
+
+    def ends(*_):
+        pool.shutdown()
+        print("by the handler:", pool._runner._cluster.is_running)
+
+    def interrupted(*args, **kwargs):
+        setattr(holder, name, original)
+        signal.raise_signal(signal.SIGTERM)
+        return original(*args, **kwargs)
+
+    signal.signal(signal.SIGTERM, ends)
+    pool = Executor(1)
+    holder, _, name = {place!r}.rpartition(".")
+    holder = pkgutil.resolve_name(holder)
+    original = getattr(holder, name)
+    setattr(holder, name, interrupted)
+    future = pool.submit(sum, range(10_000_000))
+    pool.shutdown()
+    print("ended:", pool._runner._cluster.is_running, future.done())
+    """)
+    assert text == "by the handler: False\nended: False True\n"
+
+
 def test_what_is_raised_in_the_midst_of_sending_ends_all_futures_with_a_line(
     cluster: SchedulerClusterCombo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
